@@ -1,0 +1,24 @@
+//! The rules of Posthaste: what matches, what comes next, when, and why.
+//!
+//! Nothing here reads a clock, draws a random number or does I/O: time and chance come in as arguments, decisions go
+//! out as values, and the crates around this one act on them. Start with [`lane`], the heart.
+
+pub mod account;
+pub mod attempt;
+pub mod delivery;
+pub mod destination;
+pub mod dice;
+pub mod event;
+pub mod filter;
+pub mod gate;
+pub mod id;
+pub mod lane;
+pub mod limits;
+pub mod outcome;
+pub mod pattern;
+pub mod retry;
+pub mod route;
+pub mod seal;
+pub mod signature;
+pub mod source;
+pub mod time;

@@ -1,0 +1,33 @@
+//! The memory of Posthaste, and the only crate that knows SQL.
+//!
+//! Small traits by purpose, so that a function asks only for what it uses; three stores that keep the same promises
+//! ([`memory`] is the executable specification), proven by one conformance suite. Methods work on batches, take the
+//! time as an argument and say what guards them.
+
+mod announce;
+mod catalog;
+mod error;
+mod history;
+mod ingest;
+mod membership;
+pub mod memory;
+mod open;
+pub mod postgres;
+mod queue;
+pub mod sqlite;
+
+pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
+pub use catalog::{AccountChanges, Catalog, Page, Target};
+pub use error::{BoxError, StoreError};
+pub use history::{
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History, Listed,
+};
+pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
+pub use membership::{Joined, Membership, NodeRecord};
+pub use open::{OpenError, OpenOptions, open};
+pub use queue::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, Window};
+
+/// Everything a store does.
+pub trait Store: Catalog + Ingest + Queue + History + Membership {}
+
+impl<T: Catalog + Ingest + Queue + History + Membership> Store for T {}

@@ -1,0 +1,89 @@
+//! Accounts and the keys that act for them.
+
+use crate::{id::{AccountId, ApiKeyId, SourceId}, limits, seal::Sealed, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The tenant that owns everything.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    pub id: AccountId,
+    pub uid: Option<String>,
+    pub name: String,
+    pub retention_days: u32,
+    /// The account's data key, wrapped by a master key; see [`crate::seal`].
+    pub data_key: Sealed,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Grows with every change of the account's configuration; kept by the store.
+    #[serde(skip)]
+    pub version: i64,
+}
+
+impl Account {
+    pub const DEFAULT_RETENTION_DAYS: u32 = limits::RETENTION_DAYS;
+}
+
+/// What a key may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyKind {
+    /// `phk_`: acts for one account, within its scopes.
+    Account,
+    /// `phi_`: brings events in by one source.
+    Ingest,
+    /// `pho_`: runs the installation; belongs to no account.
+    Operator,
+}
+
+/// A key as it is kept: enough to recognise it, nothing that would let somebody use it.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApiKey {
+    pub id: ApiKeyId,
+    /// None for operator keys.
+    pub account_id: Option<AccountId>,
+    pub name: String,
+    pub kind: KeyKind,
+    /// The twelve characters by which a presented key is looked up.
+    pub lookup: String,
+    /// HMAC-SHA-256 of the secret part under the installation's pepper.
+    pub hash: Vec<u8>,
+    pub scopes: Vec<Scope>,
+    pub source_id: Option<SourceId>,
+    pub rate_limit: Option<u32>,
+    pub expires_at: Option<Timestamp>,
+    pub last_used_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiKey").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+macro_rules! scopes {
+    ($($variant:ident = $text:literal,)*) => {
+        /// A permission of a key.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Scope { $(#[serde(rename = $text)] $variant,)* }
+
+        impl Scope {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+            pub const fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+        }
+    };
+}
+
+scopes! {
+    IngestWrite = "ingest:write",
+    EventsRead = "events:read",
+    DeliveriesRead = "deliveries:read",
+    DeliveriesRetry = "deliveries:retry",
+    DestinationsRead = "destinations:read",
+    DestinationsWrite = "destinations:write",
+    SecretsReveal = "secrets:reveal",
+    KeysManage = "keys:manage",
+    AuditRead = "audit:read",
+    AccountAdmin = "account:admin",
+}

@@ -1,0 +1,63 @@
+//! Attempts: facts about deliveries. Immutable, numbered from 1, kept for ever (until retention).
+
+use crate::{
+    id::{AttemptId, DeliveryId, NodeId},
+    outcome::Outcome,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// One HTTP try, as it went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    pub id: AttemptId,
+    pub delivery_id: DeliveryId,
+    pub number: u32,
+    pub started_at: Timestamp,
+    pub duration: Duration,
+    pub outcome: Outcome,
+    pub http_status: Option<u16>,
+    pub detail: Detail,
+    pub node: NodeId,
+}
+
+/// What a person wants to see when something went wrong. Kept as one document: it is read by people, never searched.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Detail {
+    pub url: String,
+    /// The request's headers, with credentials redacted; those that every request has are added when it is shown.
+    pub request_headers: Vec<(String, String)>,
+    pub timing: Timing,
+    pub connection_reused: bool,
+    pub retry_after_seconds: Option<u64>,
+    pub error: Option<AttemptError>,
+    pub response: Option<Response>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timing {
+    pub dns_us: Option<u32>,
+    pub connect_us: Option<u32>,
+    pub tls_us: Option<u32>,
+    pub first_byte_us: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptError {
+    /// A stable word, such as `connect_error`.
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Response {
+    pub headers: Vec<(String, String)>,
+    /// The first bytes of the body: text where it is UTF-8, else base64.
+    pub body: Option<String>,
+    pub body_base64: Option<String>,
+    pub truncated: bool,
+}

@@ -1,0 +1,213 @@
+//! Deliveries: the promise to bring one event to one destination, and what becomes of it after each attempt.
+//!
+//! A delivery waits in the queue until it ends; `settle` decides, from what an attempt met, whether it ended and if
+//! not when it is tried again. Endings are final: a replay is a new delivery.
+
+use crate::{
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
+    outcome::{Classified, DeadReason, Next, Outcome},
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A delivery that has not ended: one row of the queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delivery {
+    pub id: DeliveryId,
+    pub account_id: AccountId,
+    pub event_id: EventId,
+    pub destination_id: DestinationId,
+    pub route_id: RouteId,
+    pub replay_id: Option<ReplayId>,
+    /// The first delivery of a chain of replays; itself if it is none.
+    pub origin: DeliveryId,
+    pub position: Position,
+    pub due_at: Timestamp,
+    /// Attempts made so far; the next one has this number plus one.
+    pub attempts: u32,
+    /// Retries taken from the schedule so far; a throttled attempt takes none.
+    pub spent: u32,
+    pub tls_errors: u32,
+    pub last_outcome: Option<Outcome>,
+    pub last_http_status: Option<u16>,
+    pub created_at: Timestamp,
+    /// The later of creation and `deliver_at`: the age of a delivery counts from here.
+    pub available_at: Timestamp,
+    pub payload_bytes: u32,
+}
+
+/// Where a delivery stands in its lane: the queue is sorted by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// 0 for unordered and strictly ordered lanes; the hash of the ordering key otherwise.
+    pub track: i64,
+    /// Due time in microseconds for unordered lanes, sequence number for ordered ones.
+    pub rank: i64,
+    pub delivery_id: DeliveryId,
+}
+
+impl Position {
+    /// Before everything.
+    pub const START: Self = Self { track: i64::MIN, rank: i64::MIN, delivery_id: DeliveryId::MIN };
+
+    /// The place of a delivery in an unordered lane.
+    pub const fn due(due_at: Timestamp, delivery_id: DeliveryId) -> Self {
+        Self { track: 0, rank: due_at.micros(), delivery_id }
+    }
+
+    /// The next place: what a read that has seen this one goes on from.
+    pub fn after(self) -> Self {
+        let next = self.delivery_id.uuid().as_u128().saturating_add(1);
+        Self { delivery_id: DeliveryId::from_uuid(uuid::Uuid::from_u128(next)), ..self }
+    }
+}
+
+/// How a delivery ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    Delivered,
+    DeadLetter(DeadReason),
+    Cancelled(CancelReason),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelReason {
+    Requested,
+    DestinationDeleted,
+}
+
+impl CancelReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::DestinationDeleted => "destination_deleted",
+        }
+    }
+}
+
+impl Ending {
+    /// The delivery's status from here on.
+    pub const fn status(self) -> Status {
+        match self {
+            Self::Delivered => Status::Delivered,
+            Self::DeadLetter(_) => Status::DeadLetter,
+            Self::Cancelled(_) => Status::Cancelled,
+        }
+    }
+
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Delivered => None,
+            Self::DeadLetter(reason) => Some(reason.as_str()),
+            Self::Cancelled(reason) => Some(reason.as_str()),
+        }
+    }
+
+    /// Reads back what `status` and `reason` wrote.
+    pub fn read(status: &str, reason: Option<&str>) -> Option<Self> {
+        match (status, reason) {
+            ("delivered", None) => Some(Self::Delivered),
+            ("dead_letter", Some(reason)) => reason.parse().ok().map(Self::DeadLetter),
+            ("cancelled", Some("requested")) => Some(Self::Cancelled(CancelReason::Requested)),
+            ("cancelled", Some("destination_deleted")) => Some(Self::Cancelled(CancelReason::DestinationDeleted)),
+            _ => None,
+        }
+    }
+}
+
+/// The word a delivery is shown with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Queued,
+    Delivering,
+    RetryScheduled,
+    Delivered,
+    DeadLetter,
+    Cancelled,
+}
+
+impl Status {
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Delivering, Self::RetryScheduled, Self::Delivered, Self::DeadLetter, Self::Cancelled];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Delivering => "delivering",
+            Self::RetryScheduled => "retry_scheduled",
+            Self::Delivered => "delivered",
+            Self::DeadLetter => "dead_letter",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub const fn ended(self) -> bool {
+        matches!(self, Self::Delivered | Self::DeadLetter | Self::Cancelled)
+    }
+}
+
+/// What becomes of a delivery after an attempt.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Settled {
+    Ended(Ending),
+    /// Back into the queue, at this place.
+    Waits { position: Position, due_at: Timestamp, spent: u32 },
+}
+
+/// What the decision depends on besides the delivery and what it met.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances<'a> {
+    pub policy: &'a RetryPolicy,
+    pub now: Timestamp,
+    /// The destination's last resume: nothing expires while paused.
+    pub resumed_at: Option<Timestamp>,
+    /// Ordered deliveries keep their sequence: a retrying head blocks, it does not step aside.
+    pub ordered: bool,
+    /// In 0..1.
+    pub jitter: f64,
+}
+
+/// Turns what an attempt met into the delivery's next state.
+pub fn settle(delivery: &Delivery, met: &Classified, on: Circumstances<'_>) -> Settled {
+    match met.next {
+        Next::Deliver => Settled::Ended(Ending::Delivered),
+        Next::Disable => Settled::Ended(Ending::DeadLetter(DeadReason::Gone)),
+        Next::DeadLetter(reason) => Settled::Ended(Ending::DeadLetter(reason)),
+        Next::Hold { .. } => keep_place(delivery, on),
+        Next::Retry { not_before } => retry(delivery, not_before, on, DeadReason::Exhausted),
+        Next::RetryOnce if delivery.tls_errors > 0 => Settled::Ended(Ending::DeadLetter(DeadReason::Tls)),
+        Next::RetryOnce => retry(delivery, None, on, DeadReason::Tls),
+    }
+}
+
+/// When a waiting delivery stops being worth a try.
+pub fn expires_at(delivery: &Delivery, policy: &RetryPolicy, resumed_at: Option<Timestamp>) -> Timestamp {
+    let counted_from = resumed_at.map_or(delivery.available_at, |resumed| resumed.max(delivery.available_at));
+    counted_from.plus(policy.expire_after)
+}
+
+/// A throttled delivery spends no retry and stands one microsecond behind where it stood.
+fn keep_place(delivery: &Delivery, on: Circumstances<'_>) -> Settled {
+    if on.now >= expires_at(delivery, on.policy, on.resumed_at) {
+        return Settled::Ended(Ending::DeadLetter(DeadReason::Expired));
+    }
+    let rank = if on.ordered { delivery.position.rank } else { delivery.position.rank.saturating_add(1) };
+    let position = Position { rank, ..delivery.position };
+    Settled::Waits { position, due_at: delivery.due_at, spent: delivery.spent }
+}
+
+fn retry(delivery: &Delivery, not_before: Option<Duration>, on: Circumstances<'_>, spent_out: DeadReason) -> Settled {
+    let Some(pause) = on.policy.pause_after(delivery.spent, on.jitter) else {
+        return Settled::Ended(Ending::DeadLetter(spent_out));
+    };
+    let due_at = on.now.plus(pause.max(not_before.unwrap_or_default()));
+    if due_at >= expires_at(delivery, on.policy, on.resumed_at) {
+        return Settled::Ended(Ending::DeadLetter(DeadReason::Expired));
+    }
+    let position = if on.ordered { delivery.position } else { Position::due(due_at, delivery.id) };
+    Settled::Waits { position, due_at, spent: delivery.spent + 1 }
+}

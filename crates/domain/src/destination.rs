@@ -1,0 +1,174 @@
+//! Destinations: where deliveries go, and at what pace.
+
+use crate::{id::{AccountId, DestinationId}, limits, retry::RetryPolicy, seal::Sealed, time::{Timestamp, seconds}};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A destination as it is kept. The API checks what it writes; what is read back is checked again when a request is
+/// built, because a row that no longer fits must end in a dead letter and not in a panic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Destination {
+    pub id: DestinationId,
+    pub account_id: AccountId,
+    pub uid: Option<String>,
+    pub name: String,
+    pub url: String,
+    pub max_concurrency: u32,
+    #[serde(rename = "timeout_seconds", with = "seconds")]
+    pub timeout: Duration,
+    pub rate_limit: Option<RateLimit>,
+    pub ordering: Ordering,
+    pub on_dead_letter: OnDeadLetter,
+    pub retry_policy: RetryPolicy,
+    pub headers: Vec<(String, String)>,
+    pub forward_headers: Vec<String>,
+    pub auth: Auth,
+    pub signing: Signing,
+    pub secret: Secrets,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Columns of their own in the store, each with one writer.
+    #[serde(skip)]
+    pub switch: Switch,
+    /// The account's version at which this row last changed; kept by the store.
+    #[serde(skip)]
+    pub version: i64,
+}
+
+/// What a person, or a 410, has switched.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Switch {
+    pub paused_at: Option<Timestamp>,
+    /// Nothing expires while paused: the age of a delivery counts from here again.
+    pub resumed_at: Option<Timestamp>,
+    pub disabled: Option<Disabled>,
+    /// Deleted, and kept until its lane is empty.
+    pub deleted_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disabled {
+    pub at: Timestamp,
+    pub reason: DisabledReason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DisabledReason {
+    /// By API.
+    Requested,
+    /// The destination answered 410, or `webhook-delivery: disable`.
+    Gone,
+}
+
+impl DisabledReason {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Gone => "gone",
+        }
+    }
+
+    pub fn parse(text: &str) -> Self {
+        if text == "gone" { Self::Gone } else { Self::Requested }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimit {
+    pub requests: u32,
+    pub per_seconds: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    #[default]
+    None,
+    Strict,
+    Key,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeadLetter {
+    #[default]
+    Continue,
+    Pause,
+}
+
+/// How we prove to a destination who we are. Secret values are sealed (see [`crate::seal`]).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Auth {
+    #[default]
+    None,
+    Bearer {
+        token: Sealed,
+    },
+    Basic {
+        username: String,
+        password: Sealed,
+    },
+    Headers {
+        /// Name in the clear, value sealed.
+        headers: Vec<(String, Sealed)>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Signing {
+    pub scheme: Scheme,
+    pub ed25519: bool,
+    pub svix_headers: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheme {
+    #[default]
+    Standard,
+    None,
+}
+
+/// The signing secret, sealed; during rotation the old one signs beside it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Secrets {
+    pub current: Sealed,
+    pub previous: Option<Previous>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Previous {
+    pub secret: Sealed,
+    pub until: Timestamp,
+}
+
+impl Destination {
+    /// A destination with every default of the product.
+    pub fn new(id: DestinationId, account_id: AccountId, name: &str, url: &str, now: Timestamp) -> Self {
+        Self {
+            id,
+            account_id,
+            uid: None,
+            name: name.into(),
+            url: url.into(),
+            max_concurrency: limits::MAX_CONCURRENCY,
+            timeout: limits::TIMEOUT,
+            rate_limit: None,
+            ordering: Ordering::None,
+            on_dead_letter: OnDeadLetter::Continue,
+            retry_policy: RetryPolicy::default(),
+            headers: Vec::new(),
+            forward_headers: Vec::new(),
+            auth: Auth::None,
+            signing: Signing::default(),
+            secret: Secrets::default(),
+            created_at: now,
+            updated_at: now,
+            switch: Switch::default(),
+            version: 0,
+        }
+    }
+}

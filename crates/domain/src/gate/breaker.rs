@@ -1,0 +1,128 @@
+//! The breaker: we judged the destination unwell and leave it alone for a while.
+
+use super::{Hold, HoldReason};
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// When to judge a destination unwell, and for how long.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BreakerSettings {
+    pub enabled: bool,
+    /// So many failures in a row open it …
+    pub failures: u32,
+    /// … or this share of at least `min` attempts within `window`.
+    pub ratio: f64,
+    pub min: u32,
+    pub window: Duration,
+    /// First pause; doubles with every failed probe up to `max_open`.
+    pub open: Duration,
+    pub max_open: Duration,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            failures: 10,
+            ratio: 0.5,
+            min: 20,
+            window: Duration::from_secs(60),
+            open: Duration::from_secs(30),
+            max_open: Duration::from_secs(900),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Breaker {
+    in_a_row: u32,
+    recent: Recent,
+    opened: Option<Opened>,
+}
+
+/// Open until its time, then half-open until a probe has been answered.
+#[derive(Debug, Clone, PartialEq)]
+struct Opened {
+    since: Timestamp,
+    until: Timestamp,
+    step: u32,
+}
+
+impl Breaker {
+    pub(super) fn until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.opened.as_ref().map(|opened| opened.until).filter(|until| *until > now)
+    }
+
+    pub(super) fn failed(&mut self, settings: &BreakerSettings, now: Timestamp) {
+        if !settings.enabled || self.until(now).is_some() {
+            return;
+        }
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let (tried, failed) = self.recent.count(false, settings.window, now);
+        let sick = failed as f64 >= settings.ratio * tried as f64;
+        let step = match &self.opened {
+            Some(half_open) => half_open.step.saturating_add(1),
+            None if self.in_a_row >= settings.failures || (tried >= settings.min && sick) => 1,
+            None => return,
+        };
+        let pause = settings.open.saturating_mul(1 << (step - 1).min(16)).min(settings.max_open);
+        let since = self.opened.as_ref().map_or(now, |opened| opened.since);
+        self.opened = Some(Opened { since, until: now.plus(pause), step });
+    }
+
+    pub(super) fn succeeded(&mut self, now: Timestamp) {
+        self.in_a_row = 0;
+        if self.opened.take().is_some() {
+            self.recent = Recent::default();
+        } else if self.recent != Recent::default() {
+            // Successes are counted only where there are failures to weigh them against: a healthy gate stays at rest.
+            self.recent.count(true, Duration::MAX, now);
+        }
+    }
+
+    pub(super) fn end(&mut self, now: Timestamp) {
+        if let Some(opened) = &mut self.opened {
+            opened.until = opened.until.min(now);
+        }
+    }
+
+    pub(super) fn hold(&self, now: Timestamp, probing: bool) -> Option<Hold> {
+        let opened = self.opened.as_ref()?;
+        Some(Hold {
+            reason: HoldReason::Breaker,
+            since: opened.since,
+            until: Some(opened.until),
+            detail: format!("{} failures in a row", self.in_a_row),
+            step: Some(opened.step),
+            probing: probing && opened.until <= now,
+        })
+    }
+}
+
+/// Attempts of the last window in six parts, so that old ones fall away without a log.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Recent {
+    parts: [(u32, u32); PARTS],
+    /// Which part of time the newest entry belongs to.
+    newest: i64,
+}
+
+const PARTS: usize = 6;
+
+impl Recent {
+    /// Adds one attempt and gives (tried, failed) within the window.
+    fn count(&mut self, ok: bool, window: Duration, now: Timestamp) -> (u32, u32) {
+        let window = if window == Duration::MAX { Duration::from_secs(60) } else { window };
+        let length = (window.as_micros() as i64 / PARTS as i64).max(1);
+        let part = now.micros() / length;
+        let passed = (part - self.newest).clamp(0, PARTS as i64);
+        for step in 1..=passed {
+            self.parts[((part - passed + step).rem_euclid(PARTS as i64)) as usize] = (0, 0);
+        }
+        self.newest = self.newest.max(part);
+        let current = &mut self.parts[self.newest.rem_euclid(PARTS as i64) as usize];
+        current.0 += 1;
+        current.1 += u32::from(!ok);
+        self.parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+    }
+}

@@ -1,0 +1,404 @@
+//! The heart: a destination's deliveries, what to start next, and why not yet.
+//!
+//! A lane is a pure state machine. Things happen to it (`expected`, `arrived`, `fetched`, `finished`, `flushed`,
+//! `configured`); it is asked what to do (`next`, `wants`, `wake_at`) and it can explain every delivery it knows
+//! (`waiting_for`). It reads no clock and does no I/O; the engine's dispatcher runs thousands of them.
+//!
+//! What it knows of the store is one mark: `unseen`, the lowest position at which a row may wait that is not here in
+//! memory. None means **live**: everything is here, and new deliveries are taken straight from the commit. Otherwise
+//! the lane is **behind**: arrivals only lower the mark, and windows are fetched from it. The mark is cleared before
+//! a fetch is sent, so whatever happens meanwhile sets it again and no wake-up is lost.
+
+mod explain;
+mod window;
+
+use crate::{
+    delivery::{Delivery, Ending, Position, Settled},
+    gate::{Gate, GateSettings, Hold, HoldReason, Met},
+    id::{DeliveryId, RouteId},
+    limits,
+    outcome::DeadReason,
+    time::Timestamp,
+};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
+};
+use window::WindowSize;
+
+pub use explain::{WaitKind, WaitingFor};
+pub use window::Wish;
+
+/// One destination's lane. `C` is what travels with a delivery; the lane never looks into it.
+#[derive(Debug)]
+pub struct Lane<C> {
+    /// None until the destination has been read: nothing starts before.
+    settings: Option<LaneSettings>,
+    gate: Gate,
+    /// In memory and not started, in the order they will be sent.
+    held: BTreeMap<Position, Held<C>>,
+    /// Every delivery this lane has in hand, and how far it is. A fetch that returns one of these ignores it.
+    known: HashMap<DeliveryId, Stage>,
+    /// Settled while a fetch was under way: the fetch may have read their rows as they were before.
+    settled_meanwhile: HashSet<DeliveryId>,
+    unseen: Option<Position>,
+    fetching: bool,
+    in_flight: u32,
+    unflushed: u32,
+    window: WindowSize,
+    /// Since when a due delivery has found every slot taken.
+    full_since: Option<Timestamp>,
+}
+
+/// A delivery in memory, with its cargo.
+#[derive(Debug)]
+pub struct Held<C> {
+    pub delivery: Delivery,
+    pub cargo: C,
+    /// When its row was known to be true; older than a second and it is read again.
+    pub read_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    /// Announced by a commit that is still under way.
+    Expected,
+    Held,
+    Open { since: Timestamp },
+    /// Its attempt has ended, the settlement is not yet durable.
+    Unflushed,
+}
+
+/// What the lane needs to know of its destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaneSettings {
+    pub max_concurrency: u32,
+    pub mode: Mode,
+    pub resumed_at: Option<Timestamp>,
+    pub expire_after: Duration,
+    /// Routes with an age limit of their own.
+    pub expire_after_by_route: HashMap<RouteId, Duration>,
+}
+
+/// What the lane does with its deliveries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mode {
+    Deliver,
+    /// Holds everything and drops nothing.
+    Paused { since: Timestamp },
+    /// Disabled or deleted: everything that waits and everything that comes ends like this.
+    End { with: Ending, since: Timestamp },
+}
+
+/// The lane's answer to "what now?".
+#[derive(Debug)]
+pub enum Step<C> {
+    Start(Held<C>),
+    /// Ends without an attempt.
+    End(Held<C>, Ending),
+}
+
+impl<C> Default for Lane<C> {
+    fn default() -> Self {
+        Self {
+            settings: None,
+            gate: Gate::default(),
+            held: BTreeMap::new(),
+            known: HashMap::new(),
+            settled_meanwhile: HashSet::new(),
+            unseen: None,
+            fetching: false,
+            in_flight: 0,
+            unflushed: 0,
+            window: WindowSize::default(),
+            full_since: None,
+        }
+    }
+}
+
+impl<C> Lane<C> {
+    // --- Things that happen ----------------------------------------------------------------------------------------
+
+    /// The destination has been read, or read again after a change.
+    pub fn configured(&mut self, settings: LaneSettings) {
+        self.settings = Some(settings);
+    }
+
+    /// A commit is under way that will bring this delivery.
+    pub fn expected(&mut self, id: DeliveryId) {
+        self.known.entry(id).or_insert(Stage::Expected);
+    }
+
+    /// The commit failed: there is no such delivery.
+    pub fn forgotten(&mut self, id: DeliveryId) {
+        if self.known.get(&id) == Some(&Stage::Expected) {
+            self.known.remove(&id);
+        }
+    }
+
+    /// The delivery is durable. It stays in memory if the lane is live and has room, else it waits in the store.
+    pub fn arrived(&mut self, delivery: Delivery, cargo: C, room: bool, now: Timestamp) {
+        self.forgotten(delivery.id);
+        if self.known.contains_key(&delivery.id) {
+            return;
+        }
+        if room && self.takes_arrivals(now) && delivery.due_at <= now.plus(limits::HELD_FRESH) {
+            self.hold(Held { delivery, cargo, read_at: now });
+        } else {
+            self.look(delivery.position);
+        }
+    }
+
+    /// Something may wait in the store from this position on.
+    pub fn look(&mut self, from: Position) {
+        self.unseen = Some(self.unseen.map_or(from, |unseen| unseen.min(from)));
+    }
+
+    /// The fetch that [`Lane::wants`] asked for has come back; fewer rows than asked for means there are no more.
+    pub fn fetched(&mut self, rows: Vec<(Delivery, C)>, asked: usize, now: Timestamp) {
+        let complete = rows.len() < asked;
+        let last = rows.last().map(|(delivery, _)| delivery.position);
+        self.fetching = false;
+        self.window.filled(complete);
+        for (delivery, cargo) in rows {
+            if self.known.contains_key(&delivery.id) || self.settled_meanwhile.contains(&delivery.id) {
+                continue;
+            }
+            if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.ends_everything() {
+                self.hold(Held { delivery, cargo, read_at: now });
+            } else {
+                self.look(delivery.position);
+            }
+        }
+        self.settled_meanwhile.clear();
+        if let Some(last) = last.filter(|_| !complete) {
+            self.look(last.after());
+        }
+    }
+
+    /// The fetch came to nothing: what it was to read is still unseen.
+    pub fn fetch_failed(&mut self, from: Position) {
+        self.fetching = false;
+        self.settled_meanwhile.clear();
+        self.look(from);
+    }
+
+    /// The answer has been read: the slot is free, the settlement is on its way.
+    pub fn finished(&mut self, id: DeliveryId, met: Met, settings: &GateSettings, now: Timestamp) {
+        let stage = self.known.insert(id, Stage::Unflushed);
+        debug_assert!(matches!(stage, Some(Stage::Open { .. })), "finished {id} without a start");
+        self.in_flight -= 1;
+        self.unflushed += 1;
+        self.full_since = None;
+        let limit = self.settings.as_ref().map_or(1, |settings| settings.max_concurrency);
+        self.gate.met(met, limit, settings, now);
+    }
+
+    /// The request was given up without a result (a stop, a lost lease): the row is as it was.
+    pub fn abandoned(&mut self, id: DeliveryId, position: Position) {
+        if let Some(Stage::Open { .. }) = self.known.remove(&id) {
+            self.in_flight -= 1;
+            self.full_since = None;
+            self.look(position);
+        }
+    }
+
+    /// The settlement is durable.
+    pub fn flushed(&mut self, id: DeliveryId, settled: &Settled) {
+        if let Some(Stage::Unflushed) = self.known.remove(&id) {
+            self.unflushed -= 1;
+        }
+        if self.fetching {
+            self.settled_meanwhile.insert(id);
+        }
+        if let Settled::Waits { position, .. } = settled {
+            self.look(*position);
+        }
+    }
+
+    /// A person asked to try now, whatever the gate says.
+    pub fn probe_now(&mut self, now: Timestamp) {
+        self.gate.probe_now(now);
+    }
+
+    /// Lets go of what has been in memory too long; it is read again when it can be sent.
+    pub fn refresh(&mut self, now: Timestamp) {
+        let stale = |held: &Held<C>| now.since(held.read_at) > limits::HELD_FRESH;
+        if self.held.values().next().is_some_and(stale) {
+            self.window.wasted();
+            self.drop_held();
+        }
+    }
+
+    // --- What to do ------------------------------------------------------------------------------------------------
+
+    /// The next thing to do, if there is one. `share` is what the node's capacity leaves to this lane.
+    pub fn next(&mut self, share: u32, now: Timestamp) -> Option<Step<C>> {
+        let settings = self.settings.as_ref()?;
+        match settings.mode {
+            Mode::End { with, .. } => {
+                let held = if self.unflushed < limits::ENDING_UNFLUSHED { self.take_first()? } else { return None };
+                return Some(self.end(held, with));
+            }
+            Mode::Paused { .. } => {
+                self.drop_held();
+                return None;
+            }
+            Mode::Deliver => {}
+        }
+        // Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
+        if self.in_flight + self.unflushed >= settings.max_concurrency.saturating_mul(2) {
+            return None;
+        }
+        if self.gate.held_until(now).is_some() {
+            self.drop_held();
+            return None;
+        }
+        self.refresh(now);
+        let settings = self.settings.as_ref()?;
+        let first = self.held.values().next()?;
+        if first.delivery.due_at > now {
+            return None;
+        }
+        if self.expires_at(&first.delivery, settings) <= now {
+            let held = self.take_first()?;
+            return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
+        }
+        if self.in_flight >= settings.max_concurrency.min(share) || !self.gate.permits(now) {
+            self.full_since.get_or_insert(now);
+            return None;
+        }
+        let held = self.take_first()?;
+        self.known.insert(held.delivery.id, Stage::Open { since: now });
+        self.in_flight += 1;
+        self.window.started(now);
+        self.gate.started();
+        Some(Step::Start(held))
+    }
+
+    /// The window to fetch now, if any. Asking is doing: the mark is cleared, the lane waits for the answer.
+    pub fn wants(&mut self, now: Timestamp) -> Option<Wish> {
+        let settings = self.settings.as_ref()?;
+        let from = self.unseen.filter(|_| !self.fetching)?;
+        let wanted = match settings.mode {
+            Mode::Paused { .. } => false,
+            Mode::End { .. } => self.held.is_empty(),
+            Mode::Deliver => {
+                let slot = self.in_flight < settings.max_concurrency && self.gate.permits(now);
+                self.gate.held_until(now).is_none()
+                    && from.rank <= now.micros()
+                    && self.window.wants_more(self.held.len(), slot, now)
+            }
+        };
+        if !wanted {
+            return None;
+        }
+        self.unseen = None;
+        self.fetching = true;
+        let ending = self.ends_everything();
+        // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
+        let limit = self.window.ask(settings.max_concurrency, ending, now) + self.in_flight as usize;
+        Some(Wish { from, limit: limit.min(limits::WINDOW_MAX) })
+    }
+
+    /// When to ask again if nothing happens before.
+    pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let settings = self.settings.as_ref()?;
+        if !matches!(settings.mode, Mode::Deliver) {
+            return None;
+        }
+        let held = self.held.values().next().map(|held| held.delivery.due_at);
+        let unseen = self.unseen.map(|position| Timestamp::from_micros(position.rank.max(0)));
+        let due = held.into_iter().chain(unseen).min()?;
+        let gate = self.gate.held_until(now).unwrap_or(Timestamp::MIN);
+        Some(due.max(gate)).filter(|at| *at > now)
+    }
+
+    // --- What it is like -------------------------------------------------------------------------------------------
+
+    pub fn is_configured(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Deliveries in memory that have not started.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Nothing to do, nothing to remember: the lane can be forgotten.
+    pub fn is_idle(&self) -> bool {
+        self.known.is_empty() && self.unseen.is_none() && !self.fetching && self.gate.at_rest()
+    }
+
+    /// Has a request of this delivery open, and since when.
+    pub fn delivering_since(&self, id: DeliveryId) -> Option<Timestamp> {
+        match self.known.get(&id) {
+            Some(Stage::Open { since }) => Some(*since),
+            _ => None,
+        }
+    }
+
+    /// Why the destination waits, if it does.
+    pub fn destination_hold(&self, now: Timestamp) -> Option<Hold> {
+        match self.settings.as_ref().map(|settings| settings.mode) {
+            Some(Mode::End { since, .. }) => Some(switched(HoldReason::Disabled, since)),
+            Some(Mode::Paused { since }) => Some(switched(HoldReason::Paused, since)),
+            _ => self.gate.hold(now),
+        }
+    }
+
+    // --- Leaves ----------------------------------------------------------------------------------------------------
+
+    fn hold(&mut self, held: Held<C>) {
+        self.known.insert(held.delivery.id, Stage::Held);
+        self.held.insert(held.delivery.position, held);
+    }
+
+    fn end(&mut self, held: Held<C>, with: Ending) -> Step<C> {
+        self.known.insert(held.delivery.id, Stage::Unflushed);
+        self.unflushed += 1;
+        Step::End(held, with)
+    }
+
+    fn take_first(&mut self) -> Option<Held<C>> {
+        self.held.pop_first().map(|(_, held)| held)
+    }
+
+    fn drop_held(&mut self) {
+        let Some((first, _)) = self.held.first_key_value() else { return };
+        let first = *first;
+        for (_, held) in std::mem::take(&mut self.held) {
+            self.known.remove(&held.delivery.id);
+        }
+        self.look(first);
+    }
+
+    /// Live, as far as what is due goes: a retry that waits for tomorrow does not stand in today's way.
+    fn takes_arrivals(&self, now: Timestamp) -> bool {
+        let live = !self.fetching && self.unseen.is_none_or(|unseen| unseen.rank > now.micros());
+        let held = self.gate.held_until(now).is_some()
+            || self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::Paused { .. }));
+        live && !held && self.held.len() < limits::WINDOW_MAX
+    }
+
+    fn ends_everything(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::End { .. }))
+    }
+
+    fn expires_at(&self, delivery: &Delivery, settings: &LaneSettings) -> Timestamp {
+        let own = settings.expire_after_by_route.get(&delivery.route_id);
+        let counted_from = settings.resumed_at.map_or(delivery.available_at, |at| at.max(delivery.available_at));
+        counted_from.plus(*own.unwrap_or(&settings.expire_after))
+    }
+}
+
+fn switched(reason: HoldReason, since: Timestamp) -> Hold {
+    Hold { reason, since, until: None, detail: String::new(), step: None, probing: false }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! How much of a lane is read ahead: little for a slow destination, more for a fast one.
+
+use crate::{delivery::Position, limits, time::Timestamp};
+use std::time::Duration;
+
+/// A read the lane asks for: from this position, at most so many rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    pub from: Position,
+    pub limit: usize,
+}
+
+/// A window that is used up faster than this should be larger.
+const QUICK: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Default)]
+pub(super) struct WindowSize {
+    /// 0 until first asked.
+    size: usize,
+    asked_at: Option<Timestamp>,
+    started_at: Option<Timestamp>,
+    came_full: bool,
+}
+
+impl WindowSize {
+    /// Reading ahead pays while deliveries start; a lane whose slots are all stuck reads when one comes free.
+    pub(super) fn wants_more(&self, held: usize, slot_free: bool, now: Timestamp) -> bool {
+        let moving = self.started_at.is_some_and(|at| now.since(at) < limits::HELD_FRESH);
+        if slot_free || moving { held <= self.size / 2 } else { false }
+    }
+
+    pub(super) fn started(&mut self, now: Timestamp) {
+        self.started_at = Some(now);
+    }
+
+    /// How many rows to ask for now.
+    pub(super) fn ask(&mut self, max_concurrency: u32, everything: bool, now: Timestamp) -> usize {
+        let least = (max_concurrency as usize * 2).clamp(limits::WINDOW_MIN, limits::WINDOW_MAX);
+        let quick = self.came_full && self.asked_at.is_some_and(|at| now.since(at) < QUICK);
+        self.size = if everything {
+            limits::WINDOW_MAX
+        } else if quick {
+            (self.size * 2).clamp(least, limits::WINDOW_MAX)
+        } else {
+            self.size.max(least)
+        };
+        self.asked_at = Some(now);
+        self.size
+    }
+
+    pub(super) fn filled(&mut self, complete: bool) {
+        self.came_full = !complete;
+    }
+
+    /// Rows went stale before they could start: read less next time.
+    pub(super) fn wasted(&mut self) {
+        self.size /= 2;
+        self.came_full = false;
+    }
+}

@@ -1,0 +1,143 @@
+//! Every bound of the product, named, with its reason.
+
+use std::time::Duration;
+
+// --- What comes in -------------------------------------------------------------------------------------------------
+
+/// Largest event body unless configured otherwise.
+pub const BODY_BYTES: usize = 5 * 1024 * 1024;
+/// Largest body of a management request: configuration is small.
+pub const MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
+/// Events in one batch request.
+pub const BATCH_EVENTS: usize = 1_000;
+/// Request line and headers together; enough for every real client.
+pub const HEAD_BYTES: usize = 32 * 1024;
+pub const HEADERS: usize = 100;
+pub const URI_BYTES: usize = 8 * 1024;
+/// A client that has not sent its head by then is not going to.
+pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// A whole body must have arrived by then …
+pub const BODY_DEADLINE: Duration = Duration::from_secs(30);
+/// … and after a grace it must keep coming at this pace.
+pub const BODY_GRACE: Duration = Duration::from_secs(5);
+pub const BODY_BYTES_PER_SECOND: u64 = 1024;
+/// Inbound connections a node keeps open at once.
+pub const CONNECTIONS: usize = 10_000;
+/// Requests that wait for the committer; beyond, the door answers 503.
+pub const INGEST_QUEUE: usize = 8_192;
+/// Bytes of bodies that wait for the committer.
+pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// Events of one flush; more wait for the next, which is milliseconds away.
+pub const INGEST_BATCH: usize = 2_000;
+/// Bytes of payload in one flush.
+pub const INGEST_BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// How often events are matched again because their account's configuration changed under them.
+pub const MATCH_ROUNDS: usize = 5;
+/// Deliveries an event may have in the ingest transaction.
+pub const FANOUT_INLINE: usize = 1_000;
+pub const JSON_DEPTH: usize = 64;
+pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
+pub const EVENT_TYPE_BYTES: usize = 128;
+pub const ORDERING_KEY_BYTES: usize = 255;
+/// How long a key keeps pointing to its first event.
+pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Inbound headers kept with an event.
+pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
+pub const METADATA_BYTES: usize = 16 * 1024;
+
+// --- What is kept --------------------------------------------------------------------------------------------------
+
+pub const RETENTION_DAYS: u32 = 90;
+pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
+pub const ROUTES_PER_ACCOUNT: usize = 200_000;
+pub const PAGE: usize = 50;
+pub const PAGE_MAX: usize = 200;
+/// Entries one page looks at when a filter has no index.
+pub const PAGE_SCAN: usize = 5_000;
+/// Up to here a backlog is counted, beyond it is estimated.
+pub const QUEUED_EVENTS_EXACT: i64 = 10_000;
+/// Payload shown inside an event; the exact bytes have their own address.
+pub const PAYLOAD_SHOWN_BYTES: usize = 64 * 1024;
+/// Deliveries shown inside an event.
+pub const DELIVERIES_SHOWN: usize = 200;
+
+// --- What goes out -------------------------------------------------------------------------------------------------
+
+pub const MAX_CONCURRENCY: u32 = 5;
+pub const MAX_CONCURRENCY_MAX: u32 = 1_000;
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
+pub const DNS_ADDRESSES: usize = 16;
+/// Requests a node has open at once, over all destinations.
+pub const IN_FLIGHT: usize = 4_096;
+/// Idle connections kept per host, and for how long.
+pub const IDLE_PER_HOST: usize = 20;
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Enough to debug with; a destination cannot fill our disk by answering with a film.
+pub const RESPONSE_BODY_KEPT_BYTES: usize = 16 * 1024;
+/// What is read to be able to use the connection again.
+pub const RESPONSE_BODY_READ_BYTES: usize = 64 * 1024;
+/// An answer whose body trickles is settled by its status.
+pub const RESPONSE_BODY_WAIT: Duration = Duration::from_secs(1);
+pub const RESPONSE_HEAD_BYTES: usize = 32 * 1024;
+pub const RESPONSE_HEADERS: usize = 100;
+/// Response headers kept with an attempt.
+pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 4 * 1024;
+pub const URL_BYTES: usize = 2 * 1024;
+pub const CUSTOM_HEADERS: usize = 20;
+pub const CUSTOM_HEADER_NAME_BYTES: usize = 64;
+pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
+/// How long an old signing secret is used beside the new one.
+pub const ROTATION_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+
+// --- Lanes ---------------------------------------------------------------------------------------------------------
+
+/// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
+pub const HELD_FRESH: Duration = Duration::from_secs(1);
+/// Deliveries of one lane in memory: a lane starts small and grows with its pace.
+pub const WINDOW_MIN: usize = 16;
+pub const WINDOW_MAX: usize = 2_048;
+/// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
+pub const CARRIED_BYTES: usize = 16 * 1024;
+/// Windows, hand-overs, open requests and unflushed results of a node together.
+pub const CARGO_BUDGET_BYTES: usize = 128 * 1024 * 1024;
+/// Attempts that have ended and are not yet durable, per node: beyond, nothing new starts.
+pub const UNFLUSHED: usize = 10_000;
+/// Deliveries of a disabled or deleted destination that are being ended at once.
+pub const ENDING_UNFLUSHED: u32 = 1_000;
+/// A flush older than this stops new starts.
+pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+/// Settlements in one flush.
+pub const SETTLE_BATCH: usize = 2_000;
+pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
+/// Lanes read by one fetch, and rows it may return.
+pub const FETCH_LANES: usize = 512;
+pub const FETCH_ROWS: usize = 8_192;
+/// A lane with nothing to do is forgotten after this.
+pub const LANE_IDLE: Duration = Duration::from_secs(60);
+/// The net under every wake-up.
+pub const RESCAN: Duration = Duration::from_secs(30);
+/// Lanes one rescan statement returns.
+pub const RESCAN_LANES: usize = 1_000;
+
+// --- Holds ---------------------------------------------------------------------------------------------------------
+
+pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
+
+// --- Trouble -------------------------------------------------------------------------------------------------------
+
+/// Pauses while the database is away: doubling, with full jitter, for ever.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
+pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// What a client is told to wait before it asks again.
+pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
+/// In-flight requests get this long at a graceful stop.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
+/// A node's claim on its lanes, and how often it is renewed.
+pub const LEASE: Duration = Duration::from_secs(10);
+pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
+/// Nothing starts in the last part of a lease.
+pub const LEASE_MARGIN: Duration = Duration::from_secs(2);

@@ -1,0 +1,401 @@
+//! What an attempt met, and what follows from it: the table of PRODUCT §6, whole and in one place.
+//!
+//! A classification looks at one attempt only. It does not know how many retries are left, how old the delivery
+//! is or what its destination's hold is: `settle` and the lane join these with what is said here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::retry::RetryPolicy;
+
+/// What an attempt met, as stored and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Success,
+    Throttled,
+    ServerError,
+    Timeout,
+    Gone,
+    Rejected,
+    NetworkError,
+    TlsError,
+    Blocked,
+    InternalError,
+    Undeliverable,
+}
+
+/// Why a delivery ended undelivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadReason {
+    Exhausted,
+    Rejected,
+    Gone,
+    Tls,
+    Blocked,
+    Undeliverable,
+    Expired,
+    DestinationDisabled,
+}
+
+/// What the sender read of an answer, as far as it decides anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseFacts<'a> {
+    pub status: u16,
+    /// As `retry::parse_retry_after` understood it.
+    pub retry_after: Option<Duration>,
+    /// The response header `webhook-delivery`.
+    pub delivery_control: Option<&'a str>,
+}
+
+/// Why there is no answer to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    ConnectTimeout,
+    ReadTimeout,
+    Dns,
+    Refused,
+    Reset,
+    /// There was an answer, and it was not HTTP.
+    Protocol,
+    Tls,
+    BlockedTarget,
+    /// Ours: a bug, caught.
+    Panic,
+    /// An undecryptable secret, an unusable URL or header: no request could be made.
+    Unbuildable,
+}
+
+/// An outcome and what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classified {
+    pub outcome: Outcome,
+    pub next: Next,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The delivery has ended, delivered.
+    Deliver,
+    /// The whole destination waits; this delivery keeps its place and spends no retry.
+    Hold {
+        retry_after: Option<Duration>,
+    },
+    /// By schedule, but not before the destination asked for.
+    Retry {
+        not_before: Option<Duration>,
+    },
+    /// By schedule, unless this delivery met the same before: then it is a dead letter, reason `tls`.
+    RetryOnce,
+    /// Dead letter, reason `gone`, and the destination is disabled.
+    Disable,
+    DeadLetter(DeadReason),
+}
+
+/// An answer, judged. The receiver's own word (`webhook-delivery`) counts more than its status.
+pub fn classify(response: &ResponseFacts<'_>, policy: &RetryPolicy) -> Classified {
+    let control = response.delivery_control.unwrap_or_default().trim();
+    if control.eq_ignore_ascii_case("disable") {
+        return judged(Outcome::Gone, Next::Disable);
+    }
+    if control.eq_ignore_ascii_case("abort-message") {
+        return judged(Outcome::Rejected, Next::DeadLetter(DeadReason::Rejected));
+    }
+
+    // Any answer we retry may say when: who names a time is not called before it (RFC 9110 asks it of 503 only).
+    let retry = Next::Retry { not_before: response.retry_after };
+    match response.status {
+        200..=299 => judged(Outcome::Success, Next::Deliver),
+        429 => judged(Outcome::Throttled, Next::Hold { retry_after: response.retry_after }),
+        410 => judged(Outcome::Gone, Next::Disable),
+        408 | 425 => judged(Outcome::Timeout, retry),
+        500..=599 => judged(Outcome::ServerError, retry),
+        status @ 300..=499 if policy.retry_statuses.contains(&status) => judged(Outcome::Rejected, retry),
+        300..=499 => judged(Outcome::Rejected, Next::DeadLetter(DeadReason::Rejected)),
+        // An interim answer is not a last one, and beyond 599 there is no meaning to go by.
+        _ => classify_fault(Fault::Protocol),
+    }
+}
+
+/// No answer, judged.
+pub fn classify_fault(fault: Fault) -> Classified {
+    let retry = Next::Retry { not_before: None };
+    match fault {
+        Fault::ConnectTimeout | Fault::ReadTimeout => judged(Outcome::Timeout, retry),
+        Fault::Dns | Fault::Refused | Fault::Reset | Fault::Protocol => judged(Outcome::NetworkError, retry),
+        Fault::Tls => judged(Outcome::TlsError, Next::RetryOnce),
+        Fault::BlockedTarget => judged(Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked)),
+        Fault::Panic => judged(Outcome::InternalError, retry),
+        Fault::Unbuildable => judged(Outcome::Undeliverable, Next::DeadLetter(DeadReason::Undeliverable)),
+    }
+}
+
+/// Whether an outcome is a sign that the destination is unwell.
+///
+/// A throttle has its own hold. A rejection is an answer. A bad certificate ends its deliveries by itself. What was
+/// blocked, broke here or could not be built never reached the destination and says nothing about it.
+pub fn feeds_breaker(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::ServerError | Outcome::Timeout | Outcome::NetworkError)
+}
+
+fn judged(outcome: Outcome, next: Next) -> Classified {
+    Classified { outcome, next }
+}
+
+impl Fault {
+    /// The `error.code` of the attempt: as much as an account may know, never an address or a resolver's words.
+    pub fn error_code(self) -> &'static str {
+        match self {
+            Fault::ConnectTimeout | Fault::ReadTimeout => "timeout",
+            Fault::Dns => "dns_error",
+            Fault::Refused | Fault::Reset => "connect_error",
+            Fault::Protocol => "protocol_error",
+            Fault::Tls => "tls_error",
+            Fault::BlockedTarget => "blocked_target",
+            Fault::Panic => "internal_error",
+            Fault::Unbuildable => "undeliverable",
+        }
+    }
+}
+
+impl Outcome {
+    pub const ALL: [Outcome; 11] = [
+        Outcome::Success,
+        Outcome::Throttled,
+        Outcome::ServerError,
+        Outcome::Timeout,
+        Outcome::Gone,
+        Outcome::Rejected,
+        Outcome::NetworkError,
+        Outcome::TlsError,
+        Outcome::Blocked,
+        Outcome::InternalError,
+        Outcome::Undeliverable,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Success => "success",
+            Outcome::Throttled => "throttled",
+            Outcome::ServerError => "server_error",
+            Outcome::Timeout => "timeout",
+            Outcome::Gone => "gone",
+            Outcome::Rejected => "rejected",
+            Outcome::NetworkError => "network_error",
+            Outcome::TlsError => "tls_error",
+            Outcome::Blocked => "blocked",
+            Outcome::InternalError => "internal_error",
+            Outcome::Undeliverable => "undeliverable",
+        }
+    }
+}
+
+impl DeadReason {
+    pub const ALL: [DeadReason; 8] = [
+        DeadReason::Exhausted,
+        DeadReason::Rejected,
+        DeadReason::Gone,
+        DeadReason::Tls,
+        DeadReason::Blocked,
+        DeadReason::Undeliverable,
+        DeadReason::Expired,
+        DeadReason::DestinationDisabled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeadReason::Exhausted => "exhausted",
+            DeadReason::Rejected => "rejected",
+            DeadReason::Gone => "gone",
+            DeadReason::Tls => "tls",
+            DeadReason::Blocked => "blocked",
+            DeadReason::Undeliverable => "undeliverable",
+            DeadReason::Expired => "expired",
+            DeadReason::DestinationDisabled => "destination_disabled",
+        }
+    }
+}
+
+/// A word that is none of ours; the list is long enough to be found in the reference, so it is not repeated here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("not {what}")]
+pub struct UnknownWord {
+    pub what: &'static str,
+}
+
+impl FromStr for Outcome {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Outcome, UnknownWord> {
+        let known = Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == word);
+        known.ok_or(UnknownWord { what: "an outcome" })
+    }
+}
+
+impl FromStr for DeadReason {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<DeadReason, UnknownWord> {
+        let known = DeadReason::ALL.into_iter().find(|reason| reason.as_str() == word);
+        known.ok_or(UnknownWord { what: "a dead-letter reason" })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for DeadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
+    const RETRY: Next = Next::Retry { not_before: None };
+    const REJECTED: Next = Next::DeadLetter(DeadReason::Rejected);
+
+    fn answer(status: u16) -> ResponseFacts<'static> {
+        ResponseFacts { status, retry_after: None, delivery_control: None }
+    }
+
+    fn check(response: ResponseFacts<'_>, outcome: Outcome, next: Next) {
+        let found = classify(&response, &RetryPolicy::default());
+        assert_eq!(found, Classified { outcome, next }, "{response:?}");
+    }
+
+    #[test]
+    fn every_status_goes_the_way_of_the_contract() {
+        let table = [
+            (200..=299, Outcome::Success, Next::Deliver),
+            (429..=429, Outcome::Throttled, Next::Hold { retry_after: None }),
+            (408..=408, Outcome::Timeout, RETRY),
+            (425..=425, Outcome::Timeout, RETRY),
+            (500..=599, Outcome::ServerError, RETRY),
+            (410..=410, Outcome::Gone, Next::Disable),
+            (300..=407, Outcome::Rejected, REJECTED),
+            (409..=409, Outcome::Rejected, REJECTED),
+            (411..=424, Outcome::Rejected, REJECTED),
+            (426..=428, Outcome::Rejected, REJECTED),
+            (430..=499, Outcome::Rejected, REJECTED),
+            (0..=199, Outcome::NetworkError, RETRY),
+            (600..=999, Outcome::NetworkError, RETRY),
+        ];
+        let mut seen = 0;
+        for (statuses, outcome, next) in table {
+            for status in statuses {
+                check(answer(status), outcome, next);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 1000, "each status has exactly one row");
+    }
+
+    #[test]
+    fn a_429_hands_its_retry_after_to_the_hold() {
+        check(
+            ResponseFacts { retry_after: MINUTE, ..answer(429) },
+            Outcome::Throttled,
+            Next::Hold { retry_after: MINUTE },
+        );
+    }
+
+    #[test]
+    fn a_503_is_not_retried_earlier_than_it_asks() {
+        for (status, outcome) in
+            [(503, Outcome::ServerError), (500, Outcome::ServerError), (408, Outcome::Timeout)]
+        {
+            check(
+                ResponseFacts { retry_after: MINUTE, ..answer(status) },
+                outcome,
+                Next::Retry { not_before: MINUTE },
+            );
+        }
+    }
+
+    #[test]
+    fn retry_statuses_make_a_rejection_retryable_and_nothing_else() {
+        let policy = RetryPolicy { retry_statuses: vec![404, 307, 410, 429, 200], ..RetryPolicy::default() };
+        let next = |status| classify(&answer(status), &policy);
+        assert_eq!(next(404), judged(Outcome::Rejected, RETRY));
+        assert_eq!(next(307), judged(Outcome::Rejected, RETRY));
+        assert_eq!(next(403), judged(Outcome::Rejected, REJECTED));
+        assert_eq!(next(410), judged(Outcome::Gone, Next::Disable));
+        assert_eq!(next(429), judged(Outcome::Throttled, Next::Hold { retry_after: None }));
+        assert_eq!(next(200), judged(Outcome::Success, Next::Deliver));
+    }
+
+    #[test]
+    fn delivery_control_counts_more_than_the_status() {
+        for status in [200, 302, 404, 410, 429, 500, 503] {
+            for word in ["disable", " Disable "] {
+                let response = ResponseFacts { delivery_control: Some(word), ..answer(status) };
+                check(response, Outcome::Gone, Next::Disable);
+            }
+            let response = ResponseFacts { delivery_control: Some("abort-message"), ..answer(status) };
+            check(response, Outcome::Rejected, REJECTED);
+        }
+        for word in ["", "disabled", "abort", "disable, abort-message"] {
+            check(
+                ResponseFacts { delivery_control: Some(word), ..answer(200) },
+                Outcome::Success,
+                Next::Deliver,
+            );
+        }
+    }
+
+    #[test]
+    fn every_fault_goes_the_way_of_the_contract() {
+        let table = [
+            (Fault::ConnectTimeout, Outcome::Timeout, RETRY, "timeout"),
+            (Fault::ReadTimeout, Outcome::Timeout, RETRY, "timeout"),
+            (Fault::Dns, Outcome::NetworkError, RETRY, "dns_error"),
+            (Fault::Refused, Outcome::NetworkError, RETRY, "connect_error"),
+            (Fault::Reset, Outcome::NetworkError, RETRY, "connect_error"),
+            (Fault::Protocol, Outcome::NetworkError, RETRY, "protocol_error"),
+            (Fault::Tls, Outcome::TlsError, Next::RetryOnce, "tls_error"),
+            (Fault::BlockedTarget, Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked), "blocked_target"),
+            (Fault::Panic, Outcome::InternalError, RETRY, "internal_error"),
+            (
+                Fault::Unbuildable,
+                Outcome::Undeliverable,
+                Next::DeadLetter(DeadReason::Undeliverable),
+                "undeliverable",
+            ),
+        ];
+        for (fault, outcome, next, code) in table {
+            assert_eq!(classify_fault(fault), judged(outcome, next), "{fault:?}");
+            assert_eq!(fault.error_code(), code);
+        }
+    }
+
+    #[test]
+    fn only_an_unwell_destination_feeds_the_breaker() {
+        let fed: Vec<_> = Outcome::ALL.into_iter().filter(|outcome| feeds_breaker(*outcome)).collect();
+        assert_eq!(fed, [Outcome::ServerError, Outcome::Timeout, Outcome::NetworkError]);
+    }
+
+    #[test]
+    fn words_are_the_same_in_json_in_sql_and_on_screen() {
+        for outcome in Outcome::ALL {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
+            assert_eq!(outcome.to_string().parse(), Ok(outcome));
+        }
+        for reason in DeadReason::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+            assert_eq!(reason.to_string().parse(), Ok(reason));
+        }
+        assert_eq!("Success".parse::<Outcome>(), Err(UnknownWord { what: "an outcome" }));
+    }
+}

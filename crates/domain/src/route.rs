@@ -1,0 +1,155 @@
+//! Routes: which events go where. `fan_out` is pure, so that the API can preview what ingest will do.
+
+use crate::{
+    destination::Signing,
+    event::Event,
+    filter::{Filter, Mismatch, Subject},
+    id::{AccountId, DestinationId, RouteId, SourceId},
+    pattern::Pattern,
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Route {
+    pub id: RouteId,
+    pub account_id: AccountId,
+    pub uid: Option<String>,
+    pub name: Option<String>,
+    pub enabled: bool,
+    /// None: events published by API.
+    pub source_id: Option<SourceId>,
+    pub destination_id: DestinationId,
+    pub event_types: Vec<Pattern>,
+    pub filter: Option<Filter>,
+    /// Where a route says nothing, its destination's setting holds.
+    pub retry_policy: Option<RetryPolicy>,
+    pub timeout_seconds: Option<u32>,
+    pub signing: Option<Signing>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// The account's version at which this row last changed; kept by the store.
+    #[serde(skip)]
+    pub version: i64,
+}
+
+/// Why an event does not match a route.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Why {
+    Disabled,
+    OtherSource,
+    EventType,
+    Filter(Mismatch),
+}
+
+impl Route {
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// Nothing if the event takes this route, else the first reason why not.
+    pub fn refuses(&self, event: &Candidate<'_>) -> Option<Why> {
+        if !self.enabled {
+            return Some(Why::Disabled);
+        }
+        if self.source_id != event.source_id {
+            return Some(Why::OtherSource);
+        }
+        if !self.event_types.iter().any(|pattern| pattern.matches(event.event_type)) {
+            return Some(Why::EventType);
+        }
+        let filter = self.filter.as_ref()?;
+        // Matching allocates nothing; only a mismatch that somebody wants explained does.
+        if filter.matches(&event.subject()) { None } else { filter.explain(&event.subject()).map(Why::Filter) }
+    }
+
+    fn takes(&self, event: &Candidate<'_>) -> bool {
+        self.enabled
+            && self.event_types.iter().any(|pattern| pattern.matches(event.event_type))
+            && self.filter.as_ref().is_none_or(|filter| filter.matches(&event.subject()))
+    }
+}
+
+/// An event as routes see it: parsed once, whatever the number of routes.
+#[derive(Debug, Clone)]
+pub struct Candidate<'a> {
+    pub source_id: Option<SourceId>,
+    pub event_type: &'a str,
+    /// The payload as JSON; None if it is not.
+    pub data: Option<Value>,
+    pub headers: Value,
+    pub metadata: Value,
+}
+
+impl<'a> Candidate<'a> {
+    /// Parses only what some route will look at.
+    pub fn of(event: &'a Event, routes: &RouteTable) -> Self {
+        let filtered = routes.has_filters(event.source_id);
+        let headers = if filtered {
+            Value::Object(event.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect())
+        } else {
+            Value::Null
+        };
+        Self {
+            source_id: event.source_id,
+            event_type: event.event_type.as_str(),
+            data: filtered.then(|| serde_json::from_slice(&event.payload).ok()).flatten(),
+            headers,
+            metadata: if filtered { Value::Object(event.metadata.clone()) } else { Value::Null },
+        }
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            event_type: self.event_type,
+            data: self.data.as_ref(),
+            headers: &self.headers,
+            metadata: &self.metadata,
+        }
+    }
+}
+
+/// An account's routes, arranged by the door they belong to.
+#[derive(Debug, Default)]
+pub struct RouteTable {
+    by_source: HashMap<Option<SourceId>, Door>,
+}
+
+#[derive(Debug, Default)]
+struct Door {
+    routes: Vec<Arc<Route>>,
+    has_filters: bool,
+}
+
+impl RouteTable {
+    pub fn new(routes: impl IntoIterator<Item = Arc<Route>>) -> Self {
+        let mut table = Self::default();
+        for route in routes {
+            let door = table.by_source.entry(route.source_id).or_default();
+            door.has_filters |= route.filter.is_some();
+            door.routes.push(route);
+        }
+        for door in table.by_source.values_mut() {
+            door.routes.sort_by_key(|route| route.id);
+        }
+        table
+    }
+
+    fn has_filters(&self, source_id: Option<SourceId>) -> bool {
+        self.by_source.get(&source_id).is_some_and(|door| door.has_filters)
+    }
+
+    /// All routes of one door, oldest first.
+    pub fn of_source(&self, source_id: Option<SourceId>) -> &[Arc<Route>] {
+        self.by_source.get(&source_id).map_or(&[], |door| &door.routes)
+    }
+}
+
+/// The routes this event takes, oldest first: one delivery each.
+pub fn fan_out<'r>(event: &Event, routes: &'r RouteTable) -> Vec<&'r Arc<Route>> {
+    let candidate = Candidate::of(event, routes);
+    routes.of_source(event.source_id).iter().filter(|route| route.takes(&candidate)).collect()
+}

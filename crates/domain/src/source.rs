@@ -1,0 +1,33 @@
+//! Sources: the doors events come in by.
+
+use crate::{id::{AccountId, SourceId}, seal::Sealed, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    pub id: SourceId,
+    pub account_id: AccountId,
+    pub uid: Option<String>,
+    pub name: String,
+    pub enabled: bool,
+    /// The secret part of the ingest URL, sealed; shown to the account as `ingest_url`.
+    pub token: Sealed,
+    #[serde(skip)]
+    /// HMAC of the token under the installation's pepper: what an ingest request is looked up by.
+    pub token_hash: Vec<u8>,
+    pub verification: Verification,
+    pub rate_limit: Option<u32>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// The account's version at which this row last changed; kept by the store.
+    #[serde(skip)]
+    pub version: i64,
+}
+
+/// How a source checks that a caller is who it says it is. Provider presets come with verification itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Verification {
+    #[default]
+    None,
+}

@@ -1,0 +1,53 @@
+//! The two doors between the crates that write and the engine that delivers: what has been committed is announced
+//! through [`Announce`], what only the owner of a lane knows is seen through [`Lanes`]. Both are traits of this crate,
+//! so that `api` need not know `engine`.
+
+use crate::queue::FetchedDelivery;
+use async_trait::async_trait;
+use domain::{
+    delivery::{Delivery, Position},
+    gate::Hold,
+    id::{AccountId, DeliveryId, DestinationId},
+    lane::WaitingFor,
+};
+
+/// A delivery that has just been committed, with its event: no need to fetch it.
+pub type Arrival = FetchedDelivery;
+
+/// Told about every commit, in this order: `expected` before the flush, then exactly one of the others.
+#[async_trait]
+pub trait Announce: Send + Sync {
+    /// These deliveries are about to be committed. A fetch that returns one of them must ignore it.
+    async fn expected(&self, deliveries: &[(DestinationId, DeliveryId)]);
+    /// They are durable.
+    async fn arrived(&self, arrivals: Vec<Arrival>);
+    /// They were rolled back.
+    async fn forgotten(&self, deliveries: &[(DestinationId, DeliveryId)]);
+    /// They may or may not be there, or they came by another way: look from this position on.
+    async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]);
+    /// Configuration has changed: read it again before the next start.
+    async fn changed(&self, change: Change);
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Settings, switches, secrets of these destinations, or routes that lead to them.
+    Destinations(AccountId, Vec<DestinationId>),
+    /// "Probe now".
+    Probe(DestinationId),
+}
+
+/// What the owner of the lanes knows.
+#[async_trait]
+pub trait Lanes: Send + Sync {
+    /// One view per destination asked for, in order; None where no lane runs.
+    async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>>;
+    /// What each delivery waits for, in order; None for one that is being delivered.
+    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>>;
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LaneView {
+    pub in_flight: u32,
+    pub hold: Option<Hold>,
+}

@@ -1,0 +1,117 @@
+//! Configuration: accounts, keys, sources, destinations, routes. Written by the API only (a settlement may disable a
+//! destination), versioned by account: every change takes the account's next version in the changing transaction and
+//! stamps its row with it, so that a snapshot can be checked, and brought up to date by reading what is newer.
+
+use crate::StoreError;
+use async_trait::async_trait;
+use domain::{
+    account::{Account, ApiKey},
+    destination::Destination,
+    id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    route::Route,
+    seal::Sealed,
+    source::Source,
+    time::Timestamp,
+};
+
+/// Updates write only if the row still has the version it was read with, else [`StoreError::Changed`].
+///
+/// Every method that takes an account answers [`StoreError::NotFound`] for a foreign id, exactly as for a random one.
+/// Deleted rows are not found either.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    // --- The installation --------------------------------------------------------------------------------------
+
+    /// The value kept under this name; if there is none yet, this one is kept from now on. Gives what is kept.
+    async fn setting_or_insert(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError>;
+
+    // --- Accounts ------------------------------------------------------------------------------------------------
+
+    async fn create_account(&self, account: &Account) -> Result<Account, StoreError>;
+    async fn account(&self, id: AccountId) -> Result<Account, StoreError>;
+    /// Newest first, ids below `page.before`.
+    async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError>;
+    /// The oldest account, if there is any.
+    async fn first_account(&self) -> Result<Option<Account>, StoreError>;
+    async fn update_account(&self, account: &Account) -> Result<Account, StoreError>;
+    /// The configuration that changed after version `since` (0: all of it).
+    async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError>;
+
+    // --- API keys ------------------------------------------------------------------------------------------------
+
+    /// Taken { "lookup" } if the looked-up part exists already.
+    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError>;
+    /// Of any account, revoked and expired ones too: whoever asks decides.
+    async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError>;
+    /// Keys of an account, or operator keys for None; newest first.
+    async fn api_keys(&self, account: Option<AccountId>, page: Page<ApiKeyId>) -> Result<Vec<ApiKey>, StoreError>;
+    /// Revoking again is fine and keeps the first time.
+    async fn revoke_api_key(&self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp)
+    -> Result<(), StoreError>;
+    async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError>;
+
+    // --- Sources -------------------------------------------------------------------------------------------------
+
+    async fn create_source(&self, source: &Source) -> Result<Source, StoreError>;
+    async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
+    async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
+    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError>;
+    async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
+    /// Removes its routes too.
+    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp) -> Result<(), StoreError>;
+
+    // --- Destinations --------------------------------------------------------------------------------------------
+
+    /// `destination.id.shard()` is stored with it.
+    async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
+    async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError>;
+    async fn destinations(&self, account: AccountId, page: Page<DestinationId>)
+    -> Result<Vec<Destination>, StoreError>;
+    /// Writes the document and the switches.
+    async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
+    /// Marks it deleted and removes its routes; the row stays until its lane is empty.
+    async fn delete_destination(&self, account: AccountId, id: DestinationId, now: Timestamp)
+    -> Result<(), StoreError>;
+    /// What the engine needs to deliver, deleted destinations included, in the order asked for; None where there is
+    /// no row at all.
+    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError>;
+
+    // --- Routes --------------------------------------------------------------------------------------------------
+
+    /// NotFound { "destination" } or { "source" } if it leads from or to something that is not there.
+    async fn create_route(&self, route: &Route) -> Result<Route, StoreError>;
+    async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError>;
+    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError>;
+    async fn update_route(&self, route: &Route) -> Result<Route, StoreError>;
+    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError>;
+}
+
+/// A part of a list, newest first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Page<K> {
+    /// Only ids below this one.
+    pub before: Option<K>,
+    pub limit: usize,
+}
+
+/// What changed in an account's configuration, for its snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct AccountChanges {
+    pub version: i64,
+    pub routes: Vec<Route>,
+    pub removed_routes: Vec<RouteId>,
+}
+
+/// A destination with all that is needed to deliver to it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub id: DestinationId,
+    pub account_id: AccountId,
+    pub shard: u16,
+    /// An unreadable document is a reason to dead-letter, not to fail.
+    pub destination: Result<Destination, String>,
+    /// The account's data key, wrapped.
+    pub data_key: Sealed,
+    /// Its routes that have settings of their own (retry policy, timeout, signing).
+    pub overrides: Vec<Route>,
+}

@@ -1,0 +1,31 @@
+//! Few errors, each with a decision behind it.
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// 404: no such row, or not this account's.
+    #[error("no such {what}")]
+    NotFound { what: &'static str },
+    /// 409: a unique name is taken. `constraint` is a word such as `uid`.
+    #[error("{constraint} is taken")]
+    Taken { constraint: &'static str },
+    /// The row has changed since it was read: read it again and decide again (412 if the caller named a version).
+    #[error("changed meanwhile")]
+    Changed,
+    /// 503, and certainly nothing was written: the database is away, full or busy. Trying again is safe.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(#[source] BoxError),
+    /// 503, and it is not known whether it was written: the connection broke during the commit.
+    #[error("the outcome is unknown: {0}")]
+    OutcomeUnknown(#[source] BoxError),
+    /// A single row the database will not take, whatever we do (too large, impossible value).
+    #[error("refused by the store: {0}")]
+    Refused(#[source] BoxError),
+    /// The store can no longer be trusted (a failed flush, a damaged file): the process must not go on writing.
+    #[error("the store has failed: {0}")]
+    Failed(#[source] BoxError),
+    /// This node's row is gone: others own its lanes.
+    #[error("this node has been declared dead and replaced")]
+    NodeLost,
+}

@@ -1,0 +1,141 @@
+//! The read side: events, deliveries and attempts, newest first, always within one account.
+
+use crate::{StoreError, catalog::Page};
+use async_trait::async_trait;
+use domain::{
+    attempt::Detail,
+    delivery::{Delivery, Ending, Status},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
+    outcome::Outcome,
+    pattern::Pattern,
+    time::Timestamp,
+};
+use std::time::Duration;
+
+/// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page, so a page may be short, or empty, and
+/// still have a `next`: only `next: None` ends a list.
+#[async_trait]
+pub trait History: Send + Sync {
+    async fn events(&self, account: AccountId, filter: &EventFilter, page: Page<EventId>)
+    -> Result<Listed<EventRecord, EventId>, StoreError>;
+    async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError>;
+    /// With its payload.
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
+
+    async fn deliveries(&self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>)
+    -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError>;
+    async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError>;
+
+    /// All attempts of a delivery, oldest first, facts without an attempt left out; at most `limit`.
+    async fn attempts_of_delivery(&self, account: AccountId, id: DeliveryId, limit: usize)
+    -> Result<Vec<AttemptRecord>, StoreError>;
+    /// The attempts of a destination whose deliveries ended or are under way, newest delivery first and within it
+    /// newest attempt first, below `before`.
+    async fn attempts_of_destination(
+        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError>;
+}
+
+/// `next` is the key to go on before; None at the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T, K> {
+    pub rows: Vec<T>,
+    pub next: Option<K>,
+}
+
+/// Different filters AND, the values of one OR; an empty list is no filter. `since` ≤ received_at < `until`.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    pub types: Vec<Pattern>,
+    pub source_ids: Vec<SourceId>,
+    pub idempotency_keys: Vec<String>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Some(true): every delivery has ended; Some(false): some has not.
+    pub fanout_complete: Option<bool>,
+}
+
+/// An event without its payload, with how far its fan-out is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRecord {
+    /// `payload` is empty here.
+    pub event: Event,
+    pub size_bytes: u64,
+    pub fanout: FanoutCounts,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FanoutCounts {
+    /// Deliveries the event was committed with.
+    pub total: u32,
+    pub delivered: u32,
+    pub waiting: u32,
+    pub dead_letter: u32,
+    pub cancelled: u32,
+    /// When the last delivery ended, if all have.
+    pub completed_at: Option<Timestamp>,
+}
+
+/// `since` ≤ created_at < `until`, by the delivery's id.
+#[derive(Debug, Clone, Default)]
+pub struct DeliveryFilter {
+    /// `Delivering` is the owner's knowledge: here it means "has not ended", as `Queued` and `RetryScheduled` do
+    /// (told apart by `attempts`: none, or some).
+    pub statuses: Vec<Status>,
+    pub reasons: Vec<String>,
+    pub event_ids: Vec<EventId>,
+    pub destination_ids: Vec<DestinationId>,
+    pub route_ids: Vec<RouteId>,
+    pub source_ids: Vec<SourceId>,
+    pub types: Vec<Pattern>,
+    pub http_statuses: Vec<u16>,
+    pub replay_ids: Vec<ReplayId>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeliveryRecord {
+    pub id: DeliveryId,
+    pub account_id: AccountId,
+    pub event_id: EventId,
+    pub event_type: String,
+    pub source_id: Option<SourceId>,
+    pub route_id: RouteId,
+    pub destination_id: DestinationId,
+    pub replay_id: Option<ReplayId>,
+    /// The first delivery of a chain of replays; itself if it is none.
+    pub origin: DeliveryId,
+    pub attempts: u32,
+    pub spent: u32,
+    pub last_outcome: Option<Outcome>,
+    pub last_http_status: Option<u16>,
+    pub ordering_key: Option<String>,
+    pub created_at: Timestamp,
+    pub state: DeliveryState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum DeliveryState {
+    /// In the queue; its owner may have it open.
+    Waiting(Box<Delivery>),
+    Ended { ending: Ending, at: Timestamp },
+}
+
+/// An attempt as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRecord {
+    pub id: AttemptId,
+    pub delivery_id: DeliveryId,
+    pub event_id: EventId,
+    pub destination_id: DestinationId,
+    pub number: u32,
+    pub started_at: Timestamp,
+    pub duration: Duration,
+    pub outcome: Outcome,
+    pub http_status: Option<u16>,
+    pub detail: Detail,
+    pub node: NodeId,
+    pub late: bool,
+}

@@ -1,0 +1,68 @@
+//! Committing events: the one promise everything rests on.
+
+use crate::StoreError;
+use async_trait::async_trait;
+use domain::{
+    delivery::Position,
+    event::Event,
+    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    time::Timestamp,
+};
+use std::sync::Arc;
+
+#[async_trait]
+pub trait Ingest: Send + Sync {
+    /// Writes events, their deliveries and their idempotency keys in one transaction and flushes it: when this
+    /// returns, everything reported as [`Committed::New`] survives a power cut. One result per event, in order.
+    ///
+    /// Two events of one batch may carry the same key: the first wins. `Err(OutcomeUnknown)` means that the whole
+    /// batch may or may not be there; committing the very same batch again is safe (an event whose own id is found
+    /// under its key counts as new).
+    async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError>;
+
+    /// Forgets idempotency keys older than `before`, at most `limit` of them; says how many.
+    async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
+}
+
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    pub event: Arc<Event>,
+    /// The account's version its deliveries were matched at.
+    pub account_version: i64,
+    pub deliveries: Vec<NewDelivery>,
+    pub key: Option<IdempotencyKey>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewDelivery {
+    pub id: DeliveryId,
+    pub route_id: RouteId,
+    pub destination_id: DestinationId,
+    pub shard: u16,
+    pub position: Position,
+    pub due_at: Timestamp,
+}
+
+/// Unique within its scope: the source, or the account for what is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IdempotencyKey {
+    /// The id of the source or of the account.
+    pub scope: uuid::Uuid,
+    /// SHA-256 of the key as given.
+    pub hash: [u8; 32],
+    /// SHA-256 of what the key stands for: the same key with another body is a conflict.
+    pub body_hash: [u8; 32],
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Committed {
+    New,
+    /// The key was used before, by this event.
+    Duplicate { of: EventId, deliveries: u32, body_hash: [u8; 32] },
+    /// The account's configuration has changed since the event was matched: match it again. Nothing was written.
+    Stale,
+    /// The account is gone.
+    NoAccount(AccountId),
+    /// This one event cannot be stored; its neighbours are.
+    Refused(String),
+}

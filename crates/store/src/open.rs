@@ -1,0 +1,50 @@
+//! "sqlite:…" | "postgres:…" | "memory:" -> a store, migrated and ready.
+
+use crate::{Store, StoreError, postgres, sqlite};
+use std::{path::PathBuf, sync::Arc};
+
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// `sqlite:PATH`, `postgres://…` or `postgresql://…`.
+    pub url: String,
+    /// Connections of the pool (PostgreSQL), reading connections (SQLite).
+    pub pool: usize,
+    /// Start in spite of settings that can lose acknowledged events.
+    pub accept_data_loss: bool,
+}
+
+/// Why a store could not be opened; each has its own exit code.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{0}")]
+    BadUrl(String),
+    /// Exit 5.
+    #[error("{0}")]
+    InUse(String),
+    /// Exit 4.
+    #[error("{0}")]
+    Unsafe(String),
+    /// Exit 3.
+    #[error("{0}")]
+    Damaged(String),
+    /// The schema is newer than this binary.
+    #[error("{0}")]
+    TooOld(String),
+    /// Worth trying again: the server is not there (yet).
+    #[error(transparent)]
+    Unavailable(StoreError),
+}
+
+pub async fn open(options: &OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
+    match options.url.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => {
+            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+            Ok(Arc::new(sqlite::SqliteStore::open(&path, options).await?))
+        }
+        Some(("postgres" | "postgresql", _)) => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
+        _ => Err(OpenError::BadUrl(format!(
+            "`{}` is not a database: use sqlite:PATH or postgres://USER@HOST/NAME",
+            options.url.split('@').next_back().unwrap_or_default()
+        ))),
+    }
+}

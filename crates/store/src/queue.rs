@@ -1,0 +1,94 @@
+//! The queue: deliveries that have not ended. Only their owner moves them.
+
+use crate::StoreError;
+use async_trait::async_trait;
+use domain::{
+    attempt::Attempt,
+    delivery::{Delivery, Ending, Position, Settled},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, NodeId},
+    time::Timestamp,
+};
+use std::sync::Arc;
+
+#[async_trait]
+pub trait Queue: Send + Sync {
+    /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
+    /// and in the order of their position; due or not due is the lane's business. Payloads above
+    /// [`domain::limits::CARRIED_BYTES`] are left out. A window never returns more than its limit.
+    async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
+
+    /// The event with its payload, for a delivery whose payload was too large to carry. None: it is gone.
+    async fn payload(&self, event: domain::id::EventId) -> Result<Option<Arc<Event>>, StoreError>;
+
+    /// Records facts and moves their deliveries, all in one transaction, flushed. The row decides: a settlement
+    /// whose delivery has moved on since (cancelled, settled by another owner) moves nothing, and its attempt is
+    /// written as `late`. Can be run again: a fact is written once, whatever happens. One answer per settlement, in
+    /// order: whether it moved its delivery. On PostgreSQL nothing moves once `node`'s row is gone ([`StoreError::NodeLost`] is
+    /// NOT returned: the facts are written as late and all answers are false).
+    async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError>;
+
+    /// The lanes that have something waiting, with their first position, in order of (shard, destination) after the
+    /// given one; at most `limit`. The net under every wake-up.
+    async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError>;
+
+    /// "Retry now": the delivery becomes due at `now`. None if it has ended or is not this account's.
+    async fn retry_now(&self, account: AccountId, id: DeliveryId, now: Timestamp)
+    -> Result<Option<Delivery>, StoreError>;
+
+    /// Ends a waiting delivery as cancelled, if it has not ended. None if it has, or is not this account's. The
+    /// fact that records it has the id given.
+    async fn cancel(&self, account: AccountId, id: DeliveryId, fact: AttemptId, now: Timestamp)
+    -> Result<Option<Delivery>, StoreError>;
+
+    /// How many deliveries wait for a destination, counted up to `limit`, and the oldest one's creation.
+    async fn backlog(&self, destinations: &[DestinationId], limit: i64)
+    -> Result<Vec<(i64, Option<Timestamp>)>, StoreError>;
+}
+
+/// A part of one lane to read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    pub shard: u16,
+    pub destination_id: DestinationId,
+    pub from: Position,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct FetchedDelivery {
+    pub shard: u16,
+    pub delivery: Delivery,
+    /// One per event, however many lanes have it. None: the event is missing (damaged by hand).
+    pub event: Option<Arc<Event>>,
+    /// False where the payload was too large to carry and must be read at the start.
+    pub has_payload: bool,
+}
+
+/// The first waiting row of a lane.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LaneHead {
+    pub shard: u16,
+    pub destination_id: DestinationId,
+    pub first: Position,
+}
+
+/// A fact about a delivery, and where it goes from here. Boxed detail: batches are moved around.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    /// As it was when it started: `delivery.attempts` is the guard.
+    pub delivery: Delivery,
+    pub shard: u16,
+    pub fact: Fact,
+    pub settled: Settled,
+    /// Set the destination's `disabled_reason` to `gone`, in the same transaction.
+    pub disables_destination: bool,
+}
+
+#[derive(Debug, Clone)]
+pub enum Fact {
+    /// An attempt was made. Its number is `delivery.attempts + 1`.
+    Attempted(Box<Attempt>),
+    /// The delivery ended without one (expired, disabled, deleted).
+    EndedWithout { id: AttemptId, at: Timestamp, node: NodeId, ending: Ending },
+}

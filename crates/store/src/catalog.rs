@@ -17,7 +17,14 @@ use domain::{
 /// Updates write only if the row still has the version it was read with, else [`StoreError::Changed`].
 ///
 /// Every method that takes an account answers [`StoreError::NotFound`] for a foreign id, exactly as for a random one.
-/// Deleted rows are not found either.
+/// Deleted rows are not found either, and their uid is free again. A uid is unique among the accounts, and within an
+/// account among its sources, its destinations and its routes, each kind for itself: `Taken { "uid" }` otherwise.
+/// Creating something for an account that is not there is `NotFound { "account" }`.
+///
+/// What is created or updated is given back as it is kept from now on, with its new version. An account's own version
+/// is 1 when it is created; it is the one that everything below counts up, so that its row counts as changed when
+/// anything of it has. Where several reasons to refuse hold, the first of NotFound, Changed, Taken is given. Lists are
+/// newest first.
 #[async_trait]
 pub trait Catalog: Send + Sync {
     // --- The installation --------------------------------------------------------------------------------------
@@ -48,12 +55,14 @@ pub trait Catalog: Send + Sync {
     /// Revoking again is fine and keeps the first time.
     async fn revoke_api_key(&self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp)
     -> Result<(), StoreError>;
+    /// Notes that the key was used; a key that is not there is none to note.
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError>;
 
     // --- Sources -------------------------------------------------------------------------------------------------
 
     async fn create_source(&self, source: &Source) -> Result<Source, StoreError>;
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
+    /// Of any account, disabled ones too: whoever asks decides.
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError>;
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
@@ -67,7 +76,7 @@ pub trait Catalog: Send + Sync {
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError>;
     async fn destinations(&self, account: AccountId, page: Page<DestinationId>)
     -> Result<Vec<Destination>, StoreError>;
-    /// Writes the document and the switches.
+    /// Writes the document and the switches (not `deleted_at`: that is for `delete_destination`).
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
     /// Marks it deleted and removes its routes; the row stays until its lane is empty.
     async fn delete_destination(&self, account: AccountId, id: DestinationId, now: Timestamp)
@@ -82,6 +91,7 @@ pub trait Catalog: Send + Sync {
     async fn create_route(&self, route: &Route) -> Result<Route, StoreError>;
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError>;
     async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError>;
+    /// NotFound { "destination" } or { "source" } as when it is created.
     async fn update_route(&self, route: &Route) -> Result<Route, StoreError>;
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError>;
 }
@@ -94,7 +104,8 @@ pub struct Page<K> {
     pub limit: usize,
 }
 
-/// What changed in an account's configuration, for its snapshot.
+/// What changed in an account's configuration, for its snapshot: the routes as they are now, disabled ones too, and the
+/// ids of those that were removed, each oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct AccountChanges {
     pub version: i64,
@@ -112,6 +123,7 @@ pub struct Target {
     pub destination: Result<Destination, String>,
     /// The account's data key, wrapped.
     pub data_key: Sealed,
-    /// Its routes that have settings of their own (retry policy, timeout, signing).
+    /// Its routes that have settings of their own (retry policy, timeout, signing), oldest first. Removed ones too:
+    /// removing a route touches later events only, what waits keeps its schedule.
     pub overrides: Vec<Route>,
 }

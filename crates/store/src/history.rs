@@ -14,7 +14,8 @@ use domain::{
 use std::time::Duration;
 
 /// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page, so a page may be short, or empty, and
-/// still have a `next`: only `next: None` ends a list.
+/// still have a `next`: only `next: None` ends a list. A list about something that is not there, or not this account's,
+/// is empty; one thing that is not there is [`StoreError::NotFound`]. A delivery was created when its id was made.
 #[async_trait]
 pub trait History: Send + Sync {
     async fn events(&self, account: AccountId, filter: &EventFilter, page: Page<EventId>)
@@ -27,7 +28,7 @@ pub trait History: Send + Sync {
     -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError>;
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError>;
 
-    /// All attempts of a delivery, oldest first, facts without an attempt left out; at most `limit`.
+    /// All attempts of a delivery, oldest first (by id), facts without an attempt left out; at most `limit`.
     async fn attempts_of_delivery(&self, account: AccountId, id: DeliveryId, limit: usize)
     -> Result<Vec<AttemptRecord>, StoreError>;
     /// The attempts of a destination whose deliveries ended or are under way, newest delivery first and within it
@@ -52,7 +53,7 @@ pub struct EventFilter {
     pub idempotency_keys: Vec<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Some(true): every delivery has ended; Some(false): some has not.
+    /// Some(true): every delivery has ended (also where there was none); Some(false): some has not.
     pub fanout_complete: Option<bool>,
 }
 
@@ -73,11 +74,12 @@ pub struct FanoutCounts {
     pub waiting: u32,
     pub dead_letter: u32,
     pub cancelled: u32,
-    /// When the last delivery ended, if all have.
+    /// When the last delivery ended, if all have and there was one.
     pub completed_at: Option<Timestamp>,
 }
 
-/// `since` ≤ created_at < `until`, by the delivery's id.
+/// Different filters AND, the values of one OR; an empty list is no filter. `since` ≤ created_at < `until`, by the
+/// delivery's id. `http_statuses` are about the last attempt, `reasons` about endings.
 #[derive(Debug, Clone, Default)]
 pub struct DeliveryFilter {
     /// `Delivering` is the owner's knowledge: here it means "has not ended", as `Queued` and `RetryScheduled` do

@@ -18,9 +18,13 @@ pub trait Ingest: Send + Sync {
     /// Two events of one batch may carry the same key: the first wins. `Err(OutcomeUnknown)` means that the whole
     /// batch may or may not be there; committing the very same batch again is safe (an event whose own id is found
     /// under its key counts as new).
+    ///
+    /// What is asked of an event, in this order: is it there already, by its own id (then it is new, and nothing is
+    /// written again)? Is its account there? Has the account still the version it was matched at? Is its key unused?
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError>;
 
-    /// Forgets idempotency keys older than `before`, at most `limit` of them; says how many.
+    /// Forgets idempotency keys that were committed before `before` (by the commit's `now`), oldest first, at most
+    /// `limit` of them; says how many.
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 }
 
@@ -57,7 +61,7 @@ pub struct IdempotencyKey {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Committed {
     New,
-    /// The key was used before, by this event.
+    /// The key was used before, by this event, which was committed with so many deliveries.
     Duplicate { of: EventId, deliveries: u32, body_hash: [u8; 32] },
     /// The account's configuration has changed since the event was matched: match it again. Nothing was written.
     Stale,

@@ -12,13 +12,13 @@ pub trait Membership: Send + Sync {
 
     /// Enters this node. Rows that have expired, and rows with the same `proof` (the predecessor on this very data
     /// folder, whose lock we now hold), are removed first, in the same transaction. If somebody else is still
-    /// there, nothing is written and they are named.
+    /// there, nothing is written and they are named. Expired is `expires_at` ≤ the store's now.
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Joined, StoreError>;
 
     /// Extends the lease, expired or not; [`StoreError::NodeLost`] if the row is gone. Gives the store's time.
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Timestamp, StoreError>;
 
-    /// Removes this node's row: its lanes are free at once.
+    /// Removes this node's row: its lanes are free at once. Leaving twice is fine.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
 }
 

@@ -26,22 +26,30 @@ pub trait Queue: Send + Sync {
     /// written as `late`. Can be run again: a fact is written once, whatever happens. One answer per settlement, in
     /// order: whether it moved its delivery. On PostgreSQL nothing moves once `node`'s row is gone ([`StoreError::NodeLost`] is
     /// NOT returned: the facts are written as late and all answers are false).
+    ///
+    /// A repeated settlement answers false: this call did not move it. One that waits again takes the attempt's number,
+    /// outcome, status and (on `tls_error`) one more of those with it. One that ends keeps `spent` as it was, and ended
+    /// when its attempt was over (`started_at` + `duration`, to the microsecond), or at the fact's `at`. Only one that
+    /// moved its delivery disables the destination (`reason: gone, at: now`, unless it is disabled already), and that
+    /// is a change of configuration as any other: it takes the account's next version.
     async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError>;
 
     /// The lanes that have something waiting, with their first position, in order of (shard, destination) after the
     /// given one; at most `limit`. The net under every wake-up.
     async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError>;
 
-    /// "Retry now": the delivery becomes due at `now`. None if it has ended or is not this account's.
+    /// "Retry now": the delivery becomes due at `now` and stands there in its lane; one that is due already keeps its
+    /// place. Gives the delivery as it waits now. None if it has ended or is not this account's.
     async fn retry_now(&self, account: AccountId, id: DeliveryId, now: Timestamp)
     -> Result<Option<Delivery>, StoreError>;
 
     /// Ends a waiting delivery as cancelled, if it has not ended. None if it has, or is not this account's. The
-    /// fact that records it has the id given.
+    /// fact that records it has the id given. Gives the delivery as it waited.
     async fn cancel(&self, account: AccountId, id: DeliveryId, fact: AttemptId, now: Timestamp)
     -> Result<Option<Delivery>, StoreError>;
 
-    /// How many deliveries wait for a destination, counted up to `limit`, and the oldest one's creation.
+    /// How many deliveries wait for each destination, counted up to `limit` in the order of their position, and when
+    /// the oldest of those counted was created.
     async fn backlog(&self, destinations: &[DestinationId], limit: i64)
     -> Result<Vec<(i64, Option<Timestamp>)>, StoreError>;
 }
@@ -59,7 +67,8 @@ pub struct Window {
 pub struct FetchedDelivery {
     pub shard: u16,
     pub delivery: Delivery,
-    /// One per event, however many lanes have it. None: the event is missing (damaged by hand).
+    /// One per event and fetch, however many lanes have it; complete but for a payload that is too large to carry,
+    /// which is empty here. None: the event is missing (damaged by hand).
     pub event: Option<Arc<Event>>,
     /// False where the payload was too large to carry and must be read at the start.
     pub has_payload: bool,

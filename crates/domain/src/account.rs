@@ -1,6 +1,11 @@
 //! Accounts and the keys that act for them.
 
-use crate::{id::{AccountId, ApiKeyId, SourceId}, limits, seal::Sealed, time::Timestamp};
+use crate::{
+    id::{AccountId, ApiKeyId, SourceId},
+    limits,
+    seal::Sealed,
+    time::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// The tenant that owns everything.

@@ -112,7 +112,9 @@ impl Ending {
             ("delivered", None) => Some(Self::Delivered),
             ("dead_letter", Some(reason)) => reason.parse().ok().map(Self::DeadLetter),
             ("cancelled", Some("requested")) => Some(Self::Cancelled(CancelReason::Requested)),
-            ("cancelled", Some("destination_deleted")) => Some(Self::Cancelled(CancelReason::DestinationDeleted)),
+            ("cancelled", Some("destination_deleted")) => {
+                Some(Self::Cancelled(CancelReason::DestinationDeleted))
+            }
             _ => None,
         }
     }
@@ -131,8 +133,14 @@ pub enum Status {
 }
 
 impl Status {
-    pub const ALL: [Self; 6] =
-        [Self::Queued, Self::Delivering, Self::RetryScheduled, Self::Delivered, Self::DeadLetter, Self::Cancelled];
+    pub const ALL: [Self; 6] = [
+        Self::Queued,
+        Self::Delivering,
+        Self::RetryScheduled,
+        Self::Delivered,
+        Self::DeadLetter,
+        Self::Cancelled,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -155,7 +163,11 @@ impl Status {
 pub enum Settled {
     Ended(Ending),
     /// Back into the queue, at this place.
-    Waits { position: Position, due_at: Timestamp, spent: u32 },
+    Waits {
+        position: Position,
+        due_at: Timestamp,
+        spent: u32,
+    },
 }
 
 /// What the decision depends on besides the delivery and what it met.
@@ -200,7 +212,12 @@ fn keep_place(delivery: &Delivery, on: Circumstances<'_>) -> Settled {
     Settled::Waits { position, due_at: delivery.due_at, spent: delivery.spent }
 }
 
-fn retry(delivery: &Delivery, not_before: Option<Duration>, on: Circumstances<'_>, spent_out: DeadReason) -> Settled {
+fn retry(
+    delivery: &Delivery,
+    not_before: Option<Duration>,
+    on: Circumstances<'_>,
+    spent_out: DeadReason,
+) -> Settled {
     let Some(pause) = on.policy.pause_after(delivery.spent, on.jitter) else {
         return Settled::Ended(Ending::DeadLetter(spent_out));
     };

@@ -1,6 +1,12 @@
 //! Destinations: where deliveries go, and at what pace.
 
-use crate::{id::{AccountId, DestinationId}, limits, retry::RetryPolicy, seal::Sealed, time::{Timestamp, seconds}};
+use crate::{
+    id::{AccountId, DestinationId},
+    limits,
+    retry::RetryPolicy,
+    seal::Sealed,
+    time::{Timestamp, seconds},
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

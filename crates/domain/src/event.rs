@@ -1,6 +1,10 @@
 //! Events: immutable things that happened, with their payload as the bytes that came in.
 
-use crate::{id::{AccountId, EventId, SourceId}, limits, time::Timestamp};
+use crate::{
+    id::{AccountId, EventId, SourceId},
+    limits,
+    time::Timestamp,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -7,7 +7,10 @@
 mod breaker;
 mod throttle;
 
-use crate::{outcome::{Outcome, feeds_breaker}, time::Timestamp};
+use crate::{
+    outcome::{Outcome, feeds_breaker},
+    time::Timestamp,
+};
 use breaker::Breaker;
 use serde::Serialize;
 use std::time::Duration;

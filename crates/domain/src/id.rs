@@ -13,7 +13,9 @@ use uuid::Uuid;
 pub enum IdError {
     #[error("expected an id that begins with `{expected}_`")]
     WrongKind { expected: &'static str },
-    #[error("not a well-formed `{expected}_` id: 26 characters of Crockford base32 must follow the underscore")]
+    #[error(
+        "not a well-formed `{expected}_` id: 26 characters of Crockford base32 must follow the underscore"
+    )]
     Malformed { expected: &'static str },
 }
 
@@ -177,7 +179,10 @@ mod tests {
         let text = EventId::MAX.to_string();
         assert_eq!(text.parse::<DeliveryId>(), Err(IdError::WrongKind { expected: "dlv" }));
         assert_eq!("evt_01".parse::<EventId>(), Err(IdError::Malformed { expected: "evt" }));
-        assert_eq!("evt_8zzzzzzzzzzzzzzzzzzzzzzzzz".parse::<EventId>(), Err(IdError::Malformed { expected: "evt" }));
+        assert_eq!(
+            "evt_8zzzzzzzzzzzzzzzzzzzzzzzzz".parse::<EventId>(),
+            Err(IdError::Malformed { expected: "evt" })
+        );
     }
 
     #[test]
@@ -193,7 +198,10 @@ mod tests {
     fn destinations_spread_over_all_shards() {
         let mut seen = vec![0u32; SHARDS as usize];
         for n in 0..200_000u128 {
-            let id = DestinationId::at(Timestamp::from_micros(1_790_000_000_000_000 + n as i64), n * 0x9e37_79b9_7f4a);
+            let id = DestinationId::at(
+                Timestamp::from_micros(1_790_000_000_000_000 + n as i64),
+                n * 0x9e37_79b9_7f4a,
+            );
             seen[id.shard() as usize] += 1;
         }
         assert!(seen.iter().all(|count| (100..320).contains(count)), "uneven: {seen:?}");

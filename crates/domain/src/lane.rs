@@ -64,7 +64,9 @@ enum Stage {
     /// Announced by a commit that is still under way.
     Expected,
     Held,
-    Open { since: Timestamp },
+    Open {
+        since: Timestamp,
+    },
     /// Its attempt has ended, the settlement is not yet durable.
     Unflushed,
 }
@@ -85,9 +87,14 @@ pub struct LaneSettings {
 pub enum Mode {
     Deliver,
     /// Holds everything and drops nothing.
-    Paused { since: Timestamp },
+    Paused {
+        since: Timestamp,
+    },
     /// Disabled or deleted: everything that waits and everything that comes ends like this.
-    End { with: Ending, since: Timestamp },
+    End {
+        with: Ending,
+        since: Timestamp,
+    },
 }
 
 /// The lane's answer to "what now?".
@@ -237,7 +244,8 @@ impl<C> Lane<C> {
         let settings = self.settings.as_ref()?;
         match settings.mode {
             Mode::End { with, .. } => {
-                let held = if self.unflushed < limits::ENDING_UNFLUSHED { self.take_first()? } else { return None };
+                let held =
+                    if self.unflushed < limits::ENDING_UNFLUSHED { self.take_first()? } else { return None };
                 return Some(self.end(held, with));
             }
             Mode::Paused { .. } => {
@@ -391,7 +399,8 @@ impl<C> Lane<C> {
 
     fn expires_at(&self, delivery: &Delivery, settings: &LaneSettings) -> Timestamp {
         let own = settings.expire_after_by_route.get(&delivery.route_id);
-        let counted_from = settings.resumed_at.map_or(delivery.available_at, |at| at.max(delivery.available_at));
+        let counted_from =
+            settings.resumed_at.map_or(delivery.available_at, |at| at.max(delivery.available_at));
         counted_from.plus(*own.unwrap_or(&settings.expire_after))
     }
 }

@@ -4,6 +4,7 @@
 //! out as values, and the crates around this one act on them. Start with [`lane`], the heart.
 
 pub mod account;
+pub mod address;
 pub mod attempt;
 pub mod delivery;
 pub mod destination;

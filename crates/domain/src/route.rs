@@ -63,7 +63,11 @@ impl Route {
         }
         let filter = self.filter.as_ref()?;
         // Matching allocates nothing; only a mismatch that somebody wants explained does.
-        if filter.matches(&event.subject()) { None } else { filter.explain(&event.subject()).map(Why::Filter) }
+        if filter.matches(&event.subject()) {
+            None
+        } else {
+            filter.explain(&event.subject()).map(Why::Filter)
+        }
     }
 
     fn takes(&self, event: &Candidate<'_>) -> bool {
@@ -89,7 +93,9 @@ impl<'a> Candidate<'a> {
     pub fn of(event: &'a Event, routes: &RouteTable) -> Self {
         let filtered = routes.has_filters(event.source_id);
         let headers = if filtered {
-            Value::Object(event.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect())
+            Value::Object(
+                event.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect(),
+            )
         } else {
             Value::Null
         };

@@ -93,7 +93,9 @@ impl MasterKeys {
 
     pub fn unwrap(&self, purpose: &str, wrapped: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
         let (name, rest) = match wrapped.0.as_slice() {
-            [VERSION, length, rest @ ..] if rest.len() >= usize::from(*length) => rest.split_at(usize::from(*length)),
+            [VERSION, length, rest @ ..] if rest.len() >= usize::from(*length) => {
+                rest.split_at(usize::from(*length))
+            }
             _ => return Err(SealError::DoesNotOpen),
         };
         let name = String::from_utf8_lossy(name);
@@ -233,10 +235,7 @@ mod tests {
         assert!(both.data_key(account(1), &wrapped).is_ok());
         assert_eq!(both.active(), "k2");
         let new = MasterKeys::parse(&master("k2", 2)).unwrap();
-        assert_eq!(
-            new.data_key(account(1), &wrapped).unwrap_err(),
-            SealError::UnknownMasterKey("k1".into())
-        );
+        assert_eq!(new.data_key(account(1), &wrapped).unwrap_err(), SealError::UnknownMasterKey("k1".into()));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Sources: the doors events come in by.
 
-use crate::{id::{AccountId, SourceId}, seal::Sealed, time::Timestamp};
+use crate::{
+    id::{AccountId, SourceId},
+    seal::Sealed,
+    time::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

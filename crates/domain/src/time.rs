@@ -18,8 +18,8 @@ pub struct NotATime;
 
 impl Timestamp {
     pub const MIN: Self = Self(0);
-    /// 9999-12-31T23:59:59Z: later than anything, and still printable.
-    pub const MAX: Self = Self(253_402_300_799_000_000);
+    /// 9999-12-30T22:00:00Z: later than anything, and still printable in every time zone.
+    pub const MAX: Self = Self(253_402_207_200_000_000);
 
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
@@ -57,7 +57,9 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = jiff::Timestamp::from_microsecond(self.0).map_err(|_| fmt::Error)?;
+        // A number that is no time (a damaged row) is shown as the nearest one: printing must not panic.
+        let printable = (*self).clamp(Self::MIN, Self::MAX);
+        let time = jiff::Timestamp::from_microsecond(printable.0).map_err(|_| fmt::Error)?;
         write!(f, "{time:.6}")
     }
 }
@@ -122,6 +124,7 @@ mod tests {
         assert_eq!(Timestamp::MIN.minus(Duration::MAX), Timestamp::MIN);
         assert_eq!(Timestamp::MIN.since(Timestamp::MAX), Duration::ZERO);
         assert_eq!("tomorrow".parse::<Timestamp>(), Err(NotATime));
-        assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.000000Z");
+        assert_eq!(Timestamp::MAX.to_string(), "9999-12-30T22:00:00.000000Z");
+        assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), Timestamp::MAX.to_string());
     }
 }

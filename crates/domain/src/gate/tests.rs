@@ -20,7 +20,13 @@ impl Bench {
         self.met_asking(outcome, started, ended, None)
     }
 
-    fn met_asking(&mut self, outcome: Outcome, started: i64, ended: i64, retry_after: Option<u64>) -> &mut Self {
+    fn met_asking(
+        &mut self,
+        outcome: Outcome,
+        started: i64,
+        ended: i64,
+        retry_after: Option<u64>,
+    ) -> &mut Self {
         let met = Met { outcome, started_at: at(started), retry_after: retry_after.map(Duration::from_secs) };
         self.gate.met(met, LIMIT, &self.settings, at(ended));
         self

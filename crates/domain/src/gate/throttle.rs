@@ -33,7 +33,8 @@ impl Throttle {
                 let step = previous.as_ref().map_or(0, |window| window.step).saturating_add(1);
                 let rung = (step as usize).min(ladder.len()).saturating_sub(1);
                 let pause = ladder.get(rung).copied().unwrap_or(Duration::from_secs(60));
-                *previous = Some(Window { since: now, until: asked.unwrap_or_else(|| now.plus(pause)), step });
+                *previous =
+                    Some(Window { since: now, until: asked.unwrap_or_else(|| now.plus(pause)), step });
             }
         }
     }

@@ -64,7 +64,12 @@ impl<C> Lane<C> {
             return wait(WaitKind::Concurrency, since, None, detail);
         }
         if !self.gate.permits(now) {
-            return wait(WaitKind::Concurrency, delivery.due_at, None, "slots come back one by one after a hold".into());
+            return wait(
+                WaitKind::Concurrency,
+                delivery.due_at,
+                None,
+                "slots come back one by one after a hold".into(),
+            );
         }
         wait(WaitKind::Capacity, delivery.due_at, None, "its turn on this node".into())
     }

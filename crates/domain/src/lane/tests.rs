@@ -1,0 +1,2 @@
+//! The lane's rules as sentences, and a small world that torments it.
+

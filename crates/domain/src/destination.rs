@@ -152,6 +152,16 @@ pub struct Previous {
 }
 
 impl Destination {
+    /// Where its signing secrets are sealed, the current and the previous one: as text, `whsec_…`.
+    pub fn secret_place(id: DestinationId) -> String {
+        format!("destinations|secret|{id}")
+    }
+
+    /// Where all values of [`Auth`] are sealed.
+    pub fn auth_place(id: DestinationId) -> String {
+        format!("destinations|auth|{id}")
+    }
+
     /// A destination with every default of the product.
     pub fn new(id: DestinationId, account_id: AccountId, name: &str, url: &str, now: Timestamp) -> Self {
         Self {

@@ -48,6 +48,16 @@ pub const METADATA_BYTES: usize = 16 * 1024;
 // --- What is kept --------------------------------------------------------------------------------------------------
 
 pub const RETENTION_DAYS: u32 = 90;
+/// Ten years: beyond, it is an archive, and that is another product.
+pub const RETENTION_DAYS_MAX: u32 = 3_650;
+/// Names are for people.
+pub const NAME_CHARS: usize = 200;
+/// The caller's own id of an object.
+pub const UID_BYTES: usize = 128;
+/// Event-type patterns of one route.
+pub const ROUTE_PATTERNS: usize = 64;
+/// Values of one repeated filter of a list.
+pub const FILTER_VALUES: usize = 50;
 pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
 pub const ROUTES_PER_ACCOUNT: usize = 200_000;
 pub const PAGE: usize = 50;
@@ -60,6 +70,8 @@ pub const QUEUED_EVENTS_EXACT: i64 = 10_000;
 pub const PAYLOAD_SHOWN_BYTES: usize = 64 * 1024;
 /// Deliveries shown inside an event.
 pub const DELIVERIES_SHOWN: usize = 200;
+/// Attempts shown inside a delivery: a schedule has 21 at most, throttled ones come on top.
+pub const ATTEMPTS_SHOWN: usize = 200;
 
 // --- What goes out -------------------------------------------------------------------------------------------------
 
@@ -91,6 +103,14 @@ pub const CUSTOM_HEADER_NAME_BYTES: usize = 64;
 pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
 /// How long an old signing secret is used beside the new one.
 pub const ROTATION_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+/// Longer, and the old secret is not being rotated out.
+pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A token, a password or a header's value that proves who we are.
+pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
+/// "Probe now" is for people: once in this time for each destination.
+pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
+/// How often a change is decided again because the row changed under it.
+pub const UPDATE_ROUNDS: usize = 5;
 
 // --- Lanes ---------------------------------------------------------------------------------------------------------
 

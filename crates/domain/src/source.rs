@@ -28,6 +28,13 @@ pub struct Source {
     pub version: i64,
 }
 
+impl Source {
+    /// Where its token is sealed.
+    pub fn token_place(id: SourceId) -> String {
+        format!("sources|token|{id}")
+    }
+}
+
 /// How a source checks that a caller is who it says it is. Provider presets come with verification itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

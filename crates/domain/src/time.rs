@@ -10,6 +10,8 @@ pub struct Timestamp(i64);
 /// Who tells the time. The binary has the real one, tests and the simulator have theirs.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
+    /// The store has just said what time it is. A clock that follows the store goes on from there.
+    fn sync(&self, _store_now: Timestamp) {}
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,6 +7,7 @@
 mod announce;
 mod catalog;
 mod error;
+pub mod failpoint;
 mod history;
 mod ingest;
 mod membership;

@@ -1,0 +1,39 @@
+//! The ears of Posthaste: inbound HTTP.
+//!
+//! A request passes [`server`] (the accept loop and its deadlines), the frame in [`request`](mod@request) (request id,
+//! problem documents, panics) and [`router`] (every URL on one page); then it is either a resource handler or the hot
+//! path: `ingest` or `publish` makes an event, `admission` matches it with the account's `snapshot` and hands it to
+//! the `committer`, which writes whatever is there in one flush and answers everybody.
+//!
+//! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
+
+// The hot path.
+mod admission;
+mod committer;
+mod event_text;
+mod ingest;
+mod publish;
+mod snapshot;
+
+// The frame.
+pub mod app;
+pub mod auth;
+mod body;
+mod cache;
+pub mod error;
+mod health;
+pub mod json;
+pub mod keys;
+pub mod page;
+pub mod path;
+pub mod query;
+mod request;
+pub mod router;
+pub mod server;
+pub mod vault;
+
+// The resources.
+
+pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
+pub use router::{document, router};
+pub use server::serve;

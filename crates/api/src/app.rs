@@ -1,0 +1,252 @@
+//! What every handler shares: the store, the doors to the engine, the caches and the settings.
+
+use crate::{
+    admission::Admission,
+    auth::Keys,
+    cache::Cache,
+    committer::{self, Committer},
+    error::ApiError,
+    ingest::Sources,
+    snapshot::Snapshots,
+    vault::Vault,
+};
+use async_trait::async_trait;
+use domain::{
+    address::AddressPolicy,
+    dice::Dice,
+    event::Event,
+    id::{AccountId, ApiKeyId, DestinationId},
+    limits,
+    seal::DataKey,
+    time::{Clock, Timestamp},
+};
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use store::{Announce, AttemptRecord, Change, Lanes, Store, StoreError};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Handed to every handler; cloning it is cheap.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+pub struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) announce: Arc<dyn Announce>,
+    pub(crate) lanes: Arc<dyn Lanes>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) addresses: Arc<AddressPolicy>,
+    pub(crate) sender: Arc<dyn TestSend>,
+    pub(crate) config: ApiConfig,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) keys: Keys,
+    pub(crate) sources: Sources,
+    pub(crate) admission: Admission,
+    pub(crate) health: Arc<Health>,
+    data_keys: Cache<AccountId, Arc<DataKey>>,
+}
+
+/// What the binary puts together.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub announce: Arc<dyn Announce>,
+    pub lanes: Arc<dyn Lanes>,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<dyn Dice>,
+    pub vault: Arc<Vault>,
+    pub addresses: Arc<AddressPolicy>,
+    pub sender: Arc<dyn TestSend>,
+    pub config: ApiConfig,
+}
+
+#[derive(Debug, Clone)]
+pub struct ApiConfig {
+    /// Where the world finds us, without a slash at the end: `ingest_url` begins with it.
+    pub public_url: String,
+    /// Largest event body.
+    pub body_limit: usize,
+    /// Connections open at once.
+    pub connections: usize,
+    /// Events that wait for the committer.
+    pub ingest_queue: usize,
+    /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
+    pub idempotency_window: Duration,
+    pub dev: bool,
+    pub version: &'static str,
+    pub deadlines: Deadlines,
+}
+
+impl ApiConfig {
+    /// Every default of the product.
+    pub fn new(public_url: impl Into<String>, version: &'static str) -> Self {
+        Self {
+            public_url: public_url.into(),
+            body_limit: limits::BODY_BYTES,
+            connections: limits::CONNECTIONS,
+            ingest_queue: limits::INGEST_QUEUE,
+            idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            dev: false,
+            version,
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    /// Request line and headers, from their first byte.
+    pub head: Duration,
+    /// A whole body.
+    pub body: Duration,
+    /// How long a body may be slow before its pace counts.
+    pub body_grace: Duration,
+    /// Between two requests on one connection.
+    pub idle: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            head: limits::HEAD_DEADLINE,
+            body: limits::BODY_DEADLINE,
+            body_grace: limits::BODY_GRACE,
+            idle: limits::CONNECTION_IDLE,
+        }
+    }
+}
+
+/// Sends one event to a destination, now and outside its lane, and stores nothing: the "test" button.
+#[async_trait]
+pub trait TestSend: Send + Sync {
+    /// The attempt as it would have been recorded. `Err` is our own trouble; a destination that answers 500 is not.
+    async fn test_send(&self, destination: DestinationId, event: Event) -> Result<AttemptRecord, StoreError>;
+}
+
+/// Why this node would rather not be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    draining: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Health {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The store has said that it can no longer be trusted.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl App {
+    /// Nothing is committed until somebody runs the [`Background`].
+    pub fn start(parts: Parts) -> (Self, Background) {
+        let Parts { store, announce, lanes, clock, dice, vault, addresses, sender, config } = parts;
+        let snapshots = Arc::new(Snapshots::new(store.clone()));
+        let health = Arc::new(Health::default());
+        let (admission, queue) = Admission::new(config.ingest_queue);
+        let (keys, touched) = Keys::new();
+        let committer = Committer {
+            store: store.clone(),
+            announce: announce.clone(),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            snapshots: snapshots.clone(),
+            health: health.clone(),
+        };
+        let background = Background { committer, queue, touched };
+        let app = Self(Arc::new(Inner {
+            store,
+            announce,
+            lanes,
+            clock,
+            dice,
+            vault,
+            addresses,
+            sender,
+            config,
+            snapshots,
+            keys,
+            sources: Sources::new(),
+            admission,
+            health,
+            data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),
+        }));
+        (app, background)
+    }
+
+    /// Ask once per request, and tell everybody below.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The key that seals and opens the secrets of an account.
+    pub async fn data_key(&self, account: AccountId) -> Result<Arc<DataKey>, ApiError> {
+        if let Some(key) = self.data_keys.get(&account) {
+            return Ok(key);
+        }
+        let wrapped = self.store.account(account).await?.data_key;
+        let key = self.vault.master().data_key(account, &wrapped).map_err(ApiError::from_bug)?;
+        let key = Arc::new(key);
+        self.data_keys.put(account, key.clone());
+        Ok(key)
+    }
+
+    /// To be called after every write to an account's sources, destinations or routes, with the destinations whose
+    /// settings, switches, secrets or routes changed: what this process remembers is read again, and owners are told.
+    pub async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
+        self.snapshots.outdated(account);
+        self.sources.forget(account);
+        if !destinations.is_empty() {
+            self.announce.changed(Change::Destinations(account, destinations.to_vec())).await;
+        }
+    }
+
+    /// To be called after a key was revoked: here it stops working at once, elsewhere within a second.
+    pub fn key_revoked(&self, id: ApiKeyId) {
+        self.keys.forget(id);
+    }
+
+    /// From now on new requests are turned away and `/readyz` says so.
+    pub fn drain(&self) {
+        self.0.health.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Deref for App {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// The work behind the handlers: committing, and noting when keys were used.
+pub struct Background {
+    committer: Committer,
+    queue: mpsc::Receiver<committer::Submission>,
+    touched: mpsc::Receiver<ApiKeyId>,
+}
+
+impl Background {
+    /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { committer, queue, touched } = self;
+        let (store, clock) = (committer.store.clone(), committer.clock.clone());
+        tokio::join!(committer.run(queue, stop.clone()), crate::auth::note_use(store, clock, touched, stop));
+    }
+}

@@ -1,0 +1,223 @@
+//! Who is asking. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
+//!
+//! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
+//! second, and its secret's hash is compared in constant time, against a dummy if there is no such key.
+
+use crate::{
+    app::App,
+    cache::Cache,
+    error::ApiError,
+    keys::{LOOKUP_LENGTH, Presented},
+};
+use axum::extract::FromRequestParts;
+use domain::{
+    account::{ApiKey, KeyKind, Scope},
+    id::{AccountId, ApiKeyId, SourceId},
+    limits,
+    time::{Clock, Timestamp},
+};
+use http::{HeaderMap, header, request};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use store::Store;
+use subtle::ConstantTimeEq;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Somebody who acts for an account, within the scopes of their key.
+#[derive(Debug, Clone)]
+pub struct AccountCtx {
+    account_id: AccountId,
+    key: Arc<KnownKey>,
+}
+
+impl AccountCtx {
+    pub fn account_id(&self) -> AccountId {
+        self.account_id
+    }
+
+    pub fn key_id(&self) -> ApiKeyId {
+        self.key.key.id
+    }
+
+    pub fn scopes(&self) -> &[Scope] {
+        &self.key.key.scopes
+    }
+
+    pub fn has(&self, scope: Scope) -> bool {
+        self.scopes().contains(&scope)
+    }
+
+    /// 403 unless the key has this scope.
+    pub fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.has(scope) {
+            return Ok(());
+        }
+        Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
+    }
+}
+
+/// Somebody who runs the installation.
+#[derive(Debug, Clone)]
+pub struct OperatorCtx {
+    key_id: ApiKeyId,
+}
+
+impl OperatorCtx {
+    pub fn key_id(&self) -> ApiKeyId {
+        self.key_id
+    }
+}
+
+/// Somebody who may bring events in: an account's key with `ingest:write`, or a key bound to one source.
+#[derive(Debug, Clone)]
+pub(crate) struct PublishCtx {
+    pub(crate) account_id: AccountId,
+    /// Events of a key that is bound to a source are that source's.
+    pub(crate) source_id: Option<SourceId>,
+}
+
+impl FromRequestParts<App> for AccountCtx {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let key = authenticate(app, &parts.headers).await?;
+        match (key.key.kind, key.key.account_id) {
+            (KeyKind::Account, Some(account_id)) => Ok(Self { account_id, key }),
+            (KeyKind::Ingest, _) => Err(ApiError::scope_missing("an ingest key can only bring events in")),
+            _ => Err(ApiError::scope_missing("this needs the key of an account, not an operator's")),
+        }
+    }
+}
+
+impl FromRequestParts<App> for OperatorCtx {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let key = authenticate(app, &parts.headers).await?;
+        match key.key.kind {
+            KeyKind::Operator => Ok(Self { key_id: key.key.id }),
+            _ => Err(ApiError::scope_missing("this needs an operator's key")),
+        }
+    }
+}
+
+impl FromRequestParts<App> for PublishCtx {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let key = authenticate(app, &parts.headers).await?;
+        match (key.key.kind, key.key.account_id, key.key.source_id) {
+            (KeyKind::Account, Some(account_id), _) => {
+                AccountCtx { account_id, key }.require(Scope::IngestWrite)?;
+                Ok(Self { account_id, source_id: None })
+            }
+            (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
+                app.open_source(account_id, source_id).await?;
+                Ok(Self { account_id, source_id: Some(source_id) })
+            }
+            _ => Err(ApiError::scope_missing("this needs the key of an account or of a source")),
+        }
+    }
+}
+
+async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Arc<KnownKey>, ApiError> {
+    let presented = bearer(headers)?;
+    let presented = Presented::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
+    let known = app.keys.known(&*app.store, presented.lookup).await?;
+    let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
+    let same = bool::from(app.vault.hash(presented.secret.as_bytes())[..].ct_eq(expected));
+    let now = app.now();
+    match known {
+        Some(known) if same && known.key.kind == presented.kind => {
+            known.usable(now)?;
+            app.keys.used(&known, now);
+            Ok(known)
+        }
+        _ => Err(refuse("there is no such API key")),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(refuse("send `Authorization: Bearer` with an API key"));
+    };
+    let (scheme, key) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(refuse("the scheme must be Bearer")) }
+}
+
+fn refuse(detail: &'static str) -> ApiError {
+    ApiError::unauthorized(detail)
+}
+
+/// A key as it was half a second ago at most.
+#[derive(Debug)]
+pub(crate) struct KnownKey {
+    key: ApiKey,
+    /// Somebody has been asked to note that it was used.
+    noted: AtomicBool,
+}
+
+impl KnownKey {
+    fn usable(&self, now: Timestamp) -> Result<(), ApiError> {
+        if self.key.revoked_at.is_some() {
+            return Err(refuse("the API key has been revoked"));
+        }
+        if self.key.expires_at.is_some_and(|until| until <= now) {
+            return Err(refuse("the API key has expired"));
+        }
+        Ok(())
+    }
+}
+
+/// The keys seen lately, and those that were not there: a fake costs a lookup in half a second, not one each.
+pub(crate) struct Keys {
+    known: Cache<[u8; LOOKUP_LENGTH], Option<Arc<KnownKey>>>,
+    touched: mpsc::Sender<ApiKeyId>,
+}
+
+impl Keys {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
+        let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
+        (Self { known: Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH), touched }, receiver)
+    }
+
+    async fn known(
+        &self, store: &dyn Store, lookup: &[u8; LOOKUP_LENGTH],
+    ) -> Result<Option<Arc<KnownKey>>, ApiError> {
+        if let Some(known) = self.known.get(lookup) {
+            return Ok(known);
+        }
+        let text = std::str::from_utf8(lookup).expect("a lookup is base62");
+        let found = store.api_key_by_lookup(text).await?;
+        let known = found.map(|key| Arc::new(KnownKey { key, noted: AtomicBool::new(false) }));
+        self.known.put(*lookup, known.clone());
+        Ok(known)
+    }
+
+    pub(crate) fn forget(&self, id: ApiKeyId) {
+        self.known.retain(|_, known| known.as_ref().is_none_or(|known| known.key.id != id));
+    }
+
+    /// Notes the use if the last one is a minute old. A full channel loses a note, and nothing else.
+    fn used(&self, known: &KnownKey, now: Timestamp) {
+        let fresh = known.key.last_used_at.is_some_and(|at| now.since(at) < limits::KEY_USE_NOTED);
+        if !fresh && !known.noted.swap(true, Ordering::Relaxed) {
+            let _ = self.touched.try_send(known.key.id);
+        }
+    }
+}
+
+/// Writes down when keys were used, behind everybody's back.
+pub(crate) async fn note_use(
+    store: Arc<dyn Store>, clock: Arc<dyn Clock>, mut touched: mpsc::Receiver<ApiKeyId>, stop: CancellationToken,
+) {
+    while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
+        if let Err(error) = store.touch_api_key(id, clock.now()).await {
+            tracing::debug!(key_id = %id, %error, "the use of an API key could not be noted");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Every URL of the product on one page, with the OpenAPI document that is made from it.
+
+use crate::{app::App, error::ApiError, health, ingest, publish, request};
+use axum::{Router, http::header, middleware, response::IntoResponse, routing};
+use bytes::Bytes;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// The whole API, ready to be served or to be asked in process.
+pub fn router(app: App) -> Router {
+    let (router, document) = urls().split_for_parts();
+    let document = Bytes::from(document.to_json().expect("the document is plain data"));
+    let openapi = move || async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() };
+    router
+        .route("/openapi.json", routing::get(openapi))
+        .fallback(async || ApiError::no_such("page"))
+        .method_not_allowed_fallback(async || ApiError::method_not_allowed("the `allow` header names what is"))
+        .layer(middleware::from_fn_with_state(app.clone(), request::frame))
+        .with_state(app)
+}
+
+/// The OpenAPI document.
+pub fn document() -> utoipa::openapi::OpenApi {
+    urls().split_for_parts().1
+}
+
+fn urls() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Contract::openapi())
+        // Events come in.
+        .routes(routes!(ingest::ingest))
+        .routes(routes!(publish::publish))
+        .routes(routes!(publish::publish_batch))
+        // Probes.
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Posthaste",
+        description = "Webhook delivery engine: events come in, are made durable, and are delivered to every destination that wants them.",
+        version = "1"
+    ),
+    modifiers(&BearerKeys),
+    security(("api_key" = [])),
+)]
+struct Contract;
+
+struct BearerKeys;
+
+impl Modify for BearerKeys {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("phk_…").build();
+        document
+            .components
+            .get_or_insert_default()
+            .add_security_scheme("api_key", SecurityScheme::Http(scheme));
+    }
+}

@@ -1,0 +1,271 @@
+//! The judge: reads the pump's log, the receiver's log and the dead letters, and says what was promised and
+//! not kept. Pure; it never asks the node.
+//!
+//! * **lost**: an acked event with an expected destination that neither answered 2xx nor has a dead letter.
+//! * **duplicate**: each 2xx beyond the first for one (event, destination, replay).
+//! * **budget**: for each kill, the requests open at that moment and those that ended within 250 ms before it
+//!   (answered, not yet written down); plus settlements of unknown outcome. Duplicates may not exceed it.
+//! * **inversion**: at an ordered destination, a first arrival with a lower `posthaste-sequence` than an
+//!   earlier one, or of an event whose answer the pump had *before* it sent the one that overtook it. (With
+//!   one connection that is the pump's order; with many, events in flight together have none.)
+//! * **altered**: a body that arrived with another hash than it was sent with.
+//! * **misrouted**: a request for an acked event at a destination that should not have it.
+//! * **twins / merged**: one sent event stored as two / two sent events stored as one.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::log::Record;
+use crate::pump::Sent;
+
+/// An answer given this long before a kill may not have been written down yet.
+pub const UNSETTLED_US: u64 = 250_000;
+/// Enough examples to start looking; the counts are complete.
+const MAX_EXAMPLES: usize = 12;
+
+/// Everything the judge may know. Fill what applies and leave the rest to `..Case::default()`.
+#[derive(Debug, Clone, Default)]
+pub struct Case {
+    pub acked: Vec<Acked>,
+    pub received: Vec<Record>,
+    /// (event id, destination name) of dead letters whose attempts are all recorded.
+    pub dead: HashSet<(Arc<str>, Arc<str>)>,
+    /// Concurrency limit by destination name.
+    pub limits: HashMap<Arc<str>, u32>,
+    /// Names of destinations with ordered delivery.
+    pub ordered: HashSet<Arc<str>>,
+    /// Kills, freezes and lost ownerships, on the receiver's clock.
+    pub kills_us: Vec<u64>,
+    pub unknown_settlements: u64,
+}
+
+/// An event the producer was promised, and where it must go.
+#[derive(Debug, Clone)]
+pub struct Acked {
+    pub event_id: Arc<str>,
+    pub body_hash: u64,
+    pub sent_us: u64,
+    pub answered_us: u64,
+    /// Names of receiver destinations, each once.
+    pub destinations: Vec<Arc<str>>,
+}
+
+/// The acked events of a pump's log; the caller says which destinations each must reach.
+pub fn acked(sent: &[Sent], destinations: impl Fn(&Sent) -> Vec<Arc<str>>) -> Vec<Acked> {
+    let promise = |sent: &Sent| {
+        Some(Acked {
+            event_id: sent.event_id.as_deref().filter(|_| sent.acked())?.into(),
+            body_hash: sent.body_hash,
+            sent_us: sent.at_us,
+            answered_us: sent.answered_us(),
+            destinations: destinations(sent),
+        })
+    };
+    sent.iter().filter_map(promise).collect()
+}
+
+/// Displays as one line of JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    pub holds: bool,
+    pub acked: u64,
+    /// (event, destination) pairs promised.
+    pub expected: u64,
+    pub delivered: u64,
+    pub dead_lettered: u64,
+    pub lost: u64,
+    pub duplicates: u64,
+    pub budget: u64,
+    /// Requests that began beyond their destination's limit.
+    pub over_limit: u64,
+    /// The most that was open beyond a limit.
+    pub worst_excess: u32,
+    pub inversions: u64,
+    pub altered: u64,
+    pub misrouted: u64,
+    pub twins: u64,
+    pub merged: u64,
+    /// Requests read, of events that were never acked too.
+    pub requests: u64,
+    /// Events delivered though their producer has no answer: allowed, and worth knowing.
+    pub unacked_delivered: u64,
+    /// The first few broken promises, in words.
+    pub examples: Vec<String>,
+}
+
+impl Verdict {
+    pub fn holds(&self) -> bool {
+        let broken = [
+            self.lost,
+            self.duplicates.saturating_sub(self.budget),
+            self.over_limit,
+            self.inversions,
+            self.altered,
+            self.misrouted,
+            self.twins,
+            self.merged,
+        ];
+        broken.iter().all(|count| *count == 0)
+    }
+
+    fn example(&mut self, text: impl FnOnce() -> String) {
+        if self.examples.len() < MAX_EXAMPLES {
+            self.examples.push(text());
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl Case {
+    pub fn judge(&self) -> Verdict {
+        let mut verdict = Verdict { acked: self.acked.len() as u64, ..Verdict::default() };
+        let events = self.index(&mut verdict);
+        let successes = self.successes(&mut verdict);
+        self.judge_losses(&successes, &mut verdict);
+        self.judge_requests(&events, &mut verdict);
+        self.judge_order(&events, &mut verdict);
+        self.judge_twins(&events, &mut verdict);
+        verdict.budget =
+            self.unknown_settlements + self.kills_us.iter().map(|kill| self.unsettled_at(*kill)).sum::<u64>();
+        verdict.holds = verdict.holds();
+        verdict
+    }
+
+    fn index(&self, verdict: &mut Verdict) -> HashMap<&str, &Acked> {
+        let mut events = HashMap::with_capacity(self.acked.len());
+        for event in &self.acked {
+            if events.insert(&*event.event_id, event).is_some() {
+                verdict.merged += 1;
+                verdict.example(|| format!("{} was answered to two keys", event.event_id));
+            }
+        }
+        events
+    }
+
+    /// The (event, destination) pairs with a 2xx; counts the 2xx too many on the way.
+    fn successes(&self, verdict: &mut Verdict) -> HashSet<(&str, &str)> {
+        let mut firsts: HashSet<(&str, &str, Option<&str>)> = HashSet::new();
+        let mut pairs = HashSet::new();
+        for record in self.received.iter().filter(|record| record.succeeded()) {
+            pairs.insert((&*record.event_id, &*record.destination));
+            if !firsts.insert((&record.event_id, &record.destination, record.replay.as_deref())) {
+                verdict.duplicates += 1;
+                verdict.example(|| {
+                    format!("{} again at {}, {} µs", record.event_id, record.destination, record.start_us)
+                });
+            }
+        }
+        pairs
+    }
+
+    fn judge_losses(&self, successes: &HashSet<(&str, &str)>, verdict: &mut Verdict) {
+        for event in &self.acked {
+            for destination in &event.destinations {
+                verdict.expected += 1;
+                if successes.contains(&(&*event.event_id, &**destination)) {
+                    verdict.delivered += 1;
+                } else if self.dead.contains(&(event.event_id.clone(), destination.clone())) {
+                    verdict.dead_lettered += 1;
+                } else {
+                    verdict.lost += 1;
+                    verdict.example(|| format!("{} never delivered to {destination}", event.event_id));
+                }
+            }
+        }
+    }
+
+    /// What can be said of each request alone.
+    fn judge_requests(&self, events: &HashMap<&str, &Acked>, verdict: &mut Verdict) {
+        let mut unacked = HashSet::new();
+        for record in &self.received {
+            verdict.requests += 1;
+            let (id, destination) = (&record.event_id, &record.destination);
+            if let Some(limit) = self.limits.get(destination).filter(|limit| record.open_at_start > **limit) {
+                verdict.over_limit += 1;
+                verdict.worst_excess = verdict.worst_excess.max(record.open_at_start - limit);
+                let (open, at) = (record.open_at_start, record.start_us);
+                verdict.example(|| format!("{open} open at {destination}, limit {limit}, {at} µs"));
+            }
+            let Some(event) = events.get(&**id) else {
+                if record.succeeded() {
+                    unacked.insert(&**id);
+                }
+                continue;
+            };
+            if record.body_hash.is_some_and(|hash| hash != event.body_hash) {
+                verdict.altered += 1;
+                verdict.example(|| format!("{id} arrived altered at {destination}"));
+            }
+            if !event.destinations.contains(destination) {
+                verdict.misrouted += 1;
+                verdict.example(|| format!("{id} had no business at {destination}"));
+            }
+        }
+        verdict.unacked_delivered = unacked.len() as u64;
+    }
+
+    fn judge_order(&self, events: &HashMap<&str, &Acked>, verdict: &mut Verdict) {
+        if self.ordered.is_empty() {
+            return;
+        }
+        let ours = |record: &&Record| self.ordered.contains(&record.destination) && record.replay.is_none();
+        let mut arrivals: Vec<&Record> = self.received.iter().filter(ours).collect();
+        arrivals.sort_by_key(|record| record.start_us);
+        let mut seen = HashSet::new();
+        // Per destination: the highest sequence and the latest send among those that have arrived.
+        let mut highest: HashMap<&str, (u64, u64)> = HashMap::new();
+        for record in arrivals {
+            if !seen.insert((&*record.destination, &*record.event_id)) {
+                continue;
+            }
+            let event = events.get(&*record.event_id);
+            let (sequence, sent_us) = highest.entry(&record.destination).or_default();
+            let late = record.sequence.is_some_and(|own| own < *sequence)
+                || event.is_some_and(|event| event.answered_us < *sent_us);
+            *sequence = record.sequence.unwrap_or(0).max(*sequence);
+            *sent_us = event.map_or(0, |event| event.sent_us).max(*sent_us);
+            if late {
+                verdict.inversions += 1;
+                verdict.example(|| format!("{} was overtaken at {}", record.event_id, record.destination));
+            }
+        }
+    }
+
+    /// An acked body under another event's id: its key was committed twice.
+    fn judge_twins(&self, events: &HashMap<&str, &Acked>, verdict: &mut Verdict) {
+        let mut bodies: HashMap<u64, Option<&str>> = HashMap::new();
+        for event in &self.acked {
+            // Bodies that are equal on purpose prove nothing.
+            bodies.entry(event.body_hash).and_modify(|id| *id = None).or_insert(Some(&event.event_id));
+        }
+        let mut twins = HashSet::new();
+        for record in &self.received {
+            let body = record.body_hash.and_then(|hash| bodies.get(&hash).copied().flatten());
+            let Some(original) = body else { continue };
+            let stranger = !events.contains_key(&*record.event_id);
+            if stranger && original != &*record.event_id && twins.insert(&*record.event_id) {
+                verdict.twins += 1;
+                verdict.example(|| format!("{} is {original} stored twice", record.event_id));
+            }
+        }
+    }
+
+    fn unsettled_at(&self, kill_us: u64) -> u64 {
+        let unsettled = |record: &&Record| {
+            let ended_before = record.end_us.is_some_and(|end| end + UNSETTLED_US < kill_us);
+            record.start_us <= kill_us && !ended_before
+        };
+        self.received.iter().filter(unsettled).count() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! A real child process for checks: start it, await its readiness, kill it, freeze it, measure it.
+//!
+//! Linux only, by way of `/proc` and `kill`. Output goes to a log file, which outlives the node and is what
+//! one reads when a check fails.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+/// Short beside any start-up time worth measuring, long enough to leave the node the CPU.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How to start a process; kept, so that it can be started again just so.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    pub binary: PathBuf,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    /// Standard output and error are appended here.
+    pub log_file: PathBuf,
+}
+
+/// A child process, killed when dropped.
+#[derive(Debug)]
+pub struct Node {
+    launch: Launch,
+    child: Child,
+    pid: u32,
+    started: Instant,
+}
+
+impl Node {
+    pub fn start(
+        binary: impl Into<PathBuf>,
+        args: &[&str],
+        env: &[(&str, &str)],
+        log_file: impl Into<PathBuf>,
+    ) -> io::Result<Node> {
+        Node::launch(Launch {
+            binary: binary.into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            log_file: log_file.into(),
+        })
+    }
+
+    /// Must be called inside a tokio runtime, as all of tokio's processes.
+    pub fn launch(launch: Launch) -> io::Result<Node> {
+        let log = OpenOptions::new().create(true).append(true).open(&launch.log_file)?;
+        let child = Command::new(&launch.binary)
+            .args(&launch.args)
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pid = child.id().ok_or_else(|| io::Error::other("the process ended before it began"))?;
+        Ok(Node { launch, child, pid, started: Instant::now() })
+    }
+
+    /// Kills it if need be and starts it again with the same command, environment and log.
+    pub async fn restart(&mut self) -> io::Result<()> {
+        self.kill9().await?;
+        *self = Node::launch(self.launch.clone())?;
+        Ok(())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn log_file(&self) -> &Path {
+        &self.launch.log_file
+    }
+
+    /// Asks `GET path` until it answers 200 and says how long that took since the start. Ends early if the
+    /// process does.
+    pub async fn wait_until_serving(
+        &mut self,
+        addr: SocketAddr,
+        path: &str,
+        limit: Duration,
+    ) -> io::Result<Duration> {
+        while self.started.elapsed() < limit {
+            if get_status(addr, path, Duration::from_secs(1)).await.ok() == Some(200) {
+                return Ok(self.started.elapsed());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                let log = self.launch.log_file.display();
+                return Err(io::Error::other(format!("the process ended with {status}; see {log}")));
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("no 200 from {addr}{path} within {limit:?}")))
+    }
+
+    /// SIGKILL, and waits until the kernel has closed its sockets.
+    pub async fn kill9(&mut self) -> io::Result<()> {
+        if self.is_running() { self.child.kill().await } else { Ok(()) }
+    }
+
+    /// SIGTERM, then waits; None if it is still there after `grace`.
+    pub async fn stop(&mut self, grace: Duration) -> io::Result<Option<ExitStatus>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Some(status));
+        }
+        signal(self.pid, "TERM").await?;
+        timeout(grace, self.child.wait()).await.ok().transpose()
+    }
+
+    /// SIGSTOP: it keeps its sockets and its beliefs, and answers nobody. In force on return.
+    pub async fn freeze(&self) -> io::Result<()> {
+        signal(self.pid, "STOP").await?;
+        // A signal is only posted; on a busy machine the process may run on for a while, and would even
+        // take a SIGTERM sent later first.
+        loop {
+            match fields_of(self.pid)?.chars().next() {
+                Some('T') => return Ok(()),
+                Some('Z' | 'X') | None => return Err(io::Error::other("the process has ended")),
+                Some(_) => sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    pub async fn thaw(&self) -> io::Result<()> {
+        signal(self.pid, "CONT").await
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        cpu_time(self.pid)
+    }
+
+    pub fn rss_bytes(&self) -> io::Result<u64> {
+        rss_bytes(self.pid)
+    }
+}
+
+/// The status of one `GET`, on a connection of its own.
+pub async fn get_status(addr: SocketAddr, path: &str, limit: Duration) -> io::Result<u16> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(addr).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await?;
+        let status = std::str::from_utf8(&head[9..]).ok().and_then(|status| status.parse().ok());
+        status.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an HTTP answer"))
+    };
+    timeout(limit, exchange).await?
+}
+
+/// User and system time of a process with all its threads, in steps of 10 ms.
+pub fn cpu_time(pid: u32) -> io::Result<Duration> {
+    let fields = fields_of(pid)?;
+    // Of all fields utime is the 14th and stime the 15th.
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+    // USER_HZ is 100 on every Linux, whatever the kernel's own HZ.
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// The fields of `/proc/<pid>/stat` from the third, the state, on: the name before it may hold anything.
+fn fields_of(pid: u32) -> io::Result<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    Ok(stat.rsplit_once(')').map_or("", |(_, fields)| fields).trim_start().to_owned())
+}
+
+/// Resident memory of a process.
+pub fn rss_bytes(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS: a dead process or not Linux"))
+}
+
+/// CPU time of the calling thread; zero where the kernel does not say.
+pub(crate) fn thread_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+async fn signal(pid: u32, name: &str) -> io::Result<()> {
+    // The shell's own kill: a small image may lack the program.
+    let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {pid}")).status().await?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name} {pid}: {status}"))) }
+}

@@ -1,0 +1,208 @@
+//! One keep-alive connection of the pump, and how an event is put into a request.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Target;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
+
+/// What all requests of a pump have in common.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    host: String,
+    port: u16,
+    paths: Vec<Uri>,
+    headers: HeaderMap,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Raw,
+    Ingest,
+    Publish,
+}
+
+impl Envelope {
+    pub(super) fn new(target: &Target) -> io::Result<Envelope> {
+        let (kind, urls, bearer) = match target {
+            Target::Url(url) => (Kind::Raw, vec![url.clone()], None),
+            Target::Ingest { base, tokens } => {
+                let base = base.trim_end_matches('/');
+                let urls = tokens.iter().map(|token| format!("{base}/ingest/{token}")).collect();
+                (Kind::Ingest, urls, None)
+            }
+            Target::Publish { base, key } => {
+                (Kind::Publish, vec![format!("{}/v1/events", base.trim_end_matches('/'))], Some(key))
+            }
+        };
+        let urls: Vec<Uri> = urls.iter().map(|url| url.parse()).collect::<Result<_, _>>().map_err(invalid)?;
+        let first = urls.first().ok_or_else(|| invalid("no ingest token"))?;
+        if first.scheme_str() != Some("http") {
+            return Err(invalid(format!("{first} is not an http:// URL")));
+        }
+        let authority = first.authority().ok_or_else(|| invalid("a URL needs a host"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_str(authority.as_str()).map_err(invalid)?);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(key) = bearer {
+            headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().map_err(invalid)?);
+        }
+        Ok(Envelope {
+            // Brackets belong to the URL, not to the address.
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            paths: urls.iter().map(origin_form).collect(),
+            headers,
+            kind,
+        })
+    }
+}
+
+/// A request that can be sent again.
+pub(super) struct Prepared {
+    path: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+pub(super) struct Answered {
+    pub(super) status: u16,
+    pub(super) event_id: Option<Box<str>>,
+    pub(super) retry_after: Option<Duration>,
+}
+
+pub(super) struct Line {
+    envelope: Arc<Envelope>,
+    sender: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Line {
+    pub(super) fn new(envelope: Arc<Envelope>) -> Line {
+        Line { envelope, sender: None }
+    }
+
+    pub(super) fn is_raw(&self) -> bool {
+        self.envelope.kind == Kind::Raw
+    }
+
+    pub(super) fn request(&self, n: u64, key: &str, event_type: &str, payload: Bytes) -> Prepared {
+        let envelope = &*self.envelope;
+        let mut headers = envelope.headers.clone();
+        headers.insert(IDEMPOTENCY_KEY, key.parse().expect("keys are of letters, digits and dashes"));
+        let body = if envelope.kind == Kind::Publish {
+            let mut body = BytesMut::with_capacity(payload.len() + event_type.len() + 24);
+            body.put_slice(b"{\"type\":\"");
+            body.put_slice(event_type.as_bytes());
+            body.put_slice(b"\",\"data\":");
+            body.put_slice(&payload);
+            body.put_slice(b"}");
+            body.freeze()
+        } else {
+            headers.insert(EVENT_TYPE, event_type.parse().expect("event types are dotted words"));
+            payload
+        };
+        let path = envelope.paths[(n % envelope.paths.len() as u64) as usize].clone();
+        Prepared { path, headers, body }
+    }
+
+    /// None when there was no answer in time, for whatever reason; the next one gets a new connection.
+    pub(super) async fn post(&mut self, request: &Prepared, within: Duration) -> Option<Answered> {
+        let answer = timeout(within, self.exchange(request)).await.ok().flatten();
+        if answer.is_none() {
+            self.sender = None;
+        }
+        answer
+    }
+
+    async fn exchange(&mut self, prepared: &Prepared) -> Option<Answered> {
+        let sender = match &mut self.sender {
+            Some(sender) if !sender.is_closed() => sender,
+            gone => gone.insert(connect(&self.envelope).await.ok()?),
+        };
+        sender.ready().await.ok()?;
+        let mut request = Request::new(Full::new(prepared.body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = prepared.path.clone();
+        *request.headers_mut() = prepared.headers.clone();
+        let response = sender.send_request(request).await.ok()?;
+        let (head, body) = response.into_parts();
+        let retry_after = head.headers.get(header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = body.collect().await.ok()?.to_bytes();
+        Some(Answered {
+            status: head.status.as_u16(),
+            event_id: event_id(&body),
+            retry_after: retry_after.map(Duration::from_secs),
+        })
+    }
+}
+
+async fn connect(envelope: &Envelope) -> io::Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect((envelope.host.as_str(), envelope.port)).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    // Its errors reach us as a missing answer; it ends when the sender is dropped.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// The value of the first `"id"`, without parsing the rest.
+fn event_id(body: &[u8]) -> Option<Box<str>> {
+    const FIELD: &[u8] = b"\"id\":";
+    let at = body.windows(FIELD.len()).position(|window| window == FIELD)? + FIELD.len();
+    let value = body[at..].trim_ascii_start().strip_prefix(b"\"")?;
+    let end = value.iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(&value[..end]).ok().map(Box::from)
+}
+
+fn origin_form(url: &Uri) -> Uri {
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    path.parse().expect("it was part of a valid URL")
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_id_is_read_without_parsing() {
+        let id = |text: &str| event_id(text.as_bytes());
+        assert_eq!(id(r#"{"id":"evt_1","status":"queued"}"#).as_deref(), Some("evt_1"));
+        assert_eq!(id(r#"{ "id": "evt_2" }"#).as_deref(), Some("evt_2"));
+        assert_eq!(id(""), None);
+        assert_eq!(id(r#"{"id":null}"#), None);
+        assert_eq!(id(r#"{"id":"cut"#), None);
+    }
+
+    #[test]
+    fn targets_become_paths_and_headers() {
+        let ingest = Target::Ingest { base: "http://h:81/".into(), tokens: vec!["a".into(), "b".into()] };
+        let envelope = Envelope::new(&ingest).unwrap();
+        assert_eq!((envelope.host.as_str(), envelope.port), ("h", 81));
+        assert_eq!(envelope.paths, ["/ingest/a", "/ingest/b"]);
+
+        let publish = Target::Publish { base: "http://[::1]".into(), key: "phk_x".into() };
+        let line = Line::new(Arc::new(Envelope::new(&publish).unwrap()));
+        let request = line.request(0, "k-0", "order.paid", Bytes::from_static(b"{\"n\":0}"));
+        assert_eq!(request.headers["authorization"], "Bearer phk_x");
+        assert_eq!(request.body, r#"{"type":"order.paid","data":{"n":0}}"#);
+        assert_eq!(line.envelope.host, "::1");
+        assert!(Envelope::new(&Target::Url("https://h/".into())).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! What the pump says at the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Part;
+use crate::stats::Histogram;
+
+/// One event, from first send to last answer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sent {
+    pub n: u64,
+    pub key: Box<str>,
+    /// First send, [`crate::clock::unix_us`]; also in the body.
+    pub at_us: u64,
+    /// From the first send to the last answer.
+    pub latency_us: u64,
+    /// Of the last answer; 0 if there was none.
+    pub status: u16,
+    pub event_id: Option<Box<str>>,
+    /// Of the payload as the destination should see it.
+    pub body_hash: u64,
+    pub tries: u32,
+}
+
+impl Sent {
+    /// Answered 2xx with an event id: from here on it must not be lost.
+    pub fn acked(&self) -> bool {
+        (200..300).contains(&self.status) && self.event_id.is_some()
+    }
+
+    /// When its last answer came, on the clock of `at_us`.
+    pub fn answered_us(&self) -> u64 {
+        self.at_us + self.latency_us
+    }
+}
+
+/// Displays as one line of JSON without the log.
+#[derive(Debug, Clone, Serialize)]
+pub struct PumpReport {
+    /// Events begun.
+    pub offered: u64,
+    /// 202 (any 2xx at a raw URL).
+    pub accepted: u64,
+    /// 200: the event was known already, usually because an earlier try was committed but not answered.
+    pub duplicates: u64,
+    /// Final answers that were neither, by status.
+    pub refused: BTreeMap<u16, u64>,
+    /// Events given up without any answer.
+    pub unanswered: u64,
+    /// Tries beyond the first.
+    pub retries: u64,
+    pub elapsed_us: u64,
+    /// Accepted and duplicates per second.
+    pub rate: f64,
+    /// Of the accepted, first send to answer.
+    pub latency: Histogram,
+    /// Open loop: how late events were begun. More than a few milliseconds: too few connections.
+    pub lag: Histogram,
+    /// CPU time of the pump's thread.
+    #[serde(skip)]
+    pub cpu: Duration,
+    /// By sequence number.
+    #[serde(skip)]
+    pub sent: Vec<Sent>,
+}
+
+impl PumpReport {
+    pub(super) fn new(elapsed: Duration, parts: Vec<Part>) -> PumpReport {
+        let mut counts = Counts::default();
+        let (mut latency, mut lag, mut sent) = (Histogram::default(), Histogram::default(), Vec::new());
+        for part in parts {
+            counts.merge(part.counts);
+            latency.merge(&part.latency);
+            lag.merge(&part.lag);
+            sent.extend(part.sent);
+        }
+        sent.sort_unstable_by_key(|sent: &Sent| sent.n);
+        let good = counts.accepted + counts.duplicates;
+        PumpReport {
+            offered: counts.offered,
+            accepted: counts.accepted,
+            duplicates: counts.duplicates,
+            refused: counts.refused,
+            unanswered: counts.unanswered,
+            retries: counts.retries,
+            elapsed_us: elapsed.as_micros() as u64,
+            rate: good as f64 / elapsed.as_secs_f64().max(1e-6),
+            latency,
+            lag,
+            cpu: Duration::ZERO,
+            sent,
+        }
+    }
+
+    /// The events that must arrive.
+    pub fn acked(&self) -> impl Iterator<Item = &Sent> {
+        self.sent.iter().filter(|sent| sent.acked())
+    }
+
+    pub fn cpu_us_per_event(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / (self.offered.max(1) as f64)
+    }
+}
+
+impl fmt::Display for PumpReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    offered: u64,
+    accepted: u64,
+    duplicates: u64,
+    refused: BTreeMap<u16, u64>,
+    unanswered: u64,
+    retries: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, sent: &Sent, raw: bool) {
+        self.offered += 1;
+        self.retries += u64::from(sent.tries - 1);
+        match sent.status {
+            0 => self.unanswered += 1,
+            200 if !raw => self.duplicates += 1,
+            200..=299 => self.accepted += 1,
+            status => *self.refused.entry(status).or_default() += 1,
+        }
+    }
+
+    fn merge(&mut self, other: Counts) {
+        self.offered += other.offered;
+        self.accepted += other.accepted;
+        self.duplicates += other.duplicates;
+        self.unanswered += other.unanswered;
+        self.retries += other.retries;
+        for (status, count) in other.refused {
+            *self.refused.entry(status).or_default() += count;
+        }
+    }
+}

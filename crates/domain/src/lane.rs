@@ -131,6 +131,11 @@ impl<C> Lane<C> {
         self.settings = Some(settings);
     }
 
+    /// The destination has changed: nothing starts until it has been read again.
+    pub fn outdated(&mut self) {
+        self.settings = None;
+    }
+
     /// A commit is under way that will bring this delivery.
     pub fn expected(&mut self, id: DeliveryId) {
         self.known.entry(id).or_insert(Stage::Expected);
@@ -340,6 +345,13 @@ impl<C> Lane<C> {
     /// Nothing to do, nothing to remember: the lane can be forgotten.
     pub fn is_idle(&self) -> bool {
         self.known.is_empty() && self.unseen.is_none() && !self.fetching && self.gate.at_rest()
+    }
+
+    /// Has something due and a slot of its own for it, but the node's capacity leaves it none.
+    pub fn is_starved(&self, share: u32, now: Timestamp) -> bool {
+        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
+        let due = self.held.values().next().is_some_and(|held| held.delivery.due_at <= now);
+        due && self.in_flight >= share && self.in_flight < limit
     }
 
     /// Has a request of this delivery open, and since when.

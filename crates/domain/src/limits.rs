@@ -129,6 +129,8 @@ pub const UNFLUSHED: usize = 10_000;
 pub const ENDING_UNFLUSHED: u32 = 1_000;
 /// A flush older than this stops new starts.
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+/// How soon a node that may start nothing looks again.
+pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush.
 pub const SETTLE_BATCH: usize = 2_000;
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
@@ -139,6 +141,10 @@ pub const FETCH_ROWS: usize = 8_192;
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
 /// The net under every wake-up.
 pub const RESCAN: Duration = Duration::from_secs(30);
+/// How often old rows are looked for, how many go at a time, and the pause in between.
+pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
+pub const PRUNE_STEP: usize = 500;
+pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
 

@@ -20,6 +20,15 @@ pub trait Membership: Send + Sync {
 
     /// Removes this node's row: its lanes are free at once. Leaving twice is fine.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Whether the store can be written to now: a cheap, real check. [`StoreError::Failed`] means that it never will
+    /// be again in this process.
+    async fn health(&self) -> Result<(), StoreError>;
+
+    /// Makes room for the days to come, where the store divides its tables by day.
+    async fn ensure_partitions(&self, _now: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,117 @@
+//! A store of plain maps behind one mutex: the executable specification of what a store does.
+//!
+//! It says what the traits promise in the fewest words, and the other stores are compared with it. It forgets
+//! everything when it is dropped, keeps no transaction open, and never fails; tests and the simulator deliver with it.
+//! It fences settlements by node as PostgreSQL does: who has not joined moves nothing.
+
+mod catalog;
+mod history;
+mod ingest;
+mod membership;
+mod queue;
+mod table;
+mod waiting;
+
+use crate::{AttemptRecord, NodeRecord, StoreError};
+use domain::{
+    account::{Account, ApiKey},
+    delivery::{Delivery, Ending},
+    destination::Destination,
+    event::Event,
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, EventId, NodeId},
+    route::Route,
+    source::Source,
+    time::{Clock, Timestamp},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+use table::Table;
+use waiting::Waiting;
+
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    /// An empty store. The clock is the store's own: see [`crate::Membership::now`].
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    /// One lock for everything: whoever holds it is a transaction.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no method panics while it holds the lock")
+    }
+}
+
+/// Everything there is.
+#[derive(Default)]
+struct State {
+    settings: BTreeMap<String, Vec<u8>>,
+    accounts: BTreeMap<AccountId, Account>,
+    api_keys: BTreeMap<ApiKeyId, ApiKey>,
+    sources: Table<Source>,
+    destinations: Table<Destination>,
+    routes: Table<Route>,
+    events: BTreeMap<EventId, KeptEvent>,
+    /// By scope and hash of the key.
+    used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
+    waiting: Waiting,
+    ended: BTreeMap<DeliveryId, Ended>,
+    /// By delivery, then in the order in which they were started.
+    attempts: BTreeMap<(DeliveryId, AttemptId), KeptAttempt>,
+    nodes: BTreeMap<NodeId, KeptNode>,
+}
+
+struct KeptEvent {
+    event: Arc<Event>,
+    deliveries: Vec<DeliveryId>,
+}
+
+struct UsedKey {
+    event_id: EventId,
+    body_hash: [u8; 32],
+    committed_at: Timestamp,
+}
+
+struct Ended {
+    /// As it was left.
+    delivery: Delivery,
+    ending: Ending,
+    at: Timestamp,
+}
+
+struct KeptAttempt {
+    account_id: AccountId,
+    record: AttemptRecord,
+}
+
+struct KeptNode {
+    record: NodeRecord,
+    expires_at: Timestamp,
+}
+
+impl State {
+    fn account(&self, id: AccountId) -> Result<&Account, StoreError> {
+        self.accounts.get(&id).ok_or(StoreError::NotFound { what: "account" })
+    }
+
+    /// The version of a change that is being made to the account's configuration.
+    fn next_version(&mut self, id: AccountId) -> Result<i64, StoreError> {
+        let account = self.accounts.get_mut(&id).ok_or(StoreError::NotFound { what: "account" })?;
+        account.version += 1;
+        Ok(account.version)
+    }
+}
+
+/// The entries of a map below `before`, newest first.
+fn newest_first<K: Ord + Copy, V>(map: &BTreeMap<K, V>, before: Option<K>) -> impl Iterator<Item = (K, &V)> {
+    let entries = match before {
+        Some(before) => map.range(..before),
+        None => map.range(..),
+    };
+    entries.rev().map(|(key, value)| (*key, value))
+}

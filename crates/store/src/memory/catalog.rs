@@ -1,0 +1,250 @@
+//! Configuration.
+
+use super::{MemoryStore, State, newest_first, table::Kept};
+use crate::{AccountChanges, Catalog, Page, StoreError, Target};
+use async_trait::async_trait;
+use domain::{
+    account::{Account, ApiKey},
+    destination::Destination,
+    id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    route::Route,
+    source::Source,
+    time::Timestamp,
+};
+
+#[async_trait]
+impl Catalog for MemoryStore {
+    async fn setting_or_insert(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let mut state = self.state();
+        Ok(state.settings.entry(name.into()).or_insert_with(|| value.into()).clone())
+    }
+
+    // --- Accounts ------------------------------------------------------------------------------------------------
+
+    async fn create_account(&self, account: &Account) -> Result<Account, StoreError> {
+        let mut state = self.state();
+        state.account_uid_is_free(account)?;
+        let account = Account { version: 1, ..account.clone() };
+        state.accounts.insert(account.id, account.clone());
+        Ok(account)
+    }
+
+    async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
+        self.state().account(id).cloned()
+    }
+
+    async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
+        let state = self.state();
+        Ok(newest_first(&state.accounts, page.before).take(page.limit).map(|(_, account)| account.clone()).collect())
+    }
+
+    async fn first_account(&self) -> Result<Option<Account>, StoreError> {
+        Ok(self.state().accounts.values().next().cloned())
+    }
+
+    async fn update_account(&self, account: &Account) -> Result<Account, StoreError> {
+        let mut state = self.state();
+        if state.account(account.id)?.version != account.version {
+            return Err(StoreError::Changed);
+        }
+        state.account_uid_is_free(account)?;
+        let account = Account { version: state.next_version(account.id)?, ..account.clone() };
+        state.accounts.insert(account.id, account.clone());
+        Ok(account)
+    }
+
+    async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
+        let state = self.state();
+        let version = state.account(account)?.version;
+        let newer = || state.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
+        Ok(AccountChanges {
+            version,
+            routes: newer().filter_map(Kept::live).cloned().collect(),
+            removed_routes: newer().filter(|kept| kept.deleted_at.is_some()).map(|kept| kept.row.id).collect(),
+        })
+    }
+
+    // --- API keys ------------------------------------------------------------------------------------------------
+
+    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
+        let mut state = self.state();
+        key.account_id.map(|id| state.account(id)).transpose()?;
+        if state.api_keys.values().any(|other| other.lookup == key.lookup) {
+            return Err(StoreError::Taken { constraint: "lookup" });
+        }
+        state.api_keys.insert(key.id, key.clone());
+        Ok(())
+    }
+
+    async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
+        Ok(self.state().api_keys.values().find(|key| key.lookup == lookup).cloned())
+    }
+
+    async fn api_keys(&self, account: Option<AccountId>, page: Page<ApiKeyId>) -> Result<Vec<ApiKey>, StoreError> {
+        let state = self.state();
+        let keys = newest_first(&state.api_keys, page.before).filter(|(_, key)| key.account_id == account);
+        Ok(keys.take(page.limit).map(|(_, key)| key.clone()).collect())
+    }
+
+    async fn revoke_api_key(
+        &self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        let key = state.api_keys.get_mut(&id).filter(|key| key.account_id == account);
+        key.ok_or(StoreError::NotFound { what: "api key" })?.revoked_at.get_or_insert(now);
+        Ok(())
+    }
+
+    async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
+        if let Some(key) = self.state().api_keys.get_mut(&id) {
+            key.last_used_at = Some(now);
+        }
+        Ok(())
+    }
+
+    // --- Sources -------------------------------------------------------------------------------------------------
+
+    async fn create_source(&self, source: &Source) -> Result<Source, StoreError> {
+        self.state().create(source)
+    }
+
+    async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
+        self.state().sources.get(account, id).cloned()
+    }
+
+    async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
+        Ok(self.state().sources.live().find(|source| source.token_hash == token_hash).cloned())
+    }
+
+    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
+        Ok(self.state().sources.list(account, page))
+    }
+
+    async fn update_source(&self, source: &Source) -> Result<Source, StoreError> {
+        self.state().update(source)
+    }
+
+    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.sources.get(account, id)?;
+        let version = state.next_version(account)?;
+        state.sources.remove(&[id], version, now);
+        state.remove_routes(|route| route.source_id == Some(id), version, now);
+        Ok(())
+    }
+
+    // --- Destinations --------------------------------------------------------------------------------------------
+
+    async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
+        self.state().create(&undeleted(destination))
+    }
+
+    async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
+        self.state().destinations.get(account, id).cloned()
+    }
+
+    async fn destinations(
+        &self, account: AccountId, page: Page<DestinationId>,
+    ) -> Result<Vec<Destination>, StoreError> {
+        Ok(self.state().destinations.list(account, page))
+    }
+
+    async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
+        self.state().update(&undeleted(destination))
+    }
+
+    async fn delete_destination(
+        &self, account: AccountId, id: DestinationId, now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.destinations.get(account, id)?;
+        let version = state.next_version(account)?;
+        state.destinations.remove(&[id], version, now);
+        state.remove_routes(|route| route.destination_id == id, version, now);
+        Ok(())
+    }
+
+    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
+        let state = self.state();
+        Ok(ids.iter().map(|id| state.target(*id)).collect())
+    }
+
+    // --- Routes --------------------------------------------------------------------------------------------------
+
+    async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
+        let mut state = self.state();
+        state.account(route.account_id)?;
+        state.route_has_ends(route)?;
+        state.create(route)
+    }
+
+    async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
+        self.state().routes.get(account, id).cloned()
+    }
+
+    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
+        Ok(self.state().routes.list(account, page))
+    }
+
+    async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
+        let mut state = self.state();
+        state.routes.get(route.account_id, route.id)?;
+        state.route_has_ends(route)?;
+        state.update(route)
+    }
+
+    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.routes.get(account, id)?;
+        let version = state.next_version(account)?;
+        state.routes.remove(&[id], version, now);
+        Ok(())
+    }
+}
+
+impl State {
+    fn account_uid_is_free(&self, account: &Account) -> Result<(), StoreError> {
+        let mut others = self.accounts.values().filter(|other| other.id != account.id);
+        match account.uid.is_some() && others.any(|other| other.uid == account.uid) {
+            true => Err(StoreError::Taken { constraint: "uid" }),
+            false => Ok(()),
+        }
+    }
+
+    /// A route leads from a source of its account, or from none, to a destination of its account.
+    fn route_has_ends(&self, route: &Route) -> Result<(), StoreError> {
+        self.destinations.get(route.account_id, route.destination_id)?;
+        route.source_id.map(|id| self.sources.get(route.account_id, id)).transpose()?;
+        Ok(())
+    }
+
+    fn remove_routes(&mut self, which: impl Fn(&Route) -> bool, version: i64, now: Timestamp) {
+        let gone: Vec<RouteId> = self.routes.live().filter(|route| which(route)).map(|route| route.id).collect();
+        self.routes.remove(&gone, version, now);
+    }
+
+    fn target(&self, id: DestinationId) -> Option<Target> {
+        let kept = self.destinations.0.get(&id)?;
+        let mut destination = kept.row.clone();
+        destination.switch.deleted_at = kept.deleted_at;
+        let routes = self.routes.0.values().map(|kept| &kept.row).filter(|route| route.destination_id == id);
+        Some(Target {
+            id,
+            account_id: destination.account_id,
+            shard: id.shard(),
+            data_key: self.accounts[&destination.account_id].data_key.clone(),
+            destination: Ok(destination),
+            overrides: routes.filter(|route| has_settings(route)).cloned().collect(),
+        })
+    }
+}
+
+fn undeleted(destination: &Destination) -> Destination {
+    let mut destination = destination.clone();
+    destination.switch.deleted_at = None;
+    destination
+}
+
+fn has_settings(route: &Route) -> bool {
+    route.retry_policy.is_some() || route.timeout_seconds.is_some() || route.signing.is_some()
+}

@@ -1,0 +1,214 @@
+//! The read side.
+
+use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
+use crate::{
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History,
+    Listed, Page, StoreError,
+};
+use async_trait::async_trait;
+use domain::{
+    delivery::{Delivery, Ending, Status},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
+    limits,
+    time::Timestamp,
+};
+
+#[async_trait]
+impl History for MemoryStore {
+    async fn events(
+        &self, account: AccountId, filter: &EventFilter, page: Page<EventId>,
+    ) -> Result<Listed<EventRecord, EventId>, StoreError> {
+        let state = self.state();
+        let of_account = newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
+        let records = of_account.map(|(id, kept)| (id, state.event_record(kept)));
+        Ok(listed(records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))), page.limit))
+    }
+
+    async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
+        let state = self.state();
+        state.event(account, id).map(|kept| state.event_record(kept))
+    }
+
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        self.state().event(account, id).map(|kept| Event::clone(&kept.event))
+    }
+
+    async fn deliveries(
+        &self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>,
+    ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
+        let state = self.state();
+        let records = state.deliveries_newest_first(account, page.before).map(|record| (record.id, record));
+        Ok(listed(records.map(|(id, record)| (id, wanted_delivery(filter, &record).then_some(record))), page.limit))
+    }
+
+    async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
+        let state = self.state();
+        let waiting = state.waiting.get(id).map(|delivery| state.waiting_record(delivery));
+        let found = waiting.or_else(|| state.ended.get(&id).map(|ended| state.ended_record(ended)));
+        found.filter(|record| record.account_id == account).ok_or(StoreError::NotFound { what: "delivery" })
+    }
+
+    async fn attempts_of_delivery(
+        &self, account: AccountId, id: DeliveryId, limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        let state = self.state();
+        let of_delivery = state.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
+        let own = of_delivery.filter(|kept| kept.account_id == account);
+        Ok(own.take(limit).map(|kept| kept.record.clone()).collect())
+    }
+
+    async fn attempts_of_destination(
+        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        let state = self.state();
+        let attempts = newest_first(&state.attempts, before).map(|(_, kept)| kept);
+        let wanted = attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
+        Ok(wanted.take(limit).map(|kept| kept.record.clone()).collect())
+    }
+}
+
+/// A page of the entries that are wanted, having looked at no more than a page may.
+fn listed<T, K: Copy>(mut entries: impl Iterator<Item = (K, Option<T>)>, limit: usize) -> Listed<T, K> {
+    let (mut rows, mut last) = (Vec::new(), None);
+    for (key, wanted) in entries.by_ref().take(limits::PAGE_SCAN) {
+        rows.extend(wanted);
+        last = Some(key);
+        if rows.len() == limit {
+            break;
+        }
+    }
+    let next = entries.next().and(last);
+    Listed { rows, next }
+}
+
+impl State {
+    fn event(&self, account: AccountId, id: EventId) -> Result<&KeptEvent, StoreError> {
+        let found = self.events.get(&id).filter(|kept| kept.event.account_id == account);
+        found.ok_or(StoreError::NotFound { what: "event" })
+    }
+
+    fn event_record(&self, kept: &KeptEvent) -> EventRecord {
+        EventRecord {
+            event: without_payload(&kept.event),
+            size_bytes: kept.event.payload.len() as u64,
+            fanout: self.fanout(kept),
+        }
+    }
+
+    fn fanout(&self, kept: &KeptEvent) -> FanoutCounts {
+        let mut counts = FanoutCounts { total: kept.deliveries.len() as u32, ..FanoutCounts::default() };
+        let mut last = None;
+        for id in &kept.deliveries {
+            let Some(ended) = self.ended.get(id) else {
+                counts.waiting += 1;
+                continue;
+            };
+            last = last.max(Some(ended.at));
+            match ended.ending {
+                Ending::Delivered => counts.delivered += 1,
+                Ending::DeadLetter(_) => counts.dead_letter += 1,
+                Ending::Cancelled(_) => counts.cancelled += 1,
+            }
+        }
+        counts.completed_at = last.filter(|_| counts.waiting == 0);
+        counts
+    }
+
+    /// Waiting and ended ones in one list.
+    fn deliveries_newest_first(
+        &self, account: AccountId, before: Option<DeliveryId>,
+    ) -> impl Iterator<Item = DeliveryRecord> {
+        let mut waiting = self.waiting.newest_first(before).filter(move |row| row.account_id == account).peekable();
+        let mut ended = newest_first(&self.ended, before)
+            .filter(move |(_, ended)| ended.delivery.account_id == account)
+            .peekable();
+        std::iter::from_fn(move || {
+            let newest_waits = match (waiting.peek(), ended.peek()) {
+                (Some(row), Some((id, _))) => row.id > *id,
+                (row, _) => row.is_some(),
+            };
+            if newest_waits {
+                waiting.next().map(|row| self.waiting_record(row))
+            } else {
+                ended.next().map(|(_, row)| self.ended_record(row))
+            }
+        })
+    }
+
+    fn waiting_record(&self, row: &Delivery) -> DeliveryRecord {
+        self.delivery_record(row, DeliveryState::Waiting(Box::new(row.clone())))
+    }
+
+    fn ended_record(&self, row: &Ended) -> DeliveryRecord {
+        self.delivery_record(&row.delivery, DeliveryState::Ended { ending: row.ending, at: row.at })
+    }
+
+    fn delivery_record(&self, row: &Delivery, state: DeliveryState) -> DeliveryRecord {
+        let event = &self.events[&row.event_id].event;
+        DeliveryRecord {
+            id: row.id,
+            account_id: row.account_id,
+            event_id: row.event_id,
+            event_type: event.event_type.to_string(),
+            source_id: event.source_id,
+            route_id: row.route_id,
+            destination_id: row.destination_id,
+            replay_id: row.replay_id,
+            origin: row.origin,
+            attempts: row.attempts,
+            spent: row.spent,
+            last_outcome: row.last_outcome,
+            last_http_status: row.last_http_status,
+            ordering_key: event.ordering_key.clone(),
+            created_at: row.created_at,
+            state,
+        }
+    }
+}
+
+fn wanted_event(filter: &EventFilter, record: &EventRecord) -> bool {
+    let EventRecord { event, fanout, .. } = record;
+    one_of(&filter.types, |pattern| pattern.matches(event.event_type.as_str()))
+        && one_of(&filter.source_ids, |id| event.source_id == Some(*id))
+        && one_of(&filter.idempotency_keys, |key| event.idempotency_key.as_ref() == Some(key))
+        && within(filter.since, filter.until, event.received_at)
+        && filter.fanout_complete.is_none_or(|complete| complete == (fanout.waiting == 0))
+}
+
+fn wanted_delivery(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {
+    let reason = match &record.state {
+        DeliveryState::Ended { ending, .. } => ending.reason(),
+        DeliveryState::Waiting(_) => None,
+    };
+    one_of(&filter.statuses, |status| has_status(record, *status))
+        && one_of(&filter.reasons, |wanted| reason == Some(wanted))
+        && one_of(&filter.event_ids, |id| record.event_id == *id)
+        && one_of(&filter.destination_ids, |id| record.destination_id == *id)
+        && one_of(&filter.route_ids, |id| record.route_id == *id)
+        && one_of(&filter.source_ids, |id| record.source_id == Some(*id))
+        && one_of(&filter.types, |pattern| pattern.matches(&record.event_type))
+        && one_of(&filter.http_statuses, |status| record.last_http_status == Some(*status))
+        && one_of(&filter.replay_ids, |id| record.replay_id == Some(*id))
+        && within(filter.since, filter.until, record.id.made_at())
+}
+
+/// Whether a delivery is being tried just now is its owner's knowledge: here it waits.
+fn has_status(record: &DeliveryRecord, status: Status) -> bool {
+    match (&record.state, status) {
+        (DeliveryState::Ended { ending, .. }, status) => ending.status() == status,
+        (DeliveryState::Waiting(_), Status::Delivering) => true,
+        (DeliveryState::Waiting(_), Status::Queued) => record.attempts == 0,
+        (DeliveryState::Waiting(_), Status::RetryScheduled) => record.attempts > 0,
+        (DeliveryState::Waiting(_), _) => false,
+    }
+}
+
+/// An empty list is no filter.
+fn one_of<T>(wanted: &[T], is: impl Fn(&T) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().any(is)
+}
+
+fn within(since: Option<Timestamp>, until: Option<Timestamp>, at: Timestamp) -> bool {
+    since.is_none_or(|since| since <= at) && until.is_none_or(|until| at < until)
+}

@@ -1,0 +1,77 @@
+//! Committing.
+
+use super::{KeptEvent, MemoryStore, State, UsedKey};
+use crate::{Committed, Ingest, NewDelivery, NewEvent, StoreError};
+use async_trait::async_trait;
+use domain::{delivery::Delivery, event::Event, time::Timestamp};
+
+#[async_trait]
+impl Ingest for MemoryStore {
+    async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
+        let mut state = self.state();
+        Ok(batch.iter().map(|new| state.commit(new, now)).collect())
+    }
+
+    async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut state = self.state();
+        let mut old: Vec<_> = state.used_keys.iter().filter(|(_, key)| key.committed_at < before).collect();
+        old.sort_by_key(|(_, key)| key.committed_at);
+        let forgotten: Vec<_> = old.into_iter().take(limit).map(|(place, _)| *place).collect();
+        for place in &forgotten {
+            state.used_keys.remove(place);
+        }
+        Ok(forgotten.len())
+    }
+}
+
+impl State {
+    fn commit(&mut self, new: &NewEvent, now: Timestamp) -> Committed {
+        let event = &new.event;
+        if self.events.contains_key(&event.id) {
+            return Committed::New;
+        }
+        match self.accounts.get(&event.account_id) {
+            None => return Committed::NoAccount(event.account_id),
+            Some(account) if account.version != new.account_version => return Committed::Stale,
+            Some(_) => {}
+        }
+        if let Some(key) = &new.key {
+            if let Some(used) = self.used_keys.get(&(key.scope, key.hash)) {
+                let deliveries = self.events[&used.event_id].deliveries.len() as u32;
+                return Committed::Duplicate { of: used.event_id, deliveries, body_hash: used.body_hash };
+            }
+            let used = UsedKey { event_id: event.id, body_hash: key.body_hash, committed_at: now };
+            self.used_keys.insert((key.scope, key.hash), used);
+        }
+        for promise in &new.deliveries {
+            self.waiting.insert(promise.shard, first_state(event, promise));
+        }
+        let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
+        self.events.insert(event.id, KeptEvent { event: event.clone(), deliveries });
+        Committed::New
+    }
+}
+
+/// A delivery that nobody has tried yet.
+fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
+    let created_at = promise.id.made_at();
+    Delivery {
+        id: promise.id,
+        account_id: event.account_id,
+        event_id: event.id,
+        destination_id: promise.destination_id,
+        route_id: promise.route_id,
+        replay_id: None,
+        origin: promise.id,
+        position: promise.position,
+        due_at: promise.due_at,
+        attempts: 0,
+        spent: 0,
+        tls_errors: 0,
+        last_outcome: None,
+        last_http_status: None,
+        created_at,
+        available_at: event.deliver_at.map_or(created_at, |at| at.max(created_at)),
+        payload_bytes: event.payload.len() as u32,
+    }
+}

@@ -1,0 +1,75 @@
+//! The queue: deliveries by id, and the same deliveries by their place in their lane.
+
+use crate::LaneHead;
+use domain::{
+    delivery::{Delivery, Position},
+    id::{AccountId, DeliveryId, DestinationId},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Included, Unbounded},
+};
+
+#[derive(Default)]
+pub(super) struct Waiting {
+    by_id: BTreeMap<DeliveryId, (u16, Delivery)>,
+    places: BTreeSet<Place>,
+}
+
+type Place = (u16, DestinationId, Position);
+
+/// After every place of a lane.
+const LAST: Position = Position { track: i64::MAX, rank: i64::MAX, delivery_id: DeliveryId::MAX };
+
+impl Waiting {
+    pub(super) fn insert(&mut self, shard: u16, delivery: Delivery) {
+        self.places.insert((shard, delivery.destination_id, delivery.position));
+        self.by_id.insert(delivery.id, (shard, delivery));
+    }
+
+    pub(super) fn get(&self, id: DeliveryId) -> Option<&Delivery> {
+        self.by_id.get(&id).map(|(_, delivery)| delivery)
+    }
+
+    /// The account's own: everything else is not there.
+    pub(super) fn of_account(&self, account: AccountId, id: DeliveryId) -> Option<&Delivery> {
+        self.get(id).filter(|delivery| delivery.account_id == account)
+    }
+
+    pub(super) fn remove(&mut self, id: DeliveryId) -> Option<Delivery> {
+        let (shard, delivery) = self.by_id.remove(&id)?;
+        self.places.remove(&(shard, delivery.destination_id, delivery.position));
+        Some(delivery)
+    }
+
+    /// Puts a changed delivery in the place of what it was.
+    pub(super) fn replace(&mut self, delivery: Delivery) {
+        let (shard, was) = self.by_id.get(&delivery.id).expect("only a waiting delivery is replaced");
+        let shard = *shard;
+        self.places.remove(&(shard, was.destination_id, was.position));
+        self.insert(shard, delivery);
+    }
+
+    /// A lane from a position on.
+    pub(super) fn lane(&self, shard: u16, id: DestinationId, from: Position) -> impl Iterator<Item = &Delivery> {
+        let places = self.places.range((shard, id, from)..=(shard, id, LAST));
+        places.map(|(_, _, position)| &self.by_id[&position.delivery_id].1)
+    }
+
+    /// The first place of every lane behind the given one.
+    pub(super) fn heads(&self, after: Option<(u16, DestinationId)>) -> impl Iterator<Item = LaneHead> {
+        let behind = |(shard, id)| Excluded((shard, id, LAST));
+        let mut from = after.map_or(Unbounded, behind);
+        std::iter::from_fn(move || {
+            let (shard, destination_id, first) = *self.places.range((from, Unbounded)).next()?;
+            from = behind((shard, destination_id));
+            Some(LaneHead { shard, destination_id, first })
+        })
+    }
+
+    /// Newest first, below `before`.
+    pub(super) fn newest_first(&self, before: Option<DeliveryId>) -> impl Iterator<Item = &Delivery> {
+        let to = before.map_or(Included(DeliveryId::MAX), Excluded);
+        self.by_id.range((Unbounded, to)).rev().map(|(_, (_, delivery))| delivery)
+    }
+}

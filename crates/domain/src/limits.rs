@@ -44,6 +44,30 @@ pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
 pub const METADATA_BYTES: usize = 16 * 1024;
+/// Between two requests a connection may rest this long; longer than most clients keep theirs.
+pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
+/// What is still read of a refused body, and for how long, so that the client gets to see the refusal.
+pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
+pub const LINGER: Duration = Duration::from_secs(2);
+/// Keys in one JSON document of the management API.
+pub const JSON_KEYS: usize = 10_000;
+pub const CONTENT_TYPE_BYTES: usize = 255;
+/// Deliveries in one flush: 10,000 rows take some 30 ms, and everybody behind them waits that long.
+pub const INGEST_BATCH_DELIVERIES: usize = 10_000;
+/// Accounts whose routes are kept in memory for matching, and their routes together.
+pub const SNAPSHOT_ACCOUNTS: usize = 10_000;
+pub const SNAPSHOT_ROUTES: usize = 1_000_000;
+/// API keys and sources are remembered this long, so that a revocation reaches every node within a second.
+pub const CREDENTIAL_FRESH: Duration = Duration::from_millis(500);
+pub const KEYS_CACHED: usize = 16_384;
+pub const SOURCES_CACHED: usize = 16_384;
+/// Data keys, unwrapped; they change with a rotation only.
+pub const DATA_KEYS_CACHED: usize = 4_096;
+pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
+/// The use of an API key is noted once in this time.
+pub const KEY_USE_NOTED: Duration = Duration::from_secs(60);
+/// Keys whose use waits to be noted.
+pub const KEYS_TOUCHED: usize = 1_024;
 
 // --- What is kept --------------------------------------------------------------------------------------------------
 
@@ -167,3 +191,36 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// Nothing starts in the last part of a lease.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+// --- The embedded store --------------------------------------------------------------------------------------------
+
+/// Jobs that wait for the writer; beyond, whoever brings one waits.
+pub const WRITER_QUEUE: usize = 1_024;
+/// Jobs that share one flush.
+pub const WRITER_TURN: usize = 256;
+/// Kept aside on disk: when there is no room left, settlements get it, so that what was delivered is known.
+pub const STORE_RESERVE_BYTES: u64 = 4 * 1024 * 1024;
+/// With less free than this no event is let in. More than the reserve: giving that up must not open the door.
+pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
+/// How often the free space is looked at.
+pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(250);
+/// Pages in the log (4 KiB each) before they are copied into the database.
+pub const CHECKPOINT_PAGES: i64 = 4_000;
+/// The same when room is short: the log is used again from its beginning instead of growing.
+pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
+/// A log this long waits for its readers, so that it can begin again: without, overlapping reads let it grow for ever.
+pub const CHECKPOINT_PAGES_WAIT: i64 = 16_000;
+/// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
+pub const STORE_CONNECT: Duration = Duration::from_secs(3);
+pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
+/// A silent connection to the database is asked this often whether it still lives.
+pub const STORE_KEEPALIVE: Duration = Duration::from_secs(2);
+/// Another node that starts may be migrating.
+pub const MIGRATION_WAIT: Duration = Duration::from_secs(60);
+/// Changing a table waits this long for its lock, then lets the others pass and tries again.
+pub const DDL_LOCK: Duration = Duration::from_millis(200);
+pub const DDL_TRIES: usize = 25;
+/// Days of events and attempts that have their own partition: yesterday's stragglers …
+pub const PARTITION_DAYS_BEHIND: i64 = 1;
+/// … and enough ahead to survive a long weekend without a chore.
+pub const PARTITION_DAYS_AHEAD: i64 = 3;

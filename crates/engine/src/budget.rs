@@ -1,0 +1,67 @@
+//! One byte budget for everything that travels through this node: windows, hand-overs, open requests, results.
+//!
+//! A share is given back when it is dropped, so nothing that panics or is forgotten can leak it.
+
+use domain::event::Event;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+/// What travels with a delivery: its event, one for all lanes that have it, and its part of the budget.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) event: Option<Arc<Event>>,
+    /// False: the payload is read when the delivery starts.
+    pub(crate) has_payload: bool,
+    bytes: usize,
+    budget: Arc<Budget>,
+}
+
+pub(crate) type Cargo = Arc<Parcel>;
+
+/// What a delivery costs in memory besides its payload.
+const OVERHEAD_BYTES: usize = 512;
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), limit })
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.used.load(Ordering::Relaxed) < self.limit
+    }
+
+    pub(crate) fn load(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Cargo {
+        let payload = event.as_ref().map_or(0, |event| event.payload.len());
+        let bytes = OVERHEAD_BYTES + payload;
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Arc::new(Parcel { event, has_payload, bytes, budget: Arc::clone(self) })
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_parcel_gives_its_share_back() {
+        let budget = Budget::new(OVERHEAD_BYTES);
+        let parcel = budget.load(None, false);
+        assert!(!budget.has_room());
+        drop(parcel);
+        assert!(budget.has_room());
+    }
+}

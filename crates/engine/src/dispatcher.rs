@@ -1,0 +1,415 @@
+//! The loop over the lanes: things that happened come in as messages, lanes say what to do, it is done.
+//!
+//! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
+//! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
+
+mod node;
+mod roster;
+
+use crate::{backoff::Backoff, fetcher::Fetcher, sender::Sent, settler::Flushed, target::Prepared};
+use domain::{
+    delivery::{Delivery, Position},
+    id::{DeliveryId, DestinationId},
+    lane::{Lane, Step, WaitingFor, Wish},
+    limits,
+    time::Timestamp,
+};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+use store::{Arrival, Change, FetchedDelivery, LaneHead, LaneView, StoreError};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use node::Node;
+use roster::Roster;
+
+/// Messages that may wait for the dispatcher; who sends more waits.
+pub(crate) const INBOX: usize = 8_192;
+/// Messages taken in before lanes are run again.
+const INBOX_TURN: usize = 1_024;
+/// Deliveries a lane starts before the next lane has its turn.
+const LANE_TURN: usize = 8;
+
+/// Something that happened, or a question.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Expected(Vec<(DestinationId, DeliveryId)>),
+    Arrived(Vec<Arrival>),
+    Forgotten(Vec<(DestinationId, DeliveryId)>),
+    Look(Vec<(DestinationId, DeliveryId, Position)>),
+    Changed(Change),
+    Fetched { wishes: Vec<(DestinationId, Wish)>, result: Result<Vec<Vec<FetchedDelivery>>, StoreError> },
+    TargetsRead { wanted: Vec<(DestinationId, u64)>, result: Result<Vec<Arc<Prepared>>, StoreError> },
+    Sent(Sent),
+    Flushed(Vec<Flushed>),
+    Heads(Vec<LaneHead>),
+    Views(Vec<DestinationId>, oneshot::Sender<Vec<Option<LaneView>>>),
+    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Option<WaitingFor>>>),
+}
+
+pub(crate) struct Dispatcher {
+    node: Node,
+    roster: Roster,
+    fetcher: Fetcher,
+    /// Lanes that may have something to start, in turn.
+    ready: VecDeque<DestinationId>,
+    /// Lanes that the node's capacity held back.
+    starved: VecDeque<DestinationId>,
+    /// Lanes that may want a window.
+    hungry: VecDeque<DestinationId>,
+    /// Lanes whose destination must be read.
+    unread: VecDeque<DestinationId>,
+    fetching: Errand,
+    reading: Errand,
+    stopping: bool,
+}
+
+/// A read of which there is never more than one under way, with its pause after a failure.
+#[derive(Debug, Default)]
+struct Errand {
+    under_way: bool,
+    not_before: Option<Timestamp>,
+    backoff: Backoff,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(node: Node, fetcher: Fetcher) -> Self {
+        Self {
+            node,
+            fetcher,
+            roster: Roster::default(),
+            ready: VecDeque::new(),
+            starved: VecDeque::new(),
+            hungry: VecDeque::new(),
+            unread: VecDeque::new(),
+            fetching: Errand::default(),
+            reading: Errand::default(),
+            stopping: false,
+        }
+    }
+
+    /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`.
+    pub(crate) async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Message>,
+        stop: CancellationToken,
+        grace: watch::Receiver<Duration>,
+    ) {
+        let mut messages = Vec::with_capacity(INBOX_TURN);
+        loop {
+            let pause = self.pause(self.node.now());
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                _ = inbox.recv_many(&mut messages, INBOX_TURN) => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            self.turn(&mut messages);
+        }
+        self.stopping = true;
+        let grace = *grace.borrow();
+        let drained = async {
+            while !self.node.is_quiet() {
+                inbox.recv_many(&mut messages, INBOX_TURN).await;
+                self.turn(&mut messages);
+            }
+        };
+        if tokio::time::timeout(grace, drained).await.is_err() {
+            tracing::warn!(
+                in_flight = self.node.in_flight(),
+                "requests were still open when the grace time ended"
+            );
+        }
+        self.node.abort_all();
+    }
+
+    /// Takes in what happened, then does what the lanes say.
+    fn turn(&mut self, messages: &mut Vec<Message>) {
+        let now = self.node.now();
+        for message in messages.drain(..) {
+            self.take(message, now);
+        }
+        for id in self.roster.woken(now) {
+            self.touch(id);
+        }
+        self.roster.check_up(now);
+        self.run_ready(now);
+        if !self.stopping {
+            self.read_targets(now);
+            self.fetch_windows(now);
+        }
+    }
+
+    fn take(&mut self, message: Message, now: Timestamp) {
+        match message {
+            Message::Expected(deliveries) => {
+                for (destination, delivery) in deliveries {
+                    self.lane(destination, now).expected(delivery);
+                }
+            }
+            Message::Arrived(arrivals) => self.arrived(arrivals, now),
+            Message::Forgotten(deliveries) => {
+                for (destination, delivery) in deliveries {
+                    self.lane(destination, now).forgotten(delivery);
+                }
+            }
+            Message::Look(places) => {
+                for (destination, delivery, position) in places {
+                    let lane = self.lane(destination, now);
+                    lane.forgotten(delivery);
+                    lane.look(position);
+                    self.touch(destination);
+                }
+            }
+            Message::Heads(heads) => {
+                for head in heads {
+                    self.lane(head.destination_id, now).look(head.first);
+                    self.touch(head.destination_id);
+                }
+            }
+            Message::Changed(change) => self.changed(change, now),
+            Message::Fetched { wishes, result } => self.fetched(wishes, result, now),
+            Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
+            Message::Sent(sent) => self.sent(sent, now),
+            Message::Flushed(flushed) => self.flushed(flushed, now),
+            Message::Views(destinations, answer) => {
+                let _ = answer.send(destinations.iter().map(|id| self.roster.view(*id, now)).collect());
+            }
+            Message::WaitingFor(deliveries, answer) => {
+                let _ = answer.send(deliveries.iter().map(|it| self.roster.waiting_for(it, now)).collect());
+            }
+        }
+    }
+
+    fn arrived(&mut self, arrivals: Vec<Arrival>, now: Timestamp) {
+        store::failpoint::hit("handover.before");
+        let mut loader = self.node.loader();
+        for arrival in arrivals {
+            let destination = arrival.delivery.destination_id;
+            let room = self.node.has_room();
+            let cargo = loader.load(&arrival);
+            self.lane(destination, now).arrived(arrival.delivery, cargo, room, now);
+            self.touch(destination);
+        }
+        store::failpoint::hit("handover.after");
+    }
+
+    fn changed(&mut self, change: Change, now: Timestamp) {
+        match change {
+            Change::Destinations(_, destinations) => {
+                for destination in destinations {
+                    if self.roster.outdated(destination) {
+                        self.unread.push_back(destination);
+                    }
+                }
+            }
+            Change::Probe(destination) => {
+                if let Some(run) = self.roster.get_mut(destination) {
+                    run.lane.probe_now(now);
+                    self.touch(destination);
+                }
+            }
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        wishes: Vec<(DestinationId, Wish)>,
+        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
+        now: Timestamp,
+    ) {
+        match result {
+            Ok(windows) => {
+                self.fetching.succeeded();
+                let mut loader = self.node.loader();
+                for ((destination, wish), rows) in wishes.into_iter().zip(windows) {
+                    let rows = rows.into_iter().map(|row| {
+                        let cargo = loader.load(&row);
+                        (row.delivery, cargo)
+                    });
+                    let rows = rows.collect();
+                    self.lane(destination, now).fetched(rows, wish.limit, now);
+                    self.touch(destination);
+                }
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
+                self.fetching.failed(now.plus(pause));
+                for (destination, wish) in wishes {
+                    self.lane(destination, now).fetch_failed(wish.from);
+                    self.touch(destination);
+                }
+            }
+        }
+    }
+
+    fn targets_read(
+        &mut self,
+        wanted: Vec<(DestinationId, u64)>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        now: Timestamp,
+    ) {
+        match result {
+            Ok(targets) => {
+                self.reading.succeeded();
+                for ((destination, change), target) in wanted.into_iter().zip(targets) {
+                    if self.roster.configured(destination, change, target) {
+                        self.touch(destination);
+                    } else {
+                        self.unread.push_back(destination);
+                    }
+                }
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.reading.backoff, &error, "destinations");
+                self.reading.failed(now.plus(pause));
+                self.unread.extend(wanted.into_iter().map(|(destination, _)| destination));
+            }
+        }
+    }
+
+    fn sent(&mut self, sent: Sent, now: Timestamp) {
+        let destination = match sent {
+            Sent::Attempted { settlement, met } => {
+                let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
+                self.node.finished(settlement, now);
+                if let Some(run) = self.roster.get_mut(destination) {
+                    run.lane.finished(delivery, met, self.node.gate(), now);
+                }
+                destination
+            }
+            Sent::Abandoned(delivery) => {
+                self.node.abandoned();
+                if let Some(run) = self.roster.get_mut(delivery.destination_id) {
+                    run.lane.abandoned(delivery.id, delivery.position);
+                }
+                delivery.destination_id
+            }
+        };
+        self.touch(destination);
+        if let Some(next) = self.starved.pop_front() {
+            if let Some(run) = self.roster.get_mut(next) {
+                run.is_starved = false;
+            }
+            self.touch(next);
+        }
+    }
+
+    fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
+        self.node.flushed(flushed.len(), now);
+        for Flushed { destination, delivery, settled, disabled } in flushed {
+            if let Some(run) = self.roster.get_mut(destination) {
+                run.lane.flushed(delivery, &settled);
+                self.touch(destination);
+            }
+            if disabled && self.roster.outdated(destination) {
+                self.unread.push_back(destination);
+            }
+        }
+    }
+
+    /// Lanes in turn, a few deliveries each, until none can start anything.
+    fn run_ready(&mut self, now: Timestamp) {
+        while !self.stopping && self.node.may_start(now) {
+            let Some(id) = self.ready.pop_front() else { return };
+            let Some(run) = self.roster.get_mut(id) else { continue };
+            run.is_ready = false;
+            let mut steps = 0;
+            let blocked = loop {
+                let Some(target) = run.target.as_ref() else { break false };
+                if steps == LANE_TURN || !self.node.may_start(now) {
+                    run.is_ready = true;
+                    self.ready.push_back(id);
+                    break false;
+                }
+                let share = self.node.share();
+                match run.lane.next(share, now) {
+                    Some(Step::Start(held)) => self.node.start(Arc::clone(target), held),
+                    Some(Step::End(held, ending)) => self.node.end(held.delivery, ending, now),
+                    None => break run.lane.is_starved(share, now),
+                }
+                steps += 1;
+            };
+            if blocked && !std::mem::replace(&mut run.is_starved, true) {
+                self.starved.push_back(id);
+            }
+            if !std::mem::replace(&mut run.is_hungry, true) {
+                self.hungry.push_back(id);
+            }
+            self.roster.schedule(id, now);
+        }
+    }
+
+    fn fetch_windows(&mut self, now: Timestamp) {
+        if !self.fetching.may_go(now) {
+            return;
+        }
+        let (mut wishes, mut rows) = (Vec::new(), 0);
+        while wishes.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
+            let Some(id) = self.hungry.pop_front() else { break };
+            let Some(run) = self.roster.get_mut(id) else { continue };
+            run.is_hungry = false;
+            if let Some(wish) = run.lane.wants(now) {
+                rows += wish.limit;
+                wishes.push((id, wish));
+            }
+        }
+        if !wishes.is_empty() {
+            self.fetching.under_way = true;
+            self.fetcher.fetch(wishes);
+        }
+    }
+
+    fn read_targets(&mut self, now: Timestamp) {
+        if self.unread.is_empty() || !self.reading.may_go(now) {
+            return;
+        }
+        let count = self.unread.len().min(limits::FETCH_LANES);
+        let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
+        self.reading.under_way = true;
+        self.fetcher.read_targets(wanted);
+    }
+
+    /// The lane of a destination; a new one begins with reading what its destination is like.
+    fn lane(&mut self, destination: DestinationId, now: Timestamp) -> &mut Lane<crate::budget::Cargo> {
+        let (run, is_new) = self.roster.enter(destination, now);
+        if is_new {
+            self.unread.push_back(destination);
+        }
+        &mut run.lane
+    }
+
+    /// Something happened to this lane: look at it in this turn.
+    fn touch(&mut self, destination: DestinationId) {
+        if let Some(run) = self.roster.get_mut(destination)
+            && !run.is_ready
+        {
+            run.is_ready = true;
+            self.ready.push_back(destination);
+        }
+    }
+
+    /// How long nothing needs doing if nothing happens.
+    fn pause(&self, now: Timestamp) -> Duration {
+        let retry_fetch = self.fetching.not_before.filter(|_| !self.hungry.is_empty());
+        let retry_read = self.reading.not_before.filter(|_| !self.unread.is_empty());
+        // Held back by the lease or by an old flush: look again soon, nothing else would wake us.
+        let held_back = (!self.ready.is_empty()).then(|| now.plus(limits::HELD_BACK_LOOK));
+        let next = [self.roster.next_wake(), retry_fetch, retry_read, held_back].into_iter().flatten().min();
+        next.map_or(limits::RESCAN, |at| at.since(now))
+    }
+}
+
+impl Errand {
+    fn may_go(&self, now: Timestamp) -> bool {
+        !self.under_way && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    fn succeeded(&mut self) {
+        *self = Self::default();
+    }
+
+    fn failed(&mut self, not_before: Timestamp) {
+        self.under_way = false;
+        self.not_before = Some(not_before);
+    }
+}

@@ -1,0 +1,188 @@
+//! What all lanes of the node share: capacity, the byte budget, the way to the sender and to the settler.
+
+use crate::{
+    backoff::Backoff,
+    budget::{Budget, Cargo},
+    owner::Lease,
+    sender::Sender,
+    target::Prepared,
+};
+use domain::{
+    delivery::{Delivery, Ending, Settled},
+    dice::Dice,
+    event::Event,
+    gate::GateSettings,
+    id::AttemptId,
+    lane::Held,
+    limits,
+    time::{Clock, Timestamp},
+};
+use std::{sync::Arc, time::Duration};
+use store::{Fact, FetchedDelivery, Settlement, StoreError};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::Message;
+
+pub(crate) struct Node {
+    sender: Arc<Sender>,
+    settler: mpsc::UnboundedSender<Box<Settlement>>,
+    inbox: mpsc::Sender<Message>,
+    clock: Arc<dyn Clock>,
+    dice: Arc<dyn Dice>,
+    lease: Arc<Lease>,
+    gate: GateSettings,
+    budget: Arc<Budget>,
+    max_in_flight: usize,
+    in_flight: usize,
+    /// Ended and not yet durable.
+    unflushed: usize,
+    /// Since when something has been waiting to be flushed.
+    unflushed_since: Option<Timestamp>,
+    requests: TaskTracker,
+    abort: CancellationToken,
+}
+
+impl Node {
+    pub(crate) fn new(
+        sender: Arc<Sender>,
+        settler: mpsc::UnboundedSender<Box<Settlement>>,
+        inbox: mpsc::Sender<Message>,
+        gate: GateSettings,
+        max_in_flight: usize,
+    ) -> Self {
+        Self {
+            clock: Arc::clone(&sender.clock),
+            dice: Arc::clone(&sender.dice),
+            lease: Arc::clone(&sender.lease),
+            sender,
+            settler,
+            inbox,
+            gate,
+            budget: Budget::new(limits::CARGO_BUDGET_BYTES),
+            max_in_flight,
+            in_flight: 0,
+            unflushed: 0,
+            unflushed_since: None,
+            requests: TaskTracker::new(),
+            abort: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) fn gate(&self) -> &GateSettings {
+        &self.gate
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.in_flight == 0 && self.unflushed == 0
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.budget.has_room()
+    }
+
+    /// Whether anything may start at all: our claim holds, and results become durable as fast as they come.
+    pub(super) fn may_start(&self, now: Timestamp) -> bool {
+        let flushing = self.unflushed_since.is_none_or(|since| now.since(since) < limits::FLUSH_PATIENCE);
+        flushing && self.unflushed < limits::UNFLUSHED && self.lease.is_good()
+    }
+
+    /// How many requests one lane may have open: what is left of the capacity, and always one.
+    pub(super) fn share(&self) -> u32 {
+        u32::try_from(self.max_in_flight.saturating_sub(self.in_flight)).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Starts an attempt; its end comes back as a message, whatever happens to it.
+    pub(super) fn start(&mut self, target: Arc<Prepared>, held: Held<Cargo>) {
+        self.in_flight += 1;
+        let (sender, inbox, abort) = (Arc::clone(&self.sender), self.inbox.clone(), self.abort.clone());
+        self.requests.spawn(async move {
+            let attempt = sender.deliver(&target, held.delivery, held.cargo);
+            let Some(sent) = abort.run_until_cancelled(attempt).await else { return };
+            // A dispatcher that has stopped no longer counts.
+            let _ = inbox.send(Message::Sent(sent)).await;
+        });
+    }
+
+    /// Ends a delivery without an attempt.
+    pub(super) fn end(&mut self, delivery: Delivery, ending: Ending, now: Timestamp) {
+        let id = AttemptId::at(now, self.dice.bits());
+        let fact = Fact::EndedWithout { id, at: now, node: self.sender.node, ending };
+        let settlement = Settlement {
+            shard: delivery.destination_id.shard(),
+            delivery,
+            fact,
+            settled: Settled::Ended(ending),
+            disables_destination: false,
+        };
+        self.settle(Box::new(settlement), now);
+    }
+
+    pub(super) fn finished(&mut self, settlement: Box<Settlement>, now: Timestamp) {
+        self.in_flight -= 1;
+        self.settle(settlement, now);
+    }
+
+    pub(super) fn abandoned(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    pub(super) fn flushed(&mut self, count: usize, now: Timestamp) {
+        self.unflushed -= count;
+        self.unflushed_since = (self.unflushed > 0).then_some(now);
+    }
+
+    pub(super) fn abort_all(&self) {
+        self.abort.cancel();
+    }
+
+    pub(super) fn loader(&self) -> Loader {
+        Loader { budget: Arc::clone(&self.budget), last: None }
+    }
+
+    pub(super) fn pause_after(&self, backoff: &mut Backoff, error: &StoreError, what: &str) -> Duration {
+        if backoff.worth_telling() {
+            tracing::warn!(%error, "{what} could not be read; trying again");
+        }
+        backoff.pause(self.dice.as_ref())
+    }
+
+    fn settle(&mut self, settlement: Box<Settlement>, now: Timestamp) {
+        self.unflushed += 1;
+        self.unflushed_since.get_or_insert(now);
+        // Bounded by `may_start`: what is unflushed, and what was open when it said no. A settler that is gone means
+        // that the node is stopping and its grace has ended.
+        let _ = self.settler.send(settlement);
+    }
+}
+
+/// Puts events on board: one parcel for all deliveries of an event that come together.
+pub(super) struct Loader {
+    budget: Arc<Budget>,
+    last: Option<(Arc<Event>, Cargo)>,
+}
+
+impl Loader {
+    pub(super) fn load(&mut self, row: &FetchedDelivery) -> Cargo {
+        let small = row.has_payload && row.delivery.payload_bytes as usize <= limits::CARRIED_BYTES;
+        let Some(event) = row.event.as_ref().filter(|_| small) else {
+            return self.budget.load(None, false);
+        };
+        match &self.last {
+            Some((last, cargo)) if Arc::ptr_eq(last, event) => Arc::clone(cargo),
+            _ => {
+                let cargo = self.budget.load(Some(Arc::clone(event)), true);
+                self.last = Some((Arc::clone(event), Arc::clone(&cargo)));
+                cargo
+            }
+        }
+    }
+}

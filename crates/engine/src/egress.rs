@@ -1,0 +1,320 @@
+//! The only way out of the process: resolve, vet every address, connect to a vetted one, speak TLS to the name.
+//!
+//! Resolution and judgement are one step, so a name that changes its answer between them has no window. The rule
+//! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
+
+use crate::transport::ConnectionFacts;
+use async_trait::async_trait;
+use domain::{address::AddressPolicy, limits, outcome::Fault};
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use rustls::pki_types::ServerName;
+use rustls_platform_verifier::BuilderVerifierExt;
+use std::{
+    future::Future,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::{Instant, timeout},
+};
+
+/// Turns a name into addresses.
+#[async_trait]
+pub trait Resolve: Send + Sync {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError>;
+}
+
+/// Opens a connection to an address that has been vetted.
+#[async_trait]
+pub trait Dial: Send + Sync {
+    async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>>;
+}
+
+/// Both directions of a connection.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EgressError {
+    #[error("the destination's address is not allowed")]
+    Blocked,
+    #[error("the destination's name could not be resolved")]
+    Dns,
+    #[error("the destination could not be reached")]
+    Connect,
+    #[error("no connection within {0} s")]
+    ConnectTimeout(u64),
+    #[error("TLS: {0}")]
+    Tls(String),
+}
+
+impl EgressError {
+    pub(crate) fn fault(&self) -> Fault {
+        match self {
+            Self::Blocked => Fault::BlockedTarget,
+            Self::Dns => Fault::Dns,
+            Self::Connect => Fault::Refused,
+            Self::ConnectTimeout(_) => Fault::ConnectTimeout,
+            Self::Tls(_) => Fault::Tls,
+        }
+    }
+}
+
+/// The connector of the HTTP client.
+#[derive(Clone)]
+pub struct Egress {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    policy: Arc<AddressPolicy>,
+    resolver: Arc<dyn Resolve>,
+    dialer: Arc<dyn Dial>,
+    tls: tokio_rustls::TlsConnector,
+    connect_timeout: Duration,
+}
+
+impl Egress {
+    pub fn new(
+        policy: Arc<AddressPolicy>,
+        resolver: Arc<dyn Resolve>,
+        dialer: Arc<dyn Dial>,
+        connect_timeout: Duration,
+    ) -> Result<Self, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_platform_verifier()?
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let tls = tokio_rustls::TlsConnector::from(Arc::new(tls));
+        Ok(Self { inner: Arc::new(Inner { policy, resolver, dialer, tls, connect_timeout }) })
+    }
+}
+
+impl Inner {
+    async fn connect(&self, uri: Uri) -> Result<Link, EgressError> {
+        // The scheme is checked where the request is built too; a row edited by hand passes here first.
+        let url = self.policy.check_url(&uri.to_string()).map_err(|_| EgressError::Blocked)?;
+        let port = url.port_or_known_default().ok_or(EgressError::Blocked)?;
+        let host = url.host().ok_or(EgressError::Blocked)?.to_owned();
+        let started = Instant::now();
+        let (addresses, dns) = match &host {
+            url::Host::Ipv4(address) => (vec![IpAddr::V4(*address)], None),
+            url::Host::Ipv6(address) => (vec![IpAddr::V6(*address)], None),
+            url::Host::Domain(name) => (self.resolve(name).await?, Some(started.elapsed())),
+        };
+        // One forbidden answer rejects the whole name.
+        if addresses.is_empty() {
+            return Err(EgressError::Dns);
+        }
+        if !addresses.iter().all(|address| self.policy.permits(*address)) {
+            return Err(EgressError::Blocked);
+        }
+        let started = Instant::now();
+        let stream = self.dial(&addresses, port).await?;
+        let connect = Some(started.elapsed());
+        if url.scheme() != "https" {
+            return Ok(Link::new(stream, ConnectionFacts { reused: false, dns, connect, tls: None }));
+        }
+        let started = Instant::now();
+        let name = match host {
+            url::Host::Domain(name) => {
+                ServerName::try_from(name).map_err(|_| EgressError::Tls("bad name".into()))?
+            }
+            url::Host::Ipv4(address) => ServerName::from(IpAddr::V4(address)),
+            url::Host::Ipv6(address) => ServerName::from(IpAddr::V6(address)),
+        };
+        let stream =
+            self.tls.connect(name, stream).await.map_err(|error| EgressError::Tls(tls_reason(&error)))?;
+        let tls = Some(started.elapsed());
+        Ok(Link::new(Box::new(stream), ConnectionFacts { reused: false, dns, connect, tls }))
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name == "localhost" {
+            return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
+        }
+        let mut addresses = timeout(limits::DNS_TIMEOUT, self.resolver.resolve(name))
+            .await
+            .map_err(|_| EgressError::Dns)??;
+        addresses.truncate(limits::DNS_ADDRESSES);
+        Ok(addresses)
+    }
+
+    /// The first address that answers. They share the time there is.
+    async fn dial(&self, addresses: &[IpAddr], port: u16) -> Result<Box<dyn Duplex>, EgressError> {
+        let attempts = async {
+            let mut last = EgressError::Connect;
+            for (tried, address) in addresses.iter().enumerate() {
+                let share = self.connect_timeout / (addresses.len() - tried) as u32;
+                match timeout(share, self.dialer.dial(SocketAddr::new(*address, port))).await {
+                    Ok(Ok(stream)) => return Ok(stream),
+                    Ok(Err(_)) => last = EgressError::Connect,
+                    Err(_) => last = EgressError::ConnectTimeout(self.connect_timeout.as_secs()),
+                }
+            }
+            Err(last)
+        };
+        timeout(self.connect_timeout, attempts)
+            .await
+            .unwrap_or(Err(EgressError::ConnectTimeout(self.connect_timeout.as_secs())))
+    }
+}
+
+/// A short word for what was wrong with the handshake.
+fn tls_reason(error: &io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(reason)) => format!("invalid certificate: {reason:?}"),
+        Some(other) => other.to_string(),
+        None => "the handshake was cut off".into(),
+    }
+}
+
+impl tower_service::Service<Uri> for Egress {
+    type Response = Link;
+    type Error = EgressError;
+    type Future = Pin<Box<dyn Future<Output = Result<Link, EgressError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), EgressError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move { inner.connect(uri).await })
+    }
+}
+
+/// A connection that remembers how it came about and whether it has been used.
+#[derive(Clone)]
+pub struct LinkFacts {
+    facts: ConnectionFacts,
+    used: Arc<AtomicBool>,
+}
+
+pub struct Link {
+    stream: TokioIo<Box<dyn Duplex>>,
+    facts: LinkFacts,
+}
+
+impl Link {
+    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts) -> Self {
+        Self { stream: TokioIo::new(stream), facts: LinkFacts { facts, used: Arc::default() } }
+    }
+}
+
+impl LinkFacts {
+    /// What this request has cost; the first one pays for the connection.
+    pub(crate) fn take(&self) -> ConnectionFacts {
+        if self.used.swap(true, Ordering::Relaxed) {
+            ConnectionFacts { reused: true, ..ConnectionFacts::default() }
+        } else {
+            self.facts
+        }
+    }
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.facts.clone())
+    }
+}
+
+impl Read for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Link {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+}
+
+/// Plain TCP, without Nagle's delay.
+pub struct TcpDialer;
+
+#[async_trait]
+impl Dial for TcpDialer {
+    async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
+        #[expect(clippy::disallowed_methods, reason = "this is the one place: the address has been vetted")]
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        // The rule was about this very address; a transparent redirect would be somebody else's.
+        if stream.peer_addr()? != address {
+            return Err(io::Error::other("connected to another address than the one vetted"));
+        }
+        Ok(Box::new(stream))
+    }
+}
+
+/// Our own resolver: asynchronous, cached by TTL, without search list or hosts file.
+pub struct HickoryResolver(hickory_resolver::TokioResolver);
+
+impl HickoryResolver {
+    pub fn from_system() -> Option<Self> {
+        let mut builder = hickory_resolver::TokioResolver::builder_tokio().ok()?;
+        builder.options_mut().use_hosts_file = hickory_resolver::config::ResolveHosts::Never;
+        builder.build().ok().map(Self)
+    }
+}
+
+#[async_trait]
+impl Resolve for HickoryResolver {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let found = self.0.lookup_ip(format!("{host}.")).await.map_err(|_| EgressError::Dns)?;
+        Ok(found.iter().collect())
+    }
+}
+
+/// The operating system's resolver, for names that only it knows.
+pub struct SystemResolver;
+
+#[async_trait]
+impl Resolve for SystemResolver {
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
+        let found = tokio::net::lookup_host((host, 0)).await.map_err(|_| EgressError::Dns)?;
+        Ok(found.map(|address| address.ip()).collect())
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads for the dispatcher: windows for many lanes in one round trip, and destinations made ready. Each read is a
+//! task of its own whose answer comes back as a message; there is never more than one of a kind under way.
+
+use crate::{dispatcher::Message, target::Prepared};
+use domain::{id::DestinationId, lane::Wish, seal::MasterKeys};
+use std::sync::Arc;
+use store::{Store, Window};
+use tokio::sync::mpsc;
+
+#[derive(Clone)]
+pub(crate) struct Fetcher {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) master_keys: Arc<MasterKeys>,
+    pub(crate) dispatcher: mpsc::WeakSender<Message>,
+}
+
+impl Fetcher {
+    /// The windows that lanes asked for.
+    pub(crate) fn fetch(&self, wishes: Vec<(DestinationId, Wish)>) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let windows: Vec<Window> = wishes.iter().map(window).collect();
+            let result = this.store.fetch(&windows).await;
+            store::failpoint::hit("fetch.after");
+            this.answer(Message::Fetched { wishes, result }).await;
+        });
+    }
+
+    /// Destinations that lanes must know before they start anything; each with the number of its change.
+    pub(crate) fn read_targets(&self, wanted: Vec<(DestinationId, u64)>) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let ids: Vec<DestinationId> = wanted.iter().map(|(id, _)| *id).collect();
+            let result = this.store.targets(&ids).await.map(|targets| {
+                let prepare = |(id, target): (&DestinationId, Option<store::Target>)| match target {
+                    Some(target) => Arc::new(Prepared::new(target, &this.master_keys)),
+                    None => Arc::new(Prepared::missing(*id)),
+                };
+                ids.iter().zip(targets).map(prepare).collect()
+            });
+            this.answer(Message::TargetsRead { wanted, result }).await;
+        });
+    }
+
+    async fn answer(&self, message: Message) {
+        if let Some(dispatcher) = self.dispatcher.upgrade() {
+            // A dispatcher that has stopped needs no answer.
+            let _ = dispatcher.send(message).await;
+        }
+    }
+}
+
+fn window((destination_id, wish): &(DestinationId, Wish)) -> Window {
+    Window {
+        shard: destination_id.shard(),
+        destination_id: *destination_id,
+        from: wish.from,
+        limit: wish.limit,
+    }
+}

@@ -1,0 +1,278 @@
+//! One attempt: build the request, sign it, send it, and say what it met and what follows.
+//!
+//! No transaction and no connection to the store is held meanwhile. Whatever happens in here, a panic included, comes
+//! out as a settlement or as "abandoned".
+
+use crate::{
+    budget::Cargo,
+    owner::Lease,
+    target::Prepared,
+    transport::{Answer, Failure, Outgoing, Received, SharedTransport},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    attempt::{Attempt, AttemptError, Detail, Response, Timing},
+    delivery::{Circumstances, Delivery, settle},
+    dice::Dice,
+    event::Event,
+    gate::Met,
+    id::{AttemptId, NodeId},
+    limits,
+    outcome::{Classified, Fault, Next, ResponseFacts, classify, classify_fault},
+    retry::{RetryPolicy, parse_retry_after},
+    time::{Clock, Timestamp},
+};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use store::{Fact, Settlement, Store, failpoint};
+
+pub(crate) struct Sender {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) transport: SharedTransport,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) node: NodeId,
+}
+
+/// What became of a started delivery.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    Attempted {
+        settlement: Box<Settlement>,
+        met: Met,
+    },
+    /// Nothing was sent and nothing is to be recorded: the row is as it was.
+    Abandoned(Delivery),
+}
+
+impl Sender {
+    /// Makes one attempt and decides what follows from it.
+    pub(crate) async fn deliver(&self, target: &Prepared, delivery: Delivery, cargo: Cargo) -> Sent {
+        let started_at = self.clock.now();
+        let attempted =
+            AssertUnwindSafe(self.attempt(target, &delivery, &cargo, started_at)).catch_unwind().await;
+        let attempted = match attempted {
+            Ok(Some(attempted)) => attempted,
+            Ok(None) => return Sent::Abandoned(delivery),
+            Err(_) => {
+                tracing::error!(delivery_id = %delivery.id, "an attempt panicked; it is recorded and retried");
+                Attempted::of_fault(Fault::Panic, "an internal fault".into())
+            }
+        };
+        let now = self.clock.now();
+        let policy = target.policy(delivery.route_id);
+        let on = Circumstances {
+            policy,
+            now,
+            resumed_at: target.lane.resumed_at,
+            ordered: false,
+            jitter: self.dice.unit(),
+        };
+        let settled = settle(&delivery, &attempted.classified, on);
+        let Classified { outcome, next } = attempted.classified;
+        let retry_after = match next {
+            Next::Hold { retry_after } | Next::Retry { not_before: retry_after } => retry_after,
+            _ => None,
+        };
+        let attempt = Attempt {
+            id: AttemptId::at(started_at, self.dice.bits()),
+            delivery_id: delivery.id,
+            number: delivery.attempts + 1,
+            started_at,
+            duration: now.since(started_at),
+            outcome,
+            http_status: attempted.http_status,
+            detail: Detail { url: target.url.clone(), ..attempted.detail },
+            node: self.node,
+        };
+        log(&delivery, &attempt);
+        let settlement = Settlement {
+            shard: delivery.destination_id.shard(),
+            delivery,
+            fact: Fact::Attempted(Box::new(attempt)),
+            settled,
+            disables_destination: next == Next::Disable,
+        };
+        Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
+    }
+
+    /// None: given up before anything was sent (the store or our claim on the lane is away).
+    async fn attempt(
+        &self,
+        target: &Prepared,
+        delivery: &Delivery,
+        cargo: &Cargo,
+        started_at: Timestamp,
+    ) -> Option<Attempted> {
+        failpoint::hit("send.before");
+        let event = match &cargo.event {
+            Some(event) if cargo.has_payload => Arc::clone(event),
+            _ => match self.store.payload(delivery.event_id).await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
+                Err(error) => {
+                    tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; it is tried again");
+                    return None;
+                }
+            },
+        };
+        let policy = target.policy(delivery.route_id);
+        let (request, shown) = match build(target, delivery, &event, started_at) {
+            Ok(built) => built,
+            Err(reason) => return Some(Attempted::unbuildable(reason)),
+        };
+        // The last look before the first byte: a node that has lost its claim sends nothing.
+        if !self.lease.is_good() {
+            return None;
+        }
+        failpoint::hit("send.first_byte");
+        let answer = self.transport.send(request).await;
+        failpoint::hit("send.answered");
+        Some(Attempted::of_answer(answer, shown, policy, self.clock.now()))
+    }
+}
+
+/// An attempt, judged but not yet written.
+struct Attempted {
+    classified: Classified,
+    http_status: Option<u16>,
+    detail: Detail,
+}
+
+impl Attempted {
+    fn of_fault(fault: Fault, message: String) -> Self {
+        let error = Some(AttemptError { code: fault.error_code().into(), message });
+        let detail = Detail { error, ..Detail::default() };
+        Self { classified: classify_fault(fault), http_status: None, detail }
+    }
+
+    fn unbuildable(reason: String) -> Self {
+        Self::of_fault(Fault::Unbuildable, reason)
+    }
+
+    fn of_answer(answer: Answer, shown: Vec<(String, String)>, policy: &RetryPolicy, now: Timestamp) -> Self {
+        let timing = timing(&answer);
+        let reused = answer.connection.is_some_and(|connection| connection.reused);
+        let mut attempted = match answer.result {
+            Ok(received) => Self::of_response(received, policy, now),
+            Err(Failure { fault, message }) => Self::of_fault(fault, message),
+        };
+        attempted.detail.request_headers = shown;
+        attempted.detail.timing = timing;
+        attempted.detail.connection_reused = reused;
+        attempted
+    }
+
+    fn of_response(received: Received, policy: &RetryPolicy, now: Timestamp) -> Self {
+        let asked: Vec<&str> = received
+            .headers
+            .get_all(header::RETRY_AFTER)
+            .iter()
+            .map(|value| value.to_str().unwrap_or(""))
+            .collect();
+        let retry_after = parse_retry_after(&asked, now.seconds());
+        let control = received.headers.get("webhook-delivery").and_then(|value| value.to_str().ok());
+        let facts = ResponseFacts { status: received.status, retry_after, delivery_control: control };
+        let classified = classify(&facts, policy);
+        let response = Some(response_shown(&received));
+        let detail = Detail {
+            retry_after_seconds: retry_after.map(|pause| pause.as_secs()),
+            response,
+            ..Detail::default()
+        };
+        Self { classified, http_status: Some(received.status), detail }
+    }
+}
+
+/// The request, and the headers of it that are kept with the attempt.
+fn build(
+    target: &Prepared,
+    delivery: &Delivery,
+    event: &Event,
+    now: Timestamp,
+) -> Result<(Outgoing, Vec<(String, String)>), String> {
+    let ready = target.ready.as_ref().map_err(String::clone)?;
+    let mut headers = HeaderMap::with_capacity(ready.headers.len() + 12);
+    let mut shown = ready.shown.clone();
+    let id = event.id.to_string();
+    let mut set = |name: HeaderName, value: &str| match HeaderValue::from_str(value) {
+        Ok(value) => {
+            headers.insert(name, value);
+            Ok(())
+        }
+        Err(_) => Err(format!("the value of header `{name}` is not valid")),
+    };
+    set(header::CONTENT_TYPE, &event.content_type)?;
+    set(HeaderName::from_static("webhook-id"), &id)?;
+    set(HeaderName::from_static("webhook-timestamp"), &now.seconds().to_string())?;
+    set(HeaderName::from_static("posthaste-event-type"), event.event_type.as_str())?;
+    set(HeaderName::from_static("posthaste-delivery"), &delivery.id.to_string())?;
+    set(HeaderName::from_static("posthaste-attempt"), &(delivery.attempts + 1).to_string())?;
+    if let Some(replay) = delivery.replay_id {
+        set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
+    }
+    if let Some(signature) = ready.signature(target.signing(delivery.route_id), &id, now, &event.payload) {
+        set(HeaderName::from_static("webhook-signature"), &signature)?;
+        shown.push(("webhook-signature".into(), signature));
+    }
+    for (name, value) in &event.headers {
+        let forwarded = name == "traceparent" || ready.forward.iter().any(|wanted| wanted == name.as_str());
+        if forwarded && let Ok(name) = name.parse::<HeaderName>() {
+            set(name.clone(), value)?;
+            shown.push((name.to_string(), value.clone()));
+        }
+    }
+    for (name, value) in &ready.headers {
+        headers.entry(name).or_insert_with(|| value.clone());
+    }
+    let timeout = target.timeout(delivery.route_id);
+    Ok((Outgoing { uri: ready.uri.clone(), headers, body: event.payload.clone(), timeout }, shown))
+}
+
+fn timing(answer: &Answer) -> Timing {
+    let micros = |pause: Duration| u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
+    let connection = answer.connection.unwrap_or_default();
+    Timing {
+        dns_us: connection.dns.map(micros),
+        connect_us: connection.connect.map(micros),
+        tls_us: connection.tls.map(micros),
+        first_byte_us: answer.first_byte.map(micros),
+    }
+}
+
+/// The answer as it is kept: bounded, and text where it is text.
+fn response_shown(received: &Received) -> Response {
+    let mut room = limits::RESPONSE_HEADERS_KEPT_BYTES;
+    let mut headers = Vec::with_capacity(received.headers.len());
+    for (name, value) in &received.headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let Some(left) = room.checked_sub(name.as_str().len() + value.len()) else { break };
+        room = left;
+        headers.push((name.to_string(), value));
+    }
+    let text = std::str::from_utf8(&received.body).ok().map(str::to_owned);
+    let body_base64 = text.is_none().then(|| STANDARD.encode(&received.body));
+    Response { headers, body: text, body_base64, truncated: received.truncated }
+}
+
+/// The one wide line per attempt. Deliveries that go well are the normal case and stay at debug.
+fn log(delivery: &Delivery, attempt: &Attempt) {
+    macro_rules! attempted {
+        ($level:ident) => {
+            tracing::$level!(
+                event_id = %delivery.event_id,
+                delivery_id = %delivery.id,
+                destination_id = %delivery.destination_id,
+                attempt = attempt.number,
+                outcome = attempt.outcome.as_str(),
+                http_status = attempt.http_status,
+                duration_ms = attempt.duration.as_millis() as u64,
+                error = attempt.detail.error.as_ref().map(|error| error.message.as_str()),
+                "delivery.attempted"
+            )
+        };
+    }
+    if attempt.outcome == domain::outcome::Outcome::Success { attempted!(debug) } else { attempted!(info) }
+}

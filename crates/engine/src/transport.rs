@@ -1,0 +1,177 @@
+//! One HTTP request and its answer, as the sender sees them: a trait, so that the engine can run against a simulated
+//! internet, and its real form on hyper.
+
+use crate::egress::{Egress, EgressError, LinkFacts};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use domain::{limits, outcome::Fault};
+use http::{HeaderMap, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper_util::{
+    client::legacy::{self, Client},
+    rt::{TokioExecutor, TokioTimer},
+};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout_at};
+
+/// Sends one request. Never fails: trouble is a [`Fault`] in the answer.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    async fn send(&self, request: Outgoing) -> Answer;
+}
+
+#[derive(Debug)]
+pub struct Outgoing {
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// For everything: name, connection, TLS, request, answer.
+    pub timeout: Duration,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub result: Result<Received, Failure>,
+    pub connection: Option<ConnectionFacts>,
+    /// From the start to the head of the answer.
+    pub first_byte: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub struct Received {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// The first [`limits::RESPONSE_BODY_KEPT_BYTES`] of it.
+    pub body: Bytes,
+    pub truncated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub fault: Fault,
+    /// For the account's eyes: no address, no resolver text.
+    pub message: String,
+}
+
+/// How the connection came about; nothing of it is spent on a reused one.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ConnectionFacts {
+    pub reused: bool,
+    pub dns: Option<Duration>,
+    pub connect: Option<Duration>,
+    pub tls: Option<Duration>,
+}
+
+/// The real one: HTTP/1.1 with keep-alive.
+pub struct HttpTransport {
+    client: Client<Egress, Full<Bytes>>,
+}
+
+impl HttpTransport {
+    pub fn new(egress: Egress) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(limits::IDLE_TIMEOUT)
+            .pool_max_idle_per_host(limits::IDLE_PER_HOST)
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            .http1_max_headers(limits::RESPONSE_HEADERS)
+            .http1_max_buf_size(limits::RESPONSE_HEAD_BYTES)
+            // hyper hands back only requests it never began to write, so this cannot double one.
+            .retry_canceled_requests(true)
+            .build(egress);
+        Self { client }
+    }
+}
+
+#[async_trait]
+impl Transport for HttpTransport {
+    async fn send(&self, outgoing: Outgoing) -> Answer {
+        let started = Instant::now();
+        let deadline = started + outgoing.timeout;
+        let mut request = Request::new(Full::new(outgoing.body));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = outgoing.uri;
+        *request.headers_mut() = outgoing.headers;
+        let response = match timeout_at(deadline, self.client.request(request)).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Answer::failed(failure(&error)),
+            Err(_) => {
+                let seconds = outgoing.timeout.as_secs_f64();
+                let message = format!("no answer within {seconds} s");
+                return Answer::failed(Failure { fault: Fault::ReadTimeout, message });
+            }
+        };
+        let first_byte = started.elapsed();
+        let connection = response.extensions().get::<LinkFacts>().map(LinkFacts::take);
+        let (head, body) = response.into_parts();
+        let (body, truncated) =
+            read_prefix(body, deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT)).await;
+        let received = Received { status: head.status.as_u16(), headers: head.headers, body, truncated };
+        Answer { result: Ok(received), connection, first_byte: Some(first_byte) }
+    }
+}
+
+impl Answer {
+    pub fn failed(failure: Failure) -> Self {
+        Self { result: Err(failure), connection: None, first_byte: None }
+    }
+}
+
+/// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
+/// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
+async fn read_prefix(mut body: Incoming, deadline: Instant) -> (Bytes, bool) {
+    if body.is_end_stream() {
+        return (Bytes::new(), false);
+    }
+    let mut kept = BytesMut::new();
+    let mut read = 0;
+    loop {
+        let frame = match timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => return (kept.freeze(), read > limits::RESPONSE_BODY_KEPT_BYTES),
+            Ok(Some(Err(_))) | Err(_) => return (kept.freeze(), true),
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        read += data.len();
+        let room = limits::RESPONSE_BODY_KEPT_BYTES - kept.len();
+        kept.extend_from_slice(&data[..data.len().min(room)]);
+        if read > limits::RESPONSE_BODY_READ_BYTES {
+            return (kept.freeze(), true);
+        }
+    }
+}
+
+/// What went wrong, in the product's words.
+fn failure(error: &legacy::Error) -> Failure {
+    if let Some(egress) = in_chain::<EgressError>(error) {
+        return Failure { fault: egress.fault(), message: egress.to_string() };
+    }
+    let protocol = in_chain::<hyper::Error>(error).is_some_and(|hyper| {
+        hyper.is_parse()
+            || hyper.is_parse_too_large()
+            || hyper.is_parse_status()
+            || hyper.is_body_write_aborted()
+    });
+    if protocol {
+        let message = "the answer is not well-formed HTTP".into();
+        return Failure { fault: Fault::Protocol, message };
+    }
+    let message = "the connection was closed before the answer was complete".into();
+    Failure { fault: Fault::Reset, message }
+}
+
+fn in_chain<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // A boxed error inside another one hides behind Arc or Box; ours travels as itself.
+        if let Some(found) = error.downcast_ref::<T>() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// Shared by whoever sends.
+pub type SharedTransport = Arc<dyn Transport>;

@@ -3,7 +3,7 @@
 //! It begins with what the receiver wants, so that reading it is a scan of a few bytes and never a parse of
 //! the whole document. Any other body is welcome too; it merely has no number and no time.
 
-use std::fmt::Write;
+use std::io::Write;
 
 use bytes::Bytes;
 
@@ -21,12 +21,12 @@ pub struct Stamp {
 
 /// A JSON body of `size` bytes, or of the least possible size if that is more.
 pub fn make(stamp: Stamp, event_type: &str, size: usize) -> Bytes {
-    let mut text = String::with_capacity(size.max(96));
+    let mut text = Vec::with_capacity(size.max(96));
     write!(text, "{{\"n\":{},\"at\":{},\"type\":\"{event_type}\",\"pad\":\"", stamp.n, stamp.at_us)
-        .expect("a String takes every write");
-    let room = size.saturating_sub(text.len() + 2);
-    text.extend(std::iter::repeat_n('x', room));
-    text.push_str("\"}");
+        .expect("a Vec takes every write");
+    // Bytes and not chars: filling a String one char at a time was 5 % of the pump.
+    text.resize(size.saturating_sub(2).max(text.len()), b'x');
+    text.extend_from_slice(b"\"}");
     Bytes::from(text)
 }
 

@@ -44,6 +44,7 @@ pub enum Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     Count(u64),
+    /// Begins nothing after this; an open loop that lags leaves the rest of its events unsent.
     Elapsed(Duration),
     /// Until [`Pump::finish`].
     Stopped,

@@ -44,9 +44,11 @@ async fn closed_loop_sends_each_event_once_and_measures_a_rate() {
 #[tokio::test]
 async fn open_loop_keeps_its_rate_while_answers_are_slow() {
     let receiver = Receiver::local(Reply::ok().after(Duration::from_millis(100)));
-    let config = to(&receiver, "/d/x", Until::Elapsed(Duration::from_secs(1))).open(200.0);
+    let config = to(&receiver, "/d/x", Until::Count(200)).open(200.0);
     let report = pump::run(config).await.unwrap();
     assert_eq!(report.accepted, 200);
+    // One after another they would take twenty seconds.
+    assert!((1_000_000..5_000_000).contains(&report.elapsed_us), "{report}");
     assert!(report.latency.percentile_us(1.0) >= 99_000, "{report}");
 }
 

@@ -1,13 +1,19 @@
 //! One keep-alive connection of the pump, and how an event is put into a request.
+//!
+//! The connection is driven by the task that sends, not by one of its own: a request then costs no hop
+//! between tasks.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -85,12 +91,18 @@ pub(super) struct Answered {
 
 pub(super) struct Line {
     envelope: Arc<Envelope>,
-    sender: Option<SendRequest<Full<Bytes>>>,
+    wire: Option<Wire>,
+}
+
+struct Wire {
+    sender: SendRequest<Full<Bytes>>,
+    connection: Pin<Box<Connection<TokioIo<TcpStream>, Full<Bytes>>>>,
+    over: bool,
 }
 
 impl Line {
     pub(super) fn new(envelope: Arc<Envelope>) -> Line {
-        Line { envelope, sender: None }
+        Line { envelope, wire: None }
     }
 
     pub(super) fn is_raw(&self) -> bool {
@@ -121,41 +133,71 @@ impl Line {
     pub(super) async fn post(&mut self, request: &Prepared, within: Duration) -> Option<Answered> {
         let answer = timeout(within, self.exchange(request)).await.ok().flatten();
         if answer.is_none() {
-            self.sender = None;
+            self.wire = None;
         }
         answer
     }
 
     async fn exchange(&mut self, prepared: &Prepared) -> Option<Answered> {
-        let sender = match &mut self.sender {
-            Some(sender) if !sender.is_closed() => sender,
-            gone => gone.insert(connect(&self.envelope).await.ok()?),
+        if let Some(wire) = &mut self.wire {
+            wire.look().await;
+        }
+        let wire = match &mut self.wire {
+            Some(wire) if !wire.over => wire,
+            gone => gone.insert(Wire::connect(&self.envelope).await.ok()?),
         };
-        sender.ready().await.ok()?;
         let mut request = Request::new(Full::new(prepared.body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = prepared.path.clone();
         *request.headers_mut() = prepared.headers.clone();
-        let response = sender.send_request(request).await.ok()?;
-        let (head, body) = response.into_parts();
-        let retry_after = head.headers.get(header::RETRY_AFTER);
-        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-        let body = body.collect().await.ok()?.to_bytes();
-        Some(Answered {
-            status: head.status.as_u16(),
-            event_id: event_id(&body),
-            retry_after: retry_after.map(Duration::from_secs),
-        })
+        wire.send(request).await
     }
 }
 
-async fn connect(envelope: &Envelope) -> io::Result<SendRequest<Full<Bytes>>> {
-    let stream = TcpStream::connect((envelope.host.as_str(), envelope.port)).await?;
-    stream.set_nodelay(true)?;
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    // Its errors reach us as a missing answer; it ends when the sender is dropped.
-    tokio::spawn(connection);
-    Ok(sender)
+impl Wire {
+    async fn connect(envelope: &Envelope) -> io::Result<Wire> {
+        let stream = TcpStream::connect((envelope.host.as_str(), envelope.port)).await?;
+        stream.set_nodelay(true)?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(io::Error::other)?;
+        Ok(Wire { sender, connection: Box::pin(connection), over: false })
+    }
+
+    /// Notices a close that happened while nobody looked.
+    async fn look(&mut self) {
+        poll_fn(|cx| {
+            self.over |= self.connection.as_mut().poll(cx).is_ready();
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Option<Answered> {
+        let Wire { sender, connection, over } = self;
+        let mut exchange = pin!(async {
+            sender.ready().await.ok()?;
+            let (head, body) = sender.send_request(request).await.ok()?.into_parts();
+            let retry_after = head.headers.get(header::RETRY_AFTER);
+            let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+            let body = body.collect().await.ok()?.to_bytes();
+            Some(Answered {
+                status: head.status.as_u16(),
+                event_id: event_id(&body),
+                retry_after: retry_after.map(Duration::from_secs),
+            })
+        });
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = exchange.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            if !*over {
+                *over = connection.as_mut().poll(cx).is_ready();
+            }
+            // The connection may just have brought the answer, or its own end.
+            exchange.as_mut().poll(cx)
+        })
+        .await
+    }
 }
 
 /// The value of the first `"id"`, without parsing the rest.

@@ -24,8 +24,6 @@ pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSIO
 
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub(crate) id: DestinationId,
-    pub(crate) account_id: AccountId,
     pub(crate) lane: LaneSettings,
     pub(crate) url: String,
     pub(crate) ready: Result<Ready, String>,
@@ -74,8 +72,6 @@ impl Prepared {
             expire_after_by_route: overrides.values().filter_map(own_age).collect(),
         };
         Self {
-            id: target.id,
-            account_id: target.account_id,
             lane,
             url: destination.url,
             ready,

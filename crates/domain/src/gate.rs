@@ -105,6 +105,13 @@ impl Gate {
         }
     }
 
+    /// A request was given up and met nothing: if it was a probe, another may take its place.
+    pub fn abandoned(&mut self, started_at: Timestamp) {
+        if let Some(ramp) = self.ramp.as_mut().filter(|ramp| started_at >= ramp.from) {
+            ramp.open = ramp.open.saturating_sub(1);
+        }
+    }
+
     /// Takes in what an attempt met.
     pub fn met(&mut self, met: Met, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
         let proves = self.ramp.as_ref().is_none_or(|ramp| met.started_at >= ramp.from);

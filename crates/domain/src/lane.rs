@@ -21,7 +21,7 @@ use crate::{
     time::Timestamp,
 };
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 use window::WindowSize;
@@ -38,9 +38,9 @@ pub struct Lane<C> {
     /// In memory and not started, in the order they will be sent.
     held: BTreeMap<Position, Held<C>>,
     /// Every delivery this lane has in hand, and how far it is. A fetch that returns one of these ignores it.
-    known: HashMap<DeliveryId, Stage>,
+    known: HashMap<DeliveryId, Known>,
     /// Settled while a fetch was under way: the fetch may have read their rows as they were before.
-    settled_meanwhile: HashSet<DeliveryId>,
+    settled_meanwhile: HashMap<DeliveryId, Settled>,
     unseen: Option<Position>,
     fetching: bool,
     in_flight: u32,
@@ -59,6 +59,14 @@ pub struct Held<C> {
     pub read_at: Timestamp,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    stage: Stage,
+    /// Where a fetch last saw its row and left it alone: "retry now" moves rows while we have them in hand, and who
+    /// lets go of one must look there.
+    seen: Option<Position>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Stage {
     /// Announced by a commit that is still under way.
@@ -69,6 +77,12 @@ enum Stage {
     },
     /// Its attempt has ended, the settlement is not yet durable.
     Unflushed,
+}
+
+impl From<Stage> for Known {
+    fn from(stage: Stage) -> Self {
+        Self { stage, seen: None }
+    }
 }
 
 /// What the lane needs to know of its destination.
@@ -112,7 +126,7 @@ impl<C> Default for Lane<C> {
             gate: Gate::default(),
             held: BTreeMap::new(),
             known: HashMap::new(),
-            settled_meanwhile: HashSet::new(),
+            settled_meanwhile: HashMap::new(),
             unseen: None,
             fetching: false,
             in_flight: 0,
@@ -128,6 +142,9 @@ impl<C> Lane<C> {
 
     /// The destination has been read, or read again after a change.
     pub fn configured(&mut self, settings: LaneSettings) {
+        if self.ends_everything() && !matches!(settings.mode, Mode::End { .. }) {
+            self.drop_held(); // read to be ended, whenever it is due
+        }
         self.settings = Some(settings);
     }
 
@@ -138,26 +155,27 @@ impl<C> Lane<C> {
 
     /// A commit is under way that will bring this delivery.
     pub fn expected(&mut self, id: DeliveryId) {
-        self.known.entry(id).or_insert(Stage::Expected);
+        self.known.entry(id).or_insert(Stage::Expected.into());
     }
 
-    /// The commit failed: there is no such delivery.
+    /// The commit failed, or nobody knows how it ended: without a row that was seen there is no such delivery.
     pub fn forgotten(&mut self, id: DeliveryId) {
-        if self.known.get(&id) == Some(&Stage::Expected) {
-            self.known.remove(&id);
+        if let Some(seen) = self.no_longer_expected(id) {
+            self.look(seen);
         }
     }
 
     /// The delivery is durable. It stays in memory if the lane is live and has room, else it waits in the store.
     pub fn arrived(&mut self, delivery: Delivery, cargo: C, room: bool, now: Timestamp) {
-        self.forgotten(delivery.id);
+        let moved_to = self.no_longer_expected(delivery.id).filter(|seen| *seen != delivery.position);
         if self.known.contains_key(&delivery.id) {
             return;
         }
-        if room && self.takes_arrivals(now) && delivery.due_at <= now.plus(limits::HELD_FRESH) {
+        let soon = delivery.due_at <= now.plus(limits::HELD_FRESH);
+        if room && soon && moved_to.is_none() && self.takes_arrivals(now) {
             self.hold(Held { delivery, cargo, read_at: now });
         } else {
-            self.look(delivery.position);
+            self.look(moved_to.unwrap_or(delivery.position));
         }
     }
 
@@ -173,7 +191,7 @@ impl<C> Lane<C> {
         self.fetching = false;
         self.window.filled(complete);
         for (delivery, cargo) in rows {
-            if self.known.contains_key(&delivery.id) || self.settled_meanwhile.contains(&delivery.id) {
+            if self.is_in_hand(&delivery) {
                 continue;
             }
             if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.ends_everything() {
@@ -197,8 +215,9 @@ impl<C> Lane<C> {
 
     /// The answer has been read: the slot is free, the settlement is on its way.
     pub fn finished(&mut self, id: DeliveryId, met: Met, settings: &GateSettings, now: Timestamp) {
-        let stage = self.known.insert(id, Stage::Unflushed);
-        debug_assert!(matches!(stage, Some(Stage::Open { .. })), "finished {id} without a start");
+        let known = self.known.insert(id, Stage::Unflushed.into());
+        let open = known.is_some_and(|known| matches!(known.stage, Stage::Open { .. }));
+        debug_assert!(open, "finished {id} without a start");
         self.in_flight -= 1;
         self.unflushed += 1;
         self.full_since = None;
@@ -208,23 +227,28 @@ impl<C> Lane<C> {
 
     /// The request was given up without a result (a stop, a lost lease): the row is as it was.
     pub fn abandoned(&mut self, id: DeliveryId, position: Position) {
-        if let Some(Stage::Open { .. }) = self.known.remove(&id) {
+        let known = self.known.remove(&id);
+        if let Some(Known { stage: Stage::Open { since }, seen }) = known {
             self.in_flight -= 1;
             self.full_since = None;
-            self.look(position);
+            self.gate.abandoned(since);
+            self.look(seen.unwrap_or(position));
         }
     }
 
     /// The settlement is durable.
     pub fn flushed(&mut self, id: DeliveryId, settled: &Settled) {
-        if let Some(Stage::Unflushed) = self.known.remove(&id) {
+        let known = self.known.remove(&id);
+        if known.is_some_and(|known| known.stage == Stage::Unflushed) {
             self.unflushed -= 1;
         }
         if self.fetching {
-            self.settled_meanwhile.insert(id);
+            self.settled_meanwhile.insert(id, *settled);
         }
         if let Settled::Waits { position, .. } = settled {
             self.look(*position);
+            // The row as it was before, or moved once more since: only another look can tell.
+            known.and_then(|known| known.seen).into_iter().for_each(|seen| self.look(seen));
         }
     }
 
@@ -282,7 +306,7 @@ impl<C> Lane<C> {
             return None;
         }
         let held = self.take_first()?;
-        self.known.insert(held.delivery.id, Stage::Open { since: now });
+        self.known.insert(held.delivery.id, Stage::Open { since: now }.into());
         self.in_flight += 1;
         self.window.started(now);
         self.gate.started();
@@ -322,9 +346,9 @@ impl<C> Lane<C> {
         }
         let held = self.held.values().next().map(|held| held.delivery.due_at);
         let unseen = self.unseen.map(|position| Timestamp::from_micros(position.rank.max(0)));
-        let due = held.into_iter().chain(unseen).min()?;
         let gate = self.gate.held_until(now).unwrap_or(Timestamp::MIN);
-        Some(due.max(gate)).filter(|at| *at > now)
+        // What is overdue waits for a slot, a flush or an answer, and must not hide what falls due later.
+        held.into_iter().chain(unseen).map(|due| due.max(gate)).filter(|at| *at > now).min()
     }
 
     // --- What it is like -------------------------------------------------------------------------------------------
@@ -356,8 +380,8 @@ impl<C> Lane<C> {
 
     /// Has a request of this delivery open, and since when.
     pub fn delivering_since(&self, id: DeliveryId) -> Option<Timestamp> {
-        match self.known.get(&id) {
-            Some(Stage::Open { since }) => Some(*since),
+        match self.known.get(&id)?.stage {
+            Stage::Open { since } => Some(since),
             _ => None,
         }
     }
@@ -373,13 +397,39 @@ impl<C> Lane<C> {
 
     // --- Leaves ----------------------------------------------------------------------------------------------------
 
+    /// Whether a row that was read is to be left alone, because what is known here is newer.
+    fn is_in_hand(&mut self, row: &Delivery) -> bool {
+        if let Some(known) = self.known.get_mut(&row.id) {
+            let before = known.seen.replace(row.position);
+            // Moved since it came into memory: it is taken again, with its new due time.
+            let moved = before.filter(|place| known.stage == Stage::Held && *place != row.position);
+            if let Some(place) = moved {
+                self.held.remove(&place);
+                self.known.remove(&row.id);
+            }
+            return moved.is_none();
+        }
+        let settled = self.settled_meanwhile.get(&row.id).copied();
+        if let Some(Settled::Waits { .. }) = settled {
+            self.look(row.position); // as in `flushed`: before, or moved since?
+        }
+        settled.is_some()
+    }
+
+    /// Where a fetch has seen the row of a delivery that was expected until now.
+    fn no_longer_expected(&mut self, id: DeliveryId) -> Option<Position> {
+        let Known { seen, .. } = *self.known.get(&id).filter(|known| known.stage == Stage::Expected)?;
+        self.known.remove(&id);
+        seen
+    }
+
     fn hold(&mut self, held: Held<C>) {
-        self.known.insert(held.delivery.id, Stage::Held);
+        self.known.insert(held.delivery.id, Known { stage: Stage::Held, seen: Some(held.delivery.position) });
         self.held.insert(held.delivery.position, held);
     }
 
     fn end(&mut self, held: Held<C>, with: Ending) -> Step<C> {
-        self.known.insert(held.delivery.id, Stage::Unflushed);
+        self.known.insert(held.delivery.id, Stage::Unflushed.into());
         self.unflushed += 1;
         Step::End(held, with)
     }

@@ -37,7 +37,9 @@ impl<C> Lane<C> {
         let wait = |kind, since: Timestamp, until, detail: String| {
             Some(WaitingFor { kind, since, until, behind: None, detail })
         };
-        if let Some(hold) = self.destination_hold(now) {
+        // Who is due only after the hold has ended does not wait for it.
+        let outlasts = |until| delivery.due_at > now && delivery.due_at > until;
+        if let Some(hold) = self.destination_hold(now).filter(|hold| !hold.until.is_some_and(outlasts)) {
             let kind = match hold.reason {
                 HoldReason::Throttle => WaitKind::Throttle,
                 HoldReason::Breaker => WaitKind::Breaker,

@@ -68,6 +68,8 @@ pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
 pub const KEY_USE_NOTED: Duration = Duration::from_secs(60);
 /// Keys whose use waits to be noted.
 pub const KEYS_TOUCHED: usize = 1_024;
+/// A store that does not say what time it is within this is not ready.
+pub const READY_PATIENCE: Duration = Duration::from_secs(2);
 
 // --- What is kept --------------------------------------------------------------------------------------------------
 
@@ -80,6 +82,12 @@ pub const NAME_CHARS: usize = 200;
 pub const UID_BYTES: usize = 128;
 /// Event-type patterns of one route.
 pub const ROUTE_PATTERNS: usize = 64;
+/// Routes a preview answers for.
+pub const PREVIEW_ROUTES: usize = 10_000;
+/// Reads of the store that one request has open at once.
+pub const READS_AT_ONCE: usize = 8;
+/// Destinations whose last probe is remembered.
+pub const PROBES_REMEMBERED: usize = 10_000;
 /// Values of one repeated filter of a list.
 pub const FILTER_VALUES: usize = 50;
 pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
@@ -224,3 +232,5 @@ pub const DDL_TRIES: usize = 25;
 pub const PARTITION_DAYS_BEHIND: i64 = 1;
 /// … and enough ahead to survive a long weekend without a chore.
 pub const PARTITION_DAYS_AHEAD: i64 = 3;
+/// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
+pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);

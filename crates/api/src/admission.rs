@@ -1,0 +1,145 @@
+//! The way from a handler to the committer: an event is matched with its account's routes here, in the task of its own
+//! request (so matching uses every core, and a panic in it is that request's alone), and then waits in a queue that is
+//! bounded by count and by bytes. A full queue is told at once.
+
+use crate::{
+    app::App,
+    committer::Submission,
+    error::ApiError,
+    snapshot::Snapshot,
+};
+use aws_lc_rs::digest;
+use domain::{
+    delivery::Position,
+    dice::Dice,
+    event::Event,
+    id::DeliveryId,
+    limits,
+    route::fan_out,
+    time::Timestamp,
+};
+use serde::Serialize;
+use std::sync::Arc;
+use store::{IdempotencyKey, NewDelivery, NewEvent};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use utoipa::ToSchema;
+
+/// What a producer is told.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Accepted {
+    #[schema(value_type = String, example = "evt_01h455vb4pex5vsknk084sn02q")]
+    pub(crate) id: domain::id::EventId,
+    pub(crate) status: AcceptedStatus,
+    /// How many deliveries the event was committed with; null while a large fan-out is being expanded.
+    pub(crate) deliveries: Option<u32>,
+    pub(crate) expanding: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AcceptedStatus {
+    /// Durable, with its deliveries.
+    Queued,
+    /// The key was used before: this is the first event.
+    Duplicate,
+}
+
+pub(crate) type Answer = Result<Accepted, ApiError>;
+
+/// The queue before the committer.
+pub(crate) struct Admission {
+    queue: mpsc::Sender<Submission>,
+    bytes: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub(crate) fn new(capacity: usize) -> (Self, mpsc::Receiver<Submission>) {
+        let (queue, receiver) = mpsc::channel(capacity.max(1));
+        (Self { queue, bytes: Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)) }, receiver)
+    }
+
+    fn submit(&self, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
+        let weight = weight(&new).min(limits::INGEST_QUEUE_BYTES) as u32;
+        let room = self.bytes.clone().try_acquire_many_owned(weight).map_err(|_| overloaded())?;
+        let (answer, receiver) = oneshot::channel();
+        self.queue.try_send(Submission { new, rounds: 0, answer, room }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => overloaded(),
+            mpsc::error::TrySendError::Closed(_) => stopping(),
+        })?;
+        Ok(receiver)
+    }
+}
+
+fn overloaded() -> ApiError {
+    ApiError::overloaded("too many events wait to be stored: send it again in a moment")
+}
+
+fn stopping() -> ApiError {
+    ApiError::draining("this node is stopping: send it again in a moment")
+}
+
+/// What an event takes of the queue's memory, about.
+fn weight(new: &NewEvent) -> usize {
+    let headers: usize = new.event.headers.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+    size_of::<Submission>() + size_of::<Event>() + new.event.payload.len() + headers + size_of_val(&*new.deliveries)
+}
+
+impl App {
+    /// Matches an event and puts it into the queue. The receiver hears when it is durable, or why it is not.
+    pub(crate) async fn submit(
+        &self, event: Event, key: Option<IdempotencyKey>,
+    ) -> Result<oneshot::Receiver<Answer>, ApiError> {
+        let snapshot = self.snapshots.get(event.account_id).await?;
+        let deliveries = match_event(&event, &snapshot, &*self.dice, event.received_at)?;
+        let new = NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key };
+        self.admission.submit(new)
+    }
+
+    /// The same, and waits for the answer.
+    pub(crate) async fn admit(&self, event: Event, key: Option<IdempotencyKey>) -> Answer {
+        answered(self.submit(event, key).await?).await
+    }
+}
+
+pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>) -> Answer {
+    receiver.await.unwrap_or_else(|_| Err(stopping()))
+}
+
+/// One delivery per matching route.
+pub(crate) fn match_event(
+    event: &Event, snapshot: &Snapshot, dice: &dyn Dice, now: Timestamp,
+) -> Result<Vec<NewDelivery>, ApiError> {
+    let routes = fan_out(event, &snapshot.table);
+    if routes.len() > limits::FANOUT_INLINE {
+        return Err(ApiError::quota_exceeded(format!(
+            "the event matches {} routes; {} can be served",
+            routes.len(),
+            limits::FANOUT_INLINE
+        )));
+    }
+    let due_at = event.deliver_at.map_or(now, |at| at.max(now));
+    let deliver = |destination_id: domain::id::DestinationId, route_id| {
+        let id = DeliveryId::at(now, dice.bits());
+        let position = Position::due(due_at, id);
+        NewDelivery { id, route_id, destination_id, shard: destination_id.shard(), position, due_at }
+    };
+    Ok(routes.into_iter().map(|route| deliver(route.destination_id, route.id)).collect())
+}
+
+/// The key under which a repeat is found, and what it stands for: SHA-256 over the event type, a zero byte and the
+/// payload. The content type is left out on purpose: a proxy that adds a charset does not make another event.
+pub(crate) fn idempotency_key(scope: uuid::Uuid, key: &str, event: &Event) -> IdempotencyKey {
+    let mut body = digest::Context::new(&digest::SHA256);
+    body.update(event.event_type.as_str().as_bytes());
+    body.update(&[0]);
+    body.update(&event.payload);
+    IdempotencyKey {
+        scope,
+        hash: sha256(digest::digest(&digest::SHA256, key.as_bytes())),
+        body_hash: sha256(body.finish()),
+    }
+}
+
+fn sha256(digest: digest::Digest) -> [u8; 32] {
+    digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}

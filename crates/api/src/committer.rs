@@ -1,0 +1,304 @@
+//! Group commit without a timer: takes whatever waits, writes it in one flush, and answers everybody.
+//!
+//! While one flush runs, the next batch gathers by itself. The order around a flush is fixed: deliveries are announced
+//! as `expected` before it; afterwards as `arrived`, as `forgotten` or, if nobody knows, as something to look for; and
+//! only then is anybody answered. No producer sees success before the commit has returned.
+
+use crate::{
+    admission::{Accepted, AcceptedStatus, Answer, match_event},
+    app::Health,
+    error::ApiError,
+    request::message,
+    snapshot::Snapshots,
+};
+use domain::{
+    delivery::{Delivery, Position},
+    dice::Dice,
+    event::Event,
+    id::{AccountId, DeliveryId, DestinationId},
+    limits,
+    time::{Clock, Timestamp},
+};
+use futures_util::FutureExt;
+use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
+use store::{Announce, Arrival, Committed, NewDelivery, NewEvent, Store, StoreError, failpoint};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Committer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) announce: Arc<dyn Announce>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) health: Arc<Health>,
+}
+
+/// An event that waits to be committed, and who waits for it.
+pub(crate) struct Submission {
+    pub(crate) new: NewEvent,
+    /// How often it was matched again.
+    pub(crate) rounds: usize,
+    pub(crate) answer: oneshot::Sender<Answer>,
+    /// Its share of the queue's bytes, given back when it is answered.
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+struct Waiter {
+    rounds: usize,
+    answer: oneshot::Sender<Answer>,
+    room: OwnedSemaphorePermit,
+}
+
+impl Committer {
+    /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
+    pub(crate) async fn run(self, mut queue: mpsc::Receiver<Submission>, stop: CancellationToken) {
+        let mut waiting = VecDeque::new();
+        loop {
+            if waiting.is_empty() {
+                let gathered = stop.run_until_cancelled(gather(&mut queue, &mut waiting)).await;
+                if gathered.is_none() {
+                    queue.close();
+                }
+            }
+            while waiting.len() < limits::INGEST_BATCH
+                && let Ok(submission) = queue.try_recv()
+            {
+                waiting.push_back(submission);
+            }
+            if waiting.is_empty() {
+                return;
+            }
+            let batch = take_batch(&mut waiting);
+            for again in self.commit(batch).await.into_iter().rev() {
+                waiting.push_front(again);
+            }
+        }
+    }
+
+    /// One flush. Gives back what must be tried once more because its account's configuration had changed.
+    async fn commit(&self, batch: Vec<Submission>) -> Vec<Submission> {
+        let (events, waiters): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|Submission { new, rounds, answer, room }| (new, Waiter { rounds, answer, room }))
+            .unzip();
+        let deliveries: Vec<_> = events.iter().flat_map(names).collect();
+        if !deliveries.is_empty() {
+            self.announce.expected(&deliveries).await;
+        }
+        match self.flush(&events).await {
+            Ok(committed) => self.tell(events, waiters, committed).await,
+            Err(error) => {
+                self.give_up(&events, &deliveries, &error).await;
+                let refused = match error {
+                    // The flush failed and what it wrote may be there after a restart.
+                    StoreError::Failed(cause) => StoreError::OutcomeUnknown(cause),
+                    other => other,
+                };
+                let refused = ApiError::from(refused);
+                for waiter in waiters {
+                    let _ = waiter.answer.send(Err(refused.clone()));
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Commits, and once more after a short pause if the store was away: the very same batch may be repeated safely.
+    /// What stays unknown once stays unknown, unless the repetition settles it.
+    async fn flush(&self, events: &[NewEvent]) -> Result<Vec<Committed>, StoreError> {
+        let first = match self.flush_once(events).await {
+            Err(error @ (StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))) => error,
+            settled => return settled,
+        };
+        sleep(limits::BACKOFF_MIN.mul_f64(self.dice.unit())).await;
+        match (self.flush_once(events).await, first) {
+            (Err(_), unknown @ StoreError::OutcomeUnknown(_)) => Err(unknown),
+            (second, _) => second,
+        }
+    }
+
+    /// A panic in the store is an outcome nobody knows.
+    async fn flush_once(&self, events: &[NewEvent]) -> Result<Vec<Committed>, StoreError> {
+        let commit = AssertUnwindSafe(self.store.commit(events, self.clock.now())).catch_unwind();
+        match commit.await {
+            Ok(Ok(committed)) if committed.len() != events.len() => {
+                Err(StoreError::OutcomeUnknown("the store did not answer for every event".into()))
+            }
+            Ok(outcome) => outcome,
+            Err(panic) => Err(StoreError::OutcomeUnknown(format!("panic: {}", message(&*panic)).into())),
+        }
+    }
+
+    /// Announces what became of each event, then answers: the lanes know of a delivery before its producer does.
+    async fn tell(
+        &self, events: Vec<NewEvent>, waiters: Vec<Waiter>, committed: Vec<Committed>,
+    ) -> Vec<Submission> {
+        let (mut arrivals, mut forgotten) = (Vec::new(), Vec::new());
+        let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
+        for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
+            match outcome {
+                Committed::New => arrivals.extend(arrivals_of(&new)),
+                _ => forgotten.extend(names(&new)),
+            }
+            match outcome {
+                Committed::Stale => stale.push((new, waiter)),
+                other => answers.push((waiter, answer_of(&new, other))),
+            }
+        }
+        failpoint::hit("hand_over.before");
+        if !arrivals.is_empty() {
+            self.announce.arrived(arrivals).await;
+        }
+        if !forgotten.is_empty() {
+            self.announce.forgotten(&forgotten).await;
+        }
+        failpoint::hit("ack.before");
+        for (waiter, answer) in answers {
+            // Nobody listens any more: the event is durable all the same.
+            let _ = waiter.answer.send(answer);
+        }
+        let mut again = Vec::with_capacity(stale.len());
+        for (new, waiter) in stale {
+            again.extend(self.match_again(new, waiter).await);
+        }
+        again
+    }
+
+    async fn match_again(&self, mut new: NewEvent, waiter: Waiter) -> Option<Submission> {
+        let Waiter { rounds, answer, room } = waiter;
+        let rematched = if rounds >= limits::MATCH_ROUNDS {
+            Err(ApiError::overloaded("the account's configuration changes faster than events can be matched"))
+        } else {
+            // A panic in here is this event's alone.
+            let rematched = AssertUnwindSafe(self.rematch(&new)).catch_unwind().await;
+            rematched.unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))
+        };
+        match rematched {
+            Ok((version, deliveries)) => {
+                (new.account_version, new.deliveries) = (version, deliveries);
+                Some(Submission { new, rounds: rounds + 1, answer, room })
+            }
+            Err(error) => {
+                let _ = answer.send(Err(error));
+                None
+            }
+        }
+    }
+
+    async fn rematch(&self, new: &NewEvent) -> Result<(i64, Vec<NewDelivery>), ApiError> {
+        let snapshot = self.snapshots.newer(new.event.account_id, new.account_version).await?;
+        let deliveries = match_event(&new.event, &snapshot, &*self.dice, self.clock.now())?;
+        Ok((snapshot.version, deliveries))
+    }
+
+    async fn give_up(
+        &self, events: &[NewEvent], deliveries: &[(DestinationId, DeliveryId)], error: &StoreError,
+    ) {
+        tracing::warn!(events = events.len(), %error, "commit.failed");
+        if matches!(error, StoreError::Failed(_)) {
+            self.health.fail();
+        }
+        if deliveries.is_empty() {
+            return;
+        }
+        match error {
+            StoreError::OutcomeUnknown(_) | StoreError::Failed(_) => {
+                let places: Vec<(DestinationId, DeliveryId, Position)> = events
+                    .iter()
+                    .flat_map(|new| &new.deliveries)
+                    .map(|delivery| (delivery.destination_id, delivery.id, delivery.position))
+                    .collect();
+                self.announce.look(&places).await;
+            }
+            _ => self.announce.forgotten(deliveries).await,
+        }
+    }
+}
+
+async fn gather(queue: &mut mpsc::Receiver<Submission>, waiting: &mut VecDeque<Submission>) {
+    waiting.extend(queue.recv().await);
+}
+
+/// The first of those that wait, as many as one flush may take; at least one.
+fn take_batch(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
+    let (mut count, mut bytes, mut deliveries) = (0, 0, 0);
+    for submission in waiting.iter().take(limits::INGEST_BATCH) {
+        bytes += submission.new.event.payload.len();
+        deliveries += submission.new.deliveries.len();
+        let full = bytes > limits::INGEST_BATCH_BYTES || deliveries > limits::INGEST_BATCH_DELIVERIES;
+        if count > 0 && full {
+            break;
+        }
+        count += 1;
+    }
+    waiting.drain(..count).collect()
+}
+
+fn names(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {
+    new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id))
+}
+
+fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
+    let accepted = |id, status, deliveries| Accepted { id, status, deliveries: Some(deliveries), expanding: false };
+    match outcome {
+        Committed::New => Ok(accepted(new.event.id, AcceptedStatus::Queued, new.deliveries.len() as u32)),
+        Committed::Duplicate { of, deliveries, body_hash } => {
+            if new.key.is_some_and(|key| key.body_hash == body_hash) {
+                return Ok(accepted(of, AcceptedStatus::Duplicate, deliveries));
+            }
+            Err(ApiError::idempotency_conflict(format!("the key was used for {of}, with another body or type")))
+        }
+        Committed::NoAccount(account) => Err(no_account(account)),
+        Committed::Refused(why) => Err(ApiError::validation_failed("the event cannot be stored").because(why)),
+        Committed::Stale => Err(ApiError::from_bug("a stale event is matched again, not answered")),
+    }
+}
+
+fn no_account(account: AccountId) -> ApiError {
+    ApiError::no_such("account").because(account)
+}
+
+/// The deliveries of an event that has just been committed, as their lanes will see them. One event for all of them;
+/// a payload too large to carry is read when the delivery starts.
+fn arrivals_of(new: &NewEvent) -> impl Iterator<Item = Arrival> {
+    let has_payload = new.event.payload.len() <= limits::CARRIED_BYTES;
+    let event = if has_payload || new.deliveries.is_empty() {
+        new.event.clone()
+    } else {
+        Arc::new(Event { payload: bytes::Bytes::new(), ..Event::clone(&new.event) })
+    };
+    let size = new.event.payload.len() as u32;
+    new.deliveries.iter().map(move |delivery| Arrival {
+        shard: delivery.shard,
+        delivery: arrived(delivery, &event, size),
+        event: Some(event.clone()),
+        has_payload,
+    })
+}
+
+fn arrived(new: &NewDelivery, event: &Event, payload_bytes: u32) -> Delivery {
+    let created_at: Timestamp = new.id.made_at();
+    Delivery {
+        id: new.id,
+        account_id: event.account_id,
+        event_id: event.id,
+        destination_id: new.destination_id,
+        route_id: new.route_id,
+        replay_id: None,
+        origin: new.id,
+        position: new.position,
+        due_at: new.due_at,
+        attempts: 0,
+        spent: 0,
+        tls_errors: 0,
+        last_outcome: None,
+        last_http_status: None,
+        created_at,
+        available_at: event.deliver_at.map_or(created_at, |at| at.max(created_at)),
+        payload_bytes,
+    }
+}

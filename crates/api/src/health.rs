@@ -1,0 +1,52 @@
+//! Probes: `/healthz` while the loop turns, `/readyz` while it is worth sending somebody here.
+
+use crate::app::App;
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use domain::limits;
+use http::StatusCode;
+use serde::Serialize;
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Alive {
+    status: &'static str,
+    version: &'static str,
+}
+
+/// What this node can do, and what keeps it from more.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Readiness {
+    ready: bool,
+    /// `ok`, `unavailable` (it will be back) or `failed` (it needs a person).
+    store: &'static str,
+    draining: bool,
+    version: &'static str,
+}
+
+/// The process turns.
+#[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
+    responses((status = 200, description = "Alive", body = Alive)))]
+pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
+    Json(Alive { status: "ok", version: app.config.version })
+}
+
+/// The store answers (it is migrated when it opens), and the node is not stopping.
+#[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
+    responses((status = 200, description = "Ready", body = Readiness),
+              (status = 503, description = "Not ready", body = Readiness)))]
+pub(crate) async fn readyz(State(app): State<App>) -> Response {
+    let store = match timeout(limits::READY_PATIENCE, app.store.now()).await {
+        _ if app.health.has_failed() => "failed",
+        Ok(Ok(_)) => "ok",
+        _ => "unavailable",
+    };
+    let draining = app.health.is_draining();
+    let ready = store == "ok" && !draining;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready, store, draining, version: app.config.version })).into_response()
+}

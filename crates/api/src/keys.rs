@@ -1,0 +1,176 @@
+//! The text of API keys: `phk_` + 12 characters to look it up by + `_` + 32 of secret + 6 of checksum, all base62.
+//!
+//! The prefix is for secret scanners, the checksum turns typos and fakes away without a lookup, and the secret holds
+//! 190 bits.
+
+use domain::{account::KeyKind, dice::Dice};
+use std::fmt;
+use zeroize::Zeroizing;
+
+const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const PREFIX_LENGTH: usize = 4;
+pub const LOOKUP_LENGTH: usize = 12;
+const SECRET_LENGTH: usize = 32;
+const CHECKSUM_LENGTH: usize = 6;
+const LENGTH: usize = PREFIX_LENGTH + LOOKUP_LENGTH + 1 + SECRET_LENGTH + CHECKSUM_LENGTH;
+
+/// A whole key, to be shown once.
+#[derive(Clone)]
+pub struct KeyText(Zeroizing<String>);
+
+impl KeyText {
+    pub fn generate(kind: KeyKind, dice: &dyn Dice) -> Self {
+        let mut text = Zeroizing::new(String::with_capacity(LENGTH));
+        text.push_str(prefix(kind));
+        draw(&mut text, LOOKUP_LENGTH, dice);
+        text.push('_');
+        draw(&mut text, SECRET_LENGTH, dice);
+        let checksum = checksum(&text);
+        text.push_str(std::str::from_utf8(&checksum).expect("base62 is ASCII"));
+        Self(text)
+    }
+
+    /// Nothing if it is not a well-formed key, checksum included.
+    pub fn parse(text: &str) -> Option<Self> {
+        Presented::parse(text).map(|_| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    pub fn parts(&self) -> Presented<'_> {
+        Presented::parse(&self.0).expect("checked when it was made")
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.parts(), f)
+    }
+}
+
+/// A well-formed key, in its parts.
+#[derive(Clone, Copy)]
+pub struct Presented<'a> {
+    pub kind: KeyKind,
+    pub lookup: &'a [u8; LOOKUP_LENGTH],
+    pub secret: &'a str,
+}
+
+impl<'a> Presented<'a> {
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let well_formed = text.len() == LENGTH && text.bytes().all(|byte| byte == b'_' || ALPHABET.contains(&byte));
+        if !well_formed {
+            return None;
+        }
+        let kind = KINDS.into_iter().find(|kind| text.starts_with(prefix(*kind)))?;
+        let (body, presented) = text.split_at(LENGTH - CHECKSUM_LENGTH);
+        let (lookup, secret) = body[PREFIX_LENGTH..].split_once('_')?;
+        let fits = !secret.contains('_') && presented.as_bytes() == checksum(body);
+        let lookup = lookup.as_bytes().try_into().ok()?;
+        fits.then_some(Self { kind, lookup, secret })
+    }
+
+    pub fn lookup(&self) -> &'a str {
+        std::str::from_utf8(self.lookup).expect("base62 is ASCII")
+    }
+}
+
+impl fmt::Debug for Presented<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}_***", prefix(self.kind), self.lookup())
+    }
+}
+
+const KINDS: [KeyKind; 3] = [KeyKind::Account, KeyKind::Ingest, KeyKind::Operator];
+
+pub const fn prefix(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Account => "phk_",
+        KeyKind::Ingest => "phi_",
+        KeyKind::Operator => "pho_",
+    }
+}
+
+/// How a key is shown after the first time.
+pub fn shown(kind: KeyKind, lookup: &str) -> String {
+    format!("{}{}…", prefix(kind), lookup.get(..4).unwrap_or(lookup))
+}
+
+/// Whether a text looks as if it wanted to be a key, well-formed or not.
+pub(crate) fn resembles_key(text: &str) -> bool {
+    text.len() > PREFIX_LENGTH + LOOKUP_LENGTH && KINDS.into_iter().any(|kind| text.starts_with(prefix(kind)))
+}
+
+/// Characters drawn evenly: bytes that would favour some of them are drawn again.
+fn draw(text: &mut String, mut count: usize, dice: &dyn Dice) {
+    let mut bytes = Zeroizing::new([0u8; 64]);
+    while count > 0 {
+        dice.fill(bytes.as_mut());
+        for byte in bytes.iter().filter(|byte| **byte < 248).take(count) {
+            text.push(char::from(ALPHABET[usize::from(byte % 62)]));
+            count -= 1;
+        }
+    }
+}
+
+fn checksum(text: &str) -> [u8; CHECKSUM_LENGTH] {
+    let mut sum = crc32fast::hash(text.as_bytes());
+    let mut digits = [0; CHECKSUM_LENGTH];
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[(sum % 62) as usize];
+        sum /= 62;
+    }
+    digits
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Draws that differ, and are the same in every run.
+    #[derive(Default)]
+    pub(crate) struct Counting(AtomicU64);
+
+    impl Dice for Counting {
+        fn bits(&self) -> u128 {
+            u128::from(self.0.fetch_add(1, Ordering::Relaxed)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+        }
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill_with(|| (self.bits() >> 64) as u8);
+        }
+    }
+
+    #[test]
+    fn a_key_reads_back_in_its_parts() {
+        let dice = Counting::default();
+        for kind in KINDS {
+            let key = KeyText::generate(kind, &dice);
+            assert_eq!((key.expose().len(), key.parts().kind), (55, kind));
+            assert!(key.expose().contains(key.parts().lookup()) && key.expose().contains(key.parts().secret));
+            assert_eq!(key.parts().secret.len(), 32);
+        }
+    }
+
+    #[test]
+    fn a_typo_does_not_pass_the_checksum() {
+        let key = KeyText::generate(KeyKind::Account, &Counting::default());
+        for at in 0..LENGTH {
+            let mut typo = key.expose().as_bytes().to_vec();
+            typo[at] = if typo[at] == b'x' { b'y' } else { b'x' };
+            assert!(Presented::parse(std::str::from_utf8(&typo).unwrap()).is_none(), "at {at}");
+        }
+        assert!(Presented::parse("").is_none());
+        assert!(Presented::parse(&key.expose()[1..]).is_none());
+        assert!(Presented::parse(&"é".repeat(55)).is_none());
+    }
+
+    #[test]
+    fn a_key_is_not_printed() {
+        let key = KeyText::generate(KeyKind::Operator, &Counting::default());
+        assert!(!format!("{key:?}").contains(key.parts().secret));
+        assert!(shown(KeyKind::Account, "abcdefghijkl") == "phk_abcd…");
+    }
+}

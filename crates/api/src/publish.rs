@@ -1,0 +1,313 @@
+//! `POST /v1/events` and `POST /v1/events/batch`: events an account publishes itself.
+//!
+//! The bytes of `data`, as they were written, are the payload: nothing is parsed and written again.
+
+use crate::{
+    admission::{Accepted, Answer, answered, idempotency_key},
+    app::App,
+    auth::PublishCtx,
+    error::{ApiError, Problem},
+    event_text,
+    ingest::respond,
+    json,
+};
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use domain::{
+    event::{Event, EventType, EventTypeError, Headers},
+    id::{EventId, RequestId},
+    limits,
+    time::Timestamp,
+};
+use http::StatusCode;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value, value::RawValue};
+use std::{borrow::Cow, fmt, time::Duration};
+use utoipa::ToSchema;
+
+/// An event to publish.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Publish)]
+pub(crate) struct Publish<'a> {
+    #[serde(rename = "type", borrow)]
+    #[schema(value_type = String, example = "invoice.paid")]
+    event_type: Cow<'a, str>,
+    /// The payload, byte for byte as written here; or `data_base64`.
+    #[serde(default, borrow, deserialize_with = "as_written")]
+    #[schema(value_type = Option<Object>)]
+    data: Option<&'a RawValue>,
+    /// A payload that is not JSON; needs `content_type`.
+    #[serde(default, borrow)]
+    #[schema(value_type = Option<String>)]
+    data_base64: Option<Cow<'a, str>>,
+    #[serde(default)]
+    content_type: Option<String>,
+    /// Repeats with the same key within 24 hours give the first event.
+    #[serde(default)]
+    idempotency_key: Option<String>,
+    /// Deliveries with the same key keep their order at destinations that ask for it.
+    #[serde(default)]
+    ordering_key: Option<String>,
+    /// Not before this time.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    deliver_at: Option<Timestamp>,
+    /// For filters and people; not sent.
+    #[serde(default, borrow)]
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<&'a RawValue>,
+}
+
+/// `null` is a payload too.
+fn as_written<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+/// Up to 1,000 events.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PublishBatch)]
+pub(crate) struct PublishBatch<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Publish>, max_items = 1000)]
+    events: Items<'a>,
+}
+
+/// One result per event, in order.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BatchAnswer {
+    results: Vec<BatchResult>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum BatchResult {
+    Accepted(Accepted),
+    Refused(Refused),
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Refused {
+    /// Always `refused`.
+    status: &'static str,
+    error: Problem,
+}
+
+/// Publishes an event. The answer comes when the event and its deliveries are durable.
+#[utoipa::path(post, path = "/v1/events", tag = "events", operation_id = "publish",
+    request_body = Publish<'_>,
+    responses((status = 202, description = "Durable", body = Accepted),
+              (status = 200, description = "Seen before: the first event", body = Accepted),
+              (status = "4XX", description = "Refused, and nothing stored", body = Problem,
+               content_type = "application/problem+json"),
+              (status = 503, description = "Ask again after `retry-after`", body = Problem,
+               content_type = "application/problem+json")))]
+pub(crate) async fn publish(
+    State(app): State<App>, by: PublishCtx, request: Request,
+) -> Result<Response, ApiError> {
+    let header_key = event_text::publish_key(request.headers())?;
+    let headers = event_text::kept_of_publish(request.headers());
+    let bytes = json::read(request, &app, app.config.body_limit).await?;
+    json::check_shape(&bytes, None)?;
+    let publish: Publish<'_> = json::parse(&bytes)?;
+    let event = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
+    respond(app.admit(event.0, event.1).await)
+}
+
+/// Publishes up to 1,000 events at once: each is accepted or refused for itself.
+#[utoipa::path(post, path = "/v1/events/batch", tag = "events", operation_id = "publish_batch",
+    request_body = PublishBatch<'_>,
+    responses((status = 202, description = "One result per event, in order", body = BatchAnswer),
+              (status = "4XX", description = "Refused, and nothing stored", body = Problem,
+               content_type = "application/problem+json"),
+              (status = 503, description = "Nothing was accepted: ask again after `retry-after`", body = Problem,
+               content_type = "application/problem+json")))]
+pub(crate) async fn publish_batch(
+    State(app): State<App>, Extension(request_id): Extension<RequestId>, by: PublishCtx, request: Request,
+) -> Result<Response, ApiError> {
+    if event_text::publish_key(request.headers())?.is_some() {
+        return Err(ApiError::invalid_header("a batch has no key of its own: give each event an `idempotency_key`"));
+    }
+    let headers = event_text::kept_of_publish(request.headers());
+    let bytes = json::read(request, &app, app.config.body_limit).await?;
+    json::check_shape(&bytes, None)?;
+    let batch: PublishBatch<'_> = json::parse(&bytes)?;
+    if batch.events.0.is_empty() {
+        return Err(ApiError::invalid_field("/events", "invalid_length", "expected 1 to 1,000 events"));
+    }
+    let now = app.now();
+    let mut submitted = Vec::with_capacity(batch.events.0.len());
+    for (place, raw) in batch.events.0.into_iter().enumerate() {
+        // A microsecond apart, so that they are listed in the order they were given in.
+        let at = now.plus(Duration::from_micros(place as u64));
+        let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
+            .and_then(|publish| publish.checked(&by, headers.clone(), None, at, app.dice.bits()));
+        submitted.push(match checked {
+            Ok((event, key)) => app.submit(event, key).await,
+            Err(error) => Err(error),
+        });
+        // Matching a thousand events must not keep the others from their turn.
+        tokio::task::consume_budget().await;
+    }
+    let mut answers: Vec<Answer> = Vec::with_capacity(submitted.len());
+    for receiver in submitted {
+        answers.push(match receiver {
+            Ok(receiver) => answered(receiver).await,
+            Err(error) => Err(error),
+        });
+    }
+    if let Some(trouble) = our_trouble(&answers) {
+        return Err(trouble);
+    }
+    let results = answers.into_iter().map(|answer| BatchResult::of(answer, request_id)).collect();
+    Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response())
+}
+
+/// If nothing was accepted because of us, the batch as a whole should be sent again.
+fn our_trouble(answers: &[Answer]) -> Option<ApiError> {
+    let ours = |answer: &Answer| answer.as_ref().is_err_and(|error| error.status().is_server_error());
+    answers.iter().all(ours).then(|| answers[0].clone().err()).flatten()
+}
+
+impl BatchResult {
+    fn of(answer: Answer, request_id: RequestId) -> Self {
+        match answer {
+            Ok(accepted) => Self::Accepted(accepted),
+            Err(error) => Self::Refused(Refused { status: "refused", error: error.problem(request_id) }),
+        }
+    }
+}
+
+impl Publish<'_> {
+    /// From what was sent to an event; every field is looked at here, and nowhere else.
+    fn checked(
+        self, by: &PublishCtx, headers: Headers, header_key: Option<String>, now: Timestamp, chance: u128,
+    ) -> Result<(Event, Option<store::IdempotencyKey>), ApiError> {
+        let event_type: EventType = self.event_type.parse().map_err(|error: EventTypeError| {
+            ApiError::invalid_field("/type", "invalid_event_type", error.to_string())
+        })?;
+        let (payload, content_type) = payload(self.data, self.data_base64.as_deref(), self.content_type)?;
+        let idempotency_key = agreed_key(self.idempotency_key, header_key)?;
+        let ordering_key = self.ordering_key.map(checked_ordering_key).transpose()?;
+        if self.deliver_at.is_some_and(|at| at > now.plus(LATEST_DELIVERY)) {
+            let detail = format!("cannot be more than {} days ahead", limits::RETENTION_DAYS);
+            return Err(ApiError::invalid_field("/deliver_at", "out_of_range", detail));
+        }
+        let event = Event {
+            id: EventId::at(now, chance),
+            account_id: by.account_id,
+            source_id: by.source_id,
+            event_type,
+            idempotency_key,
+            content_type,
+            headers,
+            payload,
+            ordering_key,
+            metadata: self.metadata.map(metadata).transpose()?.unwrap_or_default(),
+            received_at: now,
+            deliver_at: self.deliver_at,
+        };
+        let scope = by.source_id.map_or(by.account_id.uuid(), |source| source.uuid());
+        let key = event.idempotency_key.as_deref().map(|key| self::idempotency_key(scope, key, &event));
+        Ok((event, key))
+    }
+}
+
+/// What waits longer would outlive what is kept about it.
+const LATEST_DELIVERY: Duration = Duration::from_secs(limits::RETENTION_DAYS as u64 * 24 * 3600);
+
+fn payload(
+    data: Option<&RawValue>, base64: Option<&str>, content_type: Option<String>,
+) -> Result<(Bytes, String), ApiError> {
+    match (data, base64, content_type) {
+        (None, None, _) => Err(ApiError::invalid_field("/data", "missing_field", "`data` or `data_base64` is needed")),
+        (Some(_), Some(_), _) => {
+            Err(ApiError::invalid_field("/data_base64", "conflict", "`data` is given already"))
+        }
+        (Some(_), None, Some(_)) => {
+            Err(ApiError::invalid_field("/content_type", "conflict", "`data` is always application/json"))
+        }
+        // Its own memory: one event of a batch must not keep the whole batch alive.
+        (Some(data), None, None) => {
+            Ok((Bytes::copy_from_slice(data.get().as_bytes()), "application/json".to_owned()))
+        }
+        (None, Some(_), None) => {
+            Err(ApiError::invalid_field("/content_type", "missing_field", "`data_base64` needs a `content_type`"))
+        }
+        (None, Some(text), Some(content_type)) => {
+            let sendable = (1..=limits::CONTENT_TYPE_BYTES).contains(&content_type.len())
+                && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            if !sendable {
+                return Err(ApiError::invalid_field("/content_type", "invalid_value", "not a content type"));
+            }
+            let payload = STANDARD
+                .decode(text)
+                .map_err(|error| ApiError::invalid_field("/data_base64", "invalid_value", error.to_string()))?;
+            Ok((payload.into(), content_type))
+        }
+    }
+}
+
+fn agreed_key(in_body: Option<String>, in_header: Option<String>) -> Result<Option<String>, ApiError> {
+    let refuse = |detail| Err(ApiError::invalid_field("/idempotency_key", "invalid_value", detail));
+    match (in_body, in_header) {
+        (Some(body), Some(header)) if body != header => refuse("differs from the `idempotency-key` header"),
+        (Some(body), _) if !event_text::is_idempotency_key(&body) => {
+            refuse("must be 1 to 255 printable ASCII characters")
+        }
+        (body, header) => Ok(body.or(header)),
+    }
+}
+
+fn checked_ordering_key(key: String) -> Result<String, ApiError> {
+    let fits = (1..=limits::ORDERING_KEY_BYTES).contains(&key.len()) && !key.chars().any(char::is_control);
+    if fits {
+        return Ok(key);
+    }
+    let detail = format!("must be 1 to {} bytes without control characters", limits::ORDERING_KEY_BYTES);
+    Err(ApiError::invalid_field("/ordering_key", "invalid_value", detail))
+}
+
+fn metadata(raw: &RawValue) -> Result<Map<String, Value>, ApiError> {
+    let refuse = |code, detail| ApiError::invalid_field("/metadata", code, detail);
+    if raw.get().len() > limits::METADATA_BYTES {
+        return Err(refuse("too_long", "must fit into 16 KiB"));
+    }
+    serde_json::from_str(raw.get()).map_err(|_| refuse("invalid_type", "expected an object"))
+}
+
+/// The events of a batch as they were written; the one too many ends the reading.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Few;
+
+        impl<'de> de::Visitor<'de> for Few {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of events")
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut few = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if few.len() == limits::BATCH_EVENTS {
+                        return Err(de::Error::custom("a batch has at most 1,000 events"));
+                    }
+                    few.push(item);
+                }
+                Ok(few)
+            }
+        }
+
+        from.deserialize_seq(Few).map(Self)
+    }
+}

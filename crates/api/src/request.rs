@@ -1,0 +1,121 @@
+//! The frame around every request: an id, the checks that need no handler, and problems written down.
+
+use crate::{app::App, error::ApiError, keys};
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use domain::{id::RequestId, limits};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Lays the frame around a handler. Handlers that name the request's id take `Extension<RequestId>`.
+pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = RequestId::at(app.now(), app.dice.bits());
+    request.extensions_mut().insert(id);
+    let method = request.method().clone();
+    let is_api = request.uri().path().starts_with("/v1/");
+    // The path of an ingest URL is a credential, and a query may hold anything: neither is logged.
+    let path = if is_api { request.uri().path().to_owned() } else { String::new() };
+
+    let mut response = match admit(&app, request.uri(), request.headers()) {
+        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(panic) => ApiError::from_bug(format_args!("panic: {}", message(&*panic))).into_response(),
+        },
+        Err(refused) => refused.into_response(),
+    };
+
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        log_refusal(id, &method, &path, &error);
+        *response.status_mut() = error.status();
+        let body = error.write(id, response.headers_mut());
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(body);
+    }
+    let headers = response.headers_mut();
+    let shown = HeaderValue::from_str(&id.to_string()).expect("an id is ASCII");
+    headers.insert(X_REQUEST_ID, shown);
+    if is_api {
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
+    tracing::debug!(
+        request_id = %id, %method, path, status = response.status().as_u16(),
+        latency_us = started.elapsed().as_micros() as u64, "request.answered"
+    );
+    response
+}
+
+/// What is wrong with a request whatever it asks for.
+fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz") {
+        return Err(ApiError::draining("this node is stopping: ask another one, or again in a moment"));
+    }
+    let length = uri.path_and_query().map_or(0, |text| text.as_str().len());
+    if length > limits::URI_BYTES {
+        return Err(ApiError::uri_too_long(format!("a URI may have {} bytes", limits::URI_BYTES)));
+    }
+    let values = uri.query().into_iter().flat_map(|query| query.split(['&', '=']));
+    if values.into_iter().any(keys::resembles_key) {
+        return Err(ApiError::credential_in_url(
+            "an API key was sent in the URL, where logs and histories keep it: revoke it, and send the new one \
+             as `Authorization: Bearer`",
+        ));
+    }
+    if uri.path().starts_with("/v1/") && !accepts_json(uri.path(), headers) {
+        return Err(ApiError::not_acceptable("this API answers `application/json`"));
+    }
+    Ok(())
+}
+
+/// Payloads and streams are not JSON; whoever asks for those may ask for anything.
+fn accepts_json(path: &str, headers: &HeaderMap) -> bool {
+    let Some(accepted) = headers.get(header::ACCEPT) else { return true };
+    let accepted = accepted.to_str().unwrap_or("*/*");
+    path.ends_with("/payload")
+        || path == "/v1/stream"
+        || accepted.split(',').any(|range| {
+            let range = range.split(';').next().unwrap_or_default().trim();
+            ["*/*", "application/*", "application/json", "application/problem+json"]
+                .iter()
+                .any(|ours| range.eq_ignore_ascii_case(ours))
+        })
+}
+
+/// An error is logged once, here; a client's mistakes only for those who look for them.
+fn log_refusal(id: RequestId, method: &http::Method, path: &str, error: &ApiError) {
+    let (status, cause) = (error.status().as_u16(), error.cause().unwrap_or_default());
+    match status {
+        500 => tracing::error!(request_id = %id, %method, path, status, cause, %error, "request.failed"),
+        501.. => tracing::warn!(request_id = %id, %method, path, status, cause, %error, "request.turned_away"),
+        _ => tracing::debug!(request_id = %id, %method, path, status, cause, %error, "request.refused"),
+    }
+}
+
+pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of unknown kind")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_acceptable_unless_the_client_says_otherwise() {
+        let accepts = |path: &str, accept: &'static str| {
+            accepts_json(path, &HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]))
+        };
+        assert!(accepts_json("/v1/events", &HeaderMap::new()));
+        assert!(accepts("/v1/events", "text/html, application/json;q=0.9"));
+        assert!(accepts("/v1/events", "*/*"));
+        assert!(!accepts("/v1/events", "text/html"));
+        assert!(accepts("/v1/events/evt_1/payload", "text/html"));
+    }
+}

@@ -1,0 +1,314 @@
+//! The accept loop: HTTP/1.1 with a limit and a deadline on everything a client can make us wait for.
+//!
+//! hyper parses (and answers 400, 414 and 431 to what it cannot); the deadlines of the head, of rest and of a client
+//! that does not read are kept here, because hyper has one timer for head and rest together and answers nothing when
+//! it fires. Those of the body are kept where it is read (`body.rs`).
+
+use crate::{
+    app::{App, Deadlines},
+    router::router,
+};
+use axum::{Router, body::Body};
+use domain::limits;
+use http::{Request, Response};
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::rt::TokioIo;
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::Service as _;
+
+/// Serves until `stop`; then takes nobody new, lets open requests finish within `grace`, and drops the rest.
+pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken, grace: Duration) {
+    serve_router(listener, router(app.clone()), app, stop, grace).await;
+}
+
+/// The same with pages beside the API.
+pub async fn serve_router(
+    listener: TcpListener, router: Router, app: App, stop: CancellationToken, grace: Duration,
+) {
+    let places = Arc::new(Semaphore::new(app.config.connections));
+    let connections = TaskTracker::new();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: wait for some to be closed instead of spinning.
+                tracing::warn!(%error, "connection.not_accepted");
+                sleep(limits::BACKOFF_MIN).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            turn_away(&stream);
+            continue;
+        };
+        let connection = connection(stream, router.clone(), app.config.deadlines, stop.clone());
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    }
+    app.drain();
+    drop(listener);
+    connections.close();
+    if timeout(grace, connections.wait()).await.is_err() {
+        tracing::warn!(open = connections.len(), "server.stopped_with_open_connections");
+    }
+}
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
+connection: close\r\ncontent-length: 174\r\n\r\n\
+{\"type\":\"/docs/errors#overloaded\",\"title\":\"This node has more to do than it can take\",\"status\":503,\
+\"code\":\"overloaded\",\"detail\":\"too many connections are open\",\"errors\":[]}\n";
+
+const TOO_SLOW: &[u8] = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/problem+json\r\n\
+connection: close\r\ncontent-length: 181\r\n\r\n\
+{\"type\":\"/docs/errors#request_timeout\",\"title\":\"The request took too long to arrive\",\"status\":408,\
+\"code\":\"request_timeout\",\"detail\":\"the head was not sent in time\",\"errors\":[]}\n";
+
+/// Said in one write that never waits, and closed.
+fn turn_away(stream: &TcpStream) {
+    let _ = stream.try_write(FULL);
+}
+
+async fn connection(stream: TcpStream, router: Router, deadlines: Deadlines, stop: CancellationToken) {
+    let _ = stream.set_nodelay(true);
+    let line = Arc::new(Line::new(deadlines));
+    let io = TokioIo::new(Watched { stream, line: line.clone() });
+    let service = Requests { router, line: line.clone() };
+    let mut connection = http1::Builder::new().max_buf_size(limits::HEAD_BYTES).serve_connection(io, service);
+    let mut stopping = pin!(stop.cancelled());
+    let mut told_to_stop = false;
+    let mut armed = line.deadline().unwrap_or_else(Instant::now);
+    let mut alarm = pin!(sleep_until(armed));
+
+    let late = poll_fn(|cx| {
+        if !told_to_stop && stopping.as_mut().poll(cx).is_ready() {
+            told_to_stop = true;
+            // Closes at once if it rests, else after the answer.
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        loop {
+            // The alarm is only moved when it would ring too late: under load that is never.
+            let Some(deadline) = line.deadline() else { return Poll::Pending };
+            if deadline < armed {
+                armed = deadline;
+                alarm.as_mut().reset(armed);
+            }
+            ready!(alarm.as_mut().poll(cx));
+            if Instant::now() >= deadline {
+                return Poll::Ready(Some(line.in_head()));
+            }
+            armed = deadline;
+            alarm.as_mut().reset(armed);
+        }
+    })
+    .await;
+
+    if late == Some(true) {
+        let mut stream = connection.into_parts().io.into_inner().stream;
+        let _ = timeout(limits::LINGER, async {
+            stream.write_all(TOO_SLOW).await?;
+            stream.shutdown().await
+        })
+        .await;
+    }
+}
+
+/// Where a connection is, so that it is known what it may be waited for.
+struct Line {
+    deadlines: Deadlines,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    /// Since when the client does not take what we send.
+    stalled: Option<Instant>,
+}
+
+enum Phase {
+    /// Between requests.
+    Rest { until: Instant },
+    /// A head has begun.
+    Head { until: Instant },
+    /// From the head until the answer's last byte: ours to end.
+    Busy,
+}
+
+impl Line {
+    fn new(deadlines: Deadlines) -> Self {
+        // A new connection is made to ask something: it gets the time of a head, not that of a rest.
+        let phase = Phase::Rest { until: Instant::now() + deadlines.head };
+        Self { deadlines, state: Mutex::new(State { phase, stalled: None }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let state = self.state();
+        let stalled = state.stalled.map(|since| since + self.deadlines.body);
+        let phase = match state.phase {
+            Phase::Rest { until } | Phase::Head { until } => Some(until),
+            Phase::Busy => None,
+        };
+        [stalled, phase].into_iter().flatten().min()
+    }
+
+    fn in_head(&self) -> bool {
+        matches!(self.state().phase, Phase::Head { .. })
+    }
+
+    fn heard(&self) {
+        let mut state = self.state();
+        if matches!(state.phase, Phase::Rest { .. }) {
+            state.phase = Phase::Head { until: Instant::now() + self.deadlines.head };
+        }
+    }
+
+    fn asked(&self) {
+        self.state().phase = Phase::Busy;
+    }
+
+    fn answered(&self) {
+        self.state().phase = Phase::Rest { until: Instant::now() + self.deadlines.idle };
+    }
+
+    fn written<T>(&self, wrote: &Poll<T>) {
+        let mut state = self.state();
+        match wrote {
+            Poll::Ready(_) => state.stalled = None,
+            Poll::Pending => drop(state.stalled.get_or_insert_with(Instant::now)),
+        }
+    }
+}
+
+/// A socket that tells its line what happens on it.
+struct Watched {
+    stream: TcpStream,
+    line: Arc<Line>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.line.heard();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.line.written(&wrote);
+        wrote
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.line.written(&wrote);
+        wrote
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Hands the requests of one connection to the router.
+struct Requests {
+    router: Router,
+    line: Arc<Line>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.line.asked();
+        let line = self.line.clone();
+        let answer = self.router.clone().call(request);
+        Box::pin(async move { Ok(answer.await?.map(|body| Answer { body, line })) })
+    }
+}
+
+/// A body that says when it has been sent, or dropped.
+struct Answer {
+    body: Body,
+    line: Arc<Line>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.line.answered();
+    }
+}
+
+impl hyper::body::Body for Answer {
+    type Data = bytes::Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        hyper::body::Body::is_end_stream(&self.body)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::Body::size_hint(&self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answers_written_by_hand_say_how_long_they_are() {
+        for answer in [FULL, TOO_SLOW] {
+            let text = std::str::from_utf8(answer).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            assert_eq!(length.parse(), Ok(body.len()), "{body}");
+            assert!(serde_json::from_str::<serde_json::Value>(body).is_ok());
+        }
+    }
+}

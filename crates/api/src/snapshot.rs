@@ -1,0 +1,150 @@
+//! An account's routes in memory, for matching. A snapshot knows the account's version it was taken at; the commit
+//! compares it, so an old snapshot costs a second round and never a wrong fan-out.
+
+use domain::{
+    id::{AccountId, RouteId},
+    limits,
+    route::{Route, RouteTable},
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use store::{Store, StoreError};
+
+/// The routes of an account at one version.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) version: i64,
+    pub(crate) table: RouteTable,
+}
+
+/// The snapshots of the accounts seen lately.
+pub(crate) struct Snapshots {
+    store: Arc<dyn Store>,
+    slots: RwLock<HashMap<AccountId, Arc<Slot>>>,
+    /// Counts uses; a slot's last use is its place in this order.
+    uses: AtomicU64,
+}
+
+#[derive(Default)]
+struct Slot {
+    current: Mutex<Option<Arc<Snapshot>>>,
+    outdated: AtomicBool,
+    last_use: AtomicU64,
+    routes: AtomicUsize,
+    /// All routes by id, for the next change; whoever holds it reads, the others wait for what it read.
+    all: tokio::sync::Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    version: i64,
+    routes: HashMap<RouteId, Arc<Route>>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, slots: RwLock::default(), uses: AtomicU64::new(0) }
+    }
+
+    /// The snapshot in memory, or a first one.
+    pub(crate) async fn get(&self, account: AccountId) -> Result<Arc<Snapshot>, StoreError> {
+        let slot = self.slot(account);
+        match slot.current() {
+            Some(snapshot) if !slot.outdated.load(Ordering::Acquire) => Ok(snapshot),
+            seen => self.refresh(account, &slot, seen).await,
+        }
+    }
+
+    /// A snapshot newer than `version`, which a commit has refused.
+    pub(crate) async fn newer(&self, account: AccountId, version: i64) -> Result<Arc<Snapshot>, StoreError> {
+        let slot = self.slot(account);
+        match slot.current() {
+            Some(snapshot) if snapshot.version > version && !slot.outdated.load(Ordering::Acquire) => Ok(snapshot),
+            seen => self.refresh(account, &slot, seen).await,
+        }
+    }
+
+    /// Configuration has been written by this process: read it before the next match.
+    pub(crate) fn outdated(&self, account: AccountId) {
+        if let Some(slot) = self.read().get(&account) {
+            slot.outdated.store(true, Ordering::Release);
+        }
+    }
+
+    async fn refresh(
+        &self, account: AccountId, slot: &Slot, seen: Option<Arc<Snapshot>>,
+    ) -> Result<Arc<Snapshot>, StoreError> {
+        let mut all = slot.all.lock().await;
+        // Somebody may have read it while we waited.
+        if let Some(current) = slot.current()
+            && !slot.outdated.load(Ordering::Acquire)
+            && seen.is_none_or(|seen| current.version > seen.version)
+        {
+            return Ok(current);
+        }
+        // Cleared before the read: a write that comes during it sets it again.
+        slot.outdated.store(false, Ordering::Release);
+        let changes = match self.store.changes(account, all.version).await {
+            Ok(changes) => changes,
+            Err(error) => {
+                slot.outdated.store(true, Ordering::Release);
+                return Err(error);
+            }
+        };
+        for id in &changes.removed_routes {
+            all.routes.remove(id);
+        }
+        all.routes.extend(changes.routes.into_iter().map(|route| (route.id, Arc::new(route))));
+        all.version = changes.version;
+        slot.routes.store(all.routes.len(), Ordering::Relaxed);
+        let table = RouteTable::new(all.routes.values().cloned());
+        let snapshot = Arc::new(Snapshot { version: changes.version, table });
+        *slot.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn slot(&self, account: AccountId) -> Arc<Slot> {
+        let used = self.uses.fetch_add(1, Ordering::Relaxed);
+        if let Some(slot) = self.read().get(&account) {
+            slot.last_use.store(used, Ordering::Relaxed);
+            return slot.clone();
+        }
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        make_room(&mut slots);
+        let slot = slots.entry(account).or_default();
+        slot.last_use.store(used, Ordering::Relaxed);
+        slot.clone()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<AccountId, Arc<Slot>>> {
+        self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slot {
+    fn current(&self) -> Option<Arc<Snapshot>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Forgets the eighth that was used longest ago; all at once, so that newcomers do not each pay for a search.
+fn make_room(slots: &mut HashMap<AccountId, Arc<Slot>>) {
+    let routes: usize = if slots.len() % 64 == 63 || slots.len() >= limits::SNAPSHOT_ACCOUNTS {
+        slots.values().map(|slot| slot.routes.load(Ordering::Relaxed)).sum()
+    } else {
+        0
+    };
+    if slots.len() < limits::SNAPSHOT_ACCOUNTS && routes < limits::SNAPSHOT_ROUTES {
+        return;
+    }
+    let mut uses: Vec<u64> = slots.values().map(|slot| slot.last_use.load(Ordering::Relaxed)).collect();
+    let oldest = slots.len() / 8;
+    let (_, limit, _) = uses.select_nth_unstable(oldest);
+    let limit = *limit;
+    slots.retain(|_, slot| slot.last_use.load(Ordering::Relaxed) > limit);
+}

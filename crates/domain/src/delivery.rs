@@ -228,3 +228,6 @@ fn retry(
     let position = if on.ordered { delivery.position } else { Position::due(due_at, delivery.id) };
     Settled::Waits { position, due_at, spent: delivery.spent + 1 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,6 +148,11 @@ impl RouteTable {
         self.by_source.get(&source_id).is_some_and(|door| door.has_filters)
     }
 
+    /// All routes, door by door.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.by_source.values().flat_map(|door| &door.routes)
+    }
+
     /// All routes of one door, oldest first.
     pub fn of_source(&self, source_id: Option<SourceId>) -> &[Arc<Route>] {
         self.by_source.get(&source_id).map_or(&[], |door| &door.routes)
@@ -159,3 +164,6 @@ pub fn fan_out<'r>(event: &Event, routes: &'r RouteTable) -> Vec<&'r Arc<Route>>
     let candidate = Candidate::of(event, routes);
     routes.of_source(event.source_id).iter().filter(|route| route.takes(&candidate)).collect()
 }
+
+#[cfg(test)]
+mod tests;

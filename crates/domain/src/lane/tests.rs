@@ -587,7 +587,7 @@ fn probe_now_does_not_wait_for_the_end_of_the_hold() {
 
 #[test]
 fn wake_at_is_the_schedule_or_the_end_of_the_hold_whichever_is_later() {
-    let mut lane = throttled_lane();
+    let lane = throttled_lane();
     assert_eq!(lane.wake_at(at(0)), Some(at(60_000)));
     assert_eq!(lane.wake_at(at(60_000)), None, "now is not later: ask now");
     let mut lane = lane_with_retry_at(90_000);

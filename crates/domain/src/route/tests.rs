@@ -1,0 +1,201 @@
+//! Which routes an event takes, and why not the others.
+
+use super::*;
+use crate::{event::EventType, id::EventId};
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn id(n: u128) -> uuid::Uuid {
+    uuid::Uuid::from_u128(n)
+}
+
+fn source(n: u128) -> Option<SourceId> {
+    Some(SourceId::from_uuid(id(n)))
+}
+
+/// Route `n` takes everything from source 1.
+fn route(n: u128) -> Route {
+    Route {
+        id: RouteId::from_uuid(id(n)),
+        account_id: AccountId::MIN,
+        uid: None,
+        name: None,
+        enabled: true,
+        source_id: source(1),
+        destination_id: DestinationId::MIN,
+        event_types: vec!["*".parse().expect("a pattern")],
+        filter: None,
+        retry_policy: None,
+        timeout_seconds: None,
+        signing: None,
+        created_at: Timestamp::MIN,
+        updated_at: Timestamp::MIN,
+        version: 0,
+    }
+}
+
+fn patterns(n: u128, patterns: &[&str]) -> Route {
+    let event_types = patterns.iter().map(|pattern| pattern.parse().expect("a pattern")).collect();
+    Route { event_types, ..route(n) }
+}
+
+fn filtered(n: u128, filter: Value) -> Route {
+    Route { filter: Some(Filter::compile(&filter).expect("a filter")), ..route(n) }
+}
+
+fn event(event_type: &str, payload: &str) -> Event {
+    Event {
+        id: EventId::MIN,
+        account_id: AccountId::MIN,
+        source_id: source(1),
+        event_type: event_type.parse::<EventType>().expect("an event type"),
+        idempotency_key: None,
+        content_type: "application/json".into(),
+        headers: vec![("x-tier".into(), "gold".into())],
+        payload: Bytes::copy_from_slice(payload.as_bytes()),
+        ordering_key: None,
+        metadata: json!({"region": "eu"}).as_object().expect("an object").clone(),
+        received_at: Timestamp::MIN,
+        deliver_at: None,
+    }
+}
+
+fn table(routes: impl IntoIterator<Item = Route>) -> RouteTable {
+    RouteTable::new(routes.into_iter().map(Arc::new))
+}
+
+/// The numbers of the routes an event takes, in order.
+fn taken(event: &Event, routes: impl IntoIterator<Item = Route>) -> Vec<u128> {
+    fan_out(event, &table(routes)).iter().map(|route| route.id.uuid().as_u128()).collect()
+}
+
+/// The first reason why the event does not take this route.
+fn why(event: &Event, route: Route) -> Option<Why> {
+    let table = table([route.clone()]);
+    route.refuses(&Candidate::of(event, &table))
+}
+
+#[test]
+fn every_matching_route_is_one_delivery_also_two_to_the_same_destination() {
+    assert_eq!(taken(&event("order.created", "{}"), [route(1), route(2)]), [1, 2]);
+    assert_eq!(taken(&event("order.created", "{}"), []), [0u128; 0]);
+}
+
+#[test]
+fn routes_are_taken_by_age_and_not_by_the_order_they_were_read_in() {
+    assert_eq!(taken(&event("a", "{}"), [route(3), route(1), route(2)]), [1, 2, 3]);
+}
+
+#[test]
+fn a_disabled_route_takes_nothing() {
+    let disabled = Route { enabled: false, ..route(1) };
+    assert_eq!(taken(&event("a", "{}"), [disabled.clone(), route(2)]), [2]);
+    assert_eq!(why(&event("a", "{}"), disabled), Some(Why::Disabled));
+}
+
+#[test]
+fn a_route_takes_only_what_came_in_by_its_own_door() {
+    let elsewhere = Route { source_id: source(2), ..route(1) };
+    let published = Route { source_id: None, ..route(2) };
+    let from_source = event("a", "{}");
+    let by_api = Event { source_id: None, ..event("a", "{}") };
+    let all = || [elsewhere.clone(), published.clone(), route(3)];
+    assert_eq!(taken(&from_source, all()), [3]);
+    assert_eq!(taken(&by_api, all()), [2]);
+    assert_eq!(why(&from_source, elsewhere.clone()), Some(Why::OtherSource));
+    assert_eq!(why(&from_source, published.clone()), Some(Why::OtherSource));
+    assert_eq!(why(&by_api, published.clone()), None);
+}
+
+#[test]
+fn one_matching_pattern_is_enough_and_none_is_not() {
+    let routes = || [patterns(1, &["refund.*", "order.*"]), patterns(2, &["refund.**"]), patterns(3, &[])];
+    assert_eq!(taken(&event("order.created", "{}"), routes()), [1]);
+    assert_eq!(why(&event("order.created", "{}"), patterns(2, &["refund.**"])), Some(Why::EventType));
+    assert_eq!(why(&event("order.created", "{}"), patterns(3, &[])), Some(Why::EventType));
+}
+
+#[test]
+fn filters_see_the_type_the_payload_the_headers_and_the_metadata() {
+    let order = event("order.created", r#"{"amount": 120, "country": "CH"}"#);
+    let routes = [
+        filtered(1, json!({"data": {"amount": {"$gte": 100}}})),
+        filtered(2, json!({"data": {"amount": {"$lt": 100}}})),
+        filtered(3, json!({"headers": {"x-tier": "gold"}, "metadata": {"region": "eu"}})),
+        filtered(4, json!({"type": "order.created"})),
+        filtered(5, json!({"metadata": {"region": "us"}})),
+    ];
+    assert_eq!(taken(&order, routes), [1, 3, 4]);
+}
+
+#[test]
+fn a_payload_that_is_not_json_has_no_data_and_still_takes_routes_without_a_filter() {
+    let routes = || [route(1), filtered(2, json!({"data": {"a": 1}})), filtered(3, json!({"type": "a"}))];
+    assert_eq!(taken(&event("a", "not json"), routes()), [1, 3]);
+}
+
+#[test]
+fn a_filter_that_refuses_says_which_path() {
+    let order = event("order.created", r#"{"customer": {"country": "DE"}}"#);
+    let wants_swiss = filtered(1, json!({"data": {"customer": {"country": "CH"}}}));
+    match why(&order, wants_swiss) {
+        Some(Why::Filter(mismatch)) => assert!(format!("{mismatch:?}").contains("country"), "{mismatch:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_first_reason_is_the_one_that_is_told() {
+    let nothing_fits = Route { enabled: false, source_id: source(2), ..patterns(1, &["b"]) };
+    let event = event("a", "{}");
+    assert_eq!(why(&event, nothing_fits.clone()), Some(Why::Disabled));
+    let enabled = Route { enabled: true, ..nothing_fits };
+    assert_eq!(why(&event, enabled.clone()), Some(Why::OtherSource));
+    assert_eq!(why(&event, Route { source_id: source(1), ..enabled }), Some(Why::EventType));
+}
+
+#[test]
+fn nothing_is_parsed_for_an_event_that_no_filter_looks_at() {
+    let table = table([route(1), Route { source_id: source(2), ..filtered(2, json!({"type": "a"})) }]);
+    assert_eq!(Candidate::of(&event("a", r#"{"a": 1}"#), &table).data, None);
+}
+
+fn any_route(n: u128) -> impl Strategy<Value = Route> {
+    let filters = prop::sample::select(vec![
+        None,
+        Some(json!({})),
+        Some(json!({"data": {"n": {"$gt": 2}}})),
+        Some(json!({"data": {"$or": [{"n": 1}, {"tags": "x"}]}})),
+        Some(json!({"$not": {"type": "a.b"}})),
+        Some(json!({"metadata": {"region": {"$nin": ["eu"]}}})),
+        Some(json!({"headers": {"x-tier": {"$exist": true}}})),
+    ]);
+    let event_types = prop::sample::subsequence(vec!["*", "a", "a.*", "a.**", "b.*", "**"], 0..4);
+    (0..10u32, 0..4u128, event_types, filters).prop_map(move |(enabled, door, event_types, filter)| {
+        let filter = filter.map(|filter| Filter::compile(&filter).expect("a filter"));
+        let source_id = source(door).filter(|_| door > 0);
+        let event_types: Vec<_> = event_types.iter().filter_map(|pattern| pattern.parse().ok()).collect();
+        Route { enabled: enabled > 0, source_id, event_types, filter, ..route(n) }
+    })
+}
+
+proptest! {
+    /// The preview and the ingest are two readings of one rule.
+    #[test]
+    fn an_event_takes_exactly_the_routes_that_do_not_refuse_it(
+        routes in prop::collection::vec(any::<u64>(), 0..12)
+            .prop_flat_map(|ids| ids.into_iter().map(|n| any_route(n.into())).collect::<Vec<_>>()),
+        event_type in prop::sample::select(vec!["a", "a.b", "a.b.c", "b.c", "c"]),
+        payload in prop::sample::select(vec!["{}", r#"{"n": 1}"#, r#"{"n": 3, "tags": ["x"]}"#, "[1]", "", "nonsense"]),
+        door in 0..4u128,
+    ) {
+        let event = Event { source_id: source(door).filter(|_| door > 0), ..event(event_type, payload) };
+        let table = table(routes.clone());
+        let candidate = Candidate::of(&event, &table);
+        let mut willing: Vec<_> = routes.iter().filter(|route| route.refuses(&candidate).is_none()).map(|route| route.id).collect();
+        willing.sort();
+        let taken: Vec<_> = fan_out(&event, &table).iter().map(|route| route.id).collect();
+        prop_assert_eq!(taken, willing);
+    }
+}

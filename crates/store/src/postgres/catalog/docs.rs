@@ -1,0 +1,77 @@
+//! Documents and the rows they are kept in. What has a column of its own is read from there.
+
+use super::rows::optional_time;
+use crate::{StoreError, Target};
+use domain::{
+    account::{Account, ApiKey},
+    destination::{Destination, Disabled, DisabledReason, Switch},
+    id::{AccountId, DestinationId},
+    route::Route,
+    source::Source,
+    time::Timestamp,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio_postgres::Row;
+
+pub(super) fn document<T: Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Refused(error.into()))
+}
+
+/// A document that does not read was written by a newer binary or by hand; the row is there, but not for us.
+fn read<T: DeserializeOwned>(doc: &str) -> Result<T, StoreError> {
+    serde_json::from_str(doc).map_err(|error| StoreError::Unavailable(error.into()))
+}
+
+/// doc, version.
+pub(super) fn account(row: &Row) -> Result<Account, StoreError> {
+    Ok(Account { version: row.get(1), ..read(row.get(0))? })
+}
+
+/// doc, last_used_at, revoked_at.
+pub(super) fn api_key(row: &Row) -> Result<ApiKey, StoreError> {
+    let (last_used_at, revoked_at) = (optional_time(row, 1), optional_time(row, 2));
+    Ok(ApiKey { last_used_at, revoked_at, ..read(row.get(0))? })
+}
+
+/// doc, version, token_hash.
+pub(super) fn source(row: &Row) -> Result<Source, StoreError> {
+    Ok(Source { version: row.get(1), token_hash: row.get(2), ..read(row.get(0))? })
+}
+
+/// doc, version.
+pub(super) fn route(row: &Row) -> Result<Route, StoreError> {
+    Ok(Route { version: row.get(1), ..read(row.get(0))? })
+}
+
+/// doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at.
+pub(super) fn destination(row: &Row) -> Result<Destination, StoreError> {
+    let disabled = |at: Timestamp| Disabled {
+        at,
+        reason: DisabledReason::parse(row.get::<_, Option<&str>>(5).unwrap_or_default()),
+    };
+    let switch = Switch {
+        paused_at: optional_time(row, 2),
+        resumed_at: optional_time(row, 3),
+        disabled: optional_time(row, 4).map(disabled),
+        deleted_at: optional_time(row, 6),
+    };
+    Ok(Destination { version: row.get(1), switch, ..read(row.get(0))? })
+}
+
+/// The columns of a destination, then account_id, shard, the account's document and the routes' documents and
+/// versions; all null where there is no such destination.
+pub(super) fn target(row: &Row, id: DestinationId) -> Result<Option<Target>, StoreError> {
+    let Some(account_id) = row.get(7) else { return Ok(None) };
+    let account: Account = read(row.get(9))?;
+    let (docs, versions): (Vec<&str>, Vec<i64>) = (row.get(10), row.get(11));
+    // One that does not read has nothing to say; the destination's own settings hold.
+    let overrides = docs.iter().zip(versions).filter_map(|(doc, version)| Some(Route { version, ..read(doc).ok()? }));
+    Ok(Some(Target {
+        id,
+        account_id: AccountId::from_uuid(account_id),
+        shard: row.get::<_, i16>(8) as u16,
+        destination: destination(row).map_err(|error| error.to_string()),
+        data_key: account.data_key,
+        overrides: overrides.collect(),
+    }))
+}

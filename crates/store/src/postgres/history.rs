@@ -1,0 +1,297 @@
+//! The read side. A list is one statement that looks at a bounded number of entries, filters them there, and says how
+//! far it looked.
+
+use super::{PostgresStore, pool::params, rows};
+use crate::{
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History,
+    Listed, Page, StoreError,
+};
+use async_trait::async_trait;
+use domain::{
+    delivery::{Ending, Status},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
+    limits,
+    outcome::Outcome,
+    pattern::Pattern,
+    time::Timestamp,
+};
+use std::time::Duration;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+#[async_trait]
+impl History for PostgresStore {
+    async fn events(
+        &self, account: AccountId, filter: &EventFilter, page: Page<EventId>,
+    ) -> Result<Listed<EventRecord, EventId>, StoreError> {
+        // An id is made when its event is received, give or take: this spares a list of yesterday all of today.
+        let until = filter.until.map(|until| EventId::at(until.plus(limits::ID_SLACK), 0));
+        let since = filter.since.map(|since| EventId::at(since.minus(limits::ID_SLACK), 0));
+        let below = page.before.unwrap_or(EventId::MAX).min(until.unwrap_or(EventId::MAX)).uuid();
+        let from = since.unwrap_or(EventId::MIN).uuid();
+        let filters = !filter.types.is_empty()
+            || !filter.source_ids.is_empty()
+            || !filter.idempotency_keys.is_empty()
+            || filter.since.is_some()
+            || filter.until.is_some()
+            || filter.fanout_complete.is_some();
+        let (look_at, limit) = bounds(filters, page.limit);
+        let (since, until) = (filter.since.map(Timestamp::micros), filter.until.map(Timestamp::micros));
+        let params = params![
+            account.uuid() => UUID, below => UUID, from => UUID, look_at => INT8, limit => INT8,
+            expressions(&filter.types) => TEXT_ARRAY, uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
+            some(&filter.idempotency_keys) => TEXT_ARRAY, since => INT8, until => INT8,
+            filter.fanout_complete => BOOL,
+        ];
+        let connection = self.pools.general().await?;
+        let read = connection.read(include_str!("sql/events.sql"), params).await?;
+        let (last, looked_at) = (id_at(&read, 18), id_at(&read, 19));
+        let events = read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();
+        Ok(listed(events, |record: &EventRecord| record.event.id.uuid(), page.limit, last, looked_at, EventId::from_uuid))
+    }
+
+    async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID];
+        let row = connection.read_opt(include_str!("sql/event.sql"), params).await?;
+        row.map(|row| event_record(&row)).ok_or(StoreError::NotFound { what: "event" })
+    }
+
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        let found = crate::Queue::payload(self, id).await?.filter(|event| event.account_id == account);
+        let event = found.ok_or(StoreError::NotFound { what: "event" })?;
+        Ok(std::sync::Arc::unwrap_or_clone(event))
+    }
+
+    async fn deliveries(
+        &self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>,
+    ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
+        let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
+        let below = page.before.unwrap_or(DeliveryId::MAX).min(until).uuid();
+        let from = filter.since.map_or(DeliveryId::MIN, |since| DeliveryId::at(since, 0)).uuid();
+        let Wanted { untried, tried, endings, ended } = Wanted::of(filter);
+        let destination = match filter.destination_ids.as_slice() {
+            [one] => Some(one.uuid()),
+            _ => None,
+        };
+        let filters = !filter.statuses.is_empty()
+            || !filter.reasons.is_empty()
+            || !filter.destination_ids.is_empty()
+            || !filter.route_ids.is_empty()
+            || !filter.source_ids.is_empty()
+            || !filter.types.is_empty()
+            || !filter.http_statuses.is_empty()
+            || !filter.replay_ids.is_empty();
+        let (look_at, limit) = bounds(filters, page.limit);
+        let http_statuses: Vec<i16> = filter.http_statuses.iter().map(|status| *status as i16).collect();
+        let params = params![
+            account.uuid() => UUID, below => UUID, from => UUID, look_at => INT8, limit => INT8,
+            untried || tried => BOOL, ended => BOOL, destination => UUID,
+            uuids(&filter.event_ids, |id| id.uuid()) => UUID_ARRAY,
+            untried => BOOL, tried => BOOL, endings => TEXT_ARRAY, some(&filter.reasons) => TEXT_ARRAY,
+            uuids(&filter.destination_ids, |id| id.uuid()) => UUID_ARRAY,
+            uuids(&filter.route_ids, |id| id.uuid()) => UUID_ARRAY,
+            uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
+            expressions(&filter.types) => TEXT_ARRAY, some(&http_statuses) => INT2_ARRAY,
+            uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
+        ];
+        let connection = self.pools.general().await?;
+        let read = connection.read(include_str!("sql/deliveries.sql"), params).await?;
+        let (last, looked_at) = (id_at(&read, 0), id_at(&read, 1));
+        let found = read.iter().filter(|row| row.get::<_, Option<Uuid>>(3).is_some());
+        let found = found.map(|row| delivery_record(row, 2)).collect::<Result<_, _>>()?;
+        Ok(listed(found, |record: &DeliveryRecord| record.id.uuid(), page.limit, last, looked_at, DeliveryId::from_uuid))
+    }
+
+    async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID];
+        let row = connection.read_opt(include_str!("sql/delivery.sql"), params).await?;
+        delivery_record(&row.ok_or(StoreError::NotFound { what: "delivery" })?, 0)
+    }
+
+    async fn attempts_of_delivery(
+        &self, account: AccountId, id: DeliveryId, limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID, limit as i64 => INT8];
+        let rows = connection.read(include_str!("sql/attempts_of_delivery.sql"), params).await?;
+        rows.iter().map(attempt_record).collect()
+    }
+
+    async fn attempts_of_destination(
+        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
+        let connection = self.pools.general().await?;
+        let params = params![
+            account.uuid() => UUID, id.uuid() => UUID, delivery.uuid() => UUID, attempt.uuid() => UUID,
+            limit as i64 => INT8,
+        ];
+        let rows = connection.read(include_str!("sql/attempts_of_destination.sql"), params).await?;
+        rows.iter().map(attempt_record).collect()
+    }
+}
+
+/// How many entries to look at, and rows to give: with nothing to filter, what is looked at is what is given.
+fn bounds(filters: bool, limit: usize) -> (i64, i64) {
+    let look_at = if filters { limits::PAGE_SCAN } else { limit };
+    (look_at as i64, limit as i64)
+}
+
+/// A page, and where the next one begins if there is one.
+fn listed<T, K>(
+    rows: Vec<T>, id_of: impl Fn(&T) -> Uuid, limit: usize, last: Option<Uuid>, looked_at: Option<Uuid>,
+    key: impl Fn(Uuid) -> K,
+) -> Listed<T, K> {
+    // A full page goes on where it stopped, a short one where the scan stopped.
+    let stopped = if rows.len() == limit { rows.last().map(id_of) } else { looked_at };
+    let next = stopped.filter(|stopped| last.is_some_and(|last| last < *stopped)).map(key);
+    Listed { rows, next }
+}
+
+fn id_at(read: &[Row], column: usize) -> Option<Uuid> {
+    read.first().and_then(|row| row.get(column))
+}
+
+/// Which deliveries are wanted, by their status.
+struct Wanted {
+    untried: bool,
+    tried: bool,
+    /// None: any.
+    endings: Option<Vec<&'static str>>,
+    ended: bool,
+}
+
+impl Wanted {
+    fn of(filter: &DeliveryFilter) -> Self {
+        // Only what has ended has a reason.
+        let may_wait = filter.reasons.is_empty();
+        if filter.statuses.is_empty() {
+            return Self { untried: may_wait, tried: may_wait, endings: None, ended: true };
+        }
+        let has = |status| filter.statuses.contains(&status);
+        let endings: Vec<_> = filter.statuses.iter().filter(|status| status.ended()).map(|status| status.as_str()).collect();
+        Self {
+            untried: may_wait && (has(Status::Queued) || has(Status::Delivering)),
+            tried: may_wait && (has(Status::RetryScheduled) || has(Status::Delivering)),
+            ended: !endings.is_empty(),
+            endings: Some(endings),
+        }
+    }
+}
+
+/// An empty list is no filter.
+fn some<T: Clone>(values: &[T]) -> Option<Vec<T>> {
+    (!values.is_empty()).then(|| values.to_vec())
+}
+
+fn uuids<K>(ids: &[K], uuid: impl Fn(&K) -> Uuid) -> Option<Vec<Uuid>> {
+    (!ids.is_empty()).then(|| ids.iter().map(uuid).collect())
+}
+
+fn expressions(patterns: &[Pattern]) -> Option<Vec<String>> {
+    (!patterns.is_empty()).then(|| patterns.iter().map(|pattern| expression(pattern.as_str())).collect())
+}
+
+/// A pattern as a regular expression that matches the same event types. Its words have no letters to escape.
+fn expression(pattern: &str) -> String {
+    if pattern == "*" {
+        return "^.*$".into();
+    }
+    let segment = |segment| match segment {
+        "*" => "[^.]*",
+        "**" => ".*",
+        word => word,
+    };
+    let segments: Vec<&str> = pattern.split('.').map(segment).collect();
+    format!("^{}$", segments.join("\\."))
+}
+
+fn event_record(row: &Row) -> EventRecord {
+    let counted = |column| row.get::<_, i64>(column) as u32;
+    let waiting = counted(13);
+    EventRecord {
+        event: rows::event(row),
+        size_bytes: rows::count(row, 12).into(),
+        fanout: FanoutCounts {
+            total: rows::count(row, 11),
+            waiting,
+            delivered: counted(14),
+            dead_letter: counted(15),
+            cancelled: counted(16),
+            completed_at: rows::optional_time(row, 17).filter(|_| waiting == 0),
+        },
+    }
+}
+
+/// A delivery's columns from `at` on, then ending, reason, ended_at, type, source_id, ordering_key.
+fn delivery_record(row: &Row, at: usize) -> Result<DeliveryRecord, StoreError> {
+    let id = DeliveryId::from_uuid(row.get(at + 1));
+    let (created_at, state) = match row.get::<_, Option<&str>>(at + 19) {
+        None => {
+            let (_, delivery) = rows::delivery(row, at);
+            (delivery.created_at, DeliveryState::Waiting(Box::new(delivery)))
+        }
+        Some(status) => {
+            let ending = Ending::read(status, row.get(at + 20)).ok_or_else(|| unreadable("ending", status))?;
+            (id.made_at(), DeliveryState::Ended { ending, at: rows::time(row, at + 21) })
+        }
+    };
+    Ok(DeliveryRecord {
+        id,
+        account_id: AccountId::from_uuid(row.get(at + 2)),
+        event_id: EventId::from_uuid(row.get(at + 3)),
+        event_type: row.get::<_, Option<String>>(at + 22).unwrap_or_default(),
+        source_id: row.get::<_, Option<Uuid>>(at + 23).map(SourceId::from_uuid),
+        route_id: RouteId::from_uuid(row.get(at + 5)),
+        destination_id: DestinationId::from_uuid(row.get(at + 4)),
+        replay_id: row.get::<_, Option<Uuid>>(at + 6).map(ReplayId::from_uuid),
+        origin: DeliveryId::from_uuid(row.get(at + 7)),
+        attempts: rows::count(row, at + 11),
+        spent: rows::count(row, at + 12),
+        last_outcome: row.get::<_, Option<&str>>(at + 14).and_then(|word| word.parse().ok()),
+        last_http_status: rows::http_status(row, at + 15),
+        ordering_key: row.get(at + 24),
+        created_at,
+        state,
+    })
+}
+
+/// attempt_id, delivery_id, event_id, destination_id, number, started_at, duration_us, outcome, http_status, detail,
+/// node_id, late.
+fn attempt_record(row: &Row) -> Result<AttemptRecord, StoreError> {
+    let outcome: &str = row.get(7);
+    Ok(AttemptRecord {
+        id: AttemptId::from_uuid(row.get(0)),
+        delivery_id: DeliveryId::from_uuid(row.get(1)),
+        event_id: EventId::from_uuid(row.get(2)),
+        destination_id: DestinationId::from_uuid(row.get(3)),
+        number: rows::count(row, 4),
+        started_at: rows::time(row, 5),
+        duration: Duration::from_micros(row.get::<_, i64>(6).max(0) as u64),
+        outcome: outcome.parse::<Outcome>().map_err(|_| unreadable("outcome", outcome))?,
+        http_status: rows::http_status(row, 8),
+        detail: serde_json::from_str(row.get(9)).unwrap_or_default(),
+        node: NodeId::from_uuid(row.get(10)),
+        late: row.get(11),
+    })
+}
+
+fn unreadable(what: &str, word: &str) -> StoreError {
+    StoreError::Unavailable(format!("the {what} `{word}` was written by a newer version").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expression;
+
+    #[test]
+    fn a_pattern_becomes_the_expression_that_matches_the_same() {
+        assert_eq!(expression("*"), "^.*$");
+        assert_eq!(expression("payment.succeeded"), "^payment\\.succeeded$");
+        assert_eq!(expression("*.failed"), "^[^.]*\\.failed$");
+        assert_eq!(expression("payment.**"), "^payment\\..*$");
+    }
+}

@@ -1,0 +1,244 @@
+//! Committing events: one statement for a batch, one more for those that lost.
+
+use super::{
+    PostgresStore,
+    pool::{Connection, params},
+    trouble::Trouble,
+};
+use crate::{Committed, Ingest, NewEvent, StoreError};
+use async_trait::async_trait;
+use domain::{id::EventId, time::Timestamp};
+use std::collections::{HashMap, HashSet};
+use uuid::Uuid;
+
+const COMMIT: &str = include_str!("sql/commit.sql");
+const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
+
+#[async_trait]
+impl Ingest for PostgresStore {
+    async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let connection = self.pools.ingest().await?;
+        // One that cannot be stored never fails the others: halve until it is alone. Ends are taken from the right,
+        // so parts are committed, and answered, in order.
+        let mut parts = vec![batch];
+        let mut answers = Vec::with_capacity(batch.len());
+        while let Some(part) = parts.pop() {
+            match commit(&connection, part, now).await {
+                Ok(committed) => answers.extend(committed),
+                Err(Trouble::Culprit { error }) if part.len() == 1 => {
+                    answers.push(Committed::Refused(error.as_db_error().map_or_else(String::new, |word| word.message().into())));
+                }
+                Err(Trouble::Culprit { .. }) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                // What earlier parts have committed, the caller finds as its own when it commits again.
+                Err(Trouble::Away(error)) if !answers.is_empty() => return Err(StoreError::OutcomeUnknown(error)),
+                Err(trouble) => return Err(trouble.into()),
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let connection = self.pools.ingest().await?;
+        let (before, limit) = (before.micros(), limit as i64);
+        let sql = include_str!("sql/prune_idempotency.sql");
+        Ok(connection.write(sql, params![before => INT8, limit => INT8]).await?.len())
+    }
+}
+
+async fn commit(connection: &Connection, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, Trouble> {
+    let rows = Rows::of(batch, now);
+    let written = rows.write(connection).await?;
+    let written: HashSet<Uuid> = written.iter().copied().collect();
+    let lost: Vec<&NewEvent> = batch.iter().filter(|new| !written.contains(&new.event.id.uuid())).collect();
+    if lost.is_empty() {
+        return Ok(vec![Committed::New; batch.len()]);
+    }
+    let mut why = reasons(connection, &lost).await?;
+    let answer = |new: &NewEvent| why.remove(&new.event.id).unwrap_or(Committed::New);
+    Ok(batch.iter().map(answer).collect())
+}
+
+/// What became of the events that were not written. A loser cannot see the winner's row in its own statement, so this
+/// is another; what it says of an event written before is the same whenever it is asked.
+async fn reasons(connection: &Connection, lost: &[&NewEvent]) -> Result<HashMap<EventId, Committed>, Trouble> {
+    let ids: Vec<Uuid> = lost.iter().map(|new| new.event.id.uuid()).collect();
+    let accounts: Vec<Uuid> = lost.iter().map(|new| new.event.account_id.uuid()).collect();
+    let scopes: Vec<Option<Uuid>> = lost.iter().map(|new| new.key.map(|key| key.scope)).collect();
+    let hashes: Vec<Option<&[u8]>> =
+        lost.iter().map(|new| new.key.as_ref().map(|key| key.hash.as_slice())).collect();
+    let params = params![ids => UUID_ARRAY, accounts => UUID_ARRAY, scopes => UUID_ARRAY, hashes => BYTEA_ARRAY];
+    // Nothing is in doubt: what was committed is.
+    let rows = connection.read(COMMIT_LOST, params).await.map_err(unknown)?;
+    let reasons = lost.iter().zip(&rows).map(|(new, row)| {
+        let known: bool = row.get(0);
+        let version: Option<i64> = row.get(1);
+        let winner: Option<Uuid> = row.get(2);
+        let reason = match (known, version, winner) {
+            (true, ..) => Committed::New,
+            (_, None, _) => Committed::NoAccount(new.event.account_id),
+            (_, Some(version), _) if version != new.account_version => Committed::Stale,
+            (_, _, Some(winner)) if winner == new.event.id.uuid() => Committed::New,
+            (_, _, Some(winner)) => Committed::Duplicate {
+                of: EventId::from_uuid(winner),
+                deliveries: row.get::<_, i32>(3) as u32,
+                body_hash: row.get::<_, &[u8]>(4).try_into().unwrap_or_default(),
+            },
+            // It changed and changed back, or its key was forgotten just now: worth another round.
+            (_, Some(_), None) => Committed::Stale,
+        };
+        (new.event.id, reason)
+    });
+    Ok(reasons.collect())
+}
+
+/// The first statement has been committed: losing the second leaves the caller in the dark.
+fn unknown(trouble: Trouble) -> Trouble {
+    match trouble {
+        Trouble::Away(error) => Trouble::Unknown(error),
+        other => other,
+    }
+}
+
+/// A batch, by columns. Nothing is copied before it is written to the connection.
+#[derive(Default)]
+struct Rows<'a> {
+    now: i64,
+    events: Events<'a>,
+    keys: Keys<'a>,
+    deliveries: Deliveries,
+    accounts: (Vec<Uuid>, Vec<i64>),
+}
+
+#[derive(Default)]
+struct Events<'a> {
+    id: Vec<Uuid>,
+    account_id: Vec<Uuid>,
+    account_version: Vec<i64>,
+    keyed: Vec<bool>,
+    source_id: Vec<Option<Uuid>>,
+    event_type: Vec<&'a str>,
+    idempotency_key: Vec<Option<&'a str>>,
+    content_type: Vec<&'a str>,
+    headers: Vec<String>,
+    payload: Vec<&'a [u8]>,
+    ordering_key: Vec<Option<&'a str>>,
+    metadata: Vec<String>,
+    received_at: Vec<i64>,
+    deliver_at: Vec<Option<i64>>,
+    deliveries: Vec<i32>,
+}
+
+#[derive(Default)]
+struct Keys<'a> {
+    scope: Vec<Uuid>,
+    hash: Vec<&'a [u8]>,
+    body_hash: Vec<&'a [u8]>,
+    event_id: Vec<Uuid>,
+    account_id: Vec<Uuid>,
+    account_version: Vec<i64>,
+    deliveries: Vec<i32>,
+}
+
+#[derive(Default)]
+struct Deliveries {
+    id: Vec<Uuid>,
+    event_id: Vec<Uuid>,
+    shard: Vec<i16>,
+    destination_id: Vec<Uuid>,
+    route_id: Vec<Uuid>,
+    track: Vec<i64>,
+    rank: Vec<i64>,
+    due_at: Vec<i64>,
+    created_at: Vec<i64>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
+        let mut rows = Self { now: now.micros(), ..Self::default() };
+        let mut matched_at = HashSet::new();
+        for new in batch {
+            rows.events.push(new);
+            rows.keys.push(new);
+            rows.deliveries.push(new);
+            matched_at.insert((new.event.account_id.uuid(), new.account_version));
+        }
+        rows.accounts = matched_at.into_iter().unzip();
+        rows
+    }
+
+    /// The ids of the events that were written, now and by this.
+    async fn write(&self, connection: &Connection) -> Result<Vec<Uuid>, Trouble> {
+        let Self { now, events: e, keys: k, deliveries: d, accounts } = self;
+        let params = params![
+            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY, now => INT8,
+            k.scope => UUID_ARRAY, k.hash => BYTEA_ARRAY, k.body_hash => BYTEA_ARRAY, k.event_id => UUID_ARRAY,
+            k.account_id => UUID_ARRAY, k.account_version => INT8_ARRAY, k.deliveries => INT4_ARRAY,
+            e.id => UUID_ARRAY, e.account_id => UUID_ARRAY, e.account_version => INT8_ARRAY, e.keyed => BOOL_ARRAY,
+            e.source_id => UUID_ARRAY, e.event_type => TEXT_ARRAY, e.idempotency_key => TEXT_ARRAY,
+            e.content_type => TEXT_ARRAY, e.headers => TEXT_ARRAY, e.payload => BYTEA_ARRAY,
+            e.ordering_key => TEXT_ARRAY, e.metadata => TEXT_ARRAY, e.received_at => INT8_ARRAY,
+            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY,
+            d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
+            d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
+            d.created_at => INT8_ARRAY,
+        ];
+        let rows = connection.write(COMMIT, params).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+}
+
+impl<'a> Events<'a> {
+    fn push(&mut self, new: &'a NewEvent) {
+        let event = &*new.event;
+        self.id.push(event.id.uuid());
+        self.account_id.push(event.account_id.uuid());
+        self.account_version.push(new.account_version);
+        self.keyed.push(new.key.is_some());
+        self.source_id.push(event.source_id.map(|id| id.uuid()));
+        self.event_type.push(event.event_type.as_str());
+        self.idempotency_key.push(event.idempotency_key.as_deref());
+        self.content_type.push(&event.content_type);
+        self.headers.push(serde_json::to_string(&event.headers).expect("pairs of text are JSON"));
+        self.payload.push(&event.payload);
+        self.ordering_key.push(event.ordering_key.as_deref());
+        self.metadata.push(serde_json::to_string(&event.metadata).expect("a JSON object is JSON"));
+        self.received_at.push(event.received_at.micros());
+        self.deliver_at.push(event.deliver_at.map(Timestamp::micros));
+        self.deliveries.push(new.deliveries.len() as i32);
+    }
+}
+
+impl<'a> Keys<'a> {
+    fn push(&mut self, new: &'a NewEvent) {
+        let Some(key) = &new.key else { return };
+        self.scope.push(key.scope);
+        self.hash.push(&key.hash);
+        self.body_hash.push(&key.body_hash);
+        self.event_id.push(new.event.id.uuid());
+        self.account_id.push(new.event.account_id.uuid());
+        self.account_version.push(new.account_version);
+        self.deliveries.push(new.deliveries.len() as i32);
+    }
+}
+
+impl Deliveries {
+    fn push(&mut self, new: &NewEvent) {
+        for delivery in &new.deliveries {
+            self.id.push(delivery.id.uuid());
+            self.event_id.push(new.event.id.uuid());
+            self.shard.push(delivery.shard as i16);
+            self.destination_id.push(delivery.destination_id.uuid());
+            self.route_id.push(delivery.route_id.uuid());
+            self.track.push(delivery.position.track);
+            self.rank.push(delivery.position.rank);
+            self.due_at.push(delivery.due_at.micros());
+            self.created_at.push(delivery.id.made_at().micros());
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Connections. Ingest, settlements and renewals have their own, so that a crowd of API reads never stands before
+//! them; all are made when they are needed and made again when they are lost.
+//!
+//! Statements are unnamed and carry their types, and nothing is set on a session: everything here passes through a
+//! pooler in transaction mode. Every wait has an end: a stalled database is noticed, and a connection whose last word
+//! was not heard is never used again.
+
+use super::{
+    tls,
+    trouble::{Doubt, Trouble},
+    url::Address,
+};
+use crate::{OpenError, StoreError};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use domain::limits;
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use tokio::time::timeout;
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
+
+/// Values and their types, as the protocol wants them.
+macro_rules! params {
+    ($($value:expr => $kind:ident),* $(,)?) => {
+        &[$((&$value as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::$kind)),*]
+    };
+}
+pub(super) use params;
+
+pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+pub(super) type Params<'a> = &'a [Param<'a>];
+
+pub(super) struct Pools {
+    general: Pool,
+    ingest: Pool,
+    settle: Pool,
+    lease: Pool,
+}
+
+impl Pools {
+    pub(super) fn new(address: &Address, size: usize) -> Result<Self, OpenError> {
+        let pool = |size| {
+            let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+            let manager = Manager::from_config(address.config.clone(), tls::connector(address.verify)?, config);
+            let pool = Pool::builder(manager)
+                .max_size(size)
+                .wait_timeout(Some(limits::STORE_CONNECT))
+                .create_timeout(Some(limits::STORE_CONNECT))
+                .runtime(Runtime::Tokio1)
+                .build();
+            Ok(pool.expect("a runtime is given for the timeouts"))
+        };
+        // Two to ingest: the chore that forgets old keys does not make the committer wait.
+        Ok(Self { general: pool(size.max(1))?, ingest: pool(2)?, settle: pool(1)?, lease: pool(1)? })
+    }
+
+    /// For the API, fetches and chores.
+    pub(super) async fn general(&self) -> Result<Connection, StoreError> {
+        Connection::take(&self.general).await
+    }
+
+    pub(super) async fn ingest(&self) -> Result<Connection, StoreError> {
+        Connection::take(&self.ingest).await
+    }
+
+    pub(super) async fn settle(&self) -> Result<Connection, StoreError> {
+        Connection::take(&self.settle).await
+    }
+
+    /// For renewals.
+    pub(super) async fn lease(&self) -> Result<Connection, StoreError> {
+        Connection::take(&self.lease).await
+    }
+}
+
+/// A connection that goes back to its pool, unless something on it was left unfinished.
+pub(super) struct Connection {
+    object: Option<Object>,
+    /// Statements and transactions that were begun and have not ended.
+    open: AtomicU32,
+}
+
+impl Connection {
+    async fn take(pool: &Pool) -> Result<Self, StoreError> {
+        // Over all: waiting, looking whether an old one still lives, and making a new one.
+        let taken = timeout(limits::STORE_CONNECT, pool.get()).await;
+        match taken {
+            Ok(Ok(object)) => Ok(Self { object: Some(object), open: AtomicU32::new(0) }),
+            Ok(Err(error)) => Err(StoreError::Unavailable(error.into())),
+            Err(_) => Err(Trouble::deadline(Doubt::Harmless).into()),
+        }
+    }
+
+    fn client(&self) -> &tokio_postgres::Client {
+        self.object.as_ref().expect("there until it is dropped")
+    }
+
+    pub(super) async fn read(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
+        self.answered(Doubt::Harmless, self.client().query_typed(sql, params)).await
+    }
+
+    pub(super) async fn read_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Trouble> {
+        Ok(self.read(sql, params).await?.into_iter().next())
+    }
+
+    /// One statement that is its own transaction: answered means committed and flushed.
+    pub(super) async fn write(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
+        self.answered(Doubt::Writes, self.client().query_typed(sql, params)).await
+    }
+
+    /// Like [`Self::write`], with settings that hold for this statement only. All of it is sent at once, so that it
+    /// costs one round trip. `settings` is `set local …; …`.
+    pub(super) async fn write_with(
+        &self, settings: &'static str, sql: &str, params: Params<'_>,
+    ) -> Result<Vec<Row>, Trouble> {
+        let client = self.client();
+        let begin = format!("begin; {settings}");
+        let all = async {
+            let (begun, rows, committed) =
+                tokio::join!(client.batch_execute(&begin), client.query_typed(sql, params), client.batch_execute("commit"));
+            // If the statement failed, the commit was a rollback.
+            begun.and(rows).and_then(|rows| committed.map(|()| rows))
+        };
+        self.answered(Doubt::Writes, all).await
+    }
+
+    /// Several statements that hold together or not at all: see [`Transaction::end`].
+    pub(super) async fn begin(&self) -> Result<Transaction<'_>, Trouble> {
+        let guard = Open::of(self);
+        self.answered(Doubt::Harmless, self.client().batch_execute("begin")).await?;
+        Ok(Transaction { connection: self, guard })
+    }
+
+    async fn answered<T>(
+        &self, doubt: Doubt, statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Trouble> {
+        let guard = Open::of(self);
+        match timeout(limits::STORE_STATEMENT, statement).await {
+            Ok(answer) => {
+                guard.ended();
+                answer.map_err(|error| Trouble::of(error, doubt))
+            }
+            Err(_) => Err(Trouble::deadline(doubt)),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take()
+            && *self.open.get_mut() > 0
+        {
+            // Closes it.
+            drop(Object::take(object));
+        }
+    }
+}
+
+/// Something under way on a connection. Forgotten (deadline, caller gone), it stays open and so closes the connection.
+struct Open<'a>(&'a Connection);
+
+impl<'a> Open<'a> {
+    fn of(connection: &'a Connection) -> Self {
+        connection.open.fetch_add(1, Ordering::Relaxed);
+        Self(connection)
+    }
+
+    fn ended(self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) struct Transaction<'a> {
+    connection: &'a Connection,
+    guard: Open<'a>,
+}
+
+impl Transaction<'_> {
+    pub(super) async fn run(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
+        self.connection.read(sql, params).await
+    }
+
+    pub(super) async fn run_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Trouble> {
+        self.connection.read_opt(sql, params).await
+    }
+
+    /// Commits what went well and rolls back what did not.
+    pub(super) async fn end<T, E: From<Trouble>>(self, result: Result<T, E>) -> Result<T, E> {
+        let Self { connection, guard } = self;
+        let (word, doubt) = match &result {
+            Ok(_) => ("commit", Doubt::Writes),
+            Err(_) => ("rollback", Doubt::Harmless),
+        };
+        let ended = connection.answered(doubt, connection.client().batch_execute(word)).await;
+        if ended.is_ok() {
+            guard.ended();
+        }
+        match result {
+            Ok(value) => ended.map(|()| value).map_err(E::from),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The queue: windows of many lanes in one read, and the commands that move a single delivery.
+
+use super::{PostgresStore, pool::params, rows, settle};
+use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use async_trait::async_trait;
+use domain::{
+    delivery::{Delivery, Position},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    limits,
+    time::Timestamp,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+const FETCH: &str = include_str!("sql/fetch.sql");
+const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
+/// The column of the payload in `fetch_events`.
+const PAYLOAD: usize = 11;
+
+#[async_trait]
+impl Queue for PostgresStore {
+    async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
+        let mut fetched: Vec<Vec<FetchedDelivery>> = windows.iter().map(|_| Vec::new()).collect();
+        let connection = self.pools.general().await?;
+        let lanes = Lanes::of(windows);
+        let params = params![
+            lanes.shard => INT2_ARRAY, lanes.destination_id => UUID_ARRAY, lanes.track => INT8_ARRAY,
+            lanes.rank => INT8_ARRAY, lanes.delivery_id => UUID_ARRAY, lanes.rows => INT8_ARRAY,
+        ];
+        let read = connection.read(FETCH, params).await?;
+        if read.is_empty() {
+            return Ok(fetched);
+        }
+        let waiting: Vec<(usize, u16, Delivery)> = read.iter().map(waiting).collect();
+        let ids: HashSet<Uuid> = waiting.iter().map(|(.., delivery)| delivery.event_id.uuid()).collect();
+        let (ids, carried) = (Vec::from_iter(ids), limits::CARRIED_BYTES as i32);
+        let read = connection.read(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
+        let events: HashMap<EventId, (Arc<Event>, bool)> = read.iter().map(carried_event).collect();
+        for (window, shard, delivery) in waiting {
+            let (event, has_payload) = events.get(&delivery.event_id).cloned().unzip();
+            fetched[window].push(FetchedDelivery {
+                shard,
+                delivery,
+                event,
+                has_payload: has_payload.unwrap_or_default(),
+            });
+        }
+        Ok(fetched)
+    }
+
+    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+        let connection = self.pools.general().await?;
+        let (ids, carried) = (vec![event.uuid()], i32::MAX);
+        let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
+        Ok(row.map(|row| carried_event(&row).1.0))
+    }
+
+    async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let connection = self.pools.settle().await?;
+        settle::settle(&connection, node, settlements, now).await
+    }
+
+    async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError> {
+        let (shard, destination) = after.map_or((-1, Uuid::max()), |(shard, id)| (shard as i16, id.uuid()));
+        let connection = self.pools.general().await?;
+        let params = params![shard => INT2, destination => UUID, limit as i64 => INT8];
+        let rows = connection.read(include_str!("sql/lanes.sql"), params).await?;
+        Ok(rows.iter().map(head).collect())
+    }
+
+    async fn retry_now(
+        &self, account: AccountId, id: DeliveryId, now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID, now.micros() => INT8];
+        let rows = connection.write(include_str!("sql/retry_now.sql"), params).await?;
+        Ok(rows.first().map(|row| rows::delivery(row, 0).1))
+    }
+
+    async fn cancel(
+        &self, account: AccountId, id: DeliveryId, fact: AttemptId, now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID, fact.uuid() => UUID, now.micros() => INT8];
+        let rows = connection.write(include_str!("sql/cancel.sql"), params).await?;
+        Ok(rows.first().map(|row| rows::delivery(row, 0).1))
+    }
+
+    async fn backlog(
+        &self, destinations: &[DestinationId], limit: i64,
+    ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
+        let connection = self.pools.general().await?;
+        let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
+        let params = params![ids => UUID_ARRAY, limit => INT8];
+        let rows = connection.read(include_str!("sql/backlog.sql"), params).await?;
+        Ok(rows.iter().map(|row| (row.get(0), rows::optional_time(row, 1))).collect())
+    }
+}
+
+/// Windows, by columns.
+struct Lanes {
+    shard: Vec<i16>,
+    destination_id: Vec<Uuid>,
+    track: Vec<i64>,
+    rank: Vec<i64>,
+    delivery_id: Vec<Uuid>,
+    rows: Vec<i64>,
+}
+
+impl Lanes {
+    fn of(windows: &[Window]) -> Self {
+        Self {
+            shard: windows.iter().map(|window| window.shard as i16).collect(),
+            destination_id: windows.iter().map(|window| window.destination_id.uuid()).collect(),
+            track: windows.iter().map(|window| window.from.track).collect(),
+            rank: windows.iter().map(|window| window.from.rank).collect(),
+            delivery_id: windows.iter().map(|window| window.from.delivery_id.uuid()).collect(),
+            rows: windows.iter().map(|window| window.limit as i64).collect(),
+        }
+    }
+}
+
+/// The window it was read for (counted from 1 in SQL), its shard and itself.
+fn waiting(row: &Row) -> (usize, u16, Delivery) {
+    let (shard, delivery) = rows::delivery(row, 1);
+    (row.get::<_, i64>(0) as usize - 1, shard, delivery)
+}
+
+/// An event, and whether its payload was small enough to come along.
+fn carried_event(row: &Row) -> (EventId, (Arc<Event>, bool)) {
+    let payload: Option<&[u8]> = row.get(PAYLOAD);
+    let has_payload = payload.is_some();
+    let event = Event { payload: bytes::Bytes::copy_from_slice(payload.unwrap_or_default()), ..rows::event(row) };
+    (event.id, (Arc::new(event), has_payload))
+}
+
+fn head(row: &Row) -> LaneHead {
+    let first =
+        Position { track: row.get(2), rank: row.get(3), delivery_id: DeliveryId::from_uuid(row.get(4)) };
+    LaneHead {
+        shard: row.get::<_, i16>(0) as u16,
+        destination_id: DestinationId::from_uuid(row.get(1)),
+        first,
+    }
+}

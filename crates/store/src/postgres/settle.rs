@@ -1,0 +1,268 @@
+//! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
+
+use super::{
+    pool::{Connection, Param, Transaction, params},
+    trouble::Trouble,
+};
+use crate::{Fact, Settlement, StoreError};
+use domain::{
+    attempt::Detail,
+    delivery::{Ending, Settled},
+    id::NodeId,
+    outcome::Outcome,
+    time::Timestamp,
+};
+use std::collections::{BTreeSet, HashMap};
+use uuid::Uuid;
+
+pub(super) const SETTLE: &str = include_str!("sql/settle.sql");
+pub(super) const BY_KEY: &str =
+    "set local enable_hashjoin = off; set local enable_mergejoin = off; set local enable_seqscan = off";
+
+/// One answer per settlement, in order: whether it moved its delivery.
+pub(super) async fn settle(
+    connection: &Connection, node: NodeId, settlements: &[Settlement], now: Timestamp,
+) -> Result<Vec<bool>, StoreError> {
+    let mut moved = HashMap::with_capacity(settlements.len());
+    let mut begun = false;
+    for round in rounds(settlements) {
+        // One that cannot be stored never fails the others: halve until it is alone.
+        let mut parts = vec![round.as_slice()];
+        while let Some(part) = parts.pop() {
+            match settle_part(connection, node, part, now).await {
+                Ok(answers) => moved.extend(answers),
+                Err(Trouble::Culprit { error }) if part.len() == 1 => {
+                    let answers = settle_bare(connection, node, part[0], now, error).await?;
+                    moved.extend(answers);
+                }
+                Err(Trouble::Culprit { .. }) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                    continue;
+                }
+                Err(Trouble::Away(error)) if begun => return Err(StoreError::OutcomeUnknown(error)),
+                Err(trouble) => return Err(trouble.into()),
+            }
+            begun = true;
+        }
+    }
+    Ok(settlements.iter().map(|settlement| moved.get(&fact_id(settlement)).copied().unwrap_or_default()).collect())
+}
+
+/// A statement sees every row as it was before, so a delivery may come only once in it. Sorted by delivery: everybody
+/// locks in this order.
+fn rounds(settlements: &[Settlement]) -> Vec<Vec<&Settlement>> {
+    let mut rounds: Vec<Vec<&Settlement>> = Vec::new();
+    let mut seen = HashMap::with_capacity(settlements.len());
+    for settlement in settlements {
+        let before = seen.entry(settlement.delivery.id).or_insert(0);
+        if rounds.len() == *before {
+            rounds.push(Vec::new());
+        }
+        rounds[*before].push(settlement);
+        *before += 1;
+    }
+    for round in &mut rounds {
+        round.sort_unstable_by_key(|settlement| settlement.delivery.id);
+    }
+    rounds
+}
+
+async fn settle_part(
+    connection: &Connection, node: NodeId, part: &[&Settlement], now: Timestamp,
+) -> Result<Vec<(Uuid, bool)>, Trouble> {
+    let facts = Facts::of(part);
+    let node = node.uuid();
+    let mut answers: HashMap<Uuid, bool> = if part.iter().any(|settlement| settlement.disables_destination) {
+        let transaction = connection.begin().await?;
+        let settled = settle_and_disable(&transaction, &node, &facts, part, now).await;
+        transaction.end(settled).await?
+    } else {
+        let rows = connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?;
+        rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect()
+    };
+    // Facts that were there already are part of a batch that is run again: they say how it went the first time.
+    let (deliveries, attempts): (Vec<Uuid>, Vec<Uuid>) = part
+        .iter()
+        .map(|settlement| (settlement.delivery.id.uuid(), fact_id(settlement)))
+        .filter(|(_, attempt)| !answers.contains_key(attempt))
+        .unzip();
+    if !attempts.is_empty() {
+        let params = params![deliveries => UUID_ARRAY, attempts => UUID_ARRAY];
+        let rows = connection.read(include_str!("sql/settled_before.sql"), params).await;
+        let rows = rows.map_err(|trouble| match trouble {
+            Trouble::Away(error) => Trouble::Unknown(error),
+            other => other,
+        })?;
+        answers.extend(rows.iter().map(|row| (row.get::<_, Uuid>(0), !row.get::<_, bool>(1))));
+    }
+    Ok(answers.into_iter().collect())
+}
+
+/// A destination that is gone is disabled in the transaction that says so, and only by who still owns it.
+async fn settle_and_disable(
+    transaction: &Transaction<'_>, node: &Uuid, facts: &Facts, part: &[&Settlement], now: Timestamp,
+) -> Result<HashMap<Uuid, bool>, Trouble> {
+    for setting in BY_KEY.split("; ") {
+        transaction.run(setting, &[]).await?;
+    }
+    let rows = transaction.run(SETTLE, &facts.params(node)).await?;
+    let answers: HashMap<Uuid, bool> = rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect();
+    let gone: BTreeSet<Uuid> = part
+        .iter()
+        .filter(|settlement| settlement.disables_destination && answers.get(&fact_id(settlement)) == Some(&true))
+        .map(|settlement| settlement.delivery.destination_id.uuid())
+        .collect();
+    if !gone.is_empty() {
+        let gone = Vec::from_iter(gone);
+        let rows = transaction.run(include_str!("sql/disable_accounts.sql"), params![gone => UUID_ARRAY]).await?;
+        let accounts: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+        let versions: Vec<i64> = rows.iter().map(|row| row.get(1)).collect();
+        let params = params![
+            gone => UUID_ARRAY, now.micros() => INT8, accounts => UUID_ARRAY, versions => INT8_ARRAY,
+        ];
+        transaction.run(include_str!("sql/disable_destinations.sql"), params).await?;
+    }
+    Ok(answers)
+}
+
+/// What a person would have liked to see is not worth a delivery that is sent for ever: without it the fact fits.
+async fn settle_bare(
+    connection: &Connection, node: NodeId, settlement: &Settlement, now: Timestamp, why: tokio_postgres::Error,
+) -> Result<Vec<(Uuid, bool)>, StoreError> {
+    let delivery_id = settlement.delivery.id;
+    tracing::error!(%delivery_id, error = %why, "the store refused an attempt; writing it without its detail");
+    let mut bare = settlement.clone();
+    if let Fact::Attempted(attempt) = &mut bare.fact {
+        attempt.detail = Detail::default();
+    }
+    match settle_part(connection, node, &[&bare], now).await {
+        Err(Trouble::Culprit { error }) => {
+            tracing::error!(%delivery_id, %error, "the store refused an attempt; it is not recorded");
+            Ok(Vec::new())
+        }
+        other => Ok(other?),
+    }
+}
+
+fn fact_id(settlement: &Settlement) -> Uuid {
+    match &settlement.fact {
+        Fact::Attempted(attempt) => attempt.id.uuid(),
+        Fact::EndedWithout { id, .. } => id.uuid(),
+    }
+}
+
+/// Settlements, by columns.
+#[derive(Default)]
+struct Facts {
+    delivery_id: Vec<Uuid>,
+    attempt_id: Vec<Uuid>,
+    account_id: Vec<Uuid>,
+    event_id: Vec<Uuid>,
+    destination_id: Vec<Uuid>,
+    route_id: Vec<Uuid>,
+    replay_id: Vec<Option<Uuid>>,
+    origin: Vec<Uuid>,
+    attempts_before: Vec<i32>,
+    number: Vec<Option<i32>>,
+    attempts: Vec<i32>,
+    spent: Vec<i32>,
+    started_at: Vec<Option<i64>>,
+    duration_us: Vec<Option<i64>>,
+    outcome: Vec<Option<&'static str>>,
+    http_status: Vec<Option<i16>>,
+    detail: Vec<Option<String>>,
+    node_id: Vec<Uuid>,
+    ending: Vec<Option<&'static str>>,
+    reason: Vec<Option<&'static str>>,
+    ended_at: Vec<i64>,
+    track: Vec<i64>,
+    rank: Vec<i64>,
+    due_at: Vec<i64>,
+    tls_errors: Vec<i32>,
+}
+
+impl Facts {
+    fn of(part: &[&Settlement]) -> Self {
+        let mut facts = Self::default();
+        for settlement in part {
+            facts.push(settlement);
+        }
+        facts
+    }
+
+    fn push(&mut self, settlement: &Settlement) {
+        let delivery = &settlement.delivery;
+        self.delivery_id.push(delivery.id.uuid());
+        self.account_id.push(delivery.account_id.uuid());
+        self.event_id.push(delivery.event_id.uuid());
+        self.destination_id.push(delivery.destination_id.uuid());
+        self.route_id.push(delivery.route_id.uuid());
+        self.replay_id.push(delivery.replay_id.map(|id| id.uuid()));
+        self.origin.push(delivery.origin.uuid());
+        self.attempts_before.push(delivery.attempts as i32);
+        let settled = self.push_fact(settlement);
+        let (ending, position, due_at, spent) = match settled {
+            Settled::Ended(ending) => (Some(ending), delivery.position, delivery.due_at, delivery.spent),
+            Settled::Waits { position, due_at, spent } => (None, position, due_at, spent),
+        };
+        self.ending.push(ending.map(|ending| ending.status().as_str()));
+        self.reason.push(ending.and_then(Ending::reason));
+        self.spent.push(spent as i32);
+        self.track.push(position.track);
+        self.rank.push(position.rank);
+        self.due_at.push(due_at.micros());
+    }
+
+    /// An attempt counts; an ending without one keeps what the delivery met last.
+    fn push_fact(&mut self, settlement: &Settlement) -> Settled {
+        let delivery = &settlement.delivery;
+        match &settlement.fact {
+            Fact::Attempted(attempt) => {
+                let number = delivery.attempts as i32 + 1;
+                self.attempt_id.push(attempt.id.uuid());
+                self.number.push(Some(number));
+                self.attempts.push(number);
+                self.started_at.push(Some(attempt.started_at.micros()));
+                self.duration_us.push(Some(i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX)));
+                self.outcome.push(Some(attempt.outcome.as_str()));
+                self.http_status.push(attempt.http_status.map(|status| status as i16));
+                self.detail.push(Some(serde_json::to_string(&attempt.detail).expect("text and numbers are JSON")));
+                self.node_id.push(attempt.node.uuid());
+                self.ended_at.push(attempt.started_at.plus(attempt.duration).micros());
+                self.tls_errors.push(delivery.tls_errors as i32 + i32::from(attempt.outcome == Outcome::TlsError));
+                settlement.settled
+            }
+            Fact::EndedWithout { id, at, node, ending } => {
+                self.attempt_id.push(id.uuid());
+                self.number.push(None);
+                self.attempts.push(delivery.attempts as i32);
+                self.started_at.push(None);
+                self.duration_us.push(None);
+                self.outcome.push(delivery.last_outcome.map(Outcome::as_str));
+                self.http_status.push(delivery.last_http_status.map(|status| status as i16));
+                self.detail.push(None);
+                self.node_id.push(node.uuid());
+                self.ended_at.push(at.micros());
+                self.tls_errors.push(delivery.tls_errors as i32);
+                Settled::Ended(*ending)
+            }
+        }
+    }
+
+    fn params<'a>(&'a self, node: &'a Uuid) -> Vec<Param<'a>> {
+        params![
+            *node => UUID,
+            self.delivery_id => UUID_ARRAY, self.attempt_id => UUID_ARRAY, self.account_id => UUID_ARRAY,
+            self.event_id => UUID_ARRAY, self.destination_id => UUID_ARRAY, self.route_id => UUID_ARRAY,
+            self.replay_id => UUID_ARRAY, self.origin => UUID_ARRAY, self.attempts_before => INT4_ARRAY,
+            self.number => INT4_ARRAY, self.attempts => INT4_ARRAY, self.spent => INT4_ARRAY,
+            self.started_at => INT8_ARRAY, self.duration_us => INT8_ARRAY, self.outcome => TEXT_ARRAY,
+            self.http_status => INT2_ARRAY, self.detail => TEXT_ARRAY, self.node_id => UUID_ARRAY,
+            self.ending => TEXT_ARRAY, self.reason => TEXT_ARRAY, self.ended_at => INT8_ARRAY,
+            self.track => INT8_ARRAY, self.rank => INT8_ARRAY, self.due_at => INT8_ARRAY,
+            self.tls_errors => INT4_ARRAY,
+        ]
+        .to_vec()
+    }
+}

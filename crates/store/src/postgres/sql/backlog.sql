@@ -1,0 +1,15 @@
+-- $1 destinations, $2 limit. One row per destination, in order.
+select waiting.rows, waiting.oldest
+from unnest($1) with ordinality as d (id, place)
+cross join lateral (
+    select count(*) as rows, min(lane.created_at) as oldest
+    from (
+        select q.created_at
+        from queue q
+        where q.shard = (select destinations.shard from destinations where destinations.id = d.id)
+          and q.destination_id = d.id
+        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        limit $2
+    ) lane
+) waiting
+order by d.place

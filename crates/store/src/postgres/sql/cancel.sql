@@ -1,0 +1,18 @@
+-- $1 account, $2 delivery, $3 fact, $4 now
+-- The delete decides: whoever gets the row writes the ending, an owner that settles meanwhile finds none.
+with q as (
+    delete from queue
+    where account_id = $1 and delivery_id = $2
+    returning *
+),
+fact as (
+    insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
+                          attempts, spent, outcome, http_status, ending, reason, ended_at, late)
+    select delivery_id, $3, account_id, event_id, destination_id, route_id, replay_id, origin,
+           attempts, spent, last_outcome, last_http_status, 'cancelled', 'requested', $4, false
+    from q
+)
+select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id, q.origin,
+       q.track, q.rank, q.due_at, q.attempts, q.spent, q.tls_errors, q.last_outcome, q.last_http_status,
+       q.created_at, q.available_at, q.payload_bytes
+from q

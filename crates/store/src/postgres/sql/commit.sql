@@ -1,0 +1,43 @@
+/* posthaste:ingest */
+-- $1-$2 accounts and the versions they were matched at, $3 now, $4-$10 keys, $11-$25 events, $26-$34 deliveries
+-- One round trip, one flush. The order of locks is fixed, and each step feeds the next: keys sorted, then what really
+-- was inserted. Unsorted keys: 18 % of overlapping batches deadlocked; sorted: none of 29,378.
+with current as materialized (
+    select a.id, a.version
+    from unnest($1, $2) as a (id, version)
+    where a.version = (select accounts.version from accounts where accounts.id = a.id)
+),
+keys as (
+    insert into idempotency (scope, key_hash, body_hash, event_id, deliveries, created_at)
+    select k.scope, k.key_hash, k.body_hash, k.event_id, k.deliveries, $3
+    from unnest($4, $5, $6, $7, $8, $9, $10) with ordinality
+        as k (scope, key_hash, body_hash, event_id, account_id, account_version, deliveries, place)
+    join current on current.id = k.account_id and current.version = k.account_version
+    order by k.scope, k.key_hash, k.place                   -- of two with the same key, the first wins
+    on conflict do nothing
+    returning event_id
+),
+written as (
+    insert into events (id, account_id, source_id, type, idempotency_key, content_type, headers, payload,
+                        ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes)
+    select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.payload,
+           e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, length(e.payload)
+    from unnest($11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)
+        as e (id, account_id, account_version, keyed, source_id, type, idempotency_key, content_type, headers,
+              payload, ordering_key, metadata, received_at, deliver_at, deliveries)
+    join current on current.id = e.account_id and current.version = e.account_version
+    where not e.keyed or e.id in (select event_id from keys)
+    on conflict do nothing                                   -- the same batch again: its deliveries may have ended since
+    returning id, account_id, deliver_at, size_bytes
+),
+promised as (
+    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
+                       attempts, spent, tls_errors, created_at, available_at, payload_bytes)
+    select d.shard, d.destination_id, d.track, d.rank, d.id, written.account_id, d.event_id, d.route_id, d.id,
+           d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, written.deliver_at), written.size_bytes
+    from unnest($26, $27, $28, $29, $30, $31, $32, $33, $34)
+        as d (id, event_id, shard, destination_id, route_id, track, rank, due_at, created_at)
+    join written on written.id = d.event_id
+)
+select id
+from written

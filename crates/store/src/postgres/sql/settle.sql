@@ -1,0 +1,50 @@
+/* posthaste:settle */
+-- $1 node, $2-$26 settlements, sorted by delivery
+-- Fenced twice. A node whose row is gone moves nothing: the lock lets renewals pass and makes the reaper wait. And the
+-- row decides: it must be there with the attempts it had at the start, so a cancel that commits meanwhile stays, and
+-- a batch that is run again finds nothing to move. Run with other joins than nested loops switched off: on a young
+-- table the planner would rather read all of the queue than look up each delivery.
+with me as materialized (
+    select id from nodes where id = $1 for key share
+),
+c as materialized (
+    select *
+    from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
+                $24, $25, $26)
+        as c (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
+              attempts_before, number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
+              ending, reason, ended_at, track, rank, due_at, tls_errors)
+),
+gone as (
+    delete from queue q
+    using c, me
+    where q.account_id = c.account_id
+      and q.delivery_id = c.delivery_id
+      and q.attempts = c.attempts_before
+      and c.ending is not null
+    returning q.delivery_id
+),
+moved as (
+    update queue q
+    set track = c.track, rank = c.rank, due_at = c.due_at, attempts = c.attempts, spent = c.spent,
+        tls_errors = c.tls_errors, last_outcome = c.outcome, last_http_status = c.http_status
+    from c, me
+    where q.account_id = c.account_id
+      and q.delivery_id = c.delivery_id
+      and q.attempts = c.attempts_before
+      and c.ending is null
+    returning q.delivery_id
+)
+insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
+                      number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
+                      ending, reason, ended_at, late)
+select c.delivery_id, c.attempt_id, c.account_id, c.event_id, c.destination_id, c.route_id, c.replay_id, c.origin,
+       c.number, c.attempts, c.spent, c.started_at, c.duration_us, c.outcome, c.http_status, c.detail, c.node_id,
+       case when c.delivery_id in (select delivery_id from gone) then c.ending end,
+       case when c.delivery_id in (select delivery_id from gone) then c.reason end,
+       case when c.delivery_id in (select delivery_id from gone) then c.ended_at end,
+       not (c.delivery_id in (select delivery_id from gone)     -- a former owner's word, or overtaken by a cancel
+            or c.delivery_id in (select delivery_id from moved))
+from c
+on conflict do nothing                                          -- a batch that is run again
+returning attempt_id, late

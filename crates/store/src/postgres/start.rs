@@ -1,0 +1,134 @@
+//! Opening: is this a server that keeps what it acknowledges, and has it our tables?
+
+use super::{tls, url::Address};
+use crate::{BoxError, OpenError, StoreError};
+use domain::limits;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, types::Type};
+
+mod embedded {
+    refinery::embed_migrations!("migrations/postgres");
+}
+
+pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool) -> Result<(), OpenError> {
+    let mut door = Door::open(address).await?;
+    check(&door.client, accept_data_loss).await?;
+    // The migrations run on `door`, while `lock` keeps everybody else out: the lock must outlive each of their
+    // transactions, and a lock of a session would not survive a pooler.
+    let lock = Door::open(address).await?;
+    let seconds = limits::MIGRATION_WAIT.as_secs();
+    let place = address.schema.as_deref().unwrap_or_default();
+    unless(seconds, lock.client.batch_execute(&format!(
+        "begin; set local lock_timeout = '{seconds}s'; set local idle_in_transaction_session_timeout = 0"
+    )))
+    .await?;
+    let take = "select pg_advisory_xact_lock(1886350452, hashtext($1))"; // "post", and which schema
+    unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
+    let migrated = migrate(&mut door.client, address).await;
+    // Nothing was written on it: whether the rollback arrives or the connection ends, the lock is free.
+    let _ = unless(1, lock.client.batch_execute("rollback")).await;
+    migrated
+}
+
+async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
+    if let Some(schema) = &address.schema {
+        let sql = format!("create schema if not exists {schema}");
+        client.batch_execute(&sql).await.map_err(refused)?;
+    }
+    let runner = embedded::migrations::runner();
+    let known = runner.get_migrations().iter().map(|migration| migration.version()).max().unwrap_or_default();
+    let exists = client.query_typed("select to_regclass('refinery_schema_history') is not null", &[]).await;
+    if exists.map_err(refused)?[0].get(0) {
+        let last = runner.get_last_applied_migration_async(client).await.map_err(unmigrated)?;
+        match last.map(|migration| migration.version()) {
+            Some(found) if found > known => {
+                return Err(OpenError::TooOld(format!(
+                    "the database has schema version {found}, this binary knows {known}: use a newer binary"
+                )));
+            }
+            Some(found) if found == known => return Ok(()),
+            _ => {}
+        }
+    }
+    runner.run_async(client).await.map_err(unmigrated)?;
+    Ok(())
+}
+
+/// A server that forgets is no place for promises.
+async fn check(client: &Client, accept_data_loss: bool) -> Result<(), OpenError> {
+    let sql = "select name, current_setting(name) from unnest(array['default_transaction_isolation', \
+               'synchronous_commit', 'fsync', 'full_page_writes']) name";
+    for row in client.query_typed(sql, &[]).await.map_err(refused)? {
+        let (name, value): (&str, &str) = (row.get(0), row.get(1));
+        let wanted: &[&str] = match name {
+            "default_transaction_isolation" => &["read committed"],
+            "synchronous_commit" => &["on", "remote_apply", "remote_write"],
+            _ => &["on"],
+        };
+        if wanted.contains(&value) {
+            continue;
+        }
+        let found = format!("PostgreSQL runs with `{name} = {value}`");
+        if !accept_data_loss {
+            return Err(OpenError::Unsafe(format!(
+                "{found}: acknowledged events could be lost. Set it to `{}`, or start with --accept-data-loss",
+                wanted[0]
+            )));
+        }
+        tracing::warn!("{found}: acknowledged events can be lost, and that was accepted");
+    }
+    Ok(())
+}
+
+/// A connection outside the pools: migrations may take longer than any statement of the service.
+struct Door {
+    client: Client,
+    task: JoinHandle<()>,
+}
+
+impl Door {
+    async fn open(address: &Address) -> Result<Self, OpenError> {
+        let tls = tls::connector(address.verify)?;
+        // The driver's own timeout ends with the TCP handshake.
+        let connected = tokio::time::timeout(limits::STORE_STATEMENT, address.config.connect(tls)).await;
+        let (client, connection) = connected.map_err(|_| late())?.map_err(refused)?;
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "the connection for migrations ended");
+            }
+        });
+        Ok(Self { client, task })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn unless<T>(
+    seconds: u64, statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, OpenError> {
+    tokio::time::timeout(Duration::from_secs(seconds), statement).await.map_err(|_| late())?.map_err(refused)
+}
+
+/// A wrong password or database name does not get better by waiting.
+fn refused(error: tokio_postgres::Error) -> OpenError {
+    match error.code().map(|code| code.code()) {
+        Some(code) if code.starts_with("28") || code == "3D000" => {
+            let word = error.as_db_error().map_or("", |word| word.message());
+            OpenError::BadUrl(format!("PostgreSQL does not let us in: {word}"))
+        }
+        _ => OpenError::Unavailable(StoreError::Unavailable(error.into())),
+    }
+}
+
+fn unmigrated(error: refinery::Error) -> OpenError {
+    OpenError::Unavailable(StoreError::Unavailable(error.into()))
+}
+
+fn late() -> OpenError {
+    OpenError::Unavailable(StoreError::Unavailable(BoxError::from("the database did not answer in time")))
+}

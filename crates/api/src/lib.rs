@@ -33,6 +33,21 @@ pub mod server;
 pub mod vault;
 
 // The resources.
+mod accounts;
+mod api_keys;
+mod attempts;
+mod changes;
+mod deliveries;
+mod destinations;
+mod events;
+mod optional_body;
+mod page_params;
+mod patch;
+mod problems;
+mod routes;
+mod sources;
+mod validate;
+pub mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
 pub use router::{document, router};

@@ -1,6 +1,9 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
-use crate::{app::App, error::ApiError, health, ingest, publish, request};
+use crate::{
+    accounts, api_keys, app::App, deliveries, destinations, error::ApiError, events, health, ingest, publish, request,
+    routes, sources,
+};
 use axum::{Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
 use utoipa::{
@@ -33,6 +36,38 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(ingest::ingest))
         .routes(routes!(publish::publish))
         .routes(routes!(publish::publish_batch))
+        // Accounts and their keys.
+        .routes(routes!(accounts::create, accounts::list))
+        .routes(routes!(accounts::get, accounts::update))
+        .routes(routes!(accounts::get_own, accounts::update_own))
+        .routes(routes!(api_keys::create, api_keys::list))
+        .routes(routes!(api_keys::revoke))
+        // Where events come from, where they go, and which.
+        .routes(routes!(sources::create, sources::list))
+        .routes(routes!(sources::get, sources::update, sources::delete))
+        .routes(routes!(sources::rotate_token))
+        .routes(routes!(destinations::create, destinations::list))
+        .routes(routes!(destinations::get, destinations::update, destinations::delete))
+        .routes(routes!(destinations::actions::pause))
+        .routes(routes!(destinations::actions::resume))
+        .routes(routes!(destinations::actions::enable))
+        .routes(routes!(destinations::actions::disable))
+        .routes(routes!(destinations::actions::probe))
+        .routes(routes!(destinations::actions::test))
+        .routes(routes!(destinations::actions::attempts))
+        .routes(routes!(destinations::secret::reveal))
+        .routes(routes!(destinations::secret::rotate))
+        .routes(routes!(routes::create, routes::list))
+        .routes(routes!(routes::get, routes::update, routes::delete))
+        .routes(routes!(routes::preview::preview))
+        // What happened.
+        .routes(routes!(events::list))
+        .routes(routes!(events::get))
+        .routes(routes!(events::payload))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::get))
+        .routes(routes!(deliveries::retry))
+        .routes(routes!(deliveries::cancel))
         // Probes.
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

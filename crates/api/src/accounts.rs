@@ -1,0 +1,184 @@
+//! Accounts: made and seen by the operator, and each seen by itself.
+
+use crate::{
+    app::App,
+    auth::{AccountCtx, OperatorCtx},
+    changes::{IfMatch, Versioned, until_unchanged},
+    error::ApiError,
+    json::{self, Body},
+    page::{List, ListBody, NoFilter},
+    patch::patch_schema,
+    path::Id,
+    problems,
+    validate::Checks,
+    views::{AccountView, schema},
+};
+use axum::{Json, extract::State};
+use domain::{
+    account::{Account, Scope},
+    id::AccountId,
+    limits,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+/// An account to be made.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewAccount)]
+pub(crate) struct AccountInput {
+    /// Your own id of it, unique in the installation.
+    uid: Option<String>,
+    name: String,
+    #[serde(default = "retention_days")]
+    #[schema(minimum = 1, maximum = 3650, default = 90)]
+    retention_days: u32,
+}
+
+/// What an account may change of itself: its uid is the operator's.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnAccountInput {
+    name: String,
+    #[serde(default = "retention_days")]
+    #[schema(minimum = 1, maximum = 3650, default = 90)]
+    retention_days: u32,
+}
+
+patch_schema!(AccountPatch as "AccountPatch" of AccountInput);
+patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
+
+fn retention_days() -> u32 {
+    Account::DEFAULT_RETENTION_DAYS
+}
+
+impl AccountInput {
+    fn check(&self) -> Result<(), ApiError> {
+        let mut checks = Checks::default();
+        checks.uid(self.uid.as_deref());
+        checks.name("/name", &self.name);
+        checks.range("/retention_days", self.retention_days, 1..=limits::RETENTION_DAYS_MAX);
+        checks.done()
+    }
+}
+
+/// Make an account. Operators only.
+#[utoipa::path(
+    post, path = "/v1/accounts", operation_id = "create_account", tag = "accounts",
+    request_body = AccountInput,
+    responses((status = 201, description = "Made.", body = AccountView), problems::Creating),
+)]
+pub(crate) async fn create(
+    State(app): State<App>, _: OperatorCtx, Body(body): Body<Value>,
+) -> Result<Versioned<AccountView>, ApiError> {
+    let input: AccountInput = json::from_value(json::merge_patch(json!({}), body))?;
+    input.check()?;
+    let now = app.now();
+    let id = AccountId::at(now, app.dice.bits());
+    let account = Account {
+        id,
+        uid: input.uid,
+        name: input.name,
+        retention_days: input.retention_days,
+        data_key: app.vault.master().new_data_key(id, &*app.dice),
+        created_at: now,
+        updated_at: now,
+        version: 0,
+    };
+    let account = app.store.create_account(&account).await?;
+    Ok(Versioned::created(account.version, AccountView::from(&account)))
+}
+
+/// List all accounts, newest first. Operators only.
+#[utoipa::path(
+    get, path = "/v1/accounts", operation_id = "list_accounts", tag = "accounts",
+    params(crate::page_params::PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<AccountView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>, _: OperatorCtx, list: List<NoFilter>,
+) -> Result<Json<ListBody<AccountView>>, ApiError> {
+    let mut accounts = app.store.accounts(list.peek(&app, None)?).await?;
+    let next = list.cut(&mut accounts, |account| account.id);
+    Ok(Json(list.body(&app, None, accounts.iter().map(AccountView::from).collect(), next)))
+}
+
+/// Read an account. Operators only.
+#[utoipa::path(
+    get, path = "/v1/accounts/{id}", operation_id = "get_account", tag = "accounts",
+    params(("id" = schema::AccountId, Path)),
+    responses((status = 200, description = "The account.", body = AccountView), problems::Reading),
+)]
+pub(crate) async fn get(
+    State(app): State<App>, _: OperatorCtx, Id(id): Id<AccountId>,
+) -> Result<Versioned<AccountView>, ApiError> {
+    let account = app.store.account(id).await?;
+    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+}
+
+/// Change an account. Operators only.
+#[utoipa::path(
+    patch, path = "/v1/accounts/{id}", operation_id = "update_account", tag = "accounts",
+    params(("id" = schema::AccountId, Path)), request_body = AccountPatch,
+    responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
+)]
+pub(crate) async fn update(
+    State(app): State<App>, _: OperatorCtx, Id(id): Id<AccountId>, if_match: IfMatch, Body(patch): Body<Value>,
+) -> Result<Versioned<AccountView>, ApiError> {
+    change(&app, id, &if_match, |account| {
+        let form = json!({
+            "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
+        });
+        let input: AccountInput = json::from_value(json::merge_patch(form, patch.clone()))?;
+        input.check()?;
+        Ok(Account { uid: input.uid, name: input.name, retention_days: input.retention_days, ..account })
+    })
+    .await
+}
+
+/// Read the account of the key.
+#[utoipa::path(
+    get, path = "/v1/account", operation_id = "get_own_account", tag = "accounts",
+    responses((status = 200, description = "The account.", body = AccountView), problems::Reading),
+)]
+pub(crate) async fn get_own(
+    State(app): State<App>, ctx: AccountCtx,
+) -> Result<Versioned<AccountView>, ApiError> {
+    let account = app.store.account(ctx.account_id()).await?;
+    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+}
+
+/// Change the account of the key. Scope `account:admin`.
+#[utoipa::path(
+    patch, path = "/v1/account", operation_id = "update_own_account", tag = "accounts",
+    request_body = OwnAccountPatch,
+    responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
+)]
+pub(crate) async fn update_own(
+    State(app): State<App>, ctx: AccountCtx, if_match: IfMatch, Body(patch): Body<Value>,
+) -> Result<Versioned<AccountView>, ApiError> {
+    ctx.require(Scope::AccountAdmin)?;
+    change(&app, ctx.account_id(), &if_match, |account| {
+        let form = json!({ "name": account.name, "retention_days": account.retention_days });
+        let own: OwnAccountInput = json::from_value(json::merge_patch(form, patch.clone()))?;
+        let input = AccountInput { uid: None, name: own.name, retention_days: own.retention_days };
+        input.check()?;
+        Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
+    })
+    .await
+}
+
+async fn change(
+    app: &App, id: AccountId, if_match: &IfMatch, decide: impl Fn(Account) -> Result<Account, ApiError>,
+) -> Result<Versioned<AccountView>, ApiError> {
+    let decide = &decide;
+    let account = until_unchanged(if_match, || async move {
+        let account = app.store.account(id).await?;
+        if_match.check(account.version)?;
+        let account = Account { updated_at: app.now(), ..decide(account)? };
+        Ok(app.store.update_account(&account).await?)
+    })
+    .await?;
+    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+}

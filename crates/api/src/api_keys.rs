@@ -1,0 +1,233 @@
+//! API keys: made, listed and revoked. The key itself is shown once, in the answer that makes it.
+
+use crate::{
+    app::App,
+    auth::{AccountCtx, OperatorCtx},
+    error::ApiError,
+    json::{self, Body},
+    keys::KeyText,
+    page::{List, ListBody, NoFilter},
+    page_params::PageParams,
+    path::Id,
+    problems,
+    validate::Checks,
+    views::{ApiKeyView, NewApiKeyView, schema, words},
+};
+use axum::{
+    Json,
+    extract::{FromRequestParts, State},
+};
+use domain::{
+    account::{ApiKey, KeyKind, Scope},
+    id::{AccountId, ApiKeyId, SourceId},
+    time::Timestamp,
+};
+use http::{StatusCode, request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use store::StoreError;
+use utoipa::ToSchema;
+
+/// A key to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ApiKeyInput)]
+pub(crate) struct ApiKeyInput {
+    name: String,
+    /// `operator` is for operators.
+    #[schema(value_type = Option<words::KeyKindWord>)]
+    kind: Option<KeyKind>,
+    /// Left out: every scope of an account. An ingest key has `ingest:write` and nothing else.
+    #[schema(value_type = Option<Vec<words::ScopeWord>>)]
+    scopes: Option<Vec<Scope>>,
+    /// The source an ingest key is bound to.
+    #[schema(value_type = Option<schema::SourceId>)]
+    source_id: Option<SourceId>,
+    /// The account the key is for, when an operator makes it.
+    #[schema(value_type = Option<schema::AccountId>)]
+    account_id: Option<AccountId>,
+    rate_limit: Option<u32>,
+    #[schema(value_type = Option<schema::Timestamp>)]
+    expires_at: Option<Timestamp>,
+}
+
+/// Whose keys are meant: an account's, or the operator's own.
+pub(crate) enum Owner {
+    Account(AccountCtx),
+    Operator,
+}
+
+impl FromRequestParts<App> for Owner {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        if OperatorCtx::from_request_parts(parts, app).await.is_ok() {
+            return Ok(Self::Operator);
+        }
+        let ctx = AccountCtx::from_request_parts(parts, app).await?;
+        ctx.require(Scope::KeysManage)?;
+        Ok(Self::Account(ctx))
+    }
+}
+
+impl Owner {
+    fn account_id(&self) -> Option<AccountId> {
+        match self {
+            Self::Account(ctx) => Some(ctx.account_id()),
+            Self::Operator => None,
+        }
+    }
+}
+
+/// Make an API key. Scope `keys:manage`; nobody gives a key more than they have themselves.
+///
+/// An operator makes operator keys, or with `account_id` the keys of an account.
+#[utoipa::path(
+    post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "api keys",
+    request_body = ApiKeyInput,
+    responses((status = 201, description = "Made. The key is shown this once.", body = NewApiKeyView), problems::Creating),
+)]
+pub(crate) async fn create(
+    State(app): State<App>, owner: Owner, Body(body): Body<Value>,
+) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
+    let input: ApiKeyInput = json::from_value(json::merge_patch(json!({}), body))?;
+    let now = app.now();
+    let (kind, account_id) = input.check(&owner, now)?;
+    let scopes = input.scopes(kind);
+    if let Owner::Account(ctx) = &owner {
+        scopes.iter().try_for_each(|scope| ctx.require(*scope))?;
+    }
+    if let Some(account_id) = account_id {
+        check_references(&app, account_id, input.source_id).await?;
+    }
+    let text = KeyText::generate(kind, &*app.dice);
+    let parts = text.parts();
+    let key = ApiKey {
+        id: ApiKeyId::at(now, app.dice.bits()),
+        account_id,
+        name: input.name,
+        kind,
+        lookup: parts.lookup().into(),
+        hash: app.vault.hash(parts.secret.as_bytes()).to_vec(),
+        scopes,
+        source_id: input.source_id,
+        rate_limit: None,
+        expires_at: input.expires_at,
+        last_used_at: None,
+        revoked_at: None,
+        created_at: now,
+    };
+    app.store.create_api_key(&key).await?;
+    let made = NewApiKeyView { api_key: ApiKeyView::from(&key), key: text.expose().to_owned() };
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// List API keys, newest first, revoked ones too. Scope `keys:manage`; an operator sees operator keys.
+#[utoipa::path(
+    get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "api keys",
+    params(PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<ApiKeyView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>, owner: Owner, list: List<NoFilter>,
+) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
+    let account = owner.account_id();
+    let mut keys = app.store.api_keys(account, list.peek(&app, account)?).await?;
+    let next = list.cut(&mut keys, |key| key.id);
+    Ok(Json(list.body(&app, account, keys.iter().map(ApiKeyView::from).collect(), next)))
+}
+
+/// Revoke an API key. It stops working at once on this node and within a second on all; revoking again is fine.
+#[utoipa::path(
+    delete, path = "/v1/api-keys/{id}", operation_id = "revoke_api_key", tag = "api keys",
+    params(("id" = schema::ApiKeyId, Path)),
+    responses((status = 204, description = "Revoked."), problems::Acting),
+)]
+pub(crate) async fn revoke(
+    State(app): State<App>, owner: Owner, Id(id): Id<ApiKeyId>,
+) -> Result<StatusCode, ApiError> {
+    app.store.revoke_api_key(owner.account_id(), id, app.now()).await?;
+    app.key_revoked(id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl ApiKeyInput {
+    /// The kind of the key, and the account it is for.
+    fn check(&self, owner: &Owner, now: Timestamp) -> Result<(KeyKind, Option<AccountId>), ApiError> {
+        let mut checks = Checks::default();
+        checks.name("/name", &self.name);
+        let account_id = owner.account_id().or(self.account_id);
+        let default = if account_id.is_some() { KeyKind::Account } else { KeyKind::Operator };
+        let kind = self.kind.unwrap_or(default);
+        if self.account_id.is_some() && owner.account_id().is_some() {
+            checks.refuse("/account_id", "not_allowed", "a key is made for the account that asks; leave it out");
+        }
+        match (kind, account_id) {
+            (KeyKind::Operator, Some(_)) => {
+                checks.refuse("/kind", "not_allowed", "operator keys are made by operators, and for no account");
+            }
+            (KeyKind::Account | KeyKind::Ingest, None) => {
+                checks.refuse("/account_id", "missing_field", "an operator must say which account the key is for");
+            }
+            _ => {}
+        }
+        match (kind, self.source_id) {
+            (KeyKind::Ingest, None) => {
+                checks.refuse("/source_id", "missing_field", "an ingest key is bound to a source");
+            }
+            (KeyKind::Account | KeyKind::Operator, Some(_)) => {
+                checks.refuse("/source_id", "not_allowed", "only an ingest key is bound to a source");
+            }
+            _ => {}
+        }
+        self.check_scopes(kind, &mut checks);
+        if self.expires_at.is_some_and(|at| at <= now) {
+            checks.refuse("/expires_at", "out_of_range", "it lies in the past");
+        }
+        if self.rate_limit.is_some() {
+            checks.not_available("/rate_limit", "rate limits are not available yet: leave it null");
+        }
+        checks.done().map(|()| (kind, account_id))
+    }
+
+    fn check_scopes(&self, kind: KeyKind, checks: &mut Checks) {
+        let Some(scopes) = &self.scopes else { return };
+        match kind {
+            KeyKind::Account if scopes.is_empty() => {
+                checks.refuse("/scopes", "too_few", "a key without a scope can do nothing");
+            }
+            KeyKind::Ingest if scopes.as_slice() != [Scope::IngestWrite] => {
+                checks.refuse("/scopes", "not_allowed", "an ingest key has the scope `ingest:write` and no other");
+            }
+            KeyKind::Operator if !scopes.is_empty() => {
+                checks.refuse("/scopes", "not_allowed", "an operator's key has no scopes of an account");
+            }
+            _ => {}
+        }
+    }
+
+    fn scopes(&self, kind: KeyKind) -> Vec<Scope> {
+        let mut scopes = match (kind, &self.scopes) {
+            (KeyKind::Account, Some(scopes)) => scopes.clone(),
+            (KeyKind::Account, None) => Scope::ALL.to_vec(),
+            (KeyKind::Ingest, _) => vec![Scope::IngestWrite],
+            (KeyKind::Operator, _) => Vec::new(),
+        };
+        scopes.sort_unstable();
+        scopes.dedup();
+        scopes
+    }
+}
+
+/// What the key is bound to must be there.
+async fn check_references(app: &App, account: AccountId, source: Option<SourceId>) -> Result<(), ApiError> {
+    let absent = |error, pointer: &'static str| match error {
+        StoreError::NotFound { what } => ApiError::invalid_field(pointer, "not_found", format!("no such {what}")),
+        other => other.into(),
+    };
+    app.store.account(account).await.map_err(|error| absent(error, "/account_id"))?;
+    if let Some(source) = source {
+        app.store.source(account, source).await.map_err(|error| absent(error, "/source_id"))?;
+    }
+    Ok(())
+}

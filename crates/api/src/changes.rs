@@ -1,0 +1,139 @@
+//! Changing a row that others may change too: read it, decide, write it if it is still the same, else decide again.
+//!
+//! A row's version is its entity tag. Who sends `If-Match` wants to decide for themselves and gets a 412 instead.
+
+use crate::{
+    app::App,
+    error::{ApiError, Code},
+};
+use axum::{
+    Json,
+    extract::FromRequestParts,
+    response::{IntoResponse, Response},
+};
+use domain::limits;
+use http::{HeaderMap, HeaderValue, StatusCode, header, request};
+use serde::Serialize;
+
+/// The versions a caller will have changed; none: any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IfMatch(Option<Vec<i64>>);
+
+impl FromRequestParts<App> for IfMatch {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, _: &App) -> Result<Self, ApiError> {
+        Self::of(&parts.headers)
+    }
+}
+
+impl IfMatch {
+    fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
+        let malformed = || ApiError::invalid_header("`if-match` is `*` or a list of entity tags such as \"42\"");
+        let mut versions: Option<Vec<i64>> = None;
+        for value in headers.get_all(header::IF_MATCH) {
+            let value = value.to_str().map_err(|_| malformed())?.trim();
+            if value == "*" {
+                return Ok(Self(None));
+            }
+            for tag in value.split(',') {
+                let tag = tag.trim();
+                let tag = tag.strip_prefix("W/").unwrap_or(tag);
+                let tag = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
+                // A tag that none of ours can be matches nothing.
+                versions.get_or_insert_default().extend(tag.parse::<i64>());
+            }
+        }
+        Ok(Self(versions))
+    }
+
+    /// 412 unless the caller means this version.
+    pub(crate) fn check(&self, version: i64) -> Result<(), ApiError> {
+        match &self.0 {
+            Some(versions) if !versions.contains(&version) => {
+                Err(ApiError::version_mismatch("it has changed since you read it: read it again"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a change until it meets an unchanged row. `change` reads, checks `if_match`, decides and writes.
+pub(crate) async fn until_unchanged<T, F>(if_match: &IfMatch, mut change: impl FnMut() -> F) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<T, ApiError>>,
+{
+    for _ in 1..limits::UPDATE_ROUNDS {
+        match change().await {
+            Err(error) if error.code() == Code::VersionMismatch && if_match.0.is_none() => {}
+            answer => return answer,
+        }
+    }
+    change().await
+}
+
+/// An object with its version as `ETag`.
+#[derive(Debug)]
+pub(crate) struct Versioned<T> {
+    pub(crate) status: StatusCode,
+    pub(crate) version: i64,
+    pub(crate) body: T,
+}
+
+impl<T> Versioned<T> {
+    pub(crate) fn ok(version: i64, body: T) -> Self {
+        Self { status: StatusCode::OK, version, body }
+    }
+
+    pub(crate) fn created(version: i64, body: T) -> Self {
+        Self { status: StatusCode::CREATED, version, body }
+    }
+
+    pub(crate) fn accepted(version: i64, body: T) -> Self {
+        Self { status: StatusCode::ACCEPTED, version, body }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Versioned<T> {
+    fn into_response(self) -> Response {
+        let tag = HeaderValue::try_from(format!("\"{}\"", self.version)).expect("digits are visible ASCII");
+        (self.status, [(header::ETAG, tag)], Json(self.body)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn if_match(values: &[&'static str]) -> Result<IfMatch, Code> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::IF_MATCH, HeaderValue::from_static(value));
+        }
+        IfMatch::of(&headers).map_err(|error| error.code())
+    }
+
+    #[test]
+    fn if_match_takes_strong_and_weak_tags_and_lists() {
+        assert_eq!(if_match(&[]), Ok(IfMatch(None)));
+        assert_eq!(if_match(&["*"]), Ok(IfMatch(None)));
+        assert_eq!(if_match(&["\"7\", W/\"8\"", "\"9\""]), Ok(IfMatch(Some(vec![7, 8, 9]))));
+        assert_eq!(if_match(&["\"seven\""]), Ok(IfMatch(Some(vec![]))));
+        assert_eq!(if_match(&["7"]), Err(Code::InvalidHeader));
+    }
+
+    #[tokio::test]
+    async fn a_change_is_decided_again_unless_the_caller_named_a_version() {
+        let rounds = |if_match: IfMatch| async move {
+            let mut rounds = 0;
+            let answer = until_unchanged(&if_match, || {
+                rounds += 1;
+                let done = rounds == 3;
+                async move { if done { Ok(()) } else { Err(ApiError::version_mismatch("")) } }
+            });
+            (answer.await.is_ok(), rounds)
+        };
+        assert_eq!(rounds(IfMatch(None)).await, (true, 3));
+        assert_eq!(rounds(IfMatch(Some(vec![7]))).await, (false, 1));
+    }
+}

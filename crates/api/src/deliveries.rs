@@ -1,0 +1,159 @@
+//! Deliveries: what became of every promise, what it waits for, and the two things a person can ask of one that has
+//! not ended.
+
+mod filter;
+
+use crate::{
+    app::App,
+    attempts,
+    auth::AccountCtx,
+    error::ApiError,
+    page::{List, ListBody},
+    page_params::PageParams,
+    path::Id,
+    problems,
+    views::{AttemptView, DeliveryDetailView, DeliveryView, schema},
+};
+use axum::{Json, extract::State};
+use domain::{
+    account::Scope,
+    delivery::Delivery,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    lane::{WaitKind, WaitingFor},
+    limits,
+};
+use filter::DeliveryQuery;
+use http::StatusCode;
+use std::collections::{BTreeSet, HashSet};
+use store::{DeliveryRecord, DeliveryState};
+
+/// List deliveries, newest first. Different filters narrow, a repeated one widens. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/deliveries", operation_id = "list_deliveries", tag = "deliveries",
+    params(PageParams, DeliveryQuery),
+    responses((status = 200, description = "A page.", body = ListBody<DeliveryView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>, ctx: AccountCtx, list: List<DeliveryQuery>,
+) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    let account = ctx.account_id();
+    let filter = list.filter.checked()?;
+    let found = app.store.deliveries(account, &filter, list.page(&app, account)?).await?;
+    let mut views = show(&app, &found.rows).await;
+    // Which of the waiting ones are being delivered is the lanes' knowledge: the store gave them all.
+    views.retain(|view| filter.statuses.is_empty() || filter.statuses.contains(&view.status));
+    Ok(Json(list.body(&app, account, views, found.next)))
+}
+
+/// Read a delivery with its attempts. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/deliveries/{id}", operation_id = "get_delivery", tag = "deliveries",
+    params(("id" = schema::DeliveryId, Path)),
+    responses((status = 200, description = "The delivery.", body = DeliveryDetailView), problems::Reading),
+)]
+pub(crate) async fn get(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+) -> Result<Json<DeliveryDetailView>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    read(&app, ctx.account_id(), id).await.map(Json)
+}
+
+/// Try a delivery now instead of at its scheduled time. Slots, holds and order still count. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/retry", operation_id = "retry_delivery", tag = "deliveries",
+    params(("id" = schema::DeliveryId, Path)),
+    responses((status = 202, description = "It is due now.", body = DeliveryDetailView), problems::Moving),
+)]
+pub(crate) async fn retry(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let account = ctx.account_id();
+    let Some(delivery) = app.store.retry_now(account, id, app.now()).await? else {
+        return Err(not_waiting(&app, account, id).await);
+    };
+    app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
+    read(&app, account, id).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+}
+
+/// End a delivery undelivered. A request that is already open is not taken back. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/cancel", operation_id = "cancel_delivery", tag = "deliveries",
+    params(("id" = schema::DeliveryId, Path)),
+    responses((status = 200, description = "Cancelled.", body = DeliveryDetailView), problems::Moving),
+)]
+pub(crate) async fn cancel(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+) -> Result<Json<DeliveryDetailView>, ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let (account, now) = (ctx.account_id(), app.now());
+    let fact = AttemptId::at(now, app.dice.bits());
+    // Nobody needs to be told: an owner reads a delivery again before it starts one it has not seen for a second,
+    // and its settlement does not move a row that is gone.
+    if app.store.cancel(account, id, fact, now).await?.is_none() {
+        return Err(not_waiting(&app, account, id).await);
+    }
+    read(&app, account, id).await.map(Json)
+}
+
+async fn read(app: &App, account: AccountId, id: DeliveryId) -> Result<DeliveryDetailView, ApiError> {
+    let record = app.store.delivery(account, id).await?;
+    let attempts = app.store.attempts_of_delivery(account, id, limits::ATTEMPTS_SHOWN).await?;
+    let every = attempts::every_request(app, account, &record).await?;
+    let attempts = attempts.iter().map(|attempt| AttemptView::new(attempt, &every)).collect();
+    let delivery = show_one(app, record).await;
+    Ok(DeliveryDetailView { delivery, attempts })
+}
+
+/// 404 if it never was, or is somebody else's; 409 if it is over.
+async fn not_waiting(app: &App, account: AccountId, id: DeliveryId) -> ApiError {
+    match app.store.delivery(account, id).await {
+        Ok(_) => ApiError::delivery_ended("the delivery has ended; what has ended stays as it is"),
+        Err(error) => error.into(),
+    }
+}
+
+async fn show_one(app: &App, record: DeliveryRecord) -> DeliveryView {
+    let shown = show(app, std::slice::from_ref(&record)).await;
+    shown.into_iter().next().unwrap_or_else(|| DeliveryView::new(&record, None))
+}
+
+/// Deliveries with what their lanes say about them.
+pub(crate) async fn show(app: &App, records: &[DeliveryRecord]) -> Vec<DeliveryView> {
+    let waiting = |record: &DeliveryRecord| match &record.state {
+        DeliveryState::Waiting(delivery) => Some(Delivery::clone(delivery)),
+        DeliveryState::Ended { .. } => None,
+    };
+    let deliveries: Vec<_> = records.iter().filter_map(waiting).collect();
+    if deliveries.is_empty() {
+        return records.iter().map(|record| DeliveryView::new(record, None)).collect();
+    }
+    let running = running(app, &deliveries).await;
+    let mut said = app.lanes.waiting_for(deliveries).await.into_iter();
+    let explain = |record| {
+        let delivery = waiting(record)?;
+        let said = said.next().flatten();
+        if running.contains(&delivery.destination_id) { said } else { Some(no_worker(&delivery)) }
+    };
+    let explained: Vec<_> = records.iter().map(explain).collect();
+    records.iter().zip(explained).map(|(record, waiting_for)| DeliveryView::new(record, waiting_for)).collect()
+}
+
+/// The destinations of these deliveries whose lane somebody runs.
+async fn running(app: &App, deliveries: &[Delivery]) -> HashSet<DestinationId> {
+    let ids: BTreeSet<_> = deliveries.iter().map(|delivery| delivery.destination_id).collect();
+    let ids: Vec<_> = ids.into_iter().collect();
+    let views = app.lanes.views(&ids).await;
+    ids.into_iter().zip(views).filter(|(_, view)| view.is_some()).map(|(id, _)| id).collect()
+}
+
+fn no_worker(delivery: &Delivery) -> WaitingFor {
+    WaitingFor {
+        kind: WaitKind::NoWorker,
+        since: delivery.available_at,
+        until: None,
+        behind: None,
+        detail: "no worker runs its destination's lane at the moment".into(),
+    }
+}

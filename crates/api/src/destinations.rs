@@ -1,0 +1,181 @@
+//! Destinations: where deliveries go. Made, read, changed and removed here; what they can be told to do is in
+//! `actions`, what may be written in `input`.
+
+pub(crate) mod actions;
+mod auth;
+mod input;
+pub(crate) mod secret;
+
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    changes::{IfMatch, Versioned, until_unchanged},
+    error::ApiError,
+    json::Body,
+    page::{List, ListBody, NoFilter},
+    page_params::PageParams,
+    patch::patch_schema,
+    path::Id,
+    problems,
+    views::{DestinationView, LaneState, schema},
+};
+use auth::Sealer;
+use axum::{Json, extract::State};
+use domain::{
+    account::Scope,
+    destination::Destination,
+    id::{AccountId, DestinationId},
+    limits,
+};
+use http::StatusCode;
+use input::{DestinationInput, Rules};
+use serde_json::Value;
+
+pub(crate) use input::SigningInput;
+
+patch_schema!(DestinationPatch as "DestinationPatch" of DestinationInput);
+
+/// Make a destination. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations", operation_id = "create_destination", tag = "destinations",
+    request_body = DestinationInput,
+    responses(
+        (status = 201, description = "Made. Its signing secret is in `signing.secret`.", body = DestinationView),
+        problems::Creating,
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<App>, ctx: AccountCtx, Body(body): Body<Value>,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.account_id();
+    let input = DestinationInput::created(body)?;
+    input.check(None, &rules(&app, account).await?)?;
+    let now = app.now();
+    let key = app.data_key(account).await?;
+    let id = DestinationId::at(now, app.dice.bits());
+    let mut destination = Destination::new(id, account, &input.name, &input.url, now);
+    input.write(&mut destination);
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    destination.auth = input.auth.to_auth(None, &sealer);
+    let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
+    destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
+    let destination = app.store.create_destination(&destination).await?;
+    app.config_changed(account, &[id]).await;
+    let view = DestinationView::new(&destination, &LaneState::default()).revealing(&secret.expose());
+    Ok(Versioned::created(destination.version, view))
+}
+
+/// List destinations, newest first. Scope `destinations:read`.
+#[utoipa::path(
+    get, path = "/v1/destinations", operation_id = "list_destinations", tag = "destinations",
+    params(PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<DestinationView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>, ctx: AccountCtx, list: List<NoFilter>,
+) -> Result<Json<ListBody<DestinationView>>, ApiError> {
+    ctx.require(Scope::DestinationsRead)?;
+    let account = ctx.account_id();
+    let mut destinations = app.store.destinations(account, list.peek(&app, account)?).await?;
+    let next = list.cut(&mut destinations, |destination| destination.id);
+    let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
+    let lanes = lane_states(&app, &ids).await?;
+    let views = destinations.iter().zip(&lanes).map(|(destination, lane)| DestinationView::new(destination, lane));
+    Ok(Json(list.body(&app, account, views.collect(), next)))
+}
+
+/// Read a destination. Scope `destinations:read`.
+#[utoipa::path(
+    get, path = "/v1/destinations/{id}", operation_id = "get_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "The destination.", body = DestinationView), problems::Reading),
+)]
+pub(crate) async fn get(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsRead)?;
+    let destination = app.store.destination(ctx.account_id(), id).await?;
+    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+}
+
+/// Change a destination. Secrets that the patch leaves out are kept. Scope `destinations:write`.
+#[utoipa::path(
+    patch, path = "/v1/destinations/{id}", operation_id = "update_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)), request_body = DestinationPatch,
+    responses((status = 200, description = "As it is now.", body = DestinationView), problems::Changing),
+)]
+pub(crate) async fn update(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch, Body(patch): Body<Value>,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    let rules = rules(&app, ctx.account_id()).await?;
+    let key = app.data_key(ctx.account_id()).await?;
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    let changed = change(&app, ctx.account_id(), id, &if_match, |destination| {
+        let input = DestinationInput::patched(destination, patch.clone())?;
+        input.check(Some(destination), &rules)?;
+        input.write(destination);
+        destination.auth = input.auth.to_auth(Some(&destination.auth), &sealer);
+        Ok(true)
+    });
+    let destination = changed.await?;
+    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+}
+
+/// Remove a destination and its routes. What still waits for it is cancelled. Scope `destinations:write`.
+#[utoipa::path(
+    delete, path = "/v1/destinations/{id}", operation_id = "delete_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 204, description = "Removed."), problems::Acting),
+)]
+pub(crate) async fn delete(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+) -> Result<StatusCode, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    app.store.delete_destination(ctx.account_id(), id, app.now()).await?;
+    app.config_changed(ctx.account_id(), &[id]).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Reads, decides and writes until nobody came in between. `decide` says whether there is anything to write.
+async fn change(
+    app: &App, account: AccountId, id: DestinationId, if_match: &IfMatch,
+    decide: impl Fn(&mut Destination) -> Result<bool, ApiError>,
+) -> Result<Destination, ApiError> {
+    let decide = &decide;
+    let (destination, written) = until_unchanged(if_match, || async move {
+        let mut destination = app.store.destination(account, id).await?;
+        if_match.check(destination.version)?;
+        if !decide(&mut destination)? {
+            return Ok((destination, false));
+        }
+        destination.updated_at = app.now();
+        Ok((app.store.update_destination(&destination).await?, true))
+    })
+    .await?;
+    if written {
+        app.config_changed(account, &[id]).await;
+    }
+    Ok(destination)
+}
+
+async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {
+    let retention_days = app.store.account(account).await?.retention_days;
+    Ok(Rules { addresses: &app.addresses, retention_days })
+}
+
+async fn show(app: &App, destination: &Destination) -> Result<DestinationView, ApiError> {
+    let lanes = lane_states(app, &[destination.id]).await?;
+    Ok(DestinationView::new(destination, lanes.first().unwrap_or(&LaneState::default())))
+}
+
+/// What waits for these destinations and what their lanes say, in order.
+async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>, ApiError> {
+    let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
+    let views = app.lanes.views(ids).await;
+    let states = backlog.into_iter().zip(views.into_iter().chain(std::iter::repeat(None)));
+    Ok(states
+        .map(|((rows, oldest_queued_at), view)| LaneState { view, rows, oldest_queued_at })
+        .collect())
+}

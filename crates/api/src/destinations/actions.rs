@@ -1,0 +1,194 @@
+//! What a destination can be told to do: pause, resume, enable, disable, probe, test; and what it has met.
+
+use super::{change, show};
+use crate::{
+    app::App,
+    attempts,
+    auth::AccountCtx,
+    changes::{IfMatch, Versioned},
+    error::ApiError,
+    optional_body::OptionalBody,
+    page::{List, ListBody, NoFilter},
+    page_params::PageParams,
+    path::Id,
+    problems,
+    views::{AttemptView, DestinationView, EveryRequest, schema},
+};
+use axum::{Json, extract::State};
+use domain::{
+    account::Scope,
+    destination::{Destination, Disabled, DisabledReason},
+    event::{Event, EventType},
+    id::{AttemptId, DeliveryId, DestinationId, EventId},
+    limits,
+    time::Timestamp,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use store::{Change, Page};
+use utoipa::ToSchema;
+
+/// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/pause", operation_id = "pause_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "Paused.", body = DestinationView), problems::Acting),
+)]
+pub(crate) async fn pause(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    switch(app, ctx, id, if_match, |destination, now| {
+        let changes = destination.switch.paused_at.is_none();
+        destination.switch.paused_at.get_or_insert(now);
+        changes
+    })
+    .await
+}
+
+/// Go on delivering after a pause. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/resume", operation_id = "resume_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "Resumed.", body = DestinationView), problems::Acting),
+)]
+pub(crate) async fn resume(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    switch(app, ctx, id, if_match, |destination, now| {
+        let changes = destination.switch.paused_at.take().is_some();
+        if changes {
+            destination.switch.resumed_at = Some(now);
+        }
+        changes
+    })
+    .await
+}
+
+/// Deliver to it again. What ended meanwhile can be replayed. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/enable", operation_id = "enable_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "Enabled.", body = DestinationView), problems::Acting),
+)]
+pub(crate) async fn enable(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    switch(app, ctx, id, if_match, |destination, _| destination.switch.disabled.take().is_some()).await
+}
+
+/// Deliver nothing to it: what waits and what comes ends as a dead letter. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/disable", operation_id = "disable_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "Disabled.", body = DestinationView), problems::Acting),
+)]
+pub(crate) async fn disable(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    switch(app, ctx, id, if_match, |destination, at| {
+        let changes = destination.switch.disabled.is_none();
+        destination.switch.disabled.get_or_insert(Disabled { at, reason: DisabledReason::Requested });
+        changes
+    })
+    .await
+}
+
+/// `turn` says whether it changed anything: repeating is fine and writes nothing.
+async fn switch(
+    app: App, ctx: AccountCtx, id: DestinationId, if_match: IfMatch,
+    turn: impl Fn(&mut Destination, Timestamp) -> bool,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    let now = app.now();
+    let destination =
+        change(&app, ctx.account_id(), id, &if_match, |destination| Ok(turn(destination, now))).await?;
+    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+}
+
+/// End a hold now: the next delivery is tried, and the pace comes back with its success. At most once in five seconds.
+/// Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/probe", operation_id = "probe_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 202, description = "Asked for.", body = DestinationView), problems::Acting),
+)]
+pub(crate) async fn probe(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    let destination = app.store.destination(ctx.account_id(), id).await?;
+    if app.probes.get(&id).is_some() {
+        let seconds = limits::PROBE_PAUSE.as_secs();
+        return Err(ApiError::rate_limited(format!("a destination is probed once in {seconds} seconds at most"))
+            .retry_after(seconds as u32));
+    }
+    app.probes.put(id, ());
+    app.announce.changed(Change::Probe(id)).await;
+    Ok(Versioned::accepted(destination.version, show(&app, &destination).await?))
+}
+
+/// An event to try a destination with.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TestEvent {
+    /// `test` if left out.
+    #[serde(rename = "type")]
+    #[schema(value_type = Option<String>, example = "payment.succeeded")]
+    event_type: Option<EventType>,
+    /// The payload; a greeting if left out.
+    #[schema(value_type = Option<schema::Anything>)]
+    data: Option<Value>,
+}
+
+/// Send one request to a destination now and see what comes back. Nothing is stored and no hold is looked at.
+/// Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/test", operation_id = "test_destination", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)), request_body = Option<TestEvent>,
+    responses((status = 200, description = "How it went.", body = AttemptView), problems::ActingWith),
+)]
+pub(crate) async fn test(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, OptionalBody(body): OptionalBody<TestEvent>,
+) -> Result<Json<AttemptView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    app.store.destination(ctx.account_id(), id).await?;
+    let now = app.now();
+    let event_type = body.event_type.unwrap_or_else(|| EventType::of_provider("test"));
+    let greeting = || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
+    let payload = body.data.unwrap_or_else(greeting).to_string();
+    let event = Event {
+        id: EventId::at(now, app.dice.bits()),
+        account_id: ctx.account_id(),
+        source_id: None,
+        event_type,
+        idempotency_key: None,
+        content_type: "application/json".into(),
+        headers: Vec::new(),
+        payload: payload.into(),
+        ordering_key: None,
+        metadata: Map::new(),
+        received_at: now,
+        deliver_at: None,
+    };
+    let every = EveryRequest::of(&event);
+    let attempt = app.sender.test_send(id, event).await?;
+    Ok(Json(AttemptView::new(&attempt, &every)))
+}
+
+/// List a destination's attempts, newest delivery first. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/destinations/{id}/attempts", operation_id = "list_destination_attempts", tag = "destinations",
+    params(("id" = schema::DestinationId, Path), PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<AttemptView>), problems::ListingOf),
+)]
+pub(crate) async fn attempts(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, list: List<NoFilter>,
+) -> Result<Json<ListBody<AttemptView>>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    let account = ctx.account_id();
+    app.store.destination(account, id).await?;
+    let Page { before, limit } = list.peek::<(DeliveryId, AttemptId)>(&app, account)?;
+    let mut rows = app.store.attempts_of_destination(account, id, before, limit).await?;
+    let next = list.cut(&mut rows, |attempt| (attempt.delivery_id, attempt.id));
+    Ok(Json(list.body(&app, account, attempts::show(&app, account, &rows).await?, next)))
+}

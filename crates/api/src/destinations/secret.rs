@@ -1,0 +1,117 @@
+//! A destination's signing secret: made, sealed, revealed and rotated.
+
+use super::{change, show};
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    changes::{IfMatch, Versioned},
+    error::ApiError,
+    optional_body::OptionalBody,
+    path::Id,
+    problems,
+    validate::Checks,
+    views::{DestinationView, SecretView, schema},
+};
+use axum::{Json, extract::State, response::IntoResponse};
+use domain::{
+    account::Scope,
+    destination::{Destination, Previous, Secrets},
+    dice::Dice,
+    id::DestinationId,
+    limits,
+    seal::{DataKey, Sealed},
+    signature::SigningSecret,
+};
+use http::header;
+use serde::Deserialize;
+use std::time::Duration;
+use utoipa::ToSchema;
+use zeroize::Zeroizing;
+
+const SECRET_BYTES: usize = 32;
+
+/// How to change a signing secret.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RotateSecret {
+    /// Your own; one is made otherwise.
+    #[schema(write_only, example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    secret: Option<String>,
+    /// How long the old one goes on signing beside the new one.
+    #[schema(minimum = 0, maximum = 604800, default = 86400)]
+    overlap_seconds: Option<u64>,
+}
+
+/// Show a destination's signing secret. Scope `secrets:reveal`.
+#[utoipa::path(
+    get, path = "/v1/destinations/{id}/secret", operation_id = "get_destination_secret", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)),
+    responses((status = 200, description = "The secret.", body = SecretView), problems::Reading),
+)]
+pub(crate) async fn reveal(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+) -> Result<impl IntoResponse, ApiError> {
+    ctx.require(Scope::SecretsReveal)?;
+    let destination = app.store.destination(ctx.account_id(), id).await?;
+    let key = app.data_key(ctx.account_id()).await?;
+    let place = Destination::secret_place(id);
+    let secret = key.open(&place, &destination.secret.current).map_err(ApiError::from_bug)?;
+    let secret = std::str::from_utf8(&secret).map_err(ApiError::from_bug)?.to_owned();
+    let now = app.now();
+    let previous = destination.secret.previous.map(|previous| previous.until);
+    let view = SecretView { secret, previous_until: previous.filter(|until| *until > now) };
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
+}
+
+/// Give a destination a new signing secret. The old one signs as well for a while. Scope `destinations:write`.
+#[utoipa::path(
+    post, path = "/v1/destinations/{id}/rotate-secret", operation_id = "rotate_destination_secret", tag = "destinations",
+    params(("id" = schema::DestinationId, Path)), request_body = Option<RotateSecret>,
+    responses(
+        (status = 200, description = "With the new secret in `signing.secret`.", body = DestinationView),
+        problems::ActingWith,
+    ),
+)]
+pub(crate) async fn rotate(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    OptionalBody(body): OptionalBody<RotateSecret>,
+) -> Result<Versioned<DestinationView>, ApiError> {
+    ctx.require(Scope::DestinationsWrite)?;
+    let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP.as_secs());
+    let mut checks = Checks::default();
+    checks.range("/overlap_seconds", overlap, 0..=limits::ROTATION_OVERLAP_MAX.as_secs());
+    if let Some(Err(error)) = body.secret.as_deref().map(str::parse::<SigningSecret>) {
+        checks.refuse("/secret", "invalid_secret", error.to_string());
+    }
+    checks.done()?;
+    let secret = given_or_new(body.secret.as_deref(), &*app.dice)?;
+    let key = app.data_key(ctx.account_id()).await?;
+    let until = app.now().plus(Duration::from_secs(overlap));
+    let destination = change(&app, ctx.account_id(), id, &if_match, |destination| {
+        let current = seal(&secret, id, &key, &*app.dice);
+        let old = std::mem::replace(&mut destination.secret, Secrets { current, previous: None }).current;
+        destination.secret.previous = (overlap > 0).then_some(Previous { secret: old, until });
+        Ok(true)
+    })
+    .await?;
+    let view = show(&app, &destination).await?.revealing(&secret.expose());
+    Ok(Versioned::ok(destination.version, view))
+}
+
+/// The caller's own secret, checked before, or a new one.
+pub(super) fn given_or_new(given: Option<&str>, dice: &dyn Dice) -> Result<SigningSecret, ApiError> {
+    if let Some(text) = given {
+        return text
+            .parse()
+            .map_err(|error: domain::signature::SecretError| {
+                ApiError::invalid_field("/secret", "invalid_secret", error.to_string())
+            });
+    }
+    let mut bytes = Zeroizing::new([0u8; SECRET_BYTES]);
+    dice.fill(bytes.as_mut());
+    SigningSecret::from_bytes(bytes.as_ref()).map_err(ApiError::from_bug)
+}
+
+pub(super) fn seal(secret: &SigningSecret, id: DestinationId, key: &DataKey, dice: &dyn Dice) -> Sealed {
+    key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), dice)
+}

@@ -1,0 +1,186 @@
+//! Events as they are kept: listed, read, and downloaded byte for byte.
+
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    deliveries,
+    error::ApiError,
+    page::{List, ListBody},
+    page_params::PageParams,
+    path::Id,
+    problems,
+    validate::Checks,
+    views::{EventDetailView, EventView, schema},
+};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use domain::{
+    account::Scope,
+    id::{EventId, SourceId},
+    limits,
+    pattern::Pattern,
+    time::Timestamp,
+};
+use http::{HeaderValue, header};
+use serde::Deserialize;
+use store::{DeliveryFilter, EventFilter, Page};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventQuery {
+    /// Event type, or a pattern of it.
+    #[serde(rename = "type")]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    types: Vec<Pattern>,
+    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    source_id: Vec<SourceId>,
+    #[param(required = false)]
+    idempotency_key: Vec<String>,
+    /// Received at this time or later.
+    #[param(value_type = Option<schema::Timestamp>)]
+    since: Option<Timestamp>,
+    /// Received before this time.
+    #[param(value_type = Option<schema::Timestamp>)]
+    until: Option<Timestamp>,
+    fanout: Option<FanoutState>,
+    /// An event's id, or an idempotency key.
+    q: Option<String>,
+}
+
+/// Whether every delivery of an event has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FanoutState {
+    Incomplete,
+    Complete,
+}
+
+/// What `q` asks for.
+enum Wanted {
+    /// What the filters say.
+    All,
+    /// This event, if the filters let it through.
+    One(EventId),
+    Nothing,
+}
+
+impl EventQuery {
+    fn checked(&self) -> Result<(EventFilter, Wanted), ApiError> {
+        let mut checks = Checks::default();
+        checks.filter_values("/type", self.types.len());
+        checks.filter_values("/source_id", self.source_id.len());
+        checks.filter_values("/idempotency_key", self.idempotency_key.len());
+        checks.done()?;
+        let mut filter = EventFilter {
+            types: self.types.clone(),
+            source_ids: self.source_id.clone(),
+            idempotency_keys: self.idempotency_key.clone(),
+            since: self.since,
+            until: self.until,
+            fanout_complete: self.fanout.map(|fanout| fanout == FanoutState::Complete),
+        };
+        let wanted = match self.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
+            None => Wanted::All,
+            Some(q) => match q.parse() {
+                Ok(id) => Wanted::One(id),
+                Err(_) if filter.idempotency_keys.is_empty() || filter.idempotency_keys.iter().any(|key| key == q) => {
+                    filter.idempotency_keys = vec![q.into()];
+                    Wanted::All
+                }
+                Err(_) => Wanted::Nothing,
+            },
+        };
+        Ok((filter, wanted))
+    }
+}
+
+/// List events, newest first. Different filters narrow, a repeated one widens. Scope `events:read`.
+#[utoipa::path(
+    get, path = "/v1/events", operation_id = "list_events", tag = "events",
+    params(PageParams, EventQuery),
+    responses((status = 200, description = "A page.", body = ListBody<EventView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>, ctx: AccountCtx, list: List<EventQuery>,
+) -> Result<Json<ListBody<EventView>>, ApiError> {
+    ctx.require(Scope::EventsRead)?;
+    let account = ctx.account_id();
+    let (filter, wanted) = list.filter.checked()?;
+    let page = list.page(&app, account)?;
+    let (rows, next) = match wanted {
+        Wanted::All => {
+            let found = app.store.events(account, &filter, page).await?;
+            (found.rows, found.next)
+        }
+        Wanted::One(id) => {
+            let page = Page { before: Some(after(id)), limit: 1 };
+            let mut rows = app.store.events(account, &filter, page).await?.rows;
+            rows.retain(|record| record.event.id == id);
+            (rows, None)
+        }
+        Wanted::Nothing => (Vec::new(), None),
+    };
+    Ok(Json(list.body(&app, account, rows.iter().map(EventView::from).collect(), next)))
+}
+
+/// Read an event with its headers, its payload if it is short text, and its deliveries. Scope `events:read`.
+#[utoipa::path(
+    get, path = "/v1/events/{id}", operation_id = "get_event", tag = "events",
+    params(("id" = schema::EventId, Path)),
+    responses((status = 200, description = "The event.", body = EventDetailView), problems::Reading),
+)]
+pub(crate) async fn get(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<EventId>,
+) -> Result<Json<EventDetailView>, ApiError> {
+    ctx.require(Scope::EventsRead)?;
+    let account = ctx.account_id();
+    let record = app.store.event(account, id).await?;
+    let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
+        Some(app.store.event_payload(account, id).await?.payload)
+    } else {
+        None
+    };
+    let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
+    let page = Page { before: None, limit: limits::DELIVERIES_SHOWN };
+    let found = app.store.deliveries(account, &filter, page).await?;
+    let deliveries = deliveries::show(&app, &found.rows).await;
+    Ok(Json(EventDetailView::new(&record, payload.as_deref(), deliveries)))
+}
+
+/// Download an event's payload, byte for byte. Scope `events:read`.
+#[utoipa::path(
+    get, path = "/v1/events/{id}/payload", operation_id = "get_event_payload", tag = "events",
+    params(("id" = schema::EventId, Path)),
+    responses(
+        (status = 200, description = "The bytes, with the content type they came with.", body = Vec<u8>, content_type = "application/octet-stream"),
+        problems::ReadingPayload,
+    ),
+)]
+pub(crate) async fn payload(
+    State(app): State<App>, ctx: AccountCtx, Id(id): Id<EventId>,
+) -> Result<Response, ApiError> {
+    ctx.require(Scope::EventsRead)?;
+    let event = app.store.event_payload(ctx.account_id(), id).await?;
+    let content_type = HeaderValue::try_from(event.content_type.as_str())
+        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let attachment = HeaderValue::try_from(format!("attachment; filename=\"{id}\"")).map_err(ApiError::from_bug)?;
+    // A stranger's bytes under our name: a browser may save them and do nothing else with them.
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        (header::CONTENT_DISPOSITION, attachment),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+    ];
+    Ok((headers, event.payload).into_response())
+}
+
+/// The next id: a page that ends before it begins with `id`.
+fn after(id: EventId) -> EventId {
+    EventId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1)))
+}

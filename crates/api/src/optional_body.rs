@@ -1,0 +1,25 @@
+//! The body of an action that needs none: left out, or JSON as everywhere else.
+
+use crate::{app::App, error::ApiError, json::Body};
+use axum::{
+    body::HttpBody,
+    extract::{FromRequest, Request},
+};
+use http::header;
+use serde::de::DeserializeOwned;
+
+/// `T::default()` if the request has no body.
+pub(crate) struct OptionalBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let typed = request.headers().contains_key(header::CONTENT_TYPE);
+        let empty = request.body().is_end_stream();
+        if empty && !typed {
+            return Ok(Self(T::default()));
+        }
+        Body::from_request(request, app).await.map(|Body(body)| Self(body))
+    }
+}

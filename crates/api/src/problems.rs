@@ -1,0 +1,72 @@
+//! Which problems an operation can answer with, for the OpenAPI document: `responses((status = 200, …), Reading)`.
+
+use crate::error::{Code, Problem};
+use std::collections::BTreeMap;
+use utoipa::{
+    IntoResponses, ToSchema,
+    openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder},
+};
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                describe(&EVERYWHERE.iter().chain(&[$(Code::$code),*]).copied().collect::<Vec<_>>())
+            }
+        }
+    )*};
+}
+
+const EVERYWHERE: [Code; 8] = [
+    Code::CredentialInUrl,
+    Code::Unauthorized,
+    Code::ScopeMissing,
+    Code::Internal,
+    Code::Overloaded,
+    Code::Unavailable,
+    Code::Draining,
+    Code::RateLimited,
+];
+
+problems! {
+    /// One object is read.
+    Reading: NotFound;
+    /// A list is read.
+    Listing: InvalidCursor ValidationFailed;
+    /// The list of something is read.
+    ListingOf: InvalidCursor ValidationFailed NotFound;
+    /// An object is made.
+    Creating: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken OutcomeUnknown;
+    /// An object is changed.
+    Changing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NotFound VersionMismatch OutcomeUnknown;
+    /// An object is removed, or told to do something.
+    Acting: NotFound OutcomeUnknown;
+    /// An object is told to do something that the body describes.
+    ActingWith: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound OutcomeUnknown;
+    /// A delivery is told to do something: it must not have ended.
+    Moving: NotFound DeliveryEnded OutcomeUnknown;
+    /// The bytes of an event.
+    ReadingPayload: NotFound Pruned;
+}
+
+/// One response a status, with the codes it may carry.
+fn describe(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for code in codes {
+        let line = format!("`{}`: {}.", code.as_str(), code.title());
+        by_status.entry(code.status().as_str().to_owned()).or_default().push(line);
+    }
+    let problem = Ref::from_schema_name(Problem::name());
+    let content = ContentBuilder::new().schema(Some(problem)).build();
+    let response = |lines: Vec<String>| {
+        ResponseBuilder::new()
+            .description(lines.join(" "))
+            .content("application/problem+json", content.clone())
+            .build()
+            .into()
+    };
+    by_status.into_iter().map(|(status, lines)| (status, response(lines))).collect()
+}

@@ -1,0 +1,106 @@
+//! Which routes an event would take, and why not the others: the same function that ingest uses, without sending.
+
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    error::ApiError,
+    json::Body,
+    problems,
+    validate::Checks,
+    views::{PreviewView, RoutePreviewView, schema},
+};
+use axum::{Json, extract::State};
+use domain::{
+    account::Scope,
+    event::EventType,
+    id::{EventId, SourceId},
+    limits,
+    route::{Candidate, RouteTable},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// An event that is there (`event_id`), or one as it might come.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(as = PreviewInput)]
+pub(crate) struct PreviewInput {
+    #[schema(value_type = Option<schema::EventId>)]
+    event_id: Option<EventId>,
+    /// Null: published by API.
+    #[schema(value_type = Option<schema::SourceId>)]
+    source_id: Option<SourceId>,
+    #[serde(rename = "type")]
+    #[schema(value_type = Option<String>)]
+    event_type: Option<EventType>,
+    /// The payload as JSON; leave it out for one that is not JSON.
+    #[schema(value_type = Option<schema::Anything>)]
+    data: Option<Value>,
+    #[schema(value_type = Option<schema::Headers>)]
+    headers: Option<Map<String, Value>>,
+    #[schema(value_type = Option<schema::Metadata>)]
+    metadata: Option<Map<String, Value>>,
+}
+
+/// Ask which routes an event would take. Nothing is sent. Scope `events:read`.
+#[utoipa::path(
+    post, path = "/v1/routes/preview", operation_id = "preview_routes", tag = "routes",
+    request_body = PreviewInput,
+    responses(
+        (status = 200, description = "Routes that match come first, then the oldest; at most 10,000.", body = PreviewView),
+        problems::ActingWith,
+    ),
+)]
+pub(crate) async fn preview(
+    State(app): State<App>, ctx: AccountCtx, Body(input): Body<PreviewInput>,
+) -> Result<Json<PreviewView>, ApiError> {
+    ctx.require(Scope::EventsRead)?;
+    input.check()?;
+    // Whatever this process remembers, somebody else may have changed it.
+    let snapshot = app.snapshots.newer(ctx.account_id(), i64::MAX).await?;
+    let data = match input.event_id {
+        Some(id) => {
+            let event = app.store.event_payload(ctx.account_id(), id).await?;
+            judge(&snapshot.table, &Candidate::of(&event, &snapshot.table))
+        }
+        None => judge(&snapshot.table, &input.candidate()),
+    };
+    Ok(Json(PreviewView { data }))
+}
+
+impl PreviewInput {
+    fn check(&self) -> Result<(), ApiError> {
+        let mut checks = Checks::default();
+        let inline = self.source_id.is_some()
+            || self.event_type.is_some()
+            || self.data.is_some()
+            || self.headers.is_some()
+            || self.metadata.is_some();
+        if self.event_id.is_some() && inline {
+            checks.refuse("/event_id", "not_allowed", "give an event's id or an event's members, not both");
+        }
+        if self.event_id.is_none() && self.event_type.is_none() {
+            checks.refuse("/type", "missing_field", "give an event's id or at least its type");
+        }
+        checks.done()
+    }
+
+    fn candidate(&self) -> Candidate<'_> {
+        let headers = self.headers.iter().flatten();
+        Candidate {
+            source_id: self.source_id,
+            event_type: self.event_type.as_ref().map_or("unknown", EventType::as_str),
+            data: self.data.clone(),
+            headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
+            metadata: Value::Object(self.metadata.clone().unwrap_or_default()),
+        }
+    }
+}
+
+fn judge(routes: &RouteTable, event: &Candidate<'_>) -> Vec<RoutePreviewView> {
+    let mut judged: Vec<_> = routes.iter().map(|route| RoutePreviewView::new(route, event)).collect();
+    judged.sort_by_key(|judged| (!judged.matches, judged.route_id));
+    judged.truncate(limits::PREVIEW_ROUTES);
+    judged
+}

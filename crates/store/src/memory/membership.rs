@@ -36,4 +36,8 @@ impl Membership for MemoryStore {
         self.state().nodes.remove(&node);
         Ok(())
     }
+
+    async fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

@@ -1,0 +1,61 @@
+//! The embedded store: one SQLite file, one thread that writes it, a few connections that read it.
+//!
+//! Everything that wants to write is a job for [`writer`], which runs all jobs that wait in one transaction and flushes
+//! once for all of them; nobody is answered before the flush. Reads go through [`readers`], each in one snapshot. A
+//! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
+
+mod catalog;
+mod history;
+mod ingest;
+mod membership;
+mod open;
+mod queue;
+mod readers;
+mod row;
+mod settle;
+mod space;
+mod trouble;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use crate::StoreError;
+use open::FileLock;
+use readers::Readers;
+use rusqlite::Connection;
+use std::sync::Arc;
+use trouble::Trouble;
+use writer::{Turn, Writer};
+
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Arc<Readers>,
+    // Last: it is let go when everything above is closed.
+    _lock: Arc<FileLock>,
+}
+
+impl SqliteStore {
+    /// Runs `work` in the writer's next transaction and gives its result once that is flushed. It may run more than
+    /// once, each time from the same state: only the last one counts.
+    async fn write<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        work: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.writer.write(turn, work).await
+    }
+
+    /// Runs `work` on a connection of its own, in one snapshot.
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.readers.read(work).await
+    }
+
+    /// Whether a flush has failed: nothing is written any more.
+    pub fn failed(&self) -> bool {
+        self.writer.failed().is_some()
+    }
+}

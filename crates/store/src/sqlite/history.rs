@@ -1,0 +1,108 @@
+//! The read side. Lists walk an index, newest first, and judge what they meet in Rust: one statement per index, whatever
+//! is asked for, and never more than a page's worth of looking.
+
+mod attempts;
+mod deliveries;
+mod events;
+
+use super::{SqliteStore, Trouble};
+use crate::{
+    AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, History, Listed, Page,
+    StoreError,
+};
+use async_trait::async_trait;
+use domain::{
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
+    limits,
+    time::Timestamp,
+};
+
+#[cfg(test)]
+pub(super) use attempts::OF_DESTINATION;
+#[cfg(test)]
+pub(super) use deliveries::{
+    ENDED_BY_ACCOUNT, ENDED_BY_DESTINATION, ENDED_BY_EVENT, WAITING_BY_ACCOUNT, WAITING_BY_EVENT,
+};
+
+#[async_trait]
+impl History for SqliteStore {
+    async fn events(
+        &self,
+        account: AccountId,
+        filter: &EventFilter,
+        page: Page<EventId>,
+    ) -> Result<Listed<EventRecord, EventId>, StoreError> {
+        let filter = filter.clone();
+        self.read(move |connection| events::list(connection, account, &filter, page)).await
+    }
+
+    async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
+        self.read(move |connection| events::get(connection, account, id)).await
+    }
+
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        self.read(move |connection| events::with_payload(connection, account, id)).await
+    }
+
+    async fn deliveries(
+        &self,
+        account: AccountId,
+        filter: &DeliveryFilter,
+        page: Page<DeliveryId>,
+    ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
+        let filter = filter.clone();
+        self.read(move |connection| deliveries::list(connection, account, &filter, page)).await
+    }
+
+    async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
+        self.read(move |connection| deliveries::get(connection, account, id)).await
+    }
+
+    async fn attempts_of_delivery(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        self.read(move |connection| attempts::of_delivery(connection, account, id, limit)).await
+    }
+
+    async fn attempts_of_destination(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        before: Option<(DeliveryId, AttemptId)>,
+        limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        self.read(move |connection| attempts::of_destination(connection, account, id, before, limit)).await
+    }
+}
+
+/// A page of the entries that are wanted, having looked at no more than a page may. `entry` gives the next key and, if
+/// it is wanted, its row.
+fn listed<T, K>(
+    limit: usize,
+    mut entry: impl FnMut() -> Result<Option<(K, Option<T>)>, Trouble>,
+) -> Result<Listed<T, K>, Trouble> {
+    let (mut rows, mut last) = (Vec::new(), None);
+    for _ in 0..limits::PAGE_SCAN {
+        let Some((key, wanted)) = entry()? else { return Ok(Listed { rows, next: None }) };
+        rows.extend(wanted);
+        last = Some(key);
+        if rows.len() == limit {
+            break;
+        }
+    }
+    let next = entry()?.and(last);
+    Ok(Listed { rows, next })
+}
+
+/// An empty list is no filter.
+fn one_of<T>(wanted: &[T], is: impl Fn(&T) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().any(is)
+}
+
+fn within(since: Option<Timestamp>, until: Option<Timestamp>, at: Timestamp) -> bool {
+    since.is_none_or(|since| since <= at) && until.is_none_or(|until| at < until)
+}

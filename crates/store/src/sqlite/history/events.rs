@@ -1,0 +1,111 @@
+//! Events, with how far their fan-out is.
+
+use super::{
+    super::{
+        Trouble,
+        row::{self, Key as _},
+    },
+    listed, one_of, within,
+};
+use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError};
+use bytes::Bytes;
+use domain::{
+    event::Event,
+    id::{AccountId, EventId, SourceId},
+    limits,
+};
+use rusqlite::{Connection, Row, params};
+
+/// The columns of [`row::event`], then those of the record.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at,
+               headers, metadata, size_bytes, coalesce(deliveries, 0) from events ",
+            $rest
+        )
+    };
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    account: AccountId,
+    filter: &EventFilter,
+    page: Page<EventId>,
+) -> Result<Listed<EventRecord, EventId>, Trouble> {
+    let mut select =
+        connection.prepare_cached(select!("where account_id = ?1 and id < ?2 order by id desc limit ?3"))?;
+    let before = page.before.unwrap_or(EventId::MAX);
+    let mut rows = select.query(params![account.blob(), before.blob(), limits::PAGE_SCAN as i64 + 1])?;
+    listed(page.limit, || {
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let id = row::id(row, 0)?;
+        // Judged by its columns first: the counts are looked up for those that are shown, or asked for by them.
+        if !wanted(filter, row)? {
+            return Ok(Some((id, None)));
+        }
+        let record = record(connection, row)?;
+        let complete = record.fanout.waiting == 0;
+        let wanted = filter.fanout_complete.is_none_or(|asked| asked == complete);
+        Ok(Some((id, wanted.then_some(record))))
+    })
+}
+
+pub(super) fn get(connection: &Connection, account: AccountId, id: EventId) -> Result<EventRecord, Trouble> {
+    let mut select = connection.prepare_cached(select!("where id = ?1 and account_id = ?2"))?;
+    let mut rows = select.query(params![id.blob(), account.blob()])?;
+    let found = rows.next()?.map(|row| record(connection, row)).transpose()?;
+    found.ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
+pub(super) fn with_payload(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<Event, Trouble> {
+    let mut select = connection.prepare_cached(
+        "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at,
+           headers, metadata, payload
+         from events where id = ?1 and account_id = ?2",
+    )?;
+    let mut rows = select.query(params![id.blob(), account.blob()])?;
+    let found =
+        rows.next()?.map(|row| row::event(row, Bytes::from(row.get::<_, Vec<u8>>(11)?))).transpose()?;
+    found.ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
+fn wanted(filter: &EventFilter, row: &Row<'_>) -> Result<bool, Trouble> {
+    let event_type = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+    let key = row.get_ref(4)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+    let source: Option<SourceId> = row::maybe_id(row, 2)?;
+    Ok(one_of(&filter.types, |pattern| pattern.matches(event_type))
+        && one_of(&filter.source_ids, |id| source == Some(*id))
+        && one_of(&filter.idempotency_keys, |wanted| key == Some(wanted))
+        && within(filter.since, filter.until, row::time(row, 7)?))
+}
+
+fn record(connection: &Connection, row: &Row<'_>) -> Result<EventRecord, Trouble> {
+    let event = row::event(row, Bytes::new())?;
+    let fanout = fanout(connection, event.id, row.get(12)?)?;
+    Ok(EventRecord { event, size_bytes: row.get::<_, i64>(11)?.unsigned_abs(), fanout })
+}
+
+fn fanout(connection: &Connection, event: EventId, total: u32) -> Result<FanoutCounts, Trouble> {
+    let mut counts = FanoutCounts { total, ..FanoutCounts::default() };
+    let mut waiting = connection.prepare_cached("select count(*) from queue where event_id = ?1")?;
+    counts.waiting = waiting.query_row([event.blob()], |row| row.get(0))?;
+    let mut endings = connection.prepare_cached(include_str!("../sql/fanout.sql"))?;
+    let mut rows = endings.query([event.blob()])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let count = row.get(1)?;
+        match row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)? {
+            "delivered" => counts.delivered = count,
+            "dead_letter" => counts.dead_letter = count,
+            _ => counts.cancelled = count,
+        }
+        last = last.max(Some(row::time(row, 2)?));
+    }
+    counts.completed_at = last.filter(|_| counts.waiting == 0);
+    Ok(counts)
+}

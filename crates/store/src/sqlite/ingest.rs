@@ -1,0 +1,209 @@
+//! Committing: prepared statements in a loop, which is the fast way here; the flush is shared by the writer.
+
+use super::{
+    SqliteStore, Trouble,
+    row::{self, Key as _, blob, micros},
+    trouble::Reach,
+    writer::Turn,
+};
+use crate::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent, StoreError};
+use async_trait::async_trait;
+use domain::{
+    event::Event,
+    id::{AccountId, EventId},
+    time::Timestamp,
+};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+use std::{collections::HashMap, sync::Arc};
+
+#[async_trait]
+impl Ingest for SqliteStore {
+    async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
+        // Documents are written here, not by the one thread everybody waits for.
+        let entries: Arc<[Entry]> = batch.iter().map(Entry::new).collect();
+        self.write(Turn::Ingest, move |connection| commit(connection, &entries, now)).await
+    }
+
+    async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.write(Turn::Bulk, move |connection| {
+            let mut prune = connection.prepare_cached(include_str!("sql/prune_idempotency.sql"))?;
+            Ok(prune.execute(params![before.micros(), limit as i64])?)
+        })
+        .await
+    }
+}
+
+/// An event and what is to be written of it.
+struct Entry {
+    new: NewEvent,
+    headers: String,
+    metadata: String,
+}
+
+impl Entry {
+    fn new(new: &NewEvent) -> Self {
+        let json = "texts and JSON values are always JSON";
+        Self {
+            headers: serde_json::to_string(&new.event.headers).expect(json),
+            metadata: serde_json::to_string(&new.event.metadata).expect(json),
+            new: new.clone(),
+        }
+    }
+}
+
+/// All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
+fn commit(connection: &Connection, entries: &[Entry], now: Timestamp) -> Result<Vec<Committed>, Trouble> {
+    connection.prepare_cached("savepoint batch")?.execute([])?;
+    let mut hand = Hand::new(connection, now)?;
+    let results: Result<Vec<_>, Trouble> = entries.iter().map(|entry| hand.commit(entry)).collect();
+    match results {
+        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
+            connection.prepare_cached("rollback to batch")?.execute([])?;
+            let mut hand = Hand::new(connection, now)?;
+            entries.iter().map(|entry| commit_alone(connection, &mut hand, entry)).collect()
+        }
+        results => results,
+    }
+}
+
+fn commit_alone(connection: &Connection, hand: &mut Hand<'_>, entry: &Entry) -> Result<Committed, Trouble> {
+    connection.prepare_cached("savepoint event")?.execute([])?;
+    let result = match hand.commit(entry) {
+        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
+            connection.prepare_cached("rollback to event")?.execute([])?;
+            Committed::Refused(StoreError::from(trouble).to_string())
+        }
+        result => result?,
+    };
+    connection.prepare_cached("release event")?.execute([])?;
+    Ok(result)
+}
+
+/// The statements of a commit, ready.
+struct Hand<'c> {
+    connection: &'c Connection,
+    now: Timestamp,
+    versions: HashMap<AccountId, Option<i64>>,
+    insert_key: CachedStatement<'c>,
+    insert_event: CachedStatement<'c>,
+    insert_delivery: CachedStatement<'c>,
+}
+
+impl<'c> Hand<'c> {
+    fn new(connection: &'c Connection, now: Timestamp) -> Result<Self, Trouble> {
+        Ok(Self {
+            connection,
+            now,
+            versions: HashMap::new(),
+            insert_key: connection.prepare_cached(include_str!("sql/insert_key.sql"))?,
+            insert_event: connection.prepare_cached(include_str!("sql/insert_event.sql"))?,
+            insert_delivery: connection.prepare_cached(include_str!("sql/insert_delivery.sql"))?,
+        })
+    }
+
+    fn commit(&mut self, entry: &Entry) -> Result<Committed, Trouble> {
+        let event = &*entry.new.event;
+        // Whether the event is there already comes first, but is rarely so: it is asked only where it would matter.
+        let refused = match self.version(event.account_id)? {
+            None => Some(Committed::NoAccount(event.account_id)),
+            Some(version) if version != entry.new.account_version => Some(Committed::Stale),
+            Some(_) => self.use_key(event.id, entry.new.key.as_ref())?,
+        };
+        if let Some(refused) = refused {
+            return Ok(if self.is_there(event.id)? { Committed::New } else { refused });
+        }
+        if !self.insert_event(entry)? {
+            self.forget_key(event.id, entry.new.key.as_ref())?;
+            return Ok(Committed::New);
+        }
+        for delivery in &entry.new.deliveries {
+            self.insert_delivery(event, delivery)?;
+        }
+        Ok(Committed::New)
+    }
+
+    fn version(&mut self, account: AccountId) -> Result<Option<i64>, Trouble> {
+        if let Some(version) = self.versions.get(&account) {
+            return Ok(*version);
+        }
+        let mut select = self
+            .connection
+            .prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
+        let version = select.query_row([account.blob()], |row| row.get(0)).optional()?;
+        self.versions.insert(account, version);
+        Ok(version)
+    }
+
+    /// The duplicate this would be, if its key was used before.
+    fn use_key(
+        &mut self,
+        event: EventId,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<Option<Committed>, Trouble> {
+        let Some(key) = key else { return Ok(None) };
+        let row = params![key.scope.as_bytes(), key.hash, event.blob(), key.body_hash, self.now.micros()];
+        if self.insert_key.execute(row)? == 1 {
+            return Ok(None);
+        }
+        let mut select = self.connection.prepare_cached(include_str!("sql/first_of_key.sql"))?;
+        Ok(Some(select.query_row(params![key.scope.as_bytes(), key.hash], |row| {
+            Ok(Committed::Duplicate { of: row::id(row, 0)?, deliveries: row.get(1)?, body_hash: row.get(2)? })
+        })?))
+    }
+
+    fn forget_key(&mut self, event: EventId, key: Option<&IdempotencyKey>) -> Result<(), Trouble> {
+        let Some(key) = key else { return Ok(()) };
+        let mut delete = self
+            .connection
+            .prepare_cached("delete from idempotency where scope = ?1 and key_hash = ?2 and event_id = ?3")?;
+        delete.execute(params![key.scope.as_bytes(), key.hash, event.blob()])?;
+        Ok(())
+    }
+
+    fn is_there(&self, event: EventId) -> Result<bool, Trouble> {
+        let mut select = self.connection.prepare_cached("select 1 from events where id = ?1")?;
+        Ok(select.exists([event.blob()])?)
+    }
+
+    /// False if it is there already.
+    fn insert_event(&mut self, entry: &Entry) -> Result<bool, Trouble> {
+        let event = &*entry.new.event;
+        let inserted = self.insert_event.execute(params![
+            event.id.blob(),
+            event.account_id.blob(),
+            blob(event.source_id),
+            event.event_type.as_str(),
+            event.idempotency_key,
+            event.content_type,
+            event.ordering_key,
+            event.received_at.micros(),
+            micros(event.deliver_at),
+            entry.new.deliveries.len() as i64,
+            event.payload.len() as i64,
+            entry.headers,
+            entry.metadata,
+            &event.payload[..],
+        ])?;
+        Ok(inserted == 1)
+    }
+
+    fn insert_delivery(&mut self, event: &Event, delivery: &NewDelivery) -> Result<(), Trouble> {
+        let created_at = delivery.id.made_at();
+        let available_at = event.deliver_at.map_or(created_at, |at| at.max(created_at));
+        self.insert_delivery.execute(params![
+            delivery.shard,
+            delivery.destination_id.blob(),
+            delivery.position.track,
+            delivery.position.rank,
+            delivery.id.blob(),
+            event.account_id.blob(),
+            event.id.blob(),
+            delivery.route_id.blob(),
+            delivery.due_at.micros(),
+            created_at.micros(),
+            available_at.micros(),
+            event.payload.len() as i64,
+        ])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Opening: the folder, the lock, the file's settings, its schema.
+
+use super::{
+    SqliteStore,
+    readers::{BUSY_TIMEOUT, Readers, STATEMENTS},
+    space::Space,
+    trouble::{Reach, reach},
+    writer::Writer,
+};
+use crate::{OpenError, OpenOptions, StoreError};
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+mod migrations {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// Enough for the pages a group of writes touches.
+const CACHE_KIB: i64 = 32_768;
+/// The log is cut back to this after it was longer.
+const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Held as long as the store is open; the system lets it go with the process, however that ends.
+pub(super) struct FileLock {
+    _file: File,
+}
+
+impl SqliteStore {
+    /// Opens the database, creating folder and file where they are missing. `PATH?synchronous=normal` asks for less
+    /// durability than we promise, and is refused unless `accept_data_loss` says that this is meant.
+    pub async fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let (path, options) = (path.to_owned(), options.clone());
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(&path, &options)).await;
+        opened.unwrap_or_else(|panic| Err(OpenError::Unavailable(StoreError::Refused(panic.into()))))
+    }
+
+    fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let (path, synchronous) = parse(path)?;
+        let folder = folder_of(&path);
+        fs::create_dir_all(&folder).map_err(unavailable)?;
+        let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
+        let connection = connect(&path, synchronous, options.accept_data_loss)?;
+        let space = Space::new(folder, beside(&path, "reserve"));
+        let writer = Writer::start(connection, space).map_err(unavailable)?;
+        let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
+        Ok(Self { writer, readers, _lock: lock })
+    }
+}
+
+impl FileLock {
+    fn take(path: &Path, folder: &Path) -> Result<Self, OpenError> {
+        let file =
+            File::options().create(true).truncate(false).write(true).open(path).map_err(unavailable)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _file: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse(format!(
+                "the data folder {} is in use by another process",
+                folder.display()
+            ))),
+            Err(error) => Err(unavailable(error)),
+        }
+    }
+}
+
+/// The path, and what it says about `synchronous`.
+fn parse(path: &Path) -> Result<(PathBuf, &'static str), OpenError> {
+    let Some((file, query)) = path.to_str().and_then(|text| text.split_once('?')) else {
+        return Ok((path.to_owned(), "full"));
+    };
+    let synchronous = match query.to_ascii_lowercase().as_str() {
+        "synchronous=full" => "full",
+        "synchronous=normal" => "normal",
+        "synchronous=off" => "off",
+        _ => {
+            return Err(OpenError::BadUrl(format!(
+                "`?{query}` is not a setting: synchronous=full|normal|off is"
+            )));
+        }
+    };
+    Ok((file.into(), synchronous))
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// `posthaste.db` -> `posthaste.db.lock`
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+fn connect(path: &Path, synchronous: &'static str, accept_data_loss: bool) -> Result<Connection, OpenError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| of_sql(path, error))?;
+    prepare(&connection, synchronous).map_err(|error| of_sql(path, error))?;
+    check_durability(&connection, path, accept_data_loss)?;
+    migrate(&mut connection, path)?;
+    // We hold the lock, so whoever is written down as a node here is dead.
+    connection
+        .execute_batch("delete from nodes; update shards set node_id = null where node_id is not null")
+        .map_err(|error| of_sql(path, error))?;
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    // References are checked where something is created: the rows of the hot path have none.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_KEPT_BYTES, |_| Ok(()))?;
+    // The writer does it, after its answers and where it sees the errors.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+}
+
+/// What we asked for is not always what we get: asked again after the fact.
+fn check_durability(connection: &Connection, path: &Path, accept_data_loss: bool) -> Result<(), OpenError> {
+    let read =
+        |name| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+    let journal_mode = read("journal_mode").map_err(|error| of_sql(path, error))?;
+    let synchronous = read("synchronous").map_err(|error| of_sql(path, error))?;
+    let problem = if synchronous != 2.into() {
+        "synchronous is not FULL: a power cut could lose acknowledged events"
+    } else if journal_mode != "wal".to_owned().into() {
+        "journal_mode is not WAL: the file system does not support it"
+    } else {
+        return Ok(());
+    };
+    if accept_data_loss {
+        tracing::warn!(database = %path.display(), problem, "unsafe settings, accepted");
+        return Ok(());
+    }
+    Err(OpenError::Unsafe(format!("{}: {problem}", path.display())))
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let runner = migrations::migrations::runner();
+    let known =
+        runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0);
+    let found = schema_version(connection).map_err(|error| of_sql(path, error))?;
+    if found > known {
+        return Err(OpenError::TooOld(format!(
+            "{} has schema {found}, this program knows schemas up to {known}: use a newer version of it",
+            path.display()
+        )));
+    }
+    let done = runner.run(connection);
+    done.map(|_| ()).map_err(|error| OpenError::Damaged(format!("{}: {error}", path.display())))
+}
+
+fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
+    if !connection.table_exists(None, "refinery_schema_history")? {
+        return Ok(0);
+    }
+    connection
+        .query_row("select coalesce(max(version), 0) from refinery_schema_history", [], |row| row.get(0))
+}
+
+fn of_sql(path: &Path, error: rusqlite::Error) -> OpenError {
+    match reach(&error) {
+        Reach::Store => OpenError::Damaged(format!("{}: {error}", path.display())),
+        _ => unavailable(error),
+    }
+}
+
+fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+    OpenError::Unavailable(StoreError::Unavailable(error.into()))
+}

@@ -1,0 +1,205 @@
+//! Fetching, and what people ask of single deliveries. Settling has a file of its own.
+
+use super::{
+    SqliteStore, Trouble,
+    row::{self, DELIVERY_COLUMNS, Key as _},
+    settle,
+    writer::Turn,
+};
+use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::{
+    delivery::{CancelReason, Delivery, Ending, Position},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    limits,
+    time::Timestamp,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use std::{collections::HashMap, sync::Arc};
+
+pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
+pub(super) const LANES: &str = include_str!("sql/lanes.sql");
+pub(super) const BACKLOG: &str = include_str!("sql/backlog.sql");
+pub(super) const CANCEL: &str = include_str!("sql/cancel.sql");
+pub(super) const RETRY_NOW: &str = include_str!("sql/retry_now.sql");
+pub(super) const CARRIED: &str = include_str!("sql/carried.sql");
+
+#[async_trait]
+impl Queue for SqliteStore {
+    async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
+        let windows = windows.to_owned();
+        self.read(move |connection| {
+            let mut carried = HashMap::new();
+            windows.iter().map(|window| fetch(connection, window, &mut carried)).collect()
+        })
+        .await
+    }
+
+    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+        // No limit: this is for those that were too large to carry.
+        let found = self.read(move |connection| carry(connection, event, i64::MAX)).await?;
+        Ok(found.map(|carried| carried.event))
+    }
+
+    async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
+        self.write(Turn::Settle, move |connection| settle::settle(connection, node, &entries, now)).await
+    }
+
+    async fn lanes(
+        &self,
+        after: Option<(u16, DestinationId)>,
+        limit: usize,
+    ) -> Result<Vec<LaneHead>, StoreError> {
+        self.read(move |connection| lanes(connection, after, limit)).await
+    }
+
+    async fn retry_now(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        self.write(Turn::Api, move |connection| {
+            let place = Position::due(now, id);
+            let mut update = connection.prepare_cached(RETRY_NOW)?;
+            update.execute(params![account.blob(), id.blob(), now.micros(), place.track, place.rank])?;
+            waiting(connection, account, id)
+        })
+        .await
+    }
+
+    async fn cancel(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        fact: AttemptId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        self.write(Turn::Api, move |connection| {
+            let Some(delivery) = waiting(connection, account, id)? else { return Ok(None) };
+            connection.prepare_cached(CANCEL)?.execute(params![account.blob(), id.blob()])?;
+            let ending = Ending::Cancelled(CancelReason::Requested);
+            settle::Entry::ended_without(&delivery, fact, now, None, ending).record(connection, true)?;
+            Ok(Some(delivery))
+        })
+        .await
+    }
+
+    async fn backlog(
+        &self,
+        destinations: &[DestinationId],
+        limit: i64,
+    ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
+        let destinations = destinations.to_owned();
+        self.read(move |connection| {
+            let mut count = connection.prepare_cached(BACKLOG)?;
+            let mut count = |id: &DestinationId| {
+                let row = params![id.shard(), id.blob(), limit.max(0)];
+                Ok(count.query_row(row, |row| Ok((row.get(0)?, row::maybe_time(row, 1)?)))?)
+            };
+            destinations.iter().map(&mut count).collect()
+        })
+        .await
+    }
+}
+
+#[derive(Clone)]
+struct Carried {
+    event: Arc<Event>,
+    has_payload: bool,
+}
+
+fn fetch(
+    connection: &Connection,
+    window: &Window,
+    carried: &mut HashMap<EventId, Option<Carried>>,
+) -> Result<Vec<FetchedDelivery>, Trouble> {
+    let Window { shard, destination_id, from, limit } = *window;
+    let mut select = connection.prepare_cached(FETCH)?;
+    let mut rows = select.query(params![
+        shard,
+        destination_id.blob(),
+        from.track,
+        from.rank,
+        from.delivery_id.blob(),
+        limit as i64
+    ])?;
+    let mut fetched = Vec::with_capacity(limit.min(limits::WINDOW_MAX));
+    while let Some(row) = rows.next()? {
+        let delivery = row::delivery(row)?;
+        let known = match carried.get(&delivery.event_id) {
+            Some(known) => known.clone(),
+            None => {
+                let read = carry(connection, delivery.event_id, limits::CARRIED_BYTES as i64)?;
+                carried.insert(delivery.event_id, read.clone());
+                read
+            }
+        };
+        fetched.push(FetchedDelivery {
+            shard,
+            delivery,
+            has_payload: known.as_ref().is_some_and(|known| known.has_payload),
+            event: known.map(|known| known.event),
+        });
+    }
+    Ok(fetched)
+}
+
+/// The event, with its payload if that is no larger than `most`.
+fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carried>, Trouble> {
+    let mut select = connection.prepare_cached(CARRIED)?;
+    let mut rows = select.query(params![id.blob(), most])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let payload: Option<Vec<u8>> = row.get(11)?;
+    let has_payload = payload.is_some();
+    match row::event(row, Bytes::from(payload.unwrap_or_default())) {
+        Ok(event) => Ok(Some(Carried { event: Arc::new(event), has_payload })),
+        // One that does not read back is as good as missing: its deliveries must end, and the others go on.
+        Err(Trouble::Store(error)) => {
+            tracing::error!(event_id = %id, %error, "an event does not read back");
+            Ok(None)
+        }
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// From lane to lane by the key: what waits behind a lane's first row is never looked at.
+fn lanes(
+    connection: &Connection,
+    after: Option<(u16, DestinationId)>,
+    limit: usize,
+) -> Result<Vec<LaneHead>, Trouble> {
+    let mut select = connection.prepare_cached(LANES)?;
+    let mut heads: Vec<LaneHead> = Vec::new();
+    let mut last = after.map_or((-1, DestinationId::MIN), |(shard, id)| (i64::from(shard), id));
+    while heads.len() < limit {
+        let head = select.query_row(params![last.0, last.1.blob()], |row| {
+            let first = Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? };
+            Ok(LaneHead { shard: row.get(0)?, destination_id: row::id(row, 1)?, first })
+        });
+        let Some(head) = head.optional()? else { break };
+        last = (i64::from(head.shard), head.destination_id);
+        heads.push(head);
+    }
+    Ok(heads)
+}
+
+/// The account's own, if it waits.
+pub(super) fn waiting(
+    connection: &Connection,
+    account: AccountId,
+    id: DeliveryId,
+) -> Result<Option<Delivery>, Trouble> {
+    let mut select = connection.prepare_cached(include_str!("sql/waiting.sql"))?;
+    debug_assert_eq!(select.column_count(), DELIVERY_COLUMNS);
+    let mut rows = select.query(params![account.blob(), id.blob()])?;
+    rows.next()?.map(row::delivery).transpose()
+}

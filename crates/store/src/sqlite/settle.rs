@@ -1,0 +1,228 @@
+//! Settling: the row decides, then the fact is written.
+//!
+//! A row that is not there any more, or has another number of attempts behind it, was moved by somebody else: then
+//! nothing moves, and the attempt is written as late.
+
+use super::{
+    Trouble,
+    catalog::next_version,
+    row::{Key as _, blob},
+    trouble::Reach,
+};
+use crate::{Fact, Settlement, StoreError};
+use domain::{
+    attempt::Attempt,
+    delivery::{Delivery, Ending, Settled},
+    id::{AccountId, AttemptId, DestinationId, NodeId},
+    outcome::Outcome,
+    time::Timestamp,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use std::collections::{BTreeSet, HashMap};
+
+pub(super) const END: &str = include_str!("sql/settle_end.sql");
+pub(super) const WAIT: &str = include_str!("sql/settle_wait.sql");
+pub(super) const FACT: &str = include_str!("sql/settle_fact.sql");
+
+/// A settlement and what is to be written of it.
+pub(super) struct Entry {
+    /// As it was when its attempt started.
+    delivery: Delivery,
+    settled: Settled,
+    fact: AttemptId,
+    ended_at: Timestamp,
+    node: Option<NodeId>,
+    attempted: Option<Attempted>,
+    disables_destination: bool,
+}
+
+struct Attempted {
+    number: u32,
+    started_at: Timestamp,
+    duration_us: i64,
+    outcome: Outcome,
+    http_status: Option<u16>,
+    detail: String,
+}
+
+impl Entry {
+    pub(super) fn new(settlement: &Settlement) -> Self {
+        let delivery = &settlement.delivery;
+        match &settlement.fact {
+            Fact::Attempted(attempt) => Self {
+                delivery: delivery.clone(),
+                settled: settlement.settled,
+                fact: attempt.id,
+                ended_at: attempt.started_at.plus(attempt.duration),
+                node: Some(attempt.node),
+                attempted: Some(Attempted::new(attempt)),
+                disables_destination: settlement.disables_destination,
+            },
+            Fact::EndedWithout { id, at, node, ending } => Self {
+                settled: settlement.settled,
+                disables_destination: settlement.disables_destination,
+                ..Self::ended_without(delivery, *id, *at, Some(*node), *ending)
+            },
+        }
+    }
+
+    pub(super) fn ended_without(
+        delivery: &Delivery,
+        fact: AttemptId,
+        at: Timestamp,
+        node: Option<NodeId>,
+        ending: Ending,
+    ) -> Self {
+        Self {
+            delivery: delivery.clone(),
+            settled: Settled::Ended(ending),
+            fact,
+            ended_at: at,
+            node,
+            attempted: None,
+            disables_destination: false,
+        }
+    }
+
+    /// Whether it moved its delivery.
+    fn settle(&self, connection: &Connection, owner: bool) -> Result<bool, Trouble> {
+        let moved = owner && self.move_row(connection)?;
+        self.record(connection, moved)?;
+        Ok(moved)
+    }
+
+    fn move_row(&self, connection: &Connection) -> Result<bool, Trouble> {
+        let delivery = &self.delivery;
+        let (account, id) = (delivery.account_id.blob(), delivery.id.blob());
+        let rows = match self.settled {
+            Settled::Ended(_) => {
+                connection.prepare_cached(END)?.execute(params![account, id, delivery.attempts])?
+            }
+            Settled::Waits { position, due_at, spent } => {
+                let tried = self.attempted.as_ref();
+                connection.prepare_cached(WAIT)?.execute(params![
+                    account,
+                    id,
+                    delivery.attempts,
+                    position.track,
+                    position.rank,
+                    due_at.micros(),
+                    spent,
+                    tried.is_some(),
+                    tried.is_some_and(|tried| tried.outcome == Outcome::TlsError),
+                    tried.map(|tried| tried.outcome.as_str()),
+                    tried.and_then(|tried| tried.http_status),
+                ])?
+            }
+        };
+        Ok(rows == 1)
+    }
+
+    /// Writes the fact, once whatever happens. An ending that ended nothing is none.
+    pub(super) fn record(&self, connection: &Connection, moved: bool) -> Result<(), Trouble> {
+        let ending = match self.settled {
+            Settled::Ended(ending) if moved => Some(ending),
+            _ => None,
+        };
+        if self.attempted.is_none() && ending.is_none() {
+            return Ok(());
+        }
+        let (delivery, tried) = (&self.delivery, self.attempted.as_ref());
+        connection.prepare_cached(FACT)?.execute(params![
+            delivery.id.blob(),
+            self.fact.blob(),
+            delivery.account_id.blob(),
+            delivery.event_id.blob(),
+            delivery.destination_id.blob(),
+            delivery.route_id.blob(),
+            blob(delivery.replay_id),
+            delivery.origin.blob(),
+            tried.map(|tried| tried.number),
+            delivery.spent,
+            tried.map(|tried| tried.started_at.micros()),
+            tried.map(|tried| tried.duration_us),
+            tried.map(|tried| tried.outcome.as_str()),
+            tried.and_then(|tried| tried.http_status),
+            blob(self.node),
+            ending.map(|ending| ending.status().as_str()),
+            ending.and_then(Ending::reason),
+            ending.map(|_| self.ended_at.micros()),
+            !moved,
+            tried.map(|tried| tried.detail.as_str()),
+        ])?;
+        Ok(())
+    }
+}
+
+impl Attempted {
+    fn new(attempt: &Attempt) -> Self {
+        Self {
+            number: attempt.number,
+            started_at: attempt.started_at,
+            duration_us: i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX),
+            outcome: attempt.outcome,
+            http_status: attempt.http_status,
+            detail: serde_json::to_string(&attempt.detail).expect("texts and numbers are always JSON"),
+        }
+    }
+}
+
+pub(super) fn settle(
+    connection: &Connection,
+    node: NodeId,
+    entries: &[Entry],
+    now: Timestamp,
+) -> Result<Vec<bool>, Trouble> {
+    let owner = connection.prepare_cached("select 1 from nodes where id = ?1")?.exists([node.blob()])?;
+    connection.prepare_cached("savepoint batch")?.execute([])?;
+    let moved: Result<Vec<bool>, Trouble> =
+        entries.iter().map(|entry| entry.settle(connection, owner)).collect();
+    let moved = match moved {
+        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
+            connection.prepare_cached("rollback to batch")?.execute([])?;
+            entries.iter().map(|entry| settle_alone(connection, entry, owner)).collect::<Result<_, _>>()?
+        }
+        moved => moved?,
+    };
+    let gone = entries.iter().zip(&moved).filter(|(entry, moved)| entry.disables_destination && **moved);
+    disable(connection, gone.map(|(entry, _)| entry.delivery.destination_id).collect(), now)?;
+    Ok(moved)
+}
+
+/// One that SQLite will not take moves nothing; its neighbours do.
+fn settle_alone(connection: &Connection, entry: &Entry, owner: bool) -> Result<bool, Trouble> {
+    connection.prepare_cached("savepoint settlement")?.execute([])?;
+    let moved = match entry.settle(connection, owner) {
+        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
+            connection.prepare_cached("rollback to settlement")?.execute([])?;
+            let error = StoreError::from(trouble);
+            tracing::error!(delivery_id = %entry.delivery.id, %error, "a settlement was refused");
+            false
+        }
+        moved => moved?,
+    };
+    connection.prepare_cached("release settlement")?.execute([])?;
+    Ok(moved)
+}
+
+/// One change per account, however many of its destinations are gone.
+fn disable(connection: &Connection, gone: BTreeSet<DestinationId>, now: Timestamp) -> Result<(), Trouble> {
+    let mut versions: HashMap<AccountId, i64> = HashMap::new();
+    for id in gone {
+        let mut select = connection
+            .prepare_cached("select account_id from destinations where id = ?1 and disabled_at is null")?;
+        let account = select.query_row([id.blob()], |row| super::row::id(row, 0)).optional()?;
+        let Some(account) = account else { continue };
+        let version = match versions.get(&account) {
+            Some(version) => *version,
+            None => next_version(connection, account)?,
+        };
+        versions.insert(account, version);
+        connection
+            .prepare_cached(
+                "update destinations set disabled_at = ?2, disabled_reason = 'gone', version = ?3 where id = ?1",
+            )?
+            .execute(params![id.blob(), now.micros(), version])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+-- ?1 event
+select ending, count(*), max(ended_at)
+from attempts
+where event_id = ?1
+  and ending is not null                    -- read from the index alone
+group by ending

@@ -1,0 +1,6 @@
+-- ?1 scope, ?2 hash of the key
+select i.event_id, coalesce(e.deliveries, 0), i.body_hash
+from idempotency i
+left join events e on e.id = i.event_id     -- a key may outlive its event
+where i.scope = ?1
+  and i.key_hash = ?2

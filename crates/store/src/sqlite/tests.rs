@@ -1,0 +1,116 @@
+//! What is SQLite's own: the lock, the settings, the schema, the plans. The promises of a store are tested with all
+//! stores, in `tests/conformance`; the writer's, beside it.
+
+mod disk;
+mod pace;
+mod plans;
+mod writer;
+
+use super::SqliteStore;
+use crate::{OpenError, OpenOptions};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A store in a folder of its own, which goes with it.
+pub(super) struct Fixture {
+    pub(super) store: SqliteStore,
+    pub(super) folder: TempDir,
+}
+
+impl Fixture {
+    pub(super) async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let store = open(&folder.path().join("posthaste.db"), false).await.expect("a new store");
+        Self { store, folder }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.path().join("posthaste.db")
+    }
+
+    /// Another connection to the same file: what somebody else sees.
+    pub(super) fn outsider(&self) -> Connection {
+        Connection::open(self.path()).expect("the file is there")
+    }
+}
+
+pub(super) async fn open(path: &Path, accept_data_loss: bool) -> Result<SqliteStore, OpenError> {
+    let url = format!("sqlite:{}", path.display());
+    SqliteStore::open(path, &OpenOptions { url, pool: 2, accept_data_loss }).await
+}
+
+#[tokio::test]
+async fn a_second_opener_is_refused_and_told_the_folder() {
+    let first = Fixture::new().await;
+    let refused = open(&first.path(), false).await.err();
+    let Some(OpenError::InUse(message)) = refused else { panic!("not refused: {refused:?}") };
+    assert!(message.contains(&first.folder.path().display().to_string()), "{message}");
+}
+
+#[tokio::test]
+async fn a_closed_store_can_be_opened_again_at_once() {
+    let Fixture { store, folder } = Fixture::new().await;
+    drop(store);
+    open(&folder.path().join("posthaste.db"), false).await.expect("the lock is free");
+}
+
+#[tokio::test]
+async fn folders_are_made_where_they_are_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    open(&folder.path().join("a/b/posthaste.db"), false).await.expect("folders are made");
+}
+
+#[tokio::test]
+async fn less_durability_must_be_meant() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("posthaste.db?synchronous=normal");
+    let refused = open(&path, false).await.err();
+    assert!(matches!(&refused, Some(OpenError::Unsafe(why)) if why.contains("synchronous")), "{refused:?}");
+    open(&path, true).await.expect("it was meant");
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_called_damaged() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("posthaste.db");
+    std::fs::write(&path, [b'x'; 8192]).expect("a file");
+    assert!(matches!(open(&path, false).await.err(), Some(OpenError::Damaged(_))));
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let fixture = Fixture::new().await;
+    let path = fixture.path();
+    fixture
+        .outsider()
+        .execute("insert into refinery_schema_history (version, name, applied_on, checksum) values (99, 'next', '', '')", [])
+        .expect("the history of the schema");
+    let Fixture { store, folder: _kept } = fixture;
+    drop(store);
+    assert!(matches!(open(&path, false).await.err(), Some(OpenError::TooOld(_))));
+}
+
+/// `UPDATE_SCHEMA=1 cargo test -p store the_schema` writes it anew.
+#[tokio::test]
+async fn the_schema_is_the_one_that_was_agreed_on() {
+    let fixture = Fixture::new().await;
+    let connection = fixture.outsider();
+    let mut select = connection
+        .prepare(
+            "select sql from sqlite_schema
+             where sql is not null and name <> 'refinery_schema_history' order by tbl_name, type desc, name",
+        )
+        .expect("a catalogue");
+    let texts = select.query_map([], |row| row.get::<_, String>(0)).expect("rows");
+    let found: String = texts.map(|text| text.expect("text") + ";\n\n").collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/sqlite.sql");
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(&path, &found).expect("a place for the schema");
+    }
+    let agreed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        agreed == found,
+        "the schema differs from schema/sqlite.sql: if it is meant, run with UPDATE_SCHEMA=1"
+    );
+}

@@ -1,0 +1,97 @@
+//! Every statement on the hot path walks its key, also in a database that was never analysed.
+
+use super::{
+    super::{history, queue, settle},
+    Fixture,
+};
+
+/// The plan, one step a line.
+async fn plan(statement: &str) -> String {
+    let fixture = Fixture::new().await;
+    let connection = fixture.outsider();
+    let mut explain = connection.prepare(&format!("explain query plan {statement}")).expect("a statement");
+    let nothing = vec![rusqlite::types::Value::Null; explain.parameter_count()];
+    let steps = explain
+        .query_map(rusqlite::params_from_iter(nothing), |row| row.get::<_, String>(3))
+        .expect("a plan");
+    steps.map(|step| step.expect("a step") + "\n").collect()
+}
+
+async fn check(statement: &str, step: &str) {
+    let plan = plan(statement).await;
+    assert!(plan.contains(step), "expected `{step}` in:\n{plan}");
+    assert!(
+        !plan.contains("SCAN queue") && !plan.contains("SCAN attempts") && !plan.contains("SCAN events"),
+        "{plan}"
+    );
+    assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
+}
+
+#[tokio::test]
+async fn fetch_reads_a_range_of_the_queues_key() {
+    check(
+        queue::FETCH,
+        "SEARCH queue USING PRIMARY KEY (shard=? AND destination_id=? AND (track,rank,delivery_id)>",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_carried_is_found_by_the_events_key() {
+    check(queue::CARRIED, "SEARCH events USING INDEX sqlite_autoindex_events_1 (id=?)").await;
+}
+
+#[tokio::test]
+async fn settle_finds_its_row_by_account_and_delivery() {
+    let step = "SEARCH queue USING COVERING INDEX queue_delivery (account_id=? AND delivery_id=?)";
+    let by_key = "SEARCH queue USING INDEX queue_delivery (account_id=? AND delivery_id=?)";
+    for statement in [settle::END, settle::WAIT, queue::CANCEL, queue::RETRY_NOW] {
+        let plan = plan(statement).await;
+        assert!(plan.contains(step) || plan.contains(by_key), "{plan}");
+    }
+    assert_eq!(plan(settle::FACT).await, "", "an insert looks for nothing");
+}
+
+#[tokio::test]
+async fn a_rescan_steps_from_lane_to_lane() {
+    check(queue::LANES, "SEARCH queue USING PRIMARY KEY ((shard,destination_id)>(?,?))").await;
+}
+
+#[tokio::test]
+async fn a_backlog_is_counted_within_its_lane() {
+    check(queue::BACKLOG, "SEARCH queue USING PRIMARY KEY (shard=? AND destination_id=?)").await;
+}
+
+#[tokio::test]
+async fn lists_walk_their_index() {
+    check(
+        history::WAITING_BY_ACCOUNT,
+        "SEARCH q USING INDEX queue_delivery (account_id=? AND delivery_id>? AND delivery_id<?)",
+    )
+    .await;
+    check(
+        history::WAITING_BY_EVENT,
+        "SEARCH q USING INDEX queue_event (event_id=? AND delivery_id>? AND delivery_id<?)",
+    )
+    .await;
+    check(
+        history::ENDED_BY_ACCOUNT,
+        "SEARCH a USING INDEX attempts_ending_account (account_id=? AND delivery_id>?",
+    )
+    .await;
+    check(
+        history::ENDED_BY_DESTINATION,
+        "SEARCH a USING INDEX attempts_destination (destination_id=? AND delivery_id>?",
+    )
+    .await;
+    check(
+        history::ENDED_BY_EVENT,
+        "SEARCH a USING INDEX attempts_ending_event (event_id=? AND delivery_id>?",
+    )
+    .await;
+    check(
+        history::OF_DESTINATION,
+        "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND (delivery_id,attempt_id)<",
+    )
+    .await;
+}

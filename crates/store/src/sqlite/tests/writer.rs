@@ -1,0 +1,161 @@
+//! Group commit: one flush for many, and everybody's trouble is their own.
+
+use super::{
+    super::{Trouble, writer::Turn},
+    Fixture,
+};
+use crate::{Membership as _, StoreError};
+use rusqlite::Connection;
+use std::sync::{Arc, Mutex, mpsc};
+use tokio::sync::oneshot;
+
+fn put(connection: &Connection, name: &str) -> Result<(), Trouble> {
+    connection.execute("insert into settings (name, value) values (?, x'')", [name])?;
+    Ok(())
+}
+
+fn names(connection: &Connection) -> Vec<String> {
+    let mut select = connection.prepare("select name from settings order by name").expect("a statement");
+    let names = select.query_map([], |row| row.get(0)).expect("rows");
+    names.collect::<Result<_, _>>().expect("names")
+}
+
+/// Keeps the writer busy until it is let go: what is asked for meanwhile forms one group.
+struct Busy {
+    let_go: mpsc::Sender<()>,
+    done: tokio::task::JoinHandle<()>,
+}
+
+impl Busy {
+    async fn keep(fixture: &Arc<Fixture>) -> Self {
+        let (let_go, wait) = mpsc::channel::<()>();
+        let (started, has_started) = oneshot::channel();
+        let (fixture, mut started) = (fixture.clone(), Some(started));
+        let done = tokio::spawn(async move {
+            let held = fixture.store.write(Turn::Settle, move |_| {
+                let _ = started.take().map(|started| started.send(()));
+                let _ = wait.recv();
+                Ok(())
+            });
+            held.await.expect("an empty job");
+        });
+        has_started.await.expect("the writer runs");
+        Self { let_go, done }
+    }
+
+    async fn let_go(self) {
+        self.let_go.send(()).expect("the writer waits");
+        self.done.await.expect("the job ends");
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_wait_share_one_transaction() {
+    let fixture = Arc::new(Fixture::new().await);
+    let busy = Busy::keep(&fixture).await;
+    let outsider = fixture.path();
+    let first = fixture.store.write(Turn::Api, |connection| put(connection, "first"));
+    let second = fixture.store.write(Turn::Api, move |connection| {
+        let outside = Connection::open(&outsider)?;
+        Ok((names(connection), names(&outside)))
+    });
+    let (first, second, ()) = tokio::join!(first, second, busy.let_go());
+    first.expect("the first job");
+    let (inside, outside) = second.expect("the second job");
+    assert_eq!((inside, outside), (vec!["first".to_owned()], vec![]), "seen before it was committed");
+    assert_eq!(names(&fixture.outsider()), ["first"]);
+}
+
+#[tokio::test]
+async fn settlements_go_first_then_events_then_the_api_then_bulk() {
+    let fixture = Arc::new(Fixture::new().await);
+    let busy = Busy::keep(&fixture).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let job = |turn: Turn| {
+        let order = order.clone();
+        fixture.store.write(turn, move |_| {
+            order.lock().expect("nobody panics").push(turn);
+            Ok(())
+        })
+    };
+    let (a, b, c, d, ()) =
+        tokio::join!(job(Turn::Bulk), job(Turn::Api), job(Turn::Ingest), job(Turn::Settle), busy.let_go());
+    for done in [a, b, c, d] {
+        done.expect("an empty job");
+    }
+    assert_eq!(*order.lock().expect("nobody panics"), [Turn::Settle, Turn::Ingest, Turn::Api, Turn::Bulk]);
+}
+
+#[tokio::test]
+async fn a_job_that_fails_does_not_fail_its_neighbours() {
+    let fixture = Arc::new(Fixture::new().await);
+    let busy = Busy::keep(&fixture).await;
+    let before = fixture.store.write(Turn::Api, |connection| put(connection, "before"));
+    let fails = fixture.store.write(Turn::Api, |connection| {
+        put(connection, "half-done")?;
+        put(connection, "before") // taken
+    });
+    let decides = fixture.store.write(Turn::Api, |connection| {
+        put(connection, "undone")?;
+        Err::<(), _>(StoreError::Changed.into())
+    });
+    let after = fixture.store.write(Turn::Api, |connection| put(connection, "after"));
+    let (before, fails, decides, after, ()) = tokio::join!(before, fails, decides, after, busy.let_go());
+    assert!(before.is_ok() && after.is_ok());
+    assert!(matches!(fails, Err(StoreError::Refused(_))), "{fails:?}");
+    assert!(matches!(decides, Err(StoreError::Changed)), "{decides:?}");
+    assert_eq!(names(&fixture.outsider()), ["after", "before"]);
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_and_leaves_nothing_behind() {
+    let fixture = Arc::new(Fixture::new().await);
+    let busy = Busy::keep(&fixture).await;
+    let panics = fixture.store.write(Turn::Api, |connection| -> Result<(), Trouble> {
+        put(connection, "half-done")?;
+        panic!("on purpose");
+    });
+    let after = fixture.store.write(Turn::Api, |connection| put(connection, "after"));
+    let (panics, after, ()) = tokio::join!(panics, after, busy.let_go());
+    assert!(
+        matches!(&panics, Err(StoreError::Refused(why)) if why.to_string().contains("on purpose")),
+        "{panics:?}"
+    );
+    after.expect("the neighbour");
+    assert_eq!(names(&fixture.outsider()), ["after"]);
+    fixture.store.health().await.expect("the store lives on");
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_written_before_the_file_is_closed() {
+    let fixture = Fixture::new().await;
+    let (path, folder) = (fixture.path(), fixture.folder);
+    let store = Arc::new(fixture.store);
+    let write = tokio::spawn({
+        let store = store.clone();
+        async move { store.write(Turn::Api, |connection| put(connection, "last")).await }
+    });
+    write.await.expect("no panic").expect("written");
+    drop(store);
+    assert_eq!(names(&Connection::open(&path).expect("the file is there")), ["last"]);
+    drop(folder);
+}
+
+#[tokio::test]
+async fn the_log_is_copied_into_the_database_and_begins_again() {
+    let fixture = Fixture::new().await;
+    let log = fixture.path().with_extension("db-wal");
+    for round in 0..12 {
+        let name = format!("large {round}");
+        let write = fixture.store.write(Turn::Api, move |connection| {
+            let mut insert = connection
+                .prepare_cached("insert into settings (name, value) values (?, zeroblob(4096000))")?;
+            insert.execute([&name])?;
+            Ok(())
+        });
+        write.await.expect("written");
+    }
+    // 48 MB went through a log that is copied every 16 MB.
+    let length = std::fs::metadata(log).expect("a log").len();
+    assert!(length < 32 * 1024 * 1024, "the log is {length} bytes long");
+}

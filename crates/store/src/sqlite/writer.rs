@@ -1,0 +1,270 @@
+//! The one thread that writes: group commit without a timer.
+//!
+//! It takes whatever waits, runs every job in a savepoint of its own inside one transaction, and answers all of them
+//! after the flush has returned. While one flush runs the next group forms by itself. Settlements go first, then
+//! events, then what the API writes, then at most one chunk of bulk work.
+//!
+//! A job that fails, or panics, is rolled back alone. When the disk is full the whole transaction is rolled back and
+//! everybody is told to try again, settlements after a second try in the reserved room. When a flush fails for any
+//! other reason, nobody knows what is on disk: nothing is written on this handle ever again.
+
+mod job;
+
+use super::{
+    space::Space,
+    trouble::{Reach, Trouble, reach},
+};
+use crate::{StoreError, failpoint};
+use domain::limits;
+use job::{Job, Task};
+use rusqlite::{Connection, config::DbConfig};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+    thread::JoinHandle,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// The order in which jobs of one group run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Turn {
+    /// What the owner of the lanes must be able to write, also on a full disk.
+    Settle,
+    Ingest,
+    Api,
+    Bulk,
+}
+
+pub(super) struct Writer {
+    /// None once the store is being closed.
+    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    failed: Arc<OnceLock<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, space: Space) -> std::io::Result<Self> {
+        let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
+        let failed = Arc::new(OnceLock::new());
+        let pen = Pen { connection, space, failed: failed.clone(), patience: 0 };
+        let thread = std::thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || write_all(pen, waiting))?;
+        Ok(Self { jobs: Some(jobs), failed, thread: Some(thread) })
+    }
+
+    /// Why nothing is written any more, if so.
+    pub(super) fn failed(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        work: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if let Some(reason) = self.failed() {
+            return Err(StoreError::Failed(reason.into()));
+        }
+        let (reply, answer) = oneshot::channel();
+        let job: Box<dyn Job> = Box::new(Task::new(turn, work, reply));
+        let closed = || StoreError::Failed("the writer has stopped".into());
+        self.jobs.as_ref().ok_or_else(closed)?.send(job).await.map_err(|_| closed())?;
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+impl Drop for Writer {
+    /// Finishes what was asked for and closes the file.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of the thread has been logged where it happened
+        }
+    }
+}
+
+fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
+    let mut bulk = VecDeque::new();
+    loop {
+        let first = match bulk.is_empty() {
+            true => waiting.blocking_recv(),
+            false => waiting.try_recv().ok(),
+        };
+        let mut group = Vec::new();
+        let mut next = first;
+        while let Some(job) = next {
+            match job.turn() {
+                Turn::Bulk => bulk.push_back(job),
+                _ => group.push(job),
+            }
+            // Bulk work that waits counts too, so that it cannot pile up here past the channel's bound.
+            let full = group.len() + bulk.len() >= limits::WRITER_TURN;
+            next = if full { None } else { waiting.try_recv().ok() };
+        }
+        group.extend(bulk.pop_front());
+        if group.is_empty() {
+            return; // nothing waits and nobody is left to ask
+        }
+        group.sort_by_key(|job| job.turn());
+        pen.write_group(group);
+        pen.checkpoint();
+    }
+}
+
+/// What the thread writes with.
+struct Pen {
+    connection: Connection,
+    space: Space,
+    failed: Arc<OnceLock<String>>,
+    /// How much longer the log may get before its readers are waited for, because waiting was in vain the last time.
+    patience: i64,
+}
+
+impl Pen {
+    fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
+        if let Some(reason) = self.failed.get() {
+            return refuse(group, &Refusal::Failed(reason.clone()));
+        }
+        if group.iter().any(|job| needs_room(job.as_ref())) && self.space.is_short() {
+            let (refused, rest) = group.into_iter().partition(|job| needs_room(job.as_ref()));
+            refuse(refused, &Refusal::Unavailable("the disk is almost full".into()));
+            group = rest;
+        }
+        let Err(trouble) = self.transact(&mut group) else { return answer(group) };
+        let settlements = self.give_up(group, trouble);
+        self.write_in_reserve(settlements);
+    }
+
+    /// Settlements on a full disk: alone, and if that does not help, in the reserve.
+    fn write_in_reserve(&mut self, mut settlements: Vec<Box<dyn Job>>) {
+        while !settlements.is_empty() {
+            let Err(trouble) = self.transact(&mut settlements) else { return answer(settlements) };
+            settlements = self.give_up(settlements, trouble);
+            if !settlements.is_empty() && !self.space.release() {
+                return refuse(settlements, &Refusal::Unavailable("the disk is full".into()));
+            }
+        }
+    }
+
+    /// Rolls back and tells everybody, but for those who may try again in reserved room.
+    fn give_up(&mut self, group: Vec<Box<dyn Job>>, trouble: rusqlite::Error) -> Vec<Box<dyn Job>> {
+        let reach = reach(&trouble);
+        if reach == Reach::Store {
+            self.fail(&trouble);
+            refuse(group, &Refusal::Failed(trouble.to_string()));
+            return Vec::new();
+        }
+        if !self.connection.is_autocommit() {
+            if let Err(error) = self.connection.execute_batch("rollback") {
+                self.fail(&error);
+                refuse(group, &Refusal::Failed(error.to_string()));
+                return Vec::new();
+            }
+        }
+        tracing::warn!(error = %trouble, jobs = group.len(), "a group of writes was rolled back");
+        if reach == Reach::Full {
+            self.space.ran_out();
+        }
+        let may_try_again = |job: &Box<dyn Job>| reach == Reach::Full && job.turn() == Turn::Settle;
+        let (again, refused) = group.into_iter().partition(may_try_again);
+        refuse(refused, &Refusal::Unavailable(trouble.to_string()));
+        again
+    }
+
+    /// Runs all jobs and flushes. An error means that nothing of it is there, or that nobody knows.
+    fn transact(&mut self, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+        let connection = &self.connection;
+        connection.prepare_cached("begin immediate")?.execute([])?;
+        for job in group {
+            connection.prepare_cached("savepoint job")?.execute([])?;
+            if let Err(error) = job.run(connection) {
+                return Err(error);
+            }
+            if !job.succeeded() {
+                connection.prepare_cached("rollback to job")?.execute([])?;
+            }
+            connection.prepare_cached("release job")?.execute([])?;
+        }
+        failpoint::hit("store.commit.before");
+        connection.prepare_cached("commit")?.execute([])?;
+        failpoint::hit("store.commit.after");
+        Ok(())
+    }
+
+    /// A flush that failed may have dropped the pages it could not write and yet succeed when asked again, so nobody
+    /// asks again. What was flushed before is safe in the log, and is found there at the next start.
+    fn fail(&mut self, error: &rusqlite::Error) {
+        tracing::error!(%error, "the store has failed: nothing is written any more");
+        let _ = self.failed.set(error.to_string());
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+
+    /// Copies the log into the database when it has grown long. After the answers: nobody waits for it. Done here and
+    /// not by SQLite itself, which would hide a failed flush of the database.
+    fn checkpoint(&mut self) {
+        if self.failed.get().is_some() {
+            return;
+        }
+        if let Err(error) = self.try_checkpoint() {
+            match reach(&error) {
+                Reach::Store => self.fail(&error),
+                // No room to grow the database: the log keeps everything, and is tried again after the next group.
+                _ => tracing::warn!(%error, "the log could not be copied into the database"),
+            }
+        }
+    }
+
+    fn try_checkpoint(&mut self) -> rusqlite::Result<()> {
+        let log = self.log("pragma wal_checkpoint(noop)")?;
+        let (some, long) = match self.space.was_short() {
+            true => (limits::CHECKPOINT_PAGES_SHORT, limits::CHECKPOINT_PAGES_SHORT),
+            false => (limits::CHECKPOINT_PAGES, limits::CHECKPOINT_PAGES_WAIT),
+        };
+        if log.pages >= long + self.patience {
+            let busy = self.log("pragma wal_checkpoint(restart)")?.busy;
+            self.patience = if busy { log.pages } else { 0 };
+        } else if log.pages - log.copied >= some {
+            self.log("pragma wal_checkpoint(passive)")?;
+        }
+        Ok(())
+    }
+
+    fn log(&self, pragma: &'static str) -> rusqlite::Result<Log> {
+        self.connection
+            .prepare_cached(pragma)?
+            .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+    }
+}
+
+/// The write-ahead log.
+struct Log {
+    /// Readers, or another program, did not let it begin again.
+    busy: bool,
+    pages: i64,
+    /// Pages that are in the database too.
+    copied: i64,
+}
+
+/// What only adds to what is stored waits until there is room.
+fn needs_room(job: &dyn Job) -> bool {
+    matches!(job.turn(), Turn::Ingest)
+}
+
+enum Refusal {
+    Unavailable(String),
+    Failed(String),
+}
+
+fn answer(group: Vec<Box<dyn Job>>) {
+    group.into_iter().for_each(|job| job.answer());
+}
+
+fn refuse(group: Vec<Box<dyn Job>>, refusal: &Refusal) {
+    for job in group {
+        job.refuse(match refusal {
+            Refusal::Unavailable(reason) => StoreError::Unavailable(reason.clone().into()),
+            Refusal::Failed(reason) => StoreError::Failed(reason.clone().into()),
+        });
+    }
+}

@@ -52,6 +52,8 @@ pub struct Inner {
     pub(crate) admission: Admission,
     pub(crate) health: Arc<Health>,
     data_keys: Cache<AccountId, Arc<DataKey>>,
+    /// Destinations that were probed a moment ago.
+    pub(crate) probes: Cache<DestinationId, ()>,
 }
 
 /// What the binary puts together.
@@ -186,6 +188,7 @@ impl App {
             admission,
             health,
             data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),
+            probes: Cache::new(limits::PROBES_REMEMBERED, limits::PROBE_PAUSE),
         }));
         (app, background)
     }

@@ -14,14 +14,14 @@ use std::{borrow::Cow, fmt};
 
 const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 /// Providers that name the type in a header of their own.
-const PROVIDER_TYPES: [HeaderName; 3] = [
+static PROVIDER_TYPES: [HeaderName; 3] = [
     HeaderName::from_static("x-github-event"),
     HeaderName::from_static("x-shopify-topic"),
     HeaderName::from_static("linear-event"),
 ];
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The first that is there counts.
-const IDEMPOTENCY_KEYS: [HeaderName; 9] = [
+static IDEMPOTENCY_KEYS: [HeaderName; 9] = [
     IDEMPOTENCY_KEY,
     HeaderName::from_static("webhook-id"),
     HeaderName::from_static("x-webhook-id"),

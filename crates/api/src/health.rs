@@ -9,6 +9,7 @@ use axum::{
 use domain::limits;
 use http::StatusCode;
 use serde::Serialize;
+use store::StoreError;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -40,9 +41,10 @@ pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
     responses((status = 200, description = "Ready", body = Readiness),
               (status = 503, description = "Not ready", body = Readiness)))]
 pub(crate) async fn readyz(State(app): State<App>) -> Response {
-    let store = match timeout(limits::READY_PATIENCE, app.store.now()).await {
+    let store = match timeout(limits::READY_PATIENCE, app.store.health()).await {
         _ if app.health.has_failed() => "failed",
-        Ok(Ok(_)) => "ok",
+        Ok(Ok(())) => "ok",
+        Ok(Err(StoreError::Failed(_))) => "failed",
         _ => "unavailable",
     };
     let draining = app.health.is_draining();

@@ -4,7 +4,7 @@
 //! installation: it cannot be made up, and not be carried to another account, list or filter.
 
 use crate::{app::App, error::ApiError, query::Parameters};
-use axum::extract::{FromRequestParts, OriginalUri};
+use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use domain::{
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
@@ -42,9 +42,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for List<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, _: &App) -> Result<Self, ApiError> {
-        // Nested routers shorten the URI; a cursor is bound to all of it.
-        let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri);
-        Self::of(uri.path(), parts.uri.query())
+        Self::of(parts.uri.path(), parts.uri.query())
     }
 }
 

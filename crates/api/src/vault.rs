@@ -73,7 +73,17 @@ mod tests {
     use super::*;
     use crate::keys::tests::Counting;
     use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use domain::time::{Clock, Timestamp};
+    use std::sync::Arc;
     use store::memory::MemoryStore;
+
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            Timestamp::MIN
+        }
+    }
 
     fn master(byte: u8) -> MasterKeys {
         MasterKeys::parse(&format!("k{byte}:{}", STANDARD.encode([byte; 32]))).unwrap()
@@ -81,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_pepper_is_made_once_and_kept() {
-        let (store, dice) = (MemoryStore::new(), Counting::default());
+        let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
         let first = Vault::open(&store, master(1), &dice).await.unwrap();
         let second = Vault::open(&store, master(1), &dice).await.unwrap();
         assert_eq!(first.hash(b"secret"), second.hash(b"secret"));
@@ -90,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_master_keys_do_not_open_the_store() {
-        let (store, dice) = (MemoryStore::new(), Counting::default());
+        let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
         Vault::open(&store, master(1), &dice).await.unwrap();
         let error = Vault::open(&store, master(2), &dice).await.unwrap_err();
         assert!(matches!(error, VaultError::Pepper(SealError::UnknownMasterKey(_))), "{error}");

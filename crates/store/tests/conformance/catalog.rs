@@ -1,0 +1,505 @@
+//! Configuration: what is created is found, by its account alone, and changed only by who has seen its last version.
+
+use crate::fixtures::*;
+use domain::{
+    destination::{Auth, Disabled, DisabledReason, RateLimit, Secrets, Signing},
+    filter::Filter,
+    id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    retry::RetryPolicy,
+    seal::Sealed,
+};
+use serde_json::json;
+use std::time::Duration;
+use store::Page;
+
+// --- The installation ----------------------------------------------------------------------------------------------
+
+pub async fn a_setting_keeps_its_first_value(world: World) {
+    let first = [0, 1, 255];
+    assert_eq!(world.store.setting_or_insert("pepper", &first).await.unwrap(), first);
+    assert_eq!(world.store.setting_or_insert("pepper", b"later").await.unwrap(), first);
+    assert_eq!(world.store.setting_or_insert("other", b"later").await.unwrap(), b"later");
+}
+
+// --- Accounts ------------------------------------------------------------------------------------------------------
+
+pub async fn an_account_reads_back_as_it_was_created(world: World) {
+    let mut given = account();
+    (given.uid, given.name, given.retention_days) = (Some("acme".into()), "Ácme \"& Söhne\"".into(), 7);
+    let created = world.store.create_account(&given).await.unwrap();
+    given.version = 1;
+    assert_eq!(created, given);
+    assert_eq!(world.store.account(given.id).await.unwrap(), given);
+    is_not_found(world.store.account(AccountId::at(at(0), chance())).await, "account");
+}
+
+pub async fn accounts_are_listed_newest_first(world: World) {
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(world.account().await.id);
+    }
+    let ids = |accounts: Vec<domain::account::Account>| accounts.iter().map(|account| account.id).collect::<Vec<_>>();
+    assert_eq!(ids(world.store.accounts(first(2)).await.unwrap()), [made[4], made[3]]);
+    let page = Page { before: Some(made[3]), limit: 10 };
+    assert_eq!(ids(world.store.accounts(page).await.unwrap()), [made[2], made[1], made[0]]);
+    assert_eq!(world.store.first_account().await.unwrap().map(|account| account.id), Some(made[0]));
+}
+
+pub async fn an_empty_store_has_no_first_account(world: World) {
+    assert_eq!(world.store.first_account().await.unwrap(), None);
+}
+
+pub async fn an_account_is_updated_only_over_the_version_it_was_read_with(world: World) {
+    let read = world.account().await;
+    let mut wanted = read.clone();
+    (wanted.name, wanted.retention_days, wanted.updated_at) = ("Beta".into(), 3, at(5));
+    let updated = world.store.update_account(&wanted).await.unwrap();
+    assert!(updated.version > read.version);
+    wanted.version = updated.version;
+    assert_eq!(updated, wanted);
+    assert_eq!(world.store.account(read.id).await.unwrap(), wanted);
+
+    is_changed(world.store.update_account(&read).await);
+    is_not_found(world.store.update_account(&account()).await, "account");
+}
+
+pub async fn an_accounts_uid_is_its_own(world: World) {
+    let named = |uid: &str| domain::account::Account { uid: Some(uid.into()), ..account() };
+    let acme = world.store.create_account(&named("acme")).await.unwrap();
+    is_taken(world.store.create_account(&named("acme")).await, "uid");
+    let mut beta = world.store.create_account(&named("beta")).await.unwrap();
+    beta.uid = acme.uid.clone();
+    is_taken(world.store.update_account(&beta).await, "uid");
+    world.store.update_account(&acme).await.expect("it may keep its own");
+    world.account().await;
+    world.account().await;
+}
+
+// --- Versions and changes ------------------------------------------------------------------------------------------
+
+pub async fn every_change_takes_the_accounts_next_version(world: World) {
+    let account = world.account().await;
+    let mut last = account.version;
+    let mut grown = async |what: &str| {
+        let version = world.version(&account).await;
+        assert!(version > last, "{what}: {version} after {last}");
+        last = version;
+    };
+    let source = world.source(&account).await;
+    grown("create source").await;
+    let destination = world.destination(&account).await;
+    grown("create destination").await;
+    let route = world.route(&destination).await;
+    grown("create route").await;
+    let source = world.store.update_source(&source).await.unwrap();
+    grown("update source").await;
+    let destination = world.store.update_destination(&destination).await.unwrap();
+    grown("update destination").await;
+    let route = world.store.update_route(&route).await.unwrap();
+    grown("update route").await;
+    assert_eq!(route.version, world.version(&account).await, "the row has the version of its change");
+    world.store.delete_route(account.id, route.id, at(1)).await.unwrap();
+    grown("delete route").await;
+    world.store.delete_destination(account.id, destination.id, at(1)).await.unwrap();
+    grown("delete destination").await;
+    world.store.delete_source(account.id, source.id, at(1)).await.unwrap();
+    grown("delete source").await;
+}
+
+pub async fn one_accounts_changes_are_none_of_anothers(world: World) {
+    let (ours, theirs) = (world.ground().await, world.ground().await);
+    let before = world.version(&ours.account).await;
+    world.route(&theirs.destination).await;
+    assert_eq!(world.version(&ours.account).await, before);
+    let changes = world.store.changes(ours.account.id, 0).await.unwrap();
+    assert_eq!(changes.routes.iter().map(|route| route.id).collect::<Vec<_>>(), [ours.route.id]);
+}
+
+pub async fn changes_are_what_is_newer_than_a_version(world: World) {
+    let ground = world.ground().await;
+    let disabled = domain::route::Route { enabled: false, ..route(&ground.destination) };
+    let disabled = world.store.create_route(&disabled).await.unwrap();
+    let short_lived = world.route(&ground.destination).await;
+
+    let all = world.store.changes(ground.account.id, 0).await.unwrap();
+    assert_eq!(all.version, world.version(&ground.account).await);
+    assert_eq!(all.routes.iter().map(told).collect::<Vec<_>>(), [&ground.route, &disabled, &short_lived].map(told));
+    assert!(all.removed_routes.is_empty());
+
+    let none = world.store.changes(ground.account.id, all.version).await.unwrap();
+    assert_eq!((none.version, none.routes.len(), none.removed_routes.len()), (all.version, 0, 0));
+
+    let changed = world.store.update_route(&disabled).await.unwrap();
+    world.store.delete_route(ground.account.id, short_lived.id, at(1)).await.unwrap();
+    let newer = world.store.changes(ground.account.id, all.version).await.unwrap();
+    assert_eq!(newer.routes.iter().map(told).collect::<Vec<_>>(), [told(&changed)]);
+    assert_eq!(newer.removed_routes, [short_lived.id]);
+    assert_eq!(newer.version, world.version(&ground.account).await);
+
+    is_not_found(world.store.changes(AccountId::at(at(0), chance()), 0).await.map(|_| ()), "account");
+}
+
+// --- API keys ------------------------------------------------------------------------------------------------------
+
+pub async fn an_api_key_is_found_by_its_lookup(world: World) {
+    let account = world.account().await;
+    let given = api_key(Some(&account), "abcdefghijkl");
+    world.store.create_api_key(&given).await.unwrap();
+    assert!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap() == Some(given));
+    assert!(world.store.api_key_by_lookup("ABCDEFGHIJKL").await.unwrap().is_none());
+}
+
+pub async fn a_lookup_is_taken_once(world: World) {
+    let account = world.account().await;
+    world.store.create_api_key(&api_key(Some(&account), "abcdefghijkl")).await.unwrap();
+    is_taken(world.store.create_api_key(&api_key(None, "abcdefghijkl")).await, "lookup");
+    is_not_found(world.store.create_api_key(&api_key(Some(&crate::fixtures::account()), "other")).await, "account");
+}
+
+pub async fn api_keys_are_listed_by_account_and_operator_keys_apart(world: World) {
+    let (ours, theirs) = (world.account().await, world.account().await);
+    let made: Vec<_> = (0..4).map(|n| api_key(Some(&ours), &format!("ours-{n}"))).collect();
+    let operator = api_key(None, "operator");
+    for key in made.iter().chain([&operator, &api_key(Some(&theirs), "theirs")]) {
+        world.store.create_api_key(key).await.unwrap();
+    }
+    let ids = |keys: Vec<domain::account::ApiKey>| keys.iter().map(|key| key.id).collect::<Vec<_>>();
+    assert_eq!(ids(world.store.api_keys(Some(ours.id), first(3)).await.unwrap()), [made[3].id, made[2].id, made[1].id]);
+    let page = Page { before: Some(made[1].id), limit: 3 };
+    assert_eq!(ids(world.store.api_keys(Some(ours.id), page).await.unwrap()), [made[0].id]);
+    assert_eq!(ids(world.store.api_keys(None, first(10)).await.unwrap()), [operator.id]);
+}
+
+pub async fn revoking_twice_keeps_the_first_time(world: World) {
+    let account = world.account().await;
+    let key = api_key(Some(&account), "abcdefghijkl");
+    world.store.create_api_key(&key).await.unwrap();
+    world.store.revoke_api_key(Some(account.id), key.id, at(1)).await.unwrap();
+    world.store.revoke_api_key(Some(account.id), key.id, at(2)).await.unwrap();
+    let kept = world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().expect("revoked, and still found");
+    assert_eq!(kept.revoked_at, Some(at(1)));
+}
+
+pub async fn a_key_is_revoked_by_its_owner_only(world: World) {
+    let (ours, theirs) = (world.account().await, world.account().await);
+    let key = api_key(Some(&ours), "abcdefghijkl");
+    world.store.create_api_key(&key).await.unwrap();
+    let foreign = world.store.revoke_api_key(Some(theirs.id), key.id, at(1)).await.unwrap_err();
+    let random = world.store.revoke_api_key(Some(ours.id), ApiKeyId::at(at(0), chance()), at(1)).await.unwrap_err();
+    let operators = world.store.revoke_api_key(None, key.id, at(1)).await.unwrap_err();
+    assert_eq!(foreign.to_string(), random.to_string());
+    assert_eq!(operators.to_string(), random.to_string());
+    assert_eq!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().revoked_at, None);
+}
+
+pub async fn using_a_key_is_noted(world: World) {
+    let account = world.account().await;
+    let key = api_key(Some(&account), "abcdefghijkl");
+    world.store.create_api_key(&key).await.unwrap();
+    world.store.touch_api_key(key.id, at(7)).await.unwrap();
+    assert_eq!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().last_used_at, Some(at(7)));
+    world.store.touch_api_key(ApiKeyId::at(at(0), chance()), at(7)).await.expect("nothing to note");
+}
+
+// --- Sources -------------------------------------------------------------------------------------------------------
+
+pub async fn a_source_reads_back_as_it_was_created(world: World) {
+    let account = world.account().await;
+    let mut given = source(&account);
+    (given.uid, given.enabled, given.rate_limit) = (Some("shop".into()), false, Some(9));
+    let created = world.store.create_source(&given).await.unwrap();
+    assert_eq!(created.version, world.version(&account).await);
+    given.version = created.version;
+    assert_eq!(created, given);
+    assert_eq!(world.store.source(account.id, given.id).await.unwrap(), given);
+    assert_eq!(world.store.sources(account.id, first(10)).await.unwrap(), [given]);
+}
+
+pub async fn a_source_is_found_by_its_token(world: World) {
+    let account = world.account().await;
+    let given = world.source(&account).await;
+    assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), Some(given.clone()));
+    assert_eq!(world.store.source_by_token(b"unknown").await.unwrap(), None);
+    let moved = domain::source::Source { token_hash: vec![1; 32], ..given.clone() };
+    let moved = world.store.update_source(&moved).await.unwrap();
+    assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), None);
+    assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), Some(moved));
+    world.store.delete_source(account.id, given.id, at(1)).await.unwrap();
+    assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), None);
+}
+
+pub async fn a_source_is_updated_only_over_the_version_it_was_read_with(world: World) {
+    let account = world.account().await;
+    let read = world.source(&account).await;
+    let mut wanted = domain::source::Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
+    wanted.version = world.store.update_source(&wanted).await.unwrap().version;
+    assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
+    is_changed(world.store.update_source(&read).await);
+    assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
+}
+
+pub async fn deleting_a_source_removes_its_routes_and_no_others(world: World) {
+    let ground = world.ground().await;
+    let source = world.source(&ground.account).await;
+    let from_source = domain::route::Route { source_id: Some(source.id), ..route(&ground.destination) };
+    let from_source = world.store.create_route(&from_source).await.unwrap();
+    let before = world.version(&ground.account).await;
+
+    world.store.delete_source(ground.account.id, source.id, at(1)).await.unwrap();
+    is_not_found(world.store.source(ground.account.id, source.id).await, "source");
+    assert!(world.store.sources(ground.account.id, first(10)).await.unwrap().is_empty());
+    is_not_found(world.store.route(ground.account.id, from_source.id).await, "route");
+    assert_eq!(world.store.routes(ground.account.id, first(10)).await.unwrap().len(), 1);
+    let changes = world.store.changes(ground.account.id, before).await.unwrap();
+    assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![from_source.id]));
+    is_not_found(world.store.delete_source(ground.account.id, source.id, at(2)).await, "source");
+    is_not_found(world.store.update_source(&source).await, "source");
+}
+
+// --- Destinations --------------------------------------------------------------------------------------------------
+
+pub async fn a_destination_reads_back_as_it_was_created(world: World) {
+    let account = world.account().await;
+    let mut given = destination(&account);
+    given.uid = Some("billing".into());
+    given.timeout = Duration::from_secs(7);
+    given.max_concurrency = 250;
+    given.rate_limit = Some(RateLimit { requests: 3, per_seconds: 2 });
+    given.headers = vec![("x-b".into(), "2".into()), ("x-a".into(), "ä".into()), ("x-b".into(), "3".into())];
+    given.forward_headers = vec!["x-trace".into()];
+    given.auth = Auth::Basic { username: "u".into(), password: Sealed(vec![0, 255]) };
+    given.secret = Secrets { current: Sealed(vec![1; 60]), previous: None };
+    given.retry_policy = RetryPolicy { schedule: vec![Duration::from_secs(5)], ..RetryPolicy::default() };
+    let created = world.store.create_destination(&given).await.unwrap();
+    assert_eq!(created.version, world.version(&account).await);
+    given.version = created.version;
+    assert_eq!(created, given);
+    assert_eq!(world.store.destination(account.id, given.id).await.unwrap(), given);
+    assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap(), [given]);
+}
+
+pub async fn a_destinations_switches_are_written_with_it(world: World) {
+    let account = world.account().await;
+    let read = world.destination(&account).await;
+    let mut wanted = read.clone();
+    wanted.switch.paused_at = Some(at(1));
+    wanted.switch.resumed_at = Some(at(2));
+    wanted.switch.disabled = Some(Disabled { at: at(3), reason: DisabledReason::Requested });
+    wanted.version = world.store.update_destination(&wanted).await.unwrap().version;
+    assert_eq!(world.store.destination(account.id, read.id).await.unwrap(), wanted);
+    is_changed(world.store.update_destination(&read).await);
+
+    wanted.switch = Default::default();
+    wanted.version = world.store.update_destination(&wanted).await.unwrap().version;
+    assert_eq!(world.store.destination(account.id, read.id).await.unwrap(), wanted);
+}
+
+pub async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
+    let (ours, theirs) = (world.account().await, world.account().await);
+    let named = |account| domain::destination::Destination { uid: Some("main".into()), ..destination(account) };
+    let held = world.store.create_destination(&named(&ours)).await.unwrap();
+    is_taken(world.store.create_destination(&named(&ours)).await, "uid");
+    world.store.create_destination(&named(&theirs)).await.expect("another account");
+    let source = domain::source::Source { uid: Some("main".into()), ..source(&ours) };
+    world.store.create_source(&source).await.expect("another kind");
+    is_taken(world.store.create_source(&domain::source::Source { uid: source.uid, ..crate::fixtures::source(&ours) }).await, "uid");
+    let route = domain::route::Route { uid: Some("main".into()), ..route(&held) };
+    world.store.create_route(&route).await.expect("a third kind");
+    is_taken(world.store.create_route(&domain::route::Route { uid: route.uid, ..crate::fixtures::route(&held) }).await, "uid");
+
+    let mut other = world.destination(&ours).await;
+    other.uid = held.uid.clone();
+    is_taken(world.store.update_destination(&other).await, "uid");
+    let held = world.store.update_destination(&held).await.expect("it may keep its own");
+    world.store.delete_destination(ours.id, held.id, at(1)).await.unwrap();
+    world.store.create_destination(&named(&ours)).await.expect("a deleted one's uid is free");
+}
+
+pub async fn a_refused_write_takes_no_version(world: World) {
+    let ground = world.ground().await;
+    let named = domain::destination::Destination { uid: Some("main".into()), ..destination(&ground.account) };
+    let named = world.store.create_destination(&named).await.unwrap();
+    let before = world.version(&ground.account).await;
+    let again = domain::destination::Destination { uid: named.uid, ..destination(&ground.account) };
+    is_taken(world.store.create_destination(&again).await, "uid");
+    let stale = domain::destination::Destination { version: ground.destination.version + 100, ..ground.destination.clone() };
+    is_changed(world.store.update_destination(&stale).await);
+    is_not_found(world.store.delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1)).await, "route");
+    assert_eq!(world.version(&ground.account).await, before);
+}
+
+pub async fn deleting_a_destination_hides_it_and_removes_its_routes(world: World) {
+    let ground = world.ground().await;
+    let kept = world.destination(&ground.account).await;
+    let kept_route = world.route(&kept).await;
+    let before = world.version(&ground.account).await;
+
+    world.store.delete_destination(ground.account.id, ground.destination.id, at(1)).await.unwrap();
+    is_not_found(world.store.destination(ground.account.id, ground.destination.id).await, "destination");
+    is_not_found(world.store.update_destination(&ground.destination).await, "destination");
+    is_not_found(world.store.delete_destination(ground.account.id, ground.destination.id, at(2)).await, "destination");
+    assert_eq!(world.store.destinations(ground.account.id, first(10)).await.unwrap(), [kept]);
+    is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
+    let routes = world.store.routes(ground.account.id, first(10)).await.unwrap();
+    assert_eq!(routes.iter().map(told).collect::<Vec<_>>(), [told(&kept_route)]);
+    let changes = world.store.changes(ground.account.id, before).await.unwrap();
+    assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![ground.route.id]));
+}
+
+pub async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(world: World) {
+    let ground = world.ground().await;
+    let gone = world.destination(&ground.account).await;
+    world.store.delete_destination(ground.account.id, gone.id, at(9)).await.unwrap();
+    let ids = [gone.id, DestinationId::at(at(0), chance()), ground.destination.id];
+    let targets = world.store.targets(&ids).await.unwrap();
+    assert_eq!(targets.len(), 3);
+
+    let deleted = targets[0].as_ref().expect("its lane may not be empty yet");
+    assert_eq!(deleted.destination.as_ref().unwrap().switch.deleted_at, Some(at(9)));
+    assert!(targets[1].is_none());
+    let live = targets[2].as_ref().expect("a live one");
+    assert_eq!((live.id, live.account_id, live.shard), (ground.destination.id, ground.account.id, ground.destination.id.shard()));
+    assert_eq!(live.destination.as_ref().unwrap(), &ground.destination);
+    assert_eq!(live.data_key, ground.account.data_key);
+    assert!(live.overrides.is_empty());
+    assert!(world.store.targets(&[]).await.unwrap().is_empty());
+}
+
+pub async fn a_target_carries_its_routes_own_settings(world: World) {
+    let ground = world.ground().await;
+    let patient = domain::route::Route { timeout_seconds: Some(30), ..route(&ground.destination) };
+    let patient = world.store.create_route(&patient).await.unwrap();
+    let stubborn = domain::route::Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
+    let stubborn = world.store.create_route(&stubborn).await.unwrap();
+    let unsigned = domain::route::Route { signing: Some(Signing::default()), ..route(&ground.destination) };
+    let unsigned = world.store.create_route(&unsigned).await.unwrap();
+
+    let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
+    assert_eq!(target.overrides.iter().map(told).collect::<Vec<_>>(), [&patient, &stubborn, &unsigned].map(told));
+
+    world.store.delete_route(ground.account.id, patient.id, at(1)).await.unwrap();
+    let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
+    let ids: Vec<RouteId> = target.overrides.iter().map(|route| route.id).collect();
+    assert_eq!(ids, [patient.id, stubborn.id, unsigned.id], "what waits by a removed route keeps its schedule");
+}
+
+// --- Routes --------------------------------------------------------------------------------------------------------
+
+pub async fn a_route_reads_back_as_it_was_created(world: World) {
+    let ground = world.ground().await;
+    let source = world.source(&ground.account).await;
+    let mut given = route(&ground.destination);
+    given.uid = Some("paid".into());
+    given.name = Some("Paid invoices".into());
+    given.source_id = Some(source.id);
+    given.event_types = vec!["invoice.*".parse().unwrap(), "refund.**".parse().unwrap()];
+    given.filter = Some(Filter::compile(&json!({"data": {"amount": {"$gt": 10}, "a\"b": "ä"}})).unwrap());
+    given.retry_policy = Some(RetryPolicy::default());
+    given.timeout_seconds = Some(12);
+    let created = world.store.create_route(&given).await.unwrap();
+    assert_eq!(created.version, world.version(&ground.account).await);
+    given.version = created.version;
+    assert_eq!(told(&created), told(&given));
+    assert_eq!(told(&world.store.route(ground.account.id, given.id).await.unwrap()), told(&given));
+}
+
+pub async fn a_route_needs_both_its_ends(world: World) {
+    let (ours, theirs) = (world.ground().await, world.ground().await);
+    let foreign_source = world.source(&theirs.account).await;
+    let to_foreign = domain::route::Route { account_id: ours.account.id, ..route(&theirs.destination) };
+    is_not_found(world.store.create_route(&to_foreign).await, "destination");
+    let from_foreign = domain::route::Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
+    is_not_found(world.store.create_route(&from_foreign).await, "source");
+    let moved = domain::route::Route { destination_id: theirs.destination.id, ..ours.route.clone() };
+    is_not_found(world.store.update_route(&moved).await, "destination");
+
+    let gone = world.destination(&ours.account).await;
+    world.store.delete_destination(ours.account.id, gone.id, at(1)).await.unwrap();
+    is_not_found(world.store.create_route(&route(&gone)).await, "destination");
+}
+
+pub async fn a_route_is_updated_only_over_the_version_it_was_read_with(world: World) {
+    let ground = world.ground().await;
+    let elsewhere = world.destination(&ground.account).await;
+    let mut wanted = ground.route.clone();
+    (wanted.enabled, wanted.destination_id, wanted.name) = (false, elsewhere.id, Some("moved".into()));
+    wanted.version = world.store.update_route(&wanted).await.unwrap().version;
+    assert_eq!(told(&world.store.route(ground.account.id, wanted.id).await.unwrap()), told(&wanted));
+    is_changed(world.store.update_route(&ground.route).await);
+}
+
+pub async fn a_deleted_route_is_gone(world: World) {
+    let ground = world.ground().await;
+    world.store.delete_route(ground.account.id, ground.route.id, at(1)).await.unwrap();
+    is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
+    is_not_found(world.store.update_route(&ground.route).await, "route");
+    is_not_found(world.store.delete_route(ground.account.id, ground.route.id, at(1)).await, "route");
+    assert!(world.store.routes(ground.account.id, first(10)).await.unwrap().is_empty());
+}
+
+// --- Isolation and lists -------------------------------------------------------------------------------------------
+
+pub async fn a_foreign_id_answers_as_a_random_one(world: World) {
+    let (ours, theirs) = (world.ground().await, world.ground().await);
+    let (me, store) = (ours.account.id, &world.store);
+    let their_source = world.source(&theirs.account).await;
+    let source_id = SourceId::at(at(0), chance());
+    let destination_id = DestinationId::at(at(0), chance());
+    let route_id = RouteId::at(at(0), chance());
+    let pairs = [
+        (store.source(me, their_source.id).await.map(drop), store.source(me, source_id).await.map(drop)),
+        (store.delete_source(me, their_source.id, at(1)).await, store.delete_source(me, source_id, at(1)).await),
+        (
+            store.destination(me, theirs.destination.id).await.map(drop),
+            store.destination(me, destination_id).await.map(drop),
+        ),
+        (
+            store.delete_destination(me, theirs.destination.id, at(1)).await,
+            store.delete_destination(me, destination_id, at(1)).await,
+        ),
+        (store.route(me, theirs.route.id).await.map(drop), store.route(me, route_id).await.map(drop)),
+        (store.delete_route(me, theirs.route.id, at(1)).await, store.delete_route(me, route_id, at(1)).await),
+    ];
+    for (foreign, random) in pairs {
+        assert_eq!(foreign.unwrap_err().to_string(), random.unwrap_err().to_string());
+    }
+    let claimed = domain::destination::Destination { account_id: me, ..theirs.destination.clone() };
+    is_not_found(store.update_destination(&claimed).await, "destination");
+    let claimed = domain::source::Source { account_id: me, ..their_source.clone() };
+    is_not_found(store.update_source(&claimed).await, "source");
+    let claimed = domain::route::Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
+    is_not_found(store.update_route(&claimed).await, "route");
+    assert_eq!(store.destination(theirs.account.id, theirs.destination.id).await.unwrap(), theirs.destination);
+}
+
+pub async fn nothing_is_created_for_an_account_that_is_not_there(world: World) {
+    let nobody = account();
+    is_not_found(world.store.create_source(&source(&nobody)).await, "account");
+    is_not_found(world.store.create_destination(&destination(&nobody)).await, "account");
+    is_not_found(world.store.create_route(&route(&destination(&nobody))).await, "account");
+}
+
+pub async fn lists_page_from_newest_to_oldest(world: World) {
+    let account = world.account().await;
+    let (mut sources, mut destinations, mut routes) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..5 {
+        sources.insert(0, world.source(&account).await.id);
+        let destination = world.destination(&account).await;
+        destinations.insert(0, destination.id);
+        routes.insert(0, world.route(&destination).await.id);
+    }
+    let found = world.store.sources(account.id, first(2)).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), sources[..2]);
+    let rest = world.store.sources(account.id, Page { before: Some(sources[1]), limit: 9 }).await.unwrap();
+    assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), sources[2..]);
+
+    let found = world.store.destinations(account.id, first(2)).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[..2]);
+    let rest = world.store.destinations(account.id, Page { before: Some(destinations[1]), limit: 9 }).await.unwrap();
+    assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[2..]);
+
+    let found = world.store.routes(account.id, first(2)).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), routes[..2]);
+    let rest = world.store.routes(account.id, Page { before: Some(routes[1]), limit: 9 }).await.unwrap();
+    assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), routes[2..]);
+}

@@ -1,0 +1,156 @@
+//! The promises of a store, each written once against its traits and kept by every store there is: a test is called
+//! `sqlite::queue::a_retry_waits_at_its_new_place`, and a bug found in one store becomes a promise of all.
+//!
+//! PostgreSQL is needed: `scripts/postgres with cargo test -p store`.
+
+mod backend;
+mod catalog;
+mod fixtures;
+mod history;
+mod ingest;
+mod membership;
+mod queue;
+
+macro_rules! kept_by {
+    ($store:ident, $backend:ident) => {
+        mod $store {
+            promises! {
+                $backend, catalog:
+                a_setting_keeps_its_first_value,
+                an_account_reads_back_as_it_was_created,
+                accounts_are_listed_newest_first,
+                an_empty_store_has_no_first_account,
+                an_account_is_updated_only_over_the_version_it_was_read_with,
+                an_accounts_uid_is_its_own,
+                every_change_takes_the_accounts_next_version,
+                one_accounts_changes_are_none_of_anothers,
+                changes_are_what_is_newer_than_a_version,
+                an_api_key_is_found_by_its_lookup,
+                a_lookup_is_taken_once,
+                api_keys_are_listed_by_account_and_operator_keys_apart,
+                revoking_twice_keeps_the_first_time,
+                a_key_is_revoked_by_its_owner_only,
+                using_a_key_is_noted,
+                a_source_reads_back_as_it_was_created,
+                a_source_is_found_by_its_token,
+                a_source_is_updated_only_over_the_version_it_was_read_with,
+                deleting_a_source_removes_its_routes_and_no_others,
+                a_destination_reads_back_as_it_was_created,
+                a_destinations_switches_are_written_with_it,
+                a_uid_is_unique_within_its_account_and_kind,
+                a_refused_write_takes_no_version,
+                deleting_a_destination_hides_it_and_removes_its_routes,
+                targets_come_in_the_order_asked_for_and_see_deleted_ones,
+                a_target_carries_its_routes_own_settings,
+                a_route_reads_back_as_it_was_created,
+                a_route_needs_both_its_ends,
+                a_route_is_updated_only_over_the_version_it_was_read_with,
+                a_deleted_route_is_gone,
+                a_foreign_id_answers_as_a_random_one,
+                nothing_is_created_for_an_account_that_is_not_there,
+                lists_page_from_newest_to_oldest,
+            }
+            promises! {
+                $backend, ingest:
+                a_commit_makes_the_event_and_its_deliveries_visible,
+                an_event_that_matches_nothing_is_stored,
+                every_field_of_an_event_is_kept,
+                deliver_at_is_when_a_deliverys_age_begins,
+                payloads_are_kept_byte_for_byte,
+                metadata_may_hold_any_character,
+                a_key_that_was_used_names_its_first_event,
+                another_body_under_a_used_key_is_told_by_its_hash,
+                of_two_equal_keys_in_one_batch_the_first_wins,
+                a_key_counts_within_its_scope,
+                pruned_keys_may_be_used_again,
+                a_stale_version_writes_nothing,
+                a_stale_neighbour_does_not_hold_up_the_batch,
+                an_event_without_an_account_is_named,
+                committing_the_same_batch_twice_is_harmless,
+                an_empty_batch_is_nothing,
+                a_batch_of_the_largest_size_is_committed_whole,
+                an_event_fans_out_to_as_many_as_fit_into_one_commit,
+            }
+            promises! {
+                $backend, queue:
+                a_fetch_reads_in_the_order_of_positions,
+                a_fetch_starts_at_its_position,
+                tracks_come_before_ranks,
+                a_window_never_returns_more_than_its_limit,
+                many_windows_are_answered_in_their_order,
+                an_event_is_read_once_however_many_lanes_have_it,
+                large_payloads_are_left_behind,
+                lanes_are_paged_by_shard_and_destination,
+                a_delivered_delivery_leaves_the_queue,
+                a_retry_waits_at_its_new_place,
+                a_throttled_delivery_keeps_its_place,
+                a_dead_letter_keeps_its_reason,
+                tls_errors_are_counted,
+                every_outcome_and_every_detail_is_kept,
+                settling_twice_is_harmless,
+                a_word_about_an_earlier_attempt_moves_nothing,
+                a_word_about_a_later_attempt_moves_nothing,
+                answers_come_in_the_order_of_the_settlements,
+                a_batch_of_the_largest_size_is_settled_whole,
+                a_delivery_may_end_without_an_attempt,
+                an_ending_without_an_attempt_needs_the_row_as_well,
+                a_destination_that_is_gone_is_disabled_with_the_settlement,
+                a_disabled_destination_keeps_its_first_reason,
+                a_cancel_wins_over_a_later_settlement,
+                a_settlement_wins_over_a_later_cancel,
+                a_retrying_delivery_can_be_cancelled,
+                retry_now_moves_a_delivery_to_the_present,
+                retry_now_leaves_a_due_delivery_in_its_place,
+                retry_now_does_not_wake_the_dead,
+                a_backlog_is_counted_up_to_the_limit,
+                a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced,
+                a_node_that_never_joined_moves_nothing_where_nodes_are_fenced,
+            }
+            promises! {
+                $backend, history:
+                events_are_listed_newest_first,
+                an_events_record_has_no_payload_but_its_size,
+                events_are_filtered,
+                events_are_told_apart_by_their_fan_outs_end,
+                a_filter_that_matches_little_still_reaches_the_end,
+                a_fan_out_is_counted_through_its_life,
+                a_late_word_does_not_count,
+                a_deliverys_record_tells_its_story,
+                waiting_and_ended_deliveries_are_one_list,
+                a_delivery_that_ends_between_two_pages_is_listed_once,
+                deliveries_are_filtered,
+                attempts_of_a_delivery_come_oldest_first,
+                attempts_of_a_destination_are_paged,
+                a_deleted_destinations_attempts_are_still_history,
+                one_account_sees_nothing_of_another,
+                a_page_of_equal_moments_is_still_in_order,
+            }
+            promises! {
+                $backend, membership:
+                the_store_tells_the_time,
+                a_second_node_finds_the_place_taken,
+                a_predecessor_with_the_same_proof_is_replaced,
+                an_expired_node_is_replaced,
+                an_expired_node_that_nobody_replaced_goes_on,
+                a_node_that_left_makes_room,
+                a_stranger_has_no_lease,
+                a_renewal_gives_the_stores_time,
+            }
+        }
+    };
+}
+
+macro_rules! promises {
+    ($backend:ident, $part:ident: $($promise:ident,)*) => {
+        mod $part {$(
+            #[test]
+            fn $promise() {
+                crate::backend::check(crate::backend::Backend::$backend, crate::$part::$promise);
+            }
+        )*}
+    };
+}
+
+kept_by!(memory, Memory);
+kept_by!(sqlite, Sqlite);
+kept_by!(postgres, Postgres);

@@ -1,0 +1,504 @@
+//! The queue: lanes are read in order, and the row decides what a settlement moves.
+
+use crate::fixtures::*;
+use domain::{
+    attempt::{AttemptError, Detail, Response, Timing},
+    delivery::{CancelReason, Delivery, Ending, Position, Settled},
+    destination::{Disabled, DisabledReason},
+    event::Event,
+    id::{AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    limits,
+    outcome::{DeadReason, Outcome},
+    time::Timestamp,
+};
+use std::{sync::Arc, time::Duration};
+use store::{DeliveryState, LaneHead, Settlement, Window};
+
+// --- Fetching ------------------------------------------------------------------------------------------------------
+
+pub async fn a_fetch_reads_in_the_order_of_positions(world: World) {
+    let ground = world.ground().await;
+    let late = promise_due(&ground.route, at(1), at(9));
+    let soon = promise_due(&ground.route, at(2), at(3));
+    let same = promise_due(&ground.route, at(2), at(3));
+    let now = promise_due(&ground.route, at(2), at(2));
+    world.commit_promises(event(&ground.account, at(1)), vec![late.clone()]).await;
+    world.commit_promises(event(&ground.account, at(2)), vec![same.clone(), soon.clone(), now.clone()]).await;
+    assert_eq!(ids(&world.lane(ground.destination.id).await), [now.id, soon.id, same.id, late.id]);
+}
+
+pub async fn a_fetch_starts_at_its_position(world: World) {
+    let ground = world.ground().await;
+    let mut lane = Vec::new();
+    for second in 1..=4 {
+        lane.push(world.delivery(&ground, at(second)).await);
+    }
+    let from = |from| Window { from, ..window(ground.destination.id) };
+    let read = async |from_position| ids(&deliveries(world.fetch(from(from_position)).await));
+    assert_eq!(read(lane[1].position).await, ids(&lane[1..]), "inclusive");
+    assert_eq!(read(lane[1].position.after()).await, ids(&lane[2..]), "what follows");
+    assert_eq!(read(lane[3].position.after()).await, []);
+    let between = Position { rank: lane[2].position.rank - 1, ..lane[0].position };
+    assert_eq!(read(between).await, ids(&lane[2..]));
+}
+
+pub async fn tracks_come_before_ranks(world: World) {
+    let ground = world.ground().await;
+    let placed = |track, rank| {
+        let promise = promise(&ground.route, at(1));
+        let position = Position { track, rank, delivery_id: promise.id };
+        store::NewDelivery { position, ..promise }
+    };
+    let promises = vec![placed(5, 1), placed(i64::MIN, 7), placed(i64::MAX, -3), placed(5, i64::MIN), placed(-5, 9)];
+    let expected = [1, 4, 3, 0, 2].map(|n: usize| promises[n].id);
+    world.commit_promises(event(&ground.account, at(1)), promises).await;
+    assert_eq!(ids(&world.lane(ground.destination.id).await), expected);
+}
+
+pub async fn a_window_never_returns_more_than_its_limit(world: World) {
+    let ground = world.ground().await;
+    let first = world.delivery(&ground, at(1)).await;
+    let second = world.delivery(&ground, at(2)).await;
+    for (limit, expected) in [(0, 0), (1, 1), (2, 2), (3, 2)] {
+        let read = world.fetch(Window { limit, ..window(ground.destination.id) }).await;
+        assert_eq!(deliveries(read), [&first, &second].map(Clone::clone)[..expected]);
+    }
+}
+
+pub async fn many_windows_are_answered_in_their_order(world: World) {
+    let account = world.account().await;
+    let (mut windows, mut expected) = (Vec::new(), Vec::new());
+    for n in 0..20_u64 {
+        let destination = world.destination(&account).await;
+        let route = world.route(&destination).await;
+        let mut lane = Vec::new();
+        for second in 0..n % 4 {
+            lane.push(world.commit_event(event(&account, at(1 + second)), &[&route]).await.remove(0));
+        }
+        lane.truncate(2);
+        windows.push(Window { limit: 2, ..window(destination.id) });
+        expected.push(lane);
+    }
+    windows.reverse();
+    expected.reverse();
+    windows.push(window(DestinationId::at(at(0), chance())));
+    expected.push(vec![]);
+    let read = world.store.fetch(&windows).await.unwrap();
+    assert_eq!(read.into_iter().map(deliveries).collect::<Vec<_>>(), expected);
+    assert!(world.store.fetch(&[]).await.unwrap().is_empty());
+}
+
+pub async fn an_event_is_read_once_however_many_lanes_have_it(world: World) {
+    let ground = world.ground().await;
+    let elsewhere = world.destination(&ground.account).await;
+    let route = world.route(&elsewhere).await;
+    let given = event(&ground.account, at(1));
+    world.commit_event(given.clone(), &[&ground.route, &route, &route]).await;
+    let read = world.store.fetch(&[window(ground.destination.id), window(elsewhere.id)]).await.unwrap();
+    let events: Vec<&Arc<Event>> = read.iter().flatten().map(|row| row.event.as_ref().expect("its event")).collect();
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|event| Arc::ptr_eq(event, events[0])));
+    assert_eq!(**events[0], given);
+    assert!(read.iter().flatten().all(|row| row.has_payload && row.shard == row.delivery.destination_id.shard()));
+}
+
+pub async fn large_payloads_are_left_behind(world: World) {
+    let ground = world.ground().await;
+    for (size, carried) in [(0, true), (limits::CARRIED_BYTES, true), (limits::CARRIED_BYTES + 1, false)] {
+        let given = Event { payload: vec![b'x'; size].into(), ..event(&ground.account, at(1)) };
+        let delivery = world.commit_event(given.clone(), &[&ground.route]).await.remove(0);
+        let row = world.fetch(Window { from: delivery.position, ..window(ground.destination.id) }).await.remove(0);
+        assert_eq!((row.has_payload, row.delivery.payload_bytes as usize), (carried, size));
+        let payload = if carried { given.payload.clone() } else { Default::default() };
+        assert_eq!(*row.event.unwrap(), Event { payload, ..given.clone() });
+        assert_eq!(*world.store.payload(given.id).await.unwrap().unwrap(), given);
+    }
+    assert!(world.store.payload(EventId::at(at(0), chance())).await.unwrap().is_none());
+}
+
+pub async fn lanes_are_paged_by_shard_and_destination(world: World) {
+    let account = world.account().await;
+    let mut expected = Vec::new();
+    for n in 0..7 {
+        let destination = world.destination(&account).await;
+        let route = world.route(&destination).await;
+        let later = world.commit_event(event(&account, at(5)), &[&route]).await.remove(0);
+        let earlier = world.commit_event(event(&account, at(1)), &[&route]).await.remove(0);
+        let mut first = earlier.position;
+        if n == 3 {
+            world.move_on(delivered(&earlier, at(6))).await;
+            first = later.position;
+        }
+        expected.push(LaneHead { shard: destination.id.shard(), destination_id: destination.id, first });
+    }
+    world.destination(&account).await;
+    expected.sort_by_key(|head| (head.shard, head.destination_id));
+
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.store.lanes(after, 3).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = Some((last.shard, last.destination_id));
+        found.extend(page);
+    }
+    assert_eq!(found, expected);
+}
+
+// --- Settling ------------------------------------------------------------------------------------------------------
+
+pub async fn a_delivered_delivery_leaves_the_queue(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(delivered(&delivery, at(2))).await;
+    assert!(world.lane(ground.destination.id).await.is_empty());
+    assert!(world.store.lanes(None, 10).await.unwrap().is_empty());
+    let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
+    assert_eq!(record.state, DeliveryState::Ended { ending: Ending::Delivered, at: over(at(2)) });
+    assert_eq!((record.attempts, record.spent), (1, 0));
+    assert_eq!((record.last_outcome, record.last_http_status), (Some(Outcome::Success), Some(200)));
+}
+
+pub async fn a_retry_waits_at_its_new_place(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let behind = world.delivery(&ground, at(2)).await;
+    world.move_on(retried(&delivery, at(3), at(33))).await;
+    let expected = Delivery {
+        position: Position::due(at(33), delivery.id),
+        due_at: at(33),
+        attempts: 1,
+        spent: 1,
+        last_outcome: Some(Outcome::ServerError),
+        last_http_status: Some(503),
+        ..delivery
+    };
+    assert_eq!(world.lane(ground.destination.id).await, [behind, expected]);
+}
+
+pub async fn a_throttled_delivery_keeps_its_place(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let behind = world.delivery(&ground, at(2)).await;
+    world.move_on(throttled(&delivery, at(3))).await;
+    let lane = world.lane(ground.destination.id).await;
+    assert_eq!(ids(&lane), [delivery.id, behind.id]);
+    assert_eq!(lane[0].position.rank, delivery.position.rank + 1);
+    assert_eq!((lane[0].due_at, lane[0].attempts, lane[0].spent), (delivery.due_at, 1, 0));
+}
+
+pub async fn a_dead_letter_keeps_its_reason(world: World) {
+    let ground = world.ground().await;
+    for reason in DeadReason::ALL {
+        let delivery = world.delivery(&ground, at(1)).await;
+        let attempt = attempt(&delivery, at(2), Outcome::Rejected, Some(404));
+        world.move_on(settlement(&delivery, attempt, Settled::Ended(Ending::DeadLetter(reason)))).await;
+        let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
+        assert_eq!(record.state, DeliveryState::Ended { ending: Ending::DeadLetter(reason), at: over(at(2)) });
+    }
+}
+
+pub async fn tls_errors_are_counted(world: World) {
+    let ground = world.ground().await;
+    let mut delivery = world.delivery(&ground, at(1)).await;
+    for (outcome, expected) in [(Outcome::TlsError, 1), (Outcome::Timeout, 1), (Outcome::TlsError, 2)] {
+        let waits = Settled::Waits { position: delivery.position, due_at: at(9), spent: delivery.spent + 1 };
+        world.move_on(settlement(&delivery, attempt(&delivery, at(2), outcome, None), waits)).await;
+        delivery = world.lane(ground.destination.id).await.remove(0);
+        assert_eq!((delivery.tls_errors, delivery.last_outcome, delivery.last_http_status), (expected, Some(outcome), None));
+    }
+}
+
+pub async fn every_outcome_and_every_detail_is_kept(world: World) {
+    let ground = world.ground().await;
+    let mut delivery = world.delivery(&ground, at(1)).await;
+    for outcome in Outcome::ALL {
+        let mut given = attempt(&delivery, at(2 + u64::from(delivery.attempts)), outcome, Some(599));
+        given.node = world.node.id;
+        given.duration = Duration::from_micros(1_234_567);
+        given.detail = Detail {
+            url: "https://billing.example/ä?q=\"".into(),
+            request_headers: vec![("b".into(), "2".into()), ("a".into(), "1".into())],
+            timing: Timing { dns_us: Some(1), connect_us: None, tls_us: Some(3), first_byte_us: Some(u32::MAX) },
+            connection_reused: true,
+            retry_after_seconds: Some(60),
+            error: Some(AttemptError { code: "connect_error".into(), message: "a\u{0}b".into() }),
+            response: Some(Response { body: Some("\u{0}€".into()), truncated: true, ..Response::default() }),
+        };
+        world.move_on(settlement(&delivery, given.clone(), waits_at(&delivery, at(9)))).await;
+        delivery = world.lane(ground.destination.id).await.remove(0);
+        let kept = world.store.attempts_of_delivery(ground.account.id, delivery.id, 100).await.unwrap().pop().unwrap();
+        assert_eq!((kept.id, kept.delivery_id, kept.number), (given.id, given.delivery_id, given.number));
+        assert_eq!((kept.started_at, kept.duration, kept.outcome), (given.started_at, given.duration, outcome));
+        assert_eq!((kept.http_status, kept.node, kept.late), (Some(599), given.node, false));
+        assert_eq!((kept.event_id, kept.destination_id), (delivery.event_id, delivery.destination_id));
+        assert_eq!(kept.detail, given.detail);
+    }
+    assert_eq!(delivery.attempts as usize, Outcome::ALL.len());
+}
+
+pub async fn settling_twice_is_harmless(world: World) {
+    let ground = world.ground().await;
+    let (one, two) = (world.delivery(&ground, at(1)).await, world.delivery(&ground, at(2)).await);
+    let batch = [delivered(&one, at(3)), retried(&two, at(3), at(33))];
+    assert_eq!(world.settle(&batch, at(4)).await, [true, true]);
+    let lane = world.lane(ground.destination.id).await;
+    assert_eq!(world.settle(&batch, at(5)).await, [false, false]);
+    assert_eq!(world.lane(ground.destination.id).await, lane);
+    for delivery in [one, two] {
+        let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
+        assert_eq!(attempts.iter().map(|attempt| (attempt.number, attempt.late)).collect::<Vec<_>>(), [(1, false)]);
+    }
+}
+
+pub async fn a_word_about_an_earlier_attempt_moves_nothing(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(retried(&delivery, at(2), at(3))).await;
+    let lane = world.lane(ground.destination.id).await;
+    assert_eq!(world.settle(&[delivered(&delivery, at(2))], at(4)).await, [false]);
+    assert_eq!(world.lane(ground.destination.id).await, lane);
+    let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
+    let told: Vec<_> = attempts.iter().map(|attempt| (attempt.number, attempt.outcome, attempt.late)).collect();
+    assert_eq!(told, [(1, Outcome::ServerError, false), (1, Outcome::Success, true)]);
+}
+
+pub async fn a_word_about_a_later_attempt_moves_nothing(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let ahead = Delivery { attempts: 3, ..delivery.clone() };
+    assert_eq!(world.settle(&[delivered(&ahead, at(2))], at(3)).await, [false]);
+    assert_eq!(world.lane(ground.destination.id).await, [delivery]);
+}
+
+pub async fn answers_come_in_the_order_of_the_settlements(world: World) {
+    let ground = world.ground().await;
+    let mut batch = Vec::new();
+    for second in 1..=6 {
+        let delivery = world.delivery(&ground, at(second)).await;
+        let stale = Delivery { attempts: 7, ..delivery.clone() };
+        batch.insert(0, delivered(if second % 2 == 0 { &stale } else { &delivery }, at(9)));
+    }
+    assert_eq!(world.settle(&batch, at(9)).await, [false, true, false, true, false, true]);
+    assert!(world.settle(&[], at(9)).await.is_empty());
+}
+
+pub async fn a_batch_of_the_largest_size_is_settled_whole(world: World) {
+    let ground = world.ground().await;
+    let elsewhere = world.destination(&ground.account).await;
+    let route = world.route(&elsewhere).await;
+    let promises = |route, count| (0..count).map(|_| promise(route, at(1))).collect::<Vec<_>>();
+    let half = limits::SETTLE_BATCH / 2;
+    for route in [&ground.route, &route] {
+        let new = world.matched(event(&ground.account, at(1)), promises(route, half)).await;
+        world.commit(&new).await;
+    }
+    let all = |id| Window { limit: half, ..window(id) };
+    let lanes = world.store.fetch(&[all(ground.destination.id), all(elsewhere.id)]).await.unwrap();
+    let waiting: Vec<Delivery> = lanes.into_iter().flat_map(deliveries).collect();
+    let settle = |(n, delivery): (usize, &Delivery)| match n % 2 {
+        0 => delivered(delivery, at(2)),
+        _ => retried(delivery, at(2), at(33)),
+    };
+    let batch: Vec<Settlement> = waiting.iter().enumerate().map(settle).collect();
+    assert_eq!(world.settle(&batch, at(3)).await, vec![true; 2 * half]);
+    assert_eq!(world.fetch(all(elsewhere.id)).await.len(), half / 2);
+}
+
+pub async fn a_delivery_may_end_without_an_attempt(world: World) {
+    let ground = world.ground().await;
+    let endings = [
+        Ending::DeadLetter(DeadReason::Expired),
+        Ending::DeadLetter(DeadReason::DestinationDisabled),
+        Ending::Cancelled(CancelReason::DestinationDeleted),
+    ];
+    for ending in endings {
+        let delivery = world.delivery(&ground, at(1)).await;
+        world.move_on(retried(&delivery, at(2), at(33))).await;
+        let delivery = world.lane(ground.destination.id).await.remove(0);
+        world.move_on(ended_without(&delivery, at(40), ending)).await;
+        let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
+        assert_eq!(record.state, DeliveryState::Ended { ending, at: at(40) });
+        assert_eq!((record.attempts, record.spent), (1, 1));
+        assert_eq!((record.last_outcome, record.last_http_status), (Some(Outcome::ServerError), Some(503)));
+        let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
+        assert_eq!(attempts.len(), 1, "an ending is no attempt");
+    }
+}
+
+pub async fn an_ending_without_an_attempt_needs_the_row_as_well(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let expired = Ending::DeadLetter(DeadReason::Expired);
+    world.move_on(retried(&delivery, at(2), at(33))).await;
+    assert_eq!(world.settle(&[ended_without(&delivery, at(3), expired)], at(3)).await, [false]);
+    assert_eq!(world.lane(ground.destination.id).await.len(), 1);
+}
+
+pub async fn a_destination_that_is_gone_is_disabled_with_the_settlement(world: World) {
+    let ground = world.ground().await;
+    let other = world.destination(&ground.account).await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let before = world.version(&ground.account).await;
+    let attempt = attempt(&delivery, at(2), Outcome::Gone, Some(410));
+    let gone = Settlement {
+        disables_destination: true,
+        ..settlement(&delivery, attempt, Settled::Ended(Ending::DeadLetter(DeadReason::Gone)))
+    };
+    assert_eq!(world.settle(std::slice::from_ref(&gone), at(3)).await, [true]);
+    let disabled = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!(disabled.switch.disabled, Some(Disabled { at: at(3), reason: DisabledReason::Gone }));
+    assert!(disabled.version > before, "it is a change as any other");
+    assert_eq!(world.version(&ground.account).await, disabled.version);
+    is_changed(world.store.update_destination(&ground.destination).await);
+    assert_eq!(world.store.destination(ground.account.id, other.id).await.unwrap(), other);
+
+    let mut enabled = disabled.clone();
+    enabled.switch.disabled = None;
+    let enabled = world.store.update_destination(&enabled).await.unwrap();
+    assert_eq!(world.settle(&[gone], at(4)).await, [false]);
+    let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!(read, enabled, "a word that moves nothing disables nothing");
+}
+
+pub async fn a_disabled_destination_keeps_its_first_reason(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let mut disabled = ground.destination.clone();
+    disabled.switch.disabled = Some(Disabled { at: at(2), reason: DisabledReason::Requested });
+    let disabled = world.store.update_destination(&disabled).await.unwrap();
+    let attempt = attempt(&delivery, at(1), Outcome::Gone, Some(410));
+    let settled = Settled::Ended(Ending::DeadLetter(DeadReason::Gone));
+    let gone = Settlement { disables_destination: true, ..settlement(&delivery, attempt, settled) };
+    assert_eq!(world.settle(&[gone], at(3)).await, [true]);
+    assert_eq!(world.store.destination(ground.account.id, disabled.id).await.unwrap(), disabled);
+}
+
+// --- Commands ------------------------------------------------------------------------------------------------------
+
+pub async fn a_cancel_wins_over_a_later_settlement(world: World) {
+    let ground = world.ground().await;
+    let (ours, theirs) = (ground.account.id, world.account().await.id);
+    let delivery = world.delivery(&ground, at(1)).await;
+    assert_eq!(world.store.cancel(theirs, delivery.id, fact(2), at(2)).await.unwrap(), None, "not this account's");
+    assert_eq!(world.store.cancel(ours, delivery.id, fact(2), at(2)).await.unwrap(), Some(delivery.clone()));
+    assert_eq!(world.settle(&[retried(&delivery, at(1), at(33))], at(3)).await, [false]);
+    assert!(world.lane(ground.destination.id).await.is_empty());
+    let record = world.store.delivery(ours, delivery.id).await.unwrap();
+    let cancelled = Ending::Cancelled(CancelReason::Requested);
+    assert_eq!(record.state, DeliveryState::Ended { ending: cancelled, at: at(2) });
+    assert_eq!((record.attempts, record.last_outcome), (0, None));
+    let attempts = world.store.attempts_of_delivery(ours, delivery.id, 10).await.unwrap();
+    assert_eq!(attempts.iter().map(|attempt| attempt.late).collect::<Vec<_>>(), [true], "recorded, as late");
+    assert_eq!(world.store.cancel(ours, delivery.id, fact(4), at(4)).await.unwrap(), None);
+}
+
+pub async fn a_settlement_wins_over_a_later_cancel(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(delivered(&delivery, at(2))).await;
+    assert_eq!(world.store.cancel(ground.account.id, delivery.id, fact(3), at(3)).await.unwrap(), None);
+    let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
+    assert_eq!(record.state, DeliveryState::Ended { ending: Ending::Delivered, at: over(at(2)) });
+    let random = DeliveryId::at(at(0), chance());
+    assert_eq!(world.store.cancel(ground.account.id, random, fact(3), at(3)).await.unwrap(), None);
+}
+
+pub async fn a_retrying_delivery_can_be_cancelled(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(retried(&delivery, at(2), at(33))).await;
+    let waiting = world.lane(ground.destination.id).await.remove(0);
+    let cancelled = world.store.cancel(ground.account.id, delivery.id, fact(3), at(3)).await.unwrap();
+    assert_eq!(cancelled, Some(waiting));
+    let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
+    assert_eq!((record.attempts, record.spent, record.last_http_status), (1, 1, Some(503)));
+}
+
+pub async fn retry_now_moves_a_delivery_to_the_present(world: World) {
+    let ground = world.ground().await;
+    let theirs = world.account().await.id;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(retried(&delivery, at(2), at(600))).await;
+    let waiting = world.lane(ground.destination.id).await.remove(0);
+    assert_eq!(world.store.retry_now(theirs, delivery.id, at(5)).await.unwrap(), None, "not this account's");
+
+    let expected = Delivery { due_at: at(5), position: Position::due(at(5), delivery.id), ..waiting };
+    assert_eq!(world.store.retry_now(ground.account.id, delivery.id, at(5)).await.unwrap(), Some(expected.clone()));
+    assert_eq!(world.lane(ground.destination.id).await, [expected]);
+}
+
+pub async fn retry_now_leaves_a_due_delivery_in_its_place(world: World) {
+    let ground = world.ground().await;
+    let due = world.delivery(&ground, at(1)).await;
+    let behind = world.delivery(&ground, at(2)).await;
+    assert_eq!(world.store.retry_now(ground.account.id, due.id, at(5)).await.unwrap(), Some(due.clone()));
+    assert_eq!(world.lane(ground.destination.id).await, [due, behind]);
+}
+
+pub async fn retry_now_does_not_wake_the_dead(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(rejected(&delivery, at(2))).await;
+    assert_eq!(world.store.retry_now(ground.account.id, delivery.id, at(3)).await.unwrap(), None);
+    assert!(world.lane(ground.destination.id).await.is_empty());
+}
+
+pub async fn a_backlog_is_counted_up_to_the_limit(world: World) {
+    let ground = world.ground().await;
+    let idle = world.destination(&ground.account).await;
+    for second in 1..=4 {
+        world.delivery(&ground, at(second)).await;
+    }
+    let oldest = world.lane(ground.destination.id).await.remove(0);
+    let ids = [idle.id, ground.destination.id, DestinationId::at(at(0), chance())];
+    assert_eq!(world.store.backlog(&ids, 10).await.unwrap(), [(0, None), (4, Some(at(1))), (0, None)]);
+    assert_eq!(world.store.backlog(&ids, 4).await.unwrap()[1], (4, Some(at(1))));
+    assert_eq!(world.store.backlog(&ids, 3).await.unwrap()[1].0, 3);
+    world.move_on(retried(&oldest, at(5), at(600))).await;
+    assert_eq!(world.store.backlog(&ids, 10).await.unwrap()[1], (4, Some(at(1))), "the oldest, wherever it stands");
+    assert!(world.store.backlog(&[], 10).await.unwrap().is_empty());
+}
+
+// --- Fencing -------------------------------------------------------------------------------------------------------
+
+pub async fn a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced(world: World) {
+    let ground = world.ground().await;
+    let waiting = [world.delivery(&ground, at(1)).await, world.delivery(&ground, at(2)).await];
+    let batch = [delivered(&waiting[0], at(3)), retried(&waiting[1], at(3), at(33))];
+    world.store.leave(world.node.id).await.unwrap();
+    let fenced = world.backend.fences_nodes();
+    assert_eq!(world.settle(&batch, at(4)).await, [!fenced, !fenced]);
+    for delivery in &waiting {
+        let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
+        assert_eq!(attempts.iter().map(|attempt| attempt.late).collect::<Vec<_>>(), [fenced]);
+    }
+    if fenced {
+        assert_eq!(world.lane(ground.destination.id).await, waiting, "and its successor finds them where they were");
+    }
+}
+
+pub async fn a_node_that_never_joined_moves_nothing_where_nodes_are_fenced(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let stranger = NodeId::at(at(0), chance());
+    let moved = world.store.settle(stranger, &[delivered(&delivery, at(2))], at(3)).await.unwrap();
+    assert_eq!(moved, [!world.backend.fences_nodes()]);
+}
+
+// --- Words ---------------------------------------------------------------------------------------------------------
+
+fn ids(deliveries: &[Delivery]) -> Vec<DeliveryId> {
+    deliveries.iter().map(|delivery| delivery.id).collect()
+}
+
+fn deliveries(fetched: Vec<store::FetchedDelivery>) -> Vec<Delivery> {
+    fetched.into_iter().map(|row| row.delivery).collect()
+}
+
+fn fact(second: u64) -> AttemptId {
+    AttemptId::at(at(second), chance())
+}
+
+fn waits_at(delivery: &Delivery, due_at: Timestamp) -> Settled {
+    Settled::Waits { position: Position::due(due_at, delivery.id), due_at, spent: delivery.spent + 1 }
+}

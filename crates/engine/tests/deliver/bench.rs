@@ -1,0 +1,258 @@
+//! An engine on the memory store with a real receiver beside it, and the few gestures tests need.
+
+use domain::{
+    account::Account,
+    address::AddressPolicy,
+    delivery::{Position, Status},
+    destination::Destination,
+    dice::Dice,
+    event::Event,
+    id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
+    limits,
+    pattern::Pattern,
+    retry::RetryPolicy,
+    route::Route,
+    seal::MasterKeys,
+    signature::SigningSecret,
+    time::{Clock, Timestamp},
+};
+use engine::{Engine, EngineHandle, EngineParts, EngineSettings, transport::SharedTransport};
+use lab::{Receiver, Script};
+use std::{sync::Arc, time::Duration};
+use store::{
+    Announce, Catalog, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery, History,
+    Ingest, NewDelivery, NewEvent, NodeRecord, Page, memory::MemoryStore,
+};
+use tokio::time::Instant;
+
+pub(crate) struct Bench {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) engine: Engine,
+    pub(crate) handle: Arc<EngineHandle>,
+    pub(crate) receiver: Receiver,
+    pub(crate) secret: SigningSecret,
+    pub(crate) account: AccountId,
+    clock: Arc<dyn Clock>,
+    dice: Arc<dyn Dice>,
+    keys: Arc<MasterKeys>,
+}
+
+/// Tokio's time, so that a paused clock would pause everything; counted from a fixed day.
+struct TestClock(Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(1_790_000_000).plus(self.0.elapsed())
+    }
+}
+
+struct TestDice;
+
+impl Dice for TestDice {
+    fn bits(&self) -> u128 {
+        rand::random()
+    }
+    fn fill(&self, bytes: &mut [u8]) {
+        rand::fill(bytes);
+    }
+}
+
+pub(crate) async fn bench() -> Bench {
+    bench_with(EngineSettings::default(), None).await
+}
+
+pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<SharedTransport>) -> Bench {
+    let clock: Arc<dyn Clock> = Arc::new(TestClock(Instant::now()));
+    let dice: Arc<dyn Dice> = Arc::new(TestDice);
+    let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
+    let keys = Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap());
+    let now = clock.now();
+    let account = AccountId::at(now, dice.bits());
+    let row = Account {
+        id: account,
+        uid: None,
+        name: "test".into(),
+        retention_days: 90,
+        data_key: keys.new_data_key(account, dice.as_ref()),
+        created_at: now,
+        updated_at: now,
+        version: 0,
+    };
+    store.create_account(&row).await.unwrap();
+    let node = NodeRecord {
+        id: NodeId::at(now, dice.bits()),
+        label: "test".into(),
+        proof: "test".into(),
+        version: "0".into(),
+    };
+    let addresses = AddressPolicy {
+        allow: domain::address::parse_allow_list("127.0.0.0/8").unwrap(),
+        allow_http: true,
+        ..AddressPolicy::default()
+    };
+    let parts = EngineParts {
+        store: store.clone(),
+        clock: clock.clone(),
+        dice: dice.clone(),
+        master_keys: keys.clone(),
+        addresses: Arc::new(addresses),
+        node,
+        settings,
+    };
+    let engine = match transport {
+        Some(transport) => Engine::start_with(parts, transport).await.unwrap(),
+        None => Engine::start(parts).await.unwrap(),
+    };
+    let handle = engine.handle();
+    let receiver = Receiver::local(Script::ok());
+    receiver.recording(lab::Recording::FullWithBodies);
+    let secret = SigningSecret::from_bytes(&[7; 32]).unwrap();
+    Bench { store, engine, handle, receiver, secret, account, clock, dice, keys }
+}
+
+impl Bench {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A destination at the receiver's path `/d/<name>`, changed as the test likes.
+    pub(crate) async fn destination(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Destination),
+    ) -> DestinationId {
+        let now = self.now();
+        let id = DestinationId::at(now, self.dice.bits());
+        let url = self.receiver.url(&format!("/d/{name}"));
+        let mut destination = Destination::new(id, self.account, name, &url, now);
+        let account = self.store.account(self.account).await.unwrap();
+        let key = self.keys.data_key(self.account, &account.data_key).unwrap();
+        let secret = self.secret.expose();
+        destination.secret.current =
+            key.seal(&Destination::secret_place(id), secret.as_bytes(), self.dice.as_ref());
+        change(&mut destination);
+        self.store.create_destination(&destination).await.unwrap();
+        let route = Route {
+            id: RouteId::at(now, self.dice.bits()),
+            account_id: self.account,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id: id,
+            event_types: vec!["*".parse::<Pattern>().unwrap()],
+            filter: None,
+            retry_policy: None,
+            timeout_seconds: None,
+            signing: None,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        };
+        self.store.create_route(&route).await.unwrap();
+        id
+    }
+
+    /// Commits one event and tells nobody.
+    pub(crate) async fn send_silently(&self, destination: DestinationId) -> EventId {
+        self.commit(&[destination], b"{}").await.0.id
+    }
+
+    /// Commits one event for these destinations and announces it, as the committer does.
+    pub(crate) async fn send(&self, destinations: &[DestinationId], payload: &[u8]) -> EventId {
+        let (event, ids) = self.commit(destinations, payload).await;
+        self.handle.expected(&ids).await;
+        let mut arrivals = Vec::new();
+        for (_, id) in ids {
+            let record = self.store.delivery(self.account, id).await.unwrap();
+            let DeliveryState::Waiting(delivery) = record.state else { panic!("just committed") };
+            let shard = delivery.destination_id.shard();
+            arrivals.push(FetchedDelivery {
+                shard,
+                delivery: *delivery,
+                event: Some(event.clone()),
+                has_payload: true,
+            });
+        }
+        self.handle.arrived(arrivals).await;
+        event.id
+    }
+
+    async fn commit(
+        &self,
+        destinations: &[DestinationId],
+        payload: &[u8],
+    ) -> (Arc<Event>, Vec<(DestinationId, DeliveryId)>) {
+        let now = self.now();
+        let event = Arc::new(Event {
+            id: EventId::at(now, self.dice.bits()),
+            account_id: self.account,
+            source_id: None,
+            event_type: "test.sent".parse().unwrap(),
+            idempotency_key: None,
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            payload: payload.to_vec().into(),
+            ordering_key: None,
+            metadata: Default::default(),
+            received_at: now,
+            deliver_at: None,
+        });
+        let deliveries = destinations.iter().map(|destination| {
+            let id = DeliveryId::at(now, self.dice.bits());
+            NewDelivery {
+                id,
+                route_id: RouteId::MIN,
+                destination_id: *destination,
+                shard: destination.shard(),
+                position: Position::due(now, id),
+                due_at: now,
+            }
+        });
+        let deliveries: Vec<NewDelivery> = deliveries.collect();
+        let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
+        let account_version = self.store.account(self.account).await.unwrap().version;
+        let new = NewEvent { event: event.clone(), account_version, deliveries, key: None };
+        assert_eq!(self.store.commit(&[new], now).await.unwrap(), [Committed::New]);
+        (event, ids)
+    }
+
+    pub(crate) async fn deliveries(&self, destination: DestinationId) -> Vec<DeliveryRecord> {
+        let filter = DeliveryFilter { destination_ids: vec![destination], ..DeliveryFilter::default() };
+        let page = Page { before: None, limit: limits::PAGE_MAX };
+        self.store.deliveries(self.account, &filter, page).await.unwrap().rows
+    }
+
+    /// Waits until the destination's only delivery has ended, and says how.
+    pub(crate) async fn ended(&self, destination: DestinationId) -> (Status, Option<&'static str>) {
+        self.until(|| async {
+            let rows = self.deliveries(destination).await;
+            match &rows[..] {
+                [DeliveryRecord { state: DeliveryState::Ended { ending, .. }, .. }] => {
+                    Some((ending.status(), ending.reason()))
+                }
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    /// Asks until there is an answer; the memory store has no bell to ring.
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(&self, ask: impl Fn() -> F) -> T {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(found) = ask().await {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited too long");
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// A retry policy with these pauses, to the second.
+pub(crate) fn schedule(seconds: &[u64]) -> RetryPolicy {
+    let schedule = seconds.iter().map(|pause| Duration::from_secs(*pause)).collect();
+    RetryPolicy { schedule, jitter: 0.0, ..RetryPolicy::default() }
+}

@@ -1,0 +1,278 @@
+//! Does the engine keep its hands in order? Real HTTP against a scripted receiver.
+
+mod bench;
+
+use bench::{bench, bench_with, schedule};
+use domain::{delivery::Status, outcome::Outcome, signature};
+use engine::{
+    EngineSettings,
+    transport::{Answer, Outgoing, Transport},
+};
+use lab::{Reply, Script};
+use std::{sync::Arc, time::Duration};
+use store::{Announce, Catalog, Change, DeliveryState, History, Lanes, Queue};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_delivery_arrives_signed_and_byte_exact() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |_| {}).await;
+    let event = bench.send(&[destination], b"{\"n\": 1.0 }").await;
+    assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
+    assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
+
+    let record = bench.receiver.snapshot().pop().unwrap();
+    let kept = record.kept.unwrap();
+    let header = |name: &str| kept.headers.get(name).unwrap().to_str().unwrap().to_owned();
+    assert_eq!(&kept.body[..], b"{\"n\": 1.0 }");
+    assert_eq!(header("webhook-id"), event.to_string());
+    assert_eq!(header("posthaste-attempt"), "1");
+    assert_eq!(header("posthaste-event-type"), "test.sent");
+    assert_eq!(header("accept-encoding"), "identity");
+    assert!(header("user-agent").starts_with("Posthaste/"));
+    let (timestamp, signed) = (header("webhook-timestamp"), header("webhook-signature"));
+    let now = bench.now().seconds();
+    signature::verify([&bench.secret], &header("webhook-id"), &timestamp, &signed, &kept.body, now, 300)
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_is_retried_by_schedule_and_ends_exhausted() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    bench.receiver.script("a", Reply::status(500));
+    bench.send(&[destination], b"{}").await;
+    assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("exhausted")));
+
+    let records = bench.receiver.snapshot();
+    assert_eq!(records.iter().map(|record| record.attempt).collect::<Vec<_>>(), [1, 2]);
+    let pause = records[1].start_us - records[0].end_us.unwrap();
+    assert!((1_000_000..1_500_000).contains(&pause), "retried after {pause} µs");
+}
+
+#[tokio::test]
+async fn a_429_holds_the_destination_for_as_long_as_it_asked() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    bench.receiver.script("a", Script::InTurn(vec![Reply::throttled(1), Reply::ok()]));
+    bench.send(&[destination], b"{}").await;
+    bench.send(&[destination], b"{}").await;
+    assert!(bench.receiver.wait_for_succeeded(2, PATIENCE).await);
+    let records = bench.receiver.snapshot();
+    assert_eq!(records.len(), 3);
+    assert!(records[1].start_us - records[0].end_us.unwrap() >= 1_000_000);
+    assert_eq!(records[0].delivery_id, records[1].delivery_id, "a throttled delivery keeps its place");
+}
+
+#[tokio::test]
+async fn the_limit_is_never_exceeded_and_fully_used() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.max_concurrency = 3).await;
+    bench.receiver.script("a", Reply::ok().after(lab::Latency::Fixed(Duration::from_millis(10))));
+    for _ in 0..60 {
+        bench.send(&[destination], b"{}").await;
+    }
+    assert!(bench.receiver.wait_for_succeeded(60, PATIENCE).await);
+    assert_eq!(bench.receiver.max_open("a"), 3);
+}
+
+#[tokio::test]
+async fn a_destination_that_hangs_delays_nobody_else() {
+    let bench = bench().await;
+    let hanging = bench.destination("hanging", |_| {}).await;
+    bench.receiver.script("hanging", Reply::Hang);
+    for _ in 0..180 {
+        bench.send(&[hanging], b"{}").await;
+    }
+    let mut others = Vec::new();
+    for n in 0..19 {
+        others.push(bench.destination(&format!("other{n}"), |_| {}).await);
+    }
+    bench.send(&others, b"{}").await;
+    assert!(bench.receiver.wait_for_succeeded(19, Duration::from_secs(1)).await);
+    assert_eq!(bench.receiver.open("hanging"), 5);
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed_and_resets_are_retried() {
+    let bench = bench().await;
+    let redirecting = bench.destination("redirecting", |_| {}).await;
+    let target = bench.receiver.url("/d/elsewhere");
+    bench.receiver.script("redirecting", Reply::status(302).header("location", target.as_str()));
+    bench.send(&[redirecting], b"{}").await;
+    assert_eq!(bench.ended(redirecting).await, (Status::DeadLetter, Some("rejected")));
+    assert_eq!(bench.receiver.arrivals("elsewhere"), 0);
+
+    let resetting = bench.destination("resetting", |it| it.retry_policy = schedule(&[])).await;
+    bench.receiver.script("resetting", Reply::Reset);
+    bench.send(&[resetting], b"{}").await;
+    assert_eq!(bench.ended(resetting).await, (Status::DeadLetter, Some("exhausted")));
+    assert_eq!(bench.deliveries(resetting).await[0].last_outcome, Some(Outcome::NetworkError));
+}
+
+#[tokio::test]
+async fn a_slow_destination_times_out_within_its_own_time() {
+    let bench = bench().await;
+    let slow = bench
+        .destination("slow", |it| {
+            it.timeout = Duration::from_secs(1);
+            it.retry_policy = schedule(&[]);
+        })
+        .await;
+    bench.receiver.script("slow", Reply::Hang);
+    bench.send(&[slow], b"{}").await;
+    assert_eq!(bench.ended(slow).await, (Status::DeadLetter, Some("exhausted")));
+    let delivery = bench.deliveries(slow).await.remove(0);
+    assert_eq!(delivery.last_outcome, Some(Outcome::Timeout));
+    let attempts = bench.store.attempts_of_delivery(bench.account, delivery.id, 10).await.unwrap();
+    assert!((1_000..1_300).contains(&attempts[0].duration.as_millis()), "{:?}", attempts[0].duration);
+}
+
+#[tokio::test]
+async fn a_forbidden_address_and_an_unusable_row_end_as_dead_letters_with_their_reason() {
+    let bench = bench().await;
+    let blocked = bench.destination("blocked", |it| it.url = "http://10.0.0.1/".into()).await;
+    let no_secret = bench.destination("no secret", |it| it.secret = Default::default()).await;
+    let bad_header =
+        bench.destination("bad header", |it| it.headers = vec![("a\nb".into(), "c".into())]).await;
+    let bad_url = bench.destination("bad url", |it| it.url = "http://[".into()).await;
+    let good = bench.destination("good", |_| {}).await;
+    bench.send(&[blocked, no_secret, bad_header, bad_url, good], b"{}").await;
+    assert_eq!(bench.ended(good).await, (Status::Delivered, None));
+    assert_eq!(bench.ended(blocked).await, (Status::DeadLetter, Some("blocked")));
+    for unusable in [no_secret, bad_header, bad_url] {
+        assert_eq!(bench.ended(unusable).await, (Status::DeadLetter, Some("undeliverable")));
+    }
+}
+
+#[tokio::test]
+async fn a_410_disables_the_destination_and_ends_what_waits() {
+    let bench = bench().await;
+    let gone = bench.destination("gone", |it| it.max_concurrency = 1).await;
+    bench.receiver.script("gone", Reply::status(410).after(lab::Latency::Fixed(Duration::from_millis(50))));
+    for _ in 0..5 {
+        bench.send(&[gone], b"{}").await;
+    }
+    let reasons = bench
+        .until(|| async {
+            let rows = bench.deliveries(gone).await;
+            let reasons: Vec<_> = rows
+                .iter()
+                .filter_map(|row| match &row.state {
+                    DeliveryState::Ended { ending, .. } => ending.reason(),
+                    DeliveryState::Waiting(_) => None,
+                })
+                .collect();
+            (reasons.len() == 5).then_some(reasons)
+        })
+        .await;
+    assert_eq!(
+        reasons.iter().filter(|reason| **reason == "gone").count() as u64,
+        bench.receiver.arrivals("gone")
+    );
+    assert!(reasons.contains(&"destination_disabled"));
+    assert!(bench.store.destination(bench.account, gone).await.unwrap().switch.disabled.is_some());
+}
+
+#[tokio::test]
+async fn a_paused_destination_gets_nothing_until_it_is_resumed() {
+    let bench = bench().await;
+    let now = bench.now();
+    let paused = bench.destination("paused", |it| it.switch.paused_at = Some(now)).await;
+    bench.send(&[paused], b"{}").await;
+    let waiting = bench.deliveries(paused).await.remove(0);
+    let DeliveryState::Waiting(delivery) = waiting.state else { panic!("it ended") };
+    // The lane answers once it has read its destination: that it is paused is then certain.
+    bench
+        .until(|| async {
+            let why = bench.handle.waiting_for(vec![(*delivery).clone()]).await.remove(0)?;
+            (why.kind == domain::lane::WaitKind::Paused).then_some(())
+        })
+        .await;
+    assert_eq!(bench.receiver.total(), 0);
+
+    let mut row = bench.store.destination(bench.account, paused).await.unwrap();
+    row.switch.paused_at = None;
+    row.switch.resumed_at = Some(bench.now());
+    bench.store.update_destination(&row).await.unwrap();
+    bench.handle.changed(Change::Destinations(bench.account, vec![paused])).await;
+    assert_eq!(bench.ended(paused).await, (Status::Delivered, None));
+}
+
+#[tokio::test]
+async fn what_waited_before_the_start_is_found_by_the_rescan() {
+    let settings = EngineSettings { rescan: Duration::from_millis(50), ..EngineSettings::default() };
+    let bench = bench_with(settings, None).await;
+    let destination = bench.destination("a", |_| {}).await;
+    let event = bench.send_silently(destination).await;
+    assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
+    assert_eq!(bench.receiver.snapshot()[0].event_id.as_ref(), event.to_string());
+}
+
+#[tokio::test]
+async fn a_large_payload_is_read_when_it_starts() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |_| {}).await;
+    let payload = vec![b'x'; 3 * domain::limits::CARRIED_BYTES];
+    bench.send(&[destination], &payload).await;
+    assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
+    assert_eq!(bench.receiver.snapshot()[0].kept.as_ref().unwrap().body.len(), payload.len());
+}
+
+/// An internet in which every other request makes us panic.
+struct Panicking(std::sync::atomic::AtomicU32);
+
+#[async_trait::async_trait]
+impl Transport for Panicking {
+    async fn send(&self, _: Outgoing) -> Answer {
+        let n = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert!(n % 2 == 1, "a bug");
+        let received = engine::transport::Received {
+            status: 200,
+            headers: Default::default(),
+            body: Default::default(),
+            truncated: false,
+        };
+        Answer { result: Ok(received), connection: None, first_byte: None }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_recorded_retried_and_leaks_no_slot() {
+    let transport = Arc::new(Panicking(Default::default()));
+    let bench = bench_with(EngineSettings::default(), Some(transport)).await;
+    let destination = bench
+        .destination("a", |it| {
+            it.max_concurrency = 1;
+            it.retry_policy = schedule(&[1]);
+        })
+        .await;
+    bench.send(&[destination], b"{}").await;
+    assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
+    let delivery = bench.deliveries(destination).await.remove(0);
+    let attempts = bench.store.attempts_of_delivery(bench.account, delivery.id, 10).await.unwrap();
+    assert_eq!(
+        attempts.iter().map(|it| it.outcome).collect::<Vec<_>>(),
+        [Outcome::InternalError, Outcome::Success]
+    );
+    let view = bench.handle.views(&[destination]).await.remove(0).unwrap();
+    assert_eq!(view.in_flight, 0);
+}
+
+#[tokio::test]
+async fn a_graceful_stop_finishes_what_is_open_and_starts_nothing_more() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.max_concurrency = 2).await;
+    bench.receiver.script("a", Reply::ok().after(lab::Latency::Fixed(Duration::from_millis(200))));
+    for _ in 0..10 {
+        bench.send(&[destination], b"{}").await;
+    }
+    assert!(bench.receiver.wait_for(2, PATIENCE).await);
+    let (store, account) = (bench.store.clone(), bench.account);
+    bench.engine.stop(Duration::from_secs(5)).await;
+    assert_eq!(bench.receiver.total(), 2);
+    assert_eq!(bench.receiver.succeeded(), 2);
+    let backlog = store.backlog(&[destination], 100).await.unwrap();
+    assert_eq!(backlog[0].0, 8, "what was open is settled: {account}");
+}

@@ -27,7 +27,8 @@ pub trait Queue: Send + Sync {
     /// order: whether it moved its delivery. On PostgreSQL nothing moves once `node`'s row is gone ([`StoreError::NodeLost`] is
     /// NOT returned: the facts are written as late and all answers are false).
     ///
-    /// A repeated settlement answers false: this call did not move it. One that waits again takes the attempt's number,
+    /// A repeated settlement answers as the first one did (its fact is there: true unless it is `late`), because a
+    /// settler that lost the answer must still learn where its delivery waits now. One that waits again takes the attempt's number,
     /// outcome, status and (on `tls_error`) one more of those with it. One that ends keeps `spent` as it was, and ended
     /// when its attempt was over (`started_at` + `duration`, to the microsecond), or at the fact's `at`. Only one that
     /// moved its delivery disables the destination (`reason: gone, at: now`, unless it is disabled already), and that

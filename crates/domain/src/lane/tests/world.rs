@@ -13,7 +13,7 @@ use crate::{
 use std::collections::HashSet;
 
 /// Worlds in an ordinary run. `POSTHASTE_WORLDS=500000` runs more.
-const WORLDS: u64 = 2_500;
+const WORLDS: u64 = 2_000;
 /// While trouble lasts, in milliseconds.
 const TROUBLE: u64 = 25_000;
 /// More happenings than this in one world: somebody runs in circles.
@@ -162,6 +162,7 @@ struct World {
     held_until: Timestamp,
     /// … and then one at a time until one that started since has succeeded.
     probing_from: Option<Timestamp>,
+    last_hold_ends: Timestamp,
     calm: bool,
     wake_at: Option<Timestamp>,
     seen: Seen,
@@ -215,6 +216,7 @@ impl World {
             unflushed: HashSet::new(),
             held_until: Timestamp::MIN,
             probing_from: None,
+            last_hold_ends: Timestamp::MIN,
             calm: false,
             wake_at: None,
             seen: Seen::default(),
@@ -437,9 +439,9 @@ impl World {
     /// What the destination asked for, kept apart from the gate: its Retry-After, or the first rung of the ladder.
     fn note_throttle(&mut self, started_at: Timestamp, retry_after: Option<Duration>) {
         self.seen.throttled += 1;
-        let first_rung = self.gate.ladder[0];
-        let fresh = started_at >= self.held_until;
-        let pause = retry_after.or(Some(first_rung).filter(|_| fresh && self.probing_from.is_none()));
+        // Without Retry-After only a request that was started after the last hold, of any kind, opens a new window.
+        let fresh = started_at >= self.last_hold_ends;
+        let pause = retry_after.or(Some(self.gate.ladder[0]).filter(|_| fresh));
         if let Some(until) = pause.map(|pause| self.now.plus(pause)).filter(|until| *until > self.held_until)
         {
             self.held_until = until;
@@ -644,6 +646,8 @@ impl World {
         let held = lane.known.values().filter(|known| known.stage == Stage::Held).count();
         promise!(lane.held.len() == held, "{} in the window, {held} known", lane.held.len());
         promise!(lane.fetching == self.read.is_some(), "a fetch nobody makes");
+        self.last_hold_ends =
+            self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
         self.seen.pushed_back += u64::from(self.unflushed.len() >= self.settings.max_concurrency as usize);
         self.check_wakefulness()
     }
@@ -653,10 +657,10 @@ impl World {
         let under_way =
             self.unannounced + self.open.len() + self.unflushed.len() + usize::from(self.read.is_some());
         let awake = self.settings.mode == Mode::Deliver && self.lane.settings.is_some();
-        let Some(due) = self.rows.values().map(|row| row.due_at).min().filter(|_| awake && under_way == 0)
-        else {
+        if under_way > 0 || !awake {
             return Ok(());
-        };
+        }
+        let Some(due) = self.rows.values().map(|row| row.due_at).min() else { return Ok(()) };
         // A window in hand may come first, for as long as it is fresh.
         let soon = self.now.plus(limits::HELD_FRESH);
         let latest = due.max(soon).max(self.lane.gate.held_until(self.now).unwrap_or(soon));

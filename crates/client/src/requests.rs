@@ -3,7 +3,7 @@
 use domain::{
     account::{KeyKind, Scope},
     destination::{OnDeadLetter, Ordering, RateLimit},
-    id::{DestinationId, SourceId},
+    id::{AccountId, DestinationId, SourceId},
     retry::RetryPolicy,
     time::Timestamp,
 };
@@ -28,6 +28,9 @@ pub struct NewApiKey {
     pub scopes: Option<Vec<Scope>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_id: Option<SourceId>,
+    /// Whose key, when an operator makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account_id: Option<AccountId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }

@@ -1,1 +1,46 @@
-fn main() {}
+//! The binary: reads what it is asked, ties the crates together, and says in its exit code how it went.
+
+mod cli;
+mod clock;
+mod commands;
+mod config;
+mod data_dir;
+mod dice;
+mod failure;
+mod telemetry;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use failure::Failure;
+use std::process::ExitCode;
+
+/// Many small allocations on many threads, and a memory that comes back down after a burst.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.json;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli)),
+        Err(error) => Err(Failure::failed(error)),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let json = cli.json;
+    match cli.command {
+        Command::Serve(args) => commands::serve::run(args).await,
+        Command::Migrate(args) => commands::migrate::run(args, json).await,
+        Command::Keys(args) => commands::keys::run(args, json).await,
+        Command::Send(args) => commands::send::run(args, json).await,
+        Command::Listen(args) => commands::listen::run(args, json).await,
+        Command::Health(args) => commands::health::run(args, json).await,
+        Command::Config(args) => commands::config::run(args, json),
+    }
+}

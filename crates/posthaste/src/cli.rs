@@ -1,0 +1,62 @@
+//! Every command and argument on one page; the settings among the flags come from the template.
+
+use crate::{
+    commands::{
+        config::ConfigArgs, health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs,
+        serve::ServeArgs,
+    },
+    config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags},
+};
+use clap::{Args, Parser, Subcommand};
+
+/// Webhook delivery: events in, every delivery ends well or says why.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 110, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// Answer in JSON, for scripts.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 store damaged, 4 unsafe store \
+    settings, 5 data folder in use, 6 server not reached, 7 server refused";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server: take events in and deliver them.
+    Serve(ServeArgs),
+    /// Bring the tables of the database up to date, as `serve` does by itself when it starts.
+    Migrate(SettingFlags),
+    /// Make, list and revoke keys, beside the store.
+    Keys(KeysArgs),
+    /// Publish an event.
+    Send(SendArgs),
+    /// Receive webhooks and print them, well-behaved or not.
+    Listen(ListenArgs),
+    /// Ask a server whether it is ready: exit code 0, 1 if it is not, 6 if it was not reached.
+    Health(HealthArgs),
+    /// Print the settings, or check them.
+    Config(ConfigArgs),
+}
+
+/// Which server, and as whom.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The server [default: the one that runs with the settings found here]
+    #[arg(long, env = "POSTHASTE_URL")]
+    pub(crate) url: Option<String>,
+}
+
+impl SettingFlags {
+    /// The settings of this process: file, environment, these flags.
+    pub(crate) fn config(&self, dev: Dev) -> Result<Config, ConfigError> {
+        Config::from_layers(&self.layers(dev)?)
+    }
+
+    pub(crate) fn layers(&self, dev: Dev) -> Result<Layers, ConfigError> {
+        let said = Sayings { dev, file: self.file.as_deref(), flags: &self.given };
+        Layers::stack(said, |name| std::env::var(name).ok())
+    }
+}

@@ -1,0 +1,132 @@
+//! The first keys of an installation: read, checked, and entered into the store once.
+
+use crate::{dice::SystemDice, failure::Failure};
+use api::{
+    keys::KeyText,
+    vault::{Vault, VaultError},
+};
+use domain::{
+    account::{Account, ApiKey, KeyKind, Scope},
+    dice::Dice,
+    id::{AccountId, ApiKeyId},
+    seal::MasterKeys,
+    time::Timestamp,
+};
+use std::sync::Arc;
+use store::{Store, StoreError};
+
+/// What the first account is called until somebody names it.
+const FIRST_ACCOUNT: &str = "Default";
+
+pub(crate) fn master_keys(text: &str) -> Result<MasterKeys, Failure> {
+    MasterKeys::parse(text).map_err(|error| Failure::configuration(format!("master_keys: {error}")))
+}
+
+pub(crate) fn no_master_key() -> Failure {
+    Failure::configuration(
+        "there is no master key, and without one no secret can be kept safe.\n\
+         \n\
+         Make one and keep it somewhere safe:      posthaste keys master > master.key\n\
+         Then start with it:                       POSTHASTE_MASTER_KEYS_FILE=master.key posthaste serve\n\
+         To try Posthaste without any set-up:      posthaste serve --dev",
+    )
+}
+
+pub(crate) fn vault_failure(error: VaultError) -> Failure {
+    match error {
+        VaultError::Store(error) => error.into(),
+        error @ VaultError::Pepper(_) => Failure::configuration(error),
+    }
+}
+
+/// A key given by the settings, refused if it is malformed or of the wrong kind.
+pub(crate) fn given_key(setting: &str, kind: KeyKind, text: &str) -> Result<KeyText, Failure> {
+    let key = KeyText::parse(text).ok_or_else(|| {
+        Failure::configuration(format!(
+            "{setting} is not a well-formed key (prefix, length or checksum are wrong): `posthaste keys generate` \
+             prints one that is"
+        ))
+    })?;
+    if key.parts().kind != kind {
+        let prefix = api::keys::prefix(kind);
+        return Err(Failure::configuration(format!("{setting} must be a key that begins with {prefix}")));
+    }
+    Ok(key)
+}
+
+/// Enters a key unless the store has it: for an account key, into the first account, which is made if need be.
+/// A key that was revoked stays revoked.
+pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) -> Result<(), Failure> {
+    let parts = key.parts();
+    if let Some(known) = store.api_key_by_lookup(parts.lookup()).await? {
+        if known.hash != vault.hash(parts.secret.as_bytes()) || known.kind != parts.kind {
+            let shown = api::keys::shown(known.kind, &known.lookup);
+            return Err(Failure::configuration(format!(
+                "the store knows another key that begins with {shown}"
+            )));
+        }
+        if known.revoked_at.is_some() {
+            tracing::warn!(key = %known.id, "the bootstrap key is revoked, and stays so");
+        }
+        return Ok(());
+    }
+    let now = now(store).await?;
+    let account = match parts.kind {
+        KeyKind::Operator => None,
+        KeyKind::Account | KeyKind::Ingest => Some(first_account(store, vault, now).await?),
+    };
+    match store.create_api_key(&api_key(key, "bootstrap", account, vault, now)).await {
+        // Another node was faster with the same key.
+        Ok(()) | Err(StoreError::Taken { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn first_account(store: &Arc<dyn Store>, vault: &Vault, now: Timestamp) -> Result<AccountId, Failure> {
+    if let Some(account) = store.first_account().await? {
+        return Ok(account.id);
+    }
+    let id = AccountId::at(now, SystemDice.bits());
+    let account = Account {
+        id,
+        uid: None,
+        name: FIRST_ACCOUNT.into(),
+        retention_days: Account::DEFAULT_RETENTION_DAYS,
+        data_key: vault.master().new_data_key(id, &SystemDice),
+        created_at: now,
+        updated_at: now,
+        version: 0,
+    };
+    Ok(store.create_account(&account).await?.id)
+}
+
+/// A key with every scope of its kind.
+pub(crate) fn api_key(
+    text: &KeyText,
+    name: &str,
+    account_id: Option<AccountId>,
+    vault: &Vault,
+    now: Timestamp,
+) -> ApiKey {
+    let parts = text.parts();
+    ApiKey {
+        id: ApiKeyId::at(now, SystemDice.bits()),
+        account_id,
+        name: name.into(),
+        kind: parts.kind,
+        lookup: parts.lookup().into(),
+        hash: vault.hash(parts.secret.as_bytes()).to_vec(),
+        scopes: if account_id.is_some() { Scope::ALL.to_vec() } else { Vec::new() },
+        source_id: None,
+        rate_limit: None,
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        created_at: now,
+    }
+}
+
+/// The store's time: ids are made by it.
+pub(crate) async fn now(store: &Arc<dyn Store>) -> Result<Timestamp, Failure> {
+    Ok(store.now().await?)
+}

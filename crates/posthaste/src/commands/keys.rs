@@ -1,0 +1,212 @@
+//! `posthaste keys`: keys made, listed and revoked beside the store, where whoever can read the master key is trusted.
+
+use crate::{
+    clock::SystemClock,
+    commands::{bootstrap, dev::DevKeys, open::open, print_json},
+    config::{Config, Dev, SettingFlags},
+    dice::SystemDice,
+    failure::Failure,
+};
+use api::{
+    keys::{KeyText, shown},
+    vault::Vault,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clap::{Args, Subcommand, ValueEnum};
+use domain::{
+    account::{ApiKey, KeyKind},
+    dice::Dice,
+    id::{AccountId, ApiKeyId},
+    limits,
+    seal::MasterKeys,
+    time::Clock,
+};
+use serde_json::json;
+use std::sync::Arc;
+use store::{Page, Store};
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Print a new master key, for POSTHASTE_MASTER_KEYS. Keep it: without it the store's secrets are lost.
+    Master {
+        /// What to call it: every key of an installation needs its own name
+        #[arg(long, default_value = "k1")]
+        name: String,
+    },
+    /// Print a well-formed key that no store knows yet, for POSTHASTE_BOOTSTRAP_API_KEY or …_OPERATOR_KEY.
+    Generate {
+        #[arg(long, value_enum, default_value_t = Kind::Account)]
+        kind: Kind,
+    },
+    /// Make a key in the store and print it, this once.
+    Create {
+        #[command(flatten)]
+        owner: Owner,
+        /// What to call it
+        #[arg(long, default_value = "command line")]
+        name: String,
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+    /// List the keys of an account, or of the operator.
+    List {
+        #[command(flatten)]
+        owner: Owner,
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+    /// Revoke a key: within a second nobody can use it.
+    Revoke {
+        /// key_…
+        id: ApiKeyId,
+        #[command(flatten)]
+        owner: Owner,
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Account,
+    Operator,
+}
+
+/// Whose key; the first account's by default.
+#[derive(Debug, Args)]
+struct Owner {
+    /// The operator's, who runs the installation
+    #[arg(long, conflicts_with = "account")]
+    operator: bool,
+    /// This account's [default: the first one's]
+    #[arg(long, value_name = "acc_…")]
+    account: Option<AccountId>,
+}
+
+pub(crate) async fn run(args: KeysArgs, json: bool) -> Result<(), Failure> {
+    match args.what {
+        What::Master { name } => master(&name, json),
+        What::Generate { kind } => generate(kind, json),
+        What::Create { owner, name, settings } => create(&owner, &name, &settings, json).await,
+        What::List { owner, settings } => list(&owner, &settings, json).await,
+        What::Revoke { id, owner, settings } => revoke(id, &owner, &settings, json).await,
+    }
+}
+
+/// `name:base64` of 32 random bytes.
+pub(crate) fn new_master_key(name: &str) -> String {
+    let mut bytes = [0; 32];
+    SystemDice.fill(&mut bytes);
+    format!("{name}:{}", STANDARD.encode(bytes))
+}
+
+fn master(name: &str, json: bool) -> Result<(), Failure> {
+    let key = new_master_key(name);
+    MasterKeys::parse(&key).map_err(Failure::configuration)?;
+    if json {
+        return print_json(&json!({ "master_key": key }));
+    }
+    println!("{key}");
+    Ok(())
+}
+
+fn generate(kind: Kind, json: bool) -> Result<(), Failure> {
+    let kind = match kind {
+        Kind::Account => KeyKind::Account,
+        Kind::Operator => KeyKind::Operator,
+    };
+    let key = KeyText::generate(kind, &SystemDice);
+    if json {
+        return print_json(&json!({ "key": key.expose(), "kind": kind }));
+    }
+    println!("{}", key.expose());
+    Ok(())
+}
+
+async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
+    let config = settings.config(Dev::No)?;
+    let master = bootstrap::master_keys(&configured_or_dev(&config)?)?;
+    let store = open(&config).await?;
+    let vault = Vault::open(store.as_ref(), master, &SystemDice).await.map_err(bootstrap::vault_failure)?;
+    let account = account(owner, &store).await?;
+    let kind = if account.is_some() { KeyKind::Account } else { KeyKind::Operator };
+    let text = KeyText::generate(kind, &SystemDice);
+    let now = bootstrap::now(&store).await?;
+    let key = bootstrap::api_key(&text, name, account, &vault, now);
+    store.create_api_key(&key).await?;
+    if json {
+        return print_json(
+            &json!({ "id": key.id, "kind": kind, "account_id": account, "key": text.expose() }),
+        );
+    }
+    println!("{}", text.expose());
+    Ok(())
+}
+
+async fn list(owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
+    let store = open(&settings.config(Dev::No)?).await?;
+    let account = account(owner, &store).await?;
+    let mut before = None;
+    loop {
+        let keys = store.api_keys(account, Page { before, limit: limits::PAGE_MAX }).await?;
+        keys.iter().try_for_each(|key| print_key(key, json))?;
+        match keys.last() {
+            Some(last) if keys.len() == limits::PAGE_MAX => before = Some(last.id),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn print_key(key: &ApiKey, json: bool) -> Result<(), Failure> {
+    let shown = shown(key.kind, &key.lookup);
+    if json {
+        return print_json(&json!({
+            "id": key.id, "name": key.name, "kind": key.kind, "prefix": shown, "scopes": key.scopes,
+            "created_at": key.created_at, "last_used_at": key.last_used_at, "revoked_at": key.revoked_at,
+        }));
+    }
+    let state = key.revoked_at.map_or_else(|| "live".to_owned(), |at| format!("revoked {at}"));
+    println!("{}  {shown}  {state}  {}", key.id, key.name);
+    Ok(())
+}
+
+async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
+    let store = open(&settings.config(Dev::No)?).await?;
+    let account = account(owner, &store).await?;
+    store.revoke_api_key(account, id, SystemClock.now()).await?;
+    if json {
+        return print_json(&json!({ "id": id, "revoked": true }));
+    }
+    println!("{id} is revoked");
+    Ok(())
+}
+
+/// None for the operator.
+async fn account(owner: &Owner, store: &Arc<dyn Store>) -> Result<Option<AccountId>, Failure> {
+    match (owner.operator, owner.account) {
+        (true, _) => Ok(None),
+        (false, Some(id)) => Ok(Some(store.account(id).await?.id)),
+        (false, None) => match store.first_account().await? {
+            Some(account) => Ok(Some(account.id)),
+            None => Err(Failure::configuration(
+                "there is no account yet: make one with an operator key (keys create --operator, then POST \
+                 /v1/accounts), or let serve make it (POSTHASTE_BOOTSTRAP_API_KEY)",
+            )),
+        },
+    }
+}
+
+/// Beside a folder of `serve --dev`, its master key is the right one.
+fn configured_or_dev(config: &Config) -> Result<String, Failure> {
+    if let Some(keys) = &config.master_keys {
+        return Ok(keys.expose().to_owned());
+    }
+    let dev = DevKeys::read(&config.data_dir)?.map(|keys| keys.master_key);
+    dev.ok_or_else(bootstrap::no_master_key)
+}

@@ -1,0 +1,49 @@
+//! Opening the store: once for a command, with patience for a server.
+
+use crate::{config::Config, dice::SystemDice, failure::Failure};
+use anyhow::Context;
+use domain::{dice::Dice, limits};
+use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
+use store::{OpenError, OpenOptions, Store};
+
+/// Opens it now or says why not.
+pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    make_folder(config)?;
+    Ok(store::open(&options(config)).await?)
+}
+
+/// Waits for a database server that is not there yet, for as long as it takes: whoever starts everything at once must
+/// not have to think about the order.
+pub(crate) async fn open_patiently(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    make_folder(config)?;
+    let mut pause = limits::BACKOFF_MIN;
+    loop {
+        match store::open(&options(config)).await {
+            Ok(store) => return Ok(store),
+            Err(OpenError::Unavailable(error)) => {
+                tracing::warn!(%error, "the database is not there; waiting for it");
+                // Full jitter, so that many nodes do not knock in step.
+                tokio::time::sleep(pause.mul_f64(SystemDice.unit())).await;
+                pause = (pause * 2).min(limits::BACKOFF_MAX);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn options(config: &Config) -> OpenOptions {
+    OpenOptions { url: config.database.clone(), pool: config.pool, accept_data_loss: config.accept_data_loss }
+}
+
+/// An embedded store may live outside the data folder; its own folder must be there.
+fn make_folder(config: &Config) -> Result<(), Failure> {
+    let Some(path) = config.database.strip_prefix("sqlite:") else { return Ok(()) };
+    let path = Path::new(path.strip_prefix("//").unwrap_or(path));
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! `posthaste send`: publishes one event through the public API and prints its id.
+
+use crate::{
+    cli::ServerArgs,
+    commands::{dev::DevKeys, print_json, server},
+    config::{Dev, SettingFlags},
+    failure::Failure,
+};
+use anyhow::Context;
+use clap::Args;
+use client::{AcceptedStatus, Client, Publish};
+use std::{fs, io::Read};
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The event's type, such as order.paid
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: String,
+    /// The payload: JSON, @FILE to read it from a file, or - for standard input
+    #[arg(long, value_name = "JSON|@FILE|-", default_value = "{}")]
+    data: String,
+    /// Publishing again with the same key creates nothing new
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+    /// The account's API key [default: the one `serve --dev` made here]
+    #[arg(long, env = "POSTHASTE_API_KEY", hide_env_values = true)]
+    key: Option<String>,
+}
+
+pub(crate) async fn run(args: SendArgs, json: bool) -> Result<(), Failure> {
+    let url = server(args.server.url)?;
+    let client = Client::new(&url, &api_key(args.key)?)?;
+    let mut event = Publish::json(&args.event_type, payload(&args.data)?).map_err(Failure::configuration)?;
+    event.idempotency_key = args.idempotency_key;
+    let accepted = client.publish(&event).await?;
+    if json {
+        return print_json(&accepted);
+    }
+    println!("{}", accepted.id);
+    match (accepted.status, accepted.deliveries) {
+        (AcceptedStatus::Duplicate, _) => eprintln!("published before: nothing new was created"),
+        (AcceptedStatus::Queued, Some(0)) => eprintln!("stored; no route matched, so it goes nowhere"),
+        (AcceptedStatus::Queued, _) => {}
+    }
+    Ok(())
+}
+
+fn api_key(given: Option<String>) -> Result<String, Failure> {
+    if let Some(key) = given {
+        return Ok(key);
+    }
+    let config = SettingFlags::default().config(Dev::No)?;
+    let dev = DevKeys::read(&config.data_dir)?.map(|keys| keys.api_key);
+    dev.ok_or_else(|| Failure::configuration("no API key: give one with --key or POSTHASTE_API_KEY"))
+}
+
+fn payload(data: &str) -> Result<String, Failure> {
+    if data == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input cannot be read")?;
+        return Ok(text);
+    }
+    match data.strip_prefix('@') {
+        Some(path) => Ok(fs::read_to_string(path).with_context(|| format!("{path} cannot be read"))?),
+        None => Ok(data.to_owned()),
+    }
+}

@@ -1,0 +1,290 @@
+//! `posthaste serve`: everything tied together, started in order and stopped in order.
+//!
+//! The lock of the data folder comes first, so that a second process ends before it touches anything; the listener
+//! next, so that callers wait instead of being refused; then the store, the engine, the API. A stop goes the other
+//! way: not ready, no new requests, nothing new started, what is under way finished within the grace, the claim given
+//! up.
+
+mod signals;
+mod waiting_room;
+
+use crate::{
+    clock::{StoreClock, SystemClock},
+    commands::{bootstrap, dev::DevKeys, open::open_patiently},
+    config::{Config, Dev, Dns, SettingFlags},
+    data_dir::DataDir,
+    dice::SystemDice,
+    failure::{Code, Failure},
+    telemetry,
+};
+use anyhow::Context;
+use api::{ApiConfig, App, Parts, TestSend, keys::KeyText, vault::Vault};
+use async_trait::async_trait;
+use clap::Args;
+use domain::{
+    account::KeyKind,
+    dice::Dice,
+    event::Event,
+    id::{DestinationId, NodeId},
+    limits,
+    time::Clock,
+};
+use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signals::Signals;
+use std::{net::SocketAddr, sync::Arc};
+use store::{AttemptRecord, NodeRecord, StoreError};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// For development: loopback only, private destinations allowed, keys made by itself, a curl line to begin with
+    #[arg(long)]
+    dev: bool,
+    /// Start although the database may lose what it has acknowledged
+    #[arg(long)]
+    accept_data_loss: bool,
+    #[command(flatten)]
+    settings: SettingFlags,
+}
+
+pub(crate) async fn run(args: ServeArgs) -> Result<(), Failure> {
+    let dev = if args.dev { Dev::Yes } else { Dev::No };
+    let mut config = args.settings.config(dev)?;
+    config.accept_data_loss |= args.accept_data_loss;
+    if dev == Dev::Yes {
+        config = config.for_dev()?;
+    }
+    telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    raise_open_files();
+
+    let data_dir = DataDir::claim(&config.data_dir)?;
+    let keys = FirstKeys::gather(&config, dev)?;
+    let listener = listen(config.listen).await?;
+    let address = listener.local_addr().map_err(Failure::failed)?;
+    if config.public_url == format!("http://{}", config.listen) {
+        // Port 0 means any, and only now is it known which.
+        config.public_url = format!("http://{address}");
+    }
+
+    let mut signals = Signals::install()?;
+    let started = tokio::select! {
+        started = start(&config, &keys, &data_dir, address) => started?,
+        never = waiting_room::answer(&listener) => match never {},
+        () = signals.stop() => return Ok(()),
+    };
+    let Started { engine, app, background } = started;
+
+    let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
+    let mut server = tokio::spawn(api::serve(listener, app.clone(), stop_server.clone(), config.grace));
+    let background = tokio::spawn(background.run(stop_background.clone()));
+    tracing::info!(%address, version = VERSION, database = database_kind(&config), "serving");
+    greet(&config, dev, &keys);
+
+    let failure = tokio::select! {
+        () = signals.stop() => None,
+        why = engine.failed() => Some(why),
+        ended = &mut server => Some(format!("the server ended by itself: {ended:?}")),
+    };
+    signals.exit_at_once_on_another();
+    tracing::info!(grace_seconds = config.grace.as_secs(), "stopping");
+    app.drain();
+    stop_server.cancel();
+    let requests = async {
+        if !server.is_finished() {
+            let _ = server.await;
+        }
+        stop_background.cancel();
+        let _ = tokio::time::timeout(limits::LEASE_MARGIN, background).await;
+    };
+    // Both at once, so that the grace is spent once: what is committed now is delivered after the next start.
+    tokio::join!(requests, engine.stop(config.grace));
+    tracing::info!("stopped");
+    match failure {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(Code::Failed, why)),
+    }
+}
+
+struct Started {
+    engine: Engine,
+    app: App,
+    background: api::Background,
+}
+
+async fn start(
+    config: &Config,
+    keys: &FirstKeys,
+    data_dir: &DataDir,
+    address: SocketAddr,
+) -> Result<Started, Failure> {
+    let dice: Arc<dyn Dice> = Arc::new(SystemDice);
+    let store = open_patiently(config).await?;
+    let clock = Arc::new(StoreClock::new(SystemClock.now()));
+    clock.sync(bootstrap::now(&store).await?);
+    let vault = Vault::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, dice.as_ref()).await;
+    let vault = Arc::new(vault.map_err(bootstrap::vault_failure)?);
+    for key in keys.api_key.iter().chain(&keys.operator_key) {
+        bootstrap::enter(key, &store, &vault).await?;
+    }
+    let addresses = Arc::new(config.addresses.clone());
+    let node = NodeRecord {
+        id: NodeId::at(clock.now(), dice.bits()),
+        label: config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port())),
+        proof: data_dir.proof()?,
+        version: VERSION.into(),
+    };
+    let engine = Engine::start(EngineParts {
+        store: store.clone(),
+        clock: clock.clone(),
+        dice: dice.clone(),
+        master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
+        addresses: addresses.clone(),
+        node,
+        settings: engine_settings(config),
+    })
+    .await
+    .map_err(start_failure)?;
+    let handle = engine.handle();
+    let (app, background) = App::start(Parts {
+        store: store.clone(),
+        announce: handle.clone(),
+        lanes: handle.clone(),
+        clock,
+        dice,
+        vault,
+        addresses,
+        sender: Arc::new(TestSender { handle }),
+        config: ApiConfig {
+            body_limit: config.body_bytes,
+            idempotency_window: config.idempotency_window,
+            ..ApiConfig::new(&config.public_url, VERSION)
+        },
+    });
+    Ok(Started { engine, app, background })
+}
+
+fn engine_settings(config: &Config) -> EngineSettings {
+    EngineSettings {
+        max_in_flight: config.max_in_flight,
+        connect_timeout: config.connect_timeout,
+        lease: config.lease,
+        rescan: config.rescan,
+        gate: config.gate.clone(),
+        system_dns: config.dns == Dns::System,
+        idempotency_window: config.idempotency_window,
+    }
+}
+
+fn start_failure(error: StartError) -> Failure {
+    match error {
+        StartError::Store(error) => error.into(),
+        error @ (StartError::Occupied { .. } | StartError::Tls(_)) => Failure::failed(error),
+    }
+}
+
+/// The keys that must be there before anything starts, checked.
+struct FirstKeys {
+    master: String,
+    api_key: Option<KeyText>,
+    operator_key: Option<KeyText>,
+}
+
+impl FirstKeys {
+    /// What the settings say comes first; `--dev` makes up for what they do not.
+    fn gather(config: &Config, dev: Dev) -> Result<Self, Failure> {
+        let made = match dev {
+            Dev::Yes => Some(DevKeys::read_or_make(&config.data_dir)?),
+            Dev::No => None,
+        };
+        let master = config.master_keys.as_ref().map(|keys| keys.expose().to_owned());
+        let master = master.or_else(|| made.as_ref().map(|made| made.master_key.clone()));
+        let master = master.ok_or_else(bootstrap::no_master_key)?;
+        bootstrap::master_keys(&master)?;
+        let api_key = config.bootstrap_api_key.as_ref().map(|key| key.expose().to_owned());
+        let api_key = api_key.or_else(|| made.map(|made| made.api_key));
+        let api_key = api_key.map(|text| bootstrap::given_key("bootstrap.api_key", KeyKind::Account, &text));
+        let operator_key = config.bootstrap_operator_key.as_ref().map(|key| key.expose());
+        let operator_key =
+            operator_key.map(|text| bootstrap::given_key("bootstrap.operator_key", KeyKind::Operator, text));
+        Ok(Self { master, api_key: api_key.transpose()?, operator_key: operator_key.transpose()? })
+    }
+}
+
+/// The "test" button: one attempt outside the lane, shown as if it had been recorded.
+struct TestSender {
+    handle: Arc<EngineHandle>,
+}
+
+#[async_trait]
+impl TestSend for TestSender {
+    async fn test_send(
+        &self,
+        destination_id: DestinationId,
+        event: Event,
+    ) -> Result<AttemptRecord, StoreError> {
+        let event_id = event.id;
+        let attempt = self.handle.test_send(destination_id, event).await.map_err(|error| match error {
+            TestSendError::NotFound => StoreError::NotFound { what: "destination" },
+            TestSendError::Abandoned => StoreError::Unavailable("the attempt was given up".into()),
+            TestSendError::Store(error) => error,
+        })?;
+        Ok(AttemptRecord {
+            id: attempt.id,
+            delivery_id: attempt.delivery_id,
+            event_id,
+            destination_id,
+            number: attempt.number,
+            started_at: attempt.started_at,
+            duration: attempt.duration,
+            outcome: attempt.outcome,
+            http_status: attempt.http_status,
+            detail: attempt.detail,
+            node: attempt.node,
+            late: false,
+        })
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    Ok(bound.with_context(|| format!("cannot listen on {address}; choose another address with --listen"))?)
+}
+
+/// Standard output, for people and scripts; with `--dev` the last line is a command that works as it is.
+fn greet(config: &Config, dev: Dev, keys: &FirstKeys) {
+    let url = &config.public_url;
+    println!("Posthaste {VERSION} is listening on {url}");
+    if let (Dev::Yes, Some(key)) = (dev, &keys.api_key) {
+        println!(
+            "For development only: loopback, private destinations allowed, keys in {}",
+            config.data_dir.join("dev.toml").display()
+        );
+        println!("Publish an event:");
+        println!(
+            "curl -sS {url}/v1/events -H 'authorization: Bearer {}' -H 'content-type: application/json' \
+             -d '{{\"type\":\"hello.world\",\"data\":{{\"greeting\":\"hello\"}}}}'",
+            key.expose()
+        );
+    }
+}
+
+/// Thousands of sockets are the usual state of affairs; the soft limit of most systems is 1,024.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+fn database_kind(config: &Config) -> &str {
+    config.database.split_once(':').map_or("", |(kind, _)| kind)
+}

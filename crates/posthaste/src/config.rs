@@ -1,0 +1,225 @@
+//! Settings: raw text from four layers in, checked values out. After this nobody asks again where a value came from.
+//!
+//! [`template`] reads `config.default.toml`, the one list of all settings with their defaults; [`layers`] stacks file,
+//! environment and flags on it and remembers who said what; [`values`] reads durations, sizes and lists.
+//!
+//! The layering is our own and not a library's: the sources of `config show`, the `*_FILE` variables, the nearest key
+//! in an error and a `database` that is a URL as well as a table took more glue than it took code.
+
+mod flags;
+mod layers;
+mod template;
+mod values;
+
+pub(crate) use flags::SettingFlags;
+pub(crate) use layers::{Layers, Sayings};
+pub(crate) use template::TEXT as TEMPLATE;
+
+use crate::telemetry::LogFormat;
+use domain::{
+    address::AddressPolicy,
+    gate::{BreakerSettings, GateSettings},
+    limits,
+};
+use ipnet::IpNet;
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use values::{duration, durations, flag, list, networks, number, share, size};
+
+/// Everything that can be set, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) public_url: String,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) database: String,
+    pub(crate) pool: usize,
+    pub(crate) accept_data_loss: bool,
+    /// None: made from the host's name and the port.
+    pub(crate) node_name: Option<String>,
+    pub(crate) lease: Duration,
+    pub(crate) rescan: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) log_format: LogFormat,
+    pub(crate) master_keys: Option<Secret>,
+    pub(crate) bootstrap_api_key: Option<Secret>,
+    pub(crate) bootstrap_operator_key: Option<Secret>,
+    pub(crate) addresses: AddressPolicy,
+    pub(crate) dns: Dns,
+    pub(crate) max_in_flight: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) gate: GateSettings,
+    pub(crate) body_bytes: usize,
+    pub(crate) idempotency_window: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dns {
+    Hickory,
+    System,
+}
+
+/// Whether this is `serve --dev`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dev {
+    No,
+    Yes,
+}
+
+/// A text that prints as `***`.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// What is wrong with the settings, and where it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Networks a developer's own services live in; `--dev` allows them.
+const DEV_NETWORKS: [&str; 6] =
+    ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"];
+/// Names that only mean something on this machine or network.
+const DEV_HOSTS: [&str; 2] = ["*.local", "*.internal"];
+
+impl Config {
+    pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
+        let listen = layers.read("listen", values::address)?;
+        let data_dir = PathBuf::from(layers.text("data_dir"));
+        let config = Self {
+            listen,
+            public_url: layers
+                .maybe("public_url", values::web_address)?
+                .unwrap_or_else(|| format!("http://{listen}")),
+            database: layers.maybe("database", values::text)?.unwrap_or_else(|| default_database(&data_dir)),
+            data_dir,
+            pool: layers.read("database.pool", |text| number(text, 1..=1_000))?,
+            accept_data_loss: layers.read("database.accept_data_loss", flag)?,
+            node_name: layers.maybe("node.name", values::text)?,
+            lease: layers.read("node.lease", |text| duration(text, Duration::from_secs(4)..=HOUR))?,
+            rescan: layers.read("rescan", |text| duration(text, Duration::from_millis(100)..=HOUR))?,
+            grace: layers.read("shutdown.grace", |text| duration(text, Duration::ZERO..=HOUR))?,
+            log_format: layers.read("log.format", log_format)?,
+            master_keys: layers.maybe("master_keys", values::text)?.map(Secret),
+            bootstrap_api_key: layers.maybe("bootstrap.api_key", values::text)?.map(Secret),
+            bootstrap_operator_key: layers.maybe("bootstrap.operator_key", values::text)?.map(Secret),
+            addresses: addresses(layers)?,
+            dns: layers.read("dns", dns)?,
+            max_in_flight: layers.read("delivery.max_in_flight", |text| number(text, 1..=1_000_000))?,
+            connect_timeout: layers
+                .read("delivery.connect_timeout", |text| duration(text, MILLISECOND..=limits::TIMEOUT_MAX))?,
+            gate: gate(layers)?,
+            body_bytes: layers.read("limits.body", |text| size(text, 1..=MAX_BODY_BYTES))?,
+            idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
+        };
+        layers.read("role", role)?;
+        Ok(config)
+    }
+
+    /// The same on loopback only, with a developer's networks allowed.
+    pub(crate) fn for_dev(mut self) -> Result<Self, ConfigError> {
+        if !self.listen.ip().is_loopback() {
+            return Err(ConfigError(format!(
+                "--dev listens on loopback only, because its keys are in plain sight; {} is not. Name an address such \
+                 as 127.0.0.1:8080, or leave --dev out",
+                self.listen
+            )));
+        }
+        let networks =
+            DEV_NETWORKS.iter().map(|net| net.parse::<IpNet>().expect("written as networks above"));
+        self.addresses.allow.extend(networks);
+        self.addresses.allow_hosts.extend(DEV_HOSTS.map(String::from));
+        Ok(self)
+    }
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// Every body is held in memory while it is committed.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// For flags that are no settings.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    duration(text, Duration::ZERO..=HOUR)
+}
+
+fn default_database(data_dir: &Path) -> String {
+    format!("sqlite:{}", data_dir.join("posthaste.db").display())
+}
+
+fn addresses(layers: &Layers) -> Result<AddressPolicy, ConfigError> {
+    Ok(AddressPolicy {
+        allow: layers.read("egress.allow", networks)?,
+        deny: layers.read("egress.deny", networks)?,
+        allow_hosts: layers.read("egress.allow_hosts", |text| Ok(list(text)))?,
+        allow_http: layers.read("egress.allow_http", flag)?,
+    })
+}
+
+fn gate(layers: &Layers) -> Result<GateSettings, ConfigError> {
+    let pause = |text: &str| duration(text, MILLISECOND..=limits::RETRY_AFTER_MAX);
+    Ok(GateSettings {
+        ladder: layers
+            .read("throttle.ladder", |text| durations(text, MILLISECOND..=limits::RETRY_AFTER_MAX))?,
+        breaker: BreakerSettings {
+            enabled: layers.read("breaker.enabled", flag)?,
+            failures: layers.read("breaker.failures", |text| number(text, 1..=1_000_000))?,
+            ratio: layers.read("breaker.ratio", share)?,
+            min: layers.read("breaker.min", |text| number(text, 1..=1_000_000))?,
+            window: layers.read("breaker.window", pause)?,
+            open: layers.read("breaker.open", pause)?,
+            max_open: layers.read("breaker.max_open", pause)?,
+        },
+    })
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "human" => Ok(LogFormat::Human),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("expected auto, human or json".into()),
+    }
+}
+
+fn dns(text: &str) -> Result<Dns, String> {
+    match text {
+        "hickory" => Ok(Dns::Hickory),
+        "system" => Ok(Dns::System),
+        _ => Err("expected hickory or system".into()),
+    }
+}
+
+fn role(text: &str) -> Result<(), String> {
+    match text {
+        "all" => Ok(()),
+        "api" | "worker" => Err("only `all` is there yet: one node does everything".into()),
+        _ => Err("expected all".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

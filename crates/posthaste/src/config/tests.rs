@@ -1,0 +1,134 @@
+//! Which layer wins, and what is said when a value does not fit.
+
+use super::*;
+use std::{collections::HashMap, io::Write};
+
+/// Settings from a file's text, the environment and flags.
+fn layers(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&'static str, &str)],
+) -> Result<Layers, ConfigError> {
+    let mut written = tempfile::NamedTempFile::new().unwrap();
+    written.write_all(file.as_bytes()).unwrap();
+    let environment: HashMap<_, _> = environment.iter().copied().collect();
+    let flags: Vec<_> = flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
+    let said = Sayings { dev: Dev::No, file: Some(written.path()), flags: &flags };
+    Layers::stack(said, |name| environment.get(name).map(|text| (*text).to_owned()))
+}
+
+fn config(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&'static str, &str)],
+) -> Result<Config, String> {
+    layers(file, environment, flags)
+        .and_then(|layers| Config::from_layers(&layers))
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn without_a_word_every_setting_has_the_products_default() {
+    let config = config("", &[], &[]).unwrap();
+    assert_eq!(config.listen, ([127, 0, 0, 1], 8080).into());
+    assert_eq!(config.public_url, "http://127.0.0.1:8080");
+    assert_eq!(config.database, "sqlite:./posthaste-data/posthaste.db");
+    assert_eq!(config.pool, 10);
+    assert_eq!(config.lease, limits::LEASE);
+    assert_eq!(config.rescan, limits::RESCAN);
+    assert_eq!(config.grace, limits::SHUTDOWN_GRACE);
+    assert_eq!(config.max_in_flight, limits::IN_FLIGHT);
+    assert_eq!(config.connect_timeout, limits::CONNECT_TIMEOUT);
+    assert_eq!(config.gate, GateSettings::default());
+    assert_eq!(config.body_bytes, limits::BODY_BYTES);
+    assert_eq!(config.idempotency_window, limits::IDEMPOTENCY_WINDOW);
+    assert_eq!(config.addresses, AddressPolicy::default());
+    assert!(config.master_keys.is_none());
+}
+
+#[test]
+fn flags_win_over_the_environment_which_wins_over_the_file() {
+    let file = "listen = '127.0.0.1:1'";
+    let environment = [("POSTHASTE_LISTEN", "127.0.0.1:2")];
+    let port = |file, environment: &[_], flags: &[_]| config(file, environment, flags).unwrap().listen.port();
+    assert_eq!(port(file, &[], &[]), 1);
+    assert_eq!(port(file, &environment, &[]), 2);
+    assert_eq!(port(file, &environment, &[("listen", "127.0.0.1:3")]), 3);
+}
+
+#[test]
+fn the_database_is_a_text_or_a_table_and_its_variables_have_an_order() {
+    let database = |file, environment: &[_]| config(file, environment, &[]).unwrap().database;
+    assert_eq!(database("database = 'sqlite:a'", &[]), "sqlite:a");
+    assert_eq!(database("[database]\nurl = 'sqlite:b'\npool = 3", &[]), "sqlite:b");
+    let url = ("DATABASE_URL", "postgres://heroku");
+    assert_eq!(database("database = 'sqlite:a'", &[url]), "postgres://heroku");
+    assert_eq!(database("", &[url, ("POSTHASTE_DATABASE", "sqlite:c")]), "sqlite:c");
+    assert_eq!(database("data_dir = '/var/lib/posthaste'", &[]), "sqlite:/var/lib/posthaste/posthaste.db");
+}
+
+#[test]
+fn a_value_can_come_from_a_file_named_by_the_environment() {
+    let mut secret = tempfile::NamedTempFile::new().unwrap();
+    writeln!(secret, "k1:abc").unwrap();
+    let path = secret.path().to_str().unwrap();
+    let read = |name| config("", &[(name, path)], &[]).unwrap().master_keys.unwrap();
+    assert_eq!(read("POSTHASTE_MASTER_KEYS_FILE").expose(), "k1:abc");
+    assert_eq!(read("POSTHASTE_MASTER_KEY_FILE").expose(), "k1:abc");
+    let both = [("POSTHASTE_MASTER_KEYS_FILE", path), ("POSTHASTE_MASTER_KEYS", "k1:abc")];
+    assert!(config("", &both, &[]).unwrap_err().contains("are both set"));
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_names_the_nearest() {
+    let error = config("[node]\nlaese = '10s'", &[], &[]).unwrap_err();
+    assert!(error.contains("no setting \"node.laese\"; the nearest is \"node.lease\""), "{error}");
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_reported_with_its_source() {
+    let error = config("", &[("POSTHASTE_NODE_LEASE", "soon")], &[]).unwrap_err();
+    assert_eq!(
+        error,
+        "node.lease = \"soon\" (from POSTHASTE_NODE_LEASE): expected a duration such as 500ms, 10s, 5m or 24h"
+    );
+    assert!(config("role = 'worker'", &[], &[]).unwrap_err().contains("only `all` is there yet"));
+    assert!(config("listen = ", &[], &[]).unwrap_err().contains("is not TOML"));
+}
+
+#[test]
+fn lists_are_lists_in_the_file_and_have_commas_elsewhere() {
+    let allow = |file, environment: &[_]| config(file, environment, &[]).unwrap().addresses.allow;
+    let expected: Vec<IpNet> = vec!["127.0.0.0/8".parse().unwrap(), "10.1.2.3/32".parse().unwrap()];
+    assert_eq!(allow("egress.allow = ['127.0.0.0/8', '10.1.2.3']", &[]), expected);
+    assert_eq!(allow("", &[("POSTHASTE_EGRESS_ALLOW", "127.0.0.0/8,10.1.2.3")]), expected);
+    let ladder = config("", &[("POSTHASTE_THROTTLE_LADDER", "2,4,8")], &[]).unwrap().gate.ladder;
+    assert_eq!(ladder, [2, 4, 8].map(Duration::from_secs));
+}
+
+#[test]
+fn what_is_shown_names_its_source_and_no_secret() {
+    let environment =
+        [("POSTHASTE_MASTER_KEYS", "k1:sesame"), ("DATABASE_URL", "postgres://me:sesame@db/posthaste")];
+    let shown = layers("", &environment, &[("listen", "[::1]:80")]).unwrap().show();
+    let of = |key| shown.iter().find(|line| line.key == key).unwrap();
+    assert!(!format!("{shown:?}").contains("sesame"));
+    assert_eq!(of("database").value.as_deref(), Some("postgres://me:***@db/posthaste"));
+    assert_eq!(of("database").source, "DATABASE_URL");
+    assert_eq!(of("listen").source, "--listen");
+    assert_eq!(of("rescan").source, "default");
+    assert_eq!(of("node.name").value, None);
+}
+
+#[test]
+fn dev_stays_on_loopback_and_may_call_private_networks() {
+    let said = Sayings { dev: Dev::Yes, file: None, flags: &[] };
+    let config = Config::from_layers(&Layers::stack(said, |_| None).unwrap()).unwrap().for_dev().unwrap();
+    assert!(config.addresses.check_url("http://127.0.0.1:9000/hook").is_ok());
+    assert!(config.addresses.check_url("http://localhost:9000/hook").is_ok());
+    assert!(config.addresses.check_url("http://169.254.169.254/").is_err());
+
+    let flags = [("listen", "0.0.0.0:8080".to_owned())];
+    let open = Layers::stack(Sayings { flags: &flags, ..said }, |_| None).unwrap();
+    assert!(Config::from_layers(&open).unwrap().for_dev().unwrap_err().to_string().contains("loopback only"));
+}

@@ -1,0 +1,93 @@
+//! How a command ends when it does not end well: what happened, what to do, and the exit code a script can act on.
+
+use crate::config::ConfigError;
+use std::{fmt::Display, process::ExitCode};
+use store::{OpenError, StoreError};
+
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    error: anyhow::Error,
+}
+
+/// The documented exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Failed = 1,
+    Configuration = 2,
+    Damaged = 3,
+    Unsafe = 4,
+    InUse = 5,
+    NotReached = 6,
+    Refused = 7,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Display) -> Self {
+        Self { code, error: anyhow::anyhow!("{message}") }
+    }
+
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: Code::Failed, error: error.into() }
+    }
+
+    pub(crate) fn configuration(message: impl Display) -> Self {
+        Self::new(Code::Configuration, message)
+    }
+
+    /// Says it on standard error; in JSON when asked for.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        let code = self.code as u8;
+        let message = format!("{:#}", self.error);
+        if json {
+            eprintln!("{}", serde_json::json!({ "error": message, "exit_code": code }));
+        } else {
+            eprintln!("posthaste: {message}");
+        }
+        ExitCode::from(code)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::configuration(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = if matches!(error, StoreError::Failed(_)) { Code::Damaged } else { Code::Failed };
+        Self { code, error: error.into() }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let code = match &error {
+            OpenError::BadUrl(_) => Code::Configuration,
+            OpenError::InUse(_) => Code::InUse,
+            OpenError::Unsafe(_) => Code::Unsafe,
+            OpenError::Damaged(_) => Code::Damaged,
+            OpenError::TooOld(_) | OpenError::Unavailable(_) => Code::Failed,
+        };
+        Self { code, error: error.into() }
+    }
+}
+
+impl From<client::Error> for Failure {
+    fn from(error: client::Error) -> Self {
+        let code = match &error {
+            client::Error::BadUrl(_) | client::Error::BadKey => Code::Configuration,
+            client::Error::NotReached { .. } => Code::NotReached,
+            client::Error::Refused(_) => Code::Refused,
+            client::Error::Tls(_) | client::Error::Unexpected(_) => Code::Failed,
+        };
+        Self { code, error: error.into() }
+    }
+}

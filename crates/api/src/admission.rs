@@ -58,7 +58,7 @@ impl Admission {
         (Self { queue, bytes: Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)) }, receiver)
     }
 
-    fn submit(&self, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
+    pub(crate) fn submit(&self, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let weight = weight(&new).min(limits::INGEST_QUEUE_BYTES) as u32;
         let room = self.bytes.clone().try_acquire_many_owned(weight).map_err(|_| overloaded())?;
         let (answer, receiver) = oneshot::channel();

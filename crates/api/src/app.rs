@@ -171,7 +171,7 @@ impl App {
             snapshots: snapshots.clone(),
             health: health.clone(),
         };
-        let background = Background { committer, queue, touched };
+        let background = Background { committer, queue, catalog: store.clone(), touched };
         let app = Self(Arc::new(Inner {
             store,
             announce,
@@ -242,14 +242,15 @@ impl Deref for App {
 pub struct Background {
     committer: Committer,
     queue: mpsc::Receiver<committer::Submission>,
+    catalog: Arc<dyn Store>,
     touched: mpsc::Receiver<ApiKeyId>,
 }
 
 impl Background {
     /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { committer, queue, touched } = self;
-        let (store, clock) = (committer.store.clone(), committer.clock.clone());
-        tokio::join!(committer.run(queue, stop.clone()), crate::auth::note_use(store, clock, touched, stop));
+        let Self { committer, queue, catalog, touched } = self;
+        let clock = committer.clock.clone();
+        tokio::join!(committer.run(queue, stop.clone()), crate::auth::note_use(catalog, clock, touched, stop));
     }
 }

@@ -21,7 +21,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use store::Store;
+use store::Catalog;
 use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -186,7 +186,7 @@ impl Keys {
     }
 
     async fn known(
-        &self, store: &dyn Store, lookup: &[u8; LOOKUP_LENGTH],
+        &self, store: &dyn Catalog, lookup: &[u8; LOOKUP_LENGTH],
     ) -> Result<Option<Arc<KnownKey>>, ApiError> {
         if let Some(known) = self.known.get(lookup) {
             return Ok(known);
@@ -213,7 +213,7 @@ impl Keys {
 
 /// Writes down when keys were used, behind everybody's back.
 pub(crate) async fn note_use(
-    store: Arc<dyn Store>, clock: Arc<dyn Clock>, mut touched: mpsc::Receiver<ApiKeyId>, stop: CancellationToken,
+    store: Arc<dyn Catalog>, clock: Arc<dyn Clock>, mut touched: mpsc::Receiver<ApiKeyId>, stop: CancellationToken,
 ) {
     while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
         if let Err(error) = store.touch_api_key(id, clock.now()).await {

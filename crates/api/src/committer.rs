@@ -21,7 +21,7 @@ use domain::{
 };
 use futures_util::FutureExt;
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
-use store::{Announce, Arrival, Committed, NewDelivery, NewEvent, Store, StoreError, failpoint};
+use store::{Announce, Arrival, Committed, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc, oneshot},
     time::sleep,
@@ -29,7 +29,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Committer {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Ingest>,
     pub(crate) announce: Arc<dyn Announce>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
@@ -302,3 +302,6 @@ fn arrived(new: &NewDelivery, event: &Event, payload_bytes: u32) -> Delivery {
         payload_bytes,
     }
 }
+
+#[cfg(test)]
+mod tests;

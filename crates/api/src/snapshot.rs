@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use store::{Store, StoreError};
+use store::{Catalog, StoreError};
 
 /// The routes of an account at one version.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Snapshot {
 
 /// The snapshots of the accounts seen lately.
 pub(crate) struct Snapshots {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Catalog>,
     slots: RwLock<HashMap<AccountId, Arc<Slot>>>,
     /// Counts uses; a slot's last use is its place in this order.
     uses: AtomicU64,
@@ -47,7 +47,7 @@ struct Known {
 }
 
 impl Snapshots {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Catalog>) -> Self {
         Self { store, slots: RwLock::default(), uses: AtomicU64::new(0) }
     }
 

@@ -1,0 +1,353 @@
+use super::*;
+use crate::{admission::Admission, error::Code, keys::tests::Counting};
+use async_trait::async_trait;
+use bytes::Bytes;
+use domain::{
+    account::Account,
+    destination::Destination,
+    event::EventType,
+    id::{EventId, RouteId},
+    route::Route,
+    seal::Sealed,
+};
+use std::{collections::VecDeque as Script, sync::Mutex};
+use store::{Catalog, Change, IdempotencyKey, memory::MemoryStore};
+
+const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+/// What happened, in order.
+#[derive(Default)]
+struct Log(Mutex<Vec<String>>);
+
+impl Log {
+    fn add(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl Announce for Log {
+    async fn expected(&self, deliveries: &[(DestinationId, DeliveryId)]) {
+        self.add(format!("expected {}", deliveries.len()));
+    }
+    async fn arrived(&self, arrivals: Vec<Arrival>) {
+        self.add(format!("arrived {}", arrivals.len()));
+    }
+    async fn forgotten(&self, deliveries: &[(DestinationId, DeliveryId)]) {
+        self.add(format!("forgotten {}", deliveries.len()));
+    }
+    async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
+        self.add(format!("look {}", places.len()));
+    }
+    async fn changed(&self, _: Change) {}
+}
+
+/// What the next commit does instead of committing, if anything.
+enum Trouble {
+    Away,
+    Unknown,
+    /// Committed, and then nobody heard of it.
+    UnknownAfterCommit,
+    Failed,
+    Panics,
+}
+
+/// A store that does as told, and then as it should.
+struct Scripted {
+    memory: Arc<MemoryStore>,
+    log: Arc<Log>,
+    script: Mutex<Script<Trouble>>,
+}
+
+#[async_trait]
+impl Ingest for Scripted {
+    async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
+        self.log.add(format!("commit {}", batch.len()));
+        let trouble = self.script.lock().unwrap().pop_front();
+        match trouble {
+            None => self.memory.commit(batch, now).await,
+            Some(Trouble::Away) => Err(StoreError::Unavailable("away".into())),
+            Some(Trouble::Unknown) => Err(StoreError::OutcomeUnknown("cut".into())),
+            Some(Trouble::UnknownAfterCommit) => {
+                self.memory.commit(batch, now).await?;
+                Err(StoreError::OutcomeUnknown("cut".into()))
+            }
+            Some(Trouble::Failed) => Err(StoreError::Failed("flush".into())),
+            Some(Trouble::Panics) => panic!("a bug in the store"),
+        }
+    }
+
+    async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.memory.prune_idempotency(before, limit).await
+    }
+}
+
+/// An account with one destination and one route that takes everything published.
+struct World {
+    memory: Arc<MemoryStore>,
+    log: Arc<Log>,
+    snapshots: Arc<Snapshots>,
+    dice: Arc<Counting>,
+    health: Arc<Health>,
+    account: AccountId,
+    route: Route,
+}
+
+impl World {
+    async fn new() -> Self {
+        let memory = Arc::new(MemoryStore::new(Arc::new(Stopped)));
+        let account = AccountId::at(NOW, 1);
+        let new_account = Account {
+            id: account,
+            uid: None,
+            name: "Acme".into(),
+            retention_days: 90,
+            data_key: Sealed::default(),
+            created_at: NOW,
+            updated_at: NOW,
+            version: 0,
+        };
+        memory.create_account(&new_account).await.unwrap();
+        let destination = Destination::new(DestinationId::at(NOW, 1), account, "there", "https://example.com", NOW);
+        memory.create_destination(&destination).await.unwrap();
+        let route = Route {
+            id: RouteId::at(NOW, 1),
+            account_id: account,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id: destination.id,
+            event_types: vec!["*".parse().unwrap()],
+            filter: None,
+            retry_policy: None,
+            timeout_seconds: None,
+            signing: None,
+            created_at: NOW,
+            updated_at: NOW,
+            version: 0,
+        };
+        let route = memory.create_route(&route).await.unwrap();
+        Self {
+            snapshots: Arc::new(Snapshots::new(memory.clone())),
+            memory,
+            log: Arc::default(),
+            dice: Arc::default(),
+            health: Arc::default(),
+            account,
+            route,
+        }
+    }
+
+    fn committer(&self, script: impl IntoIterator<Item = Trouble>) -> Committer {
+        let script = Mutex::new(script.into_iter().collect());
+        Committer {
+            store: Arc::new(Scripted { memory: self.memory.clone(), log: self.log.clone(), script }),
+            announce: self.log.clone(),
+            clock: Arc::new(Stopped),
+            dice: self.dice.clone(),
+            snapshots: self.snapshots.clone(),
+            health: self.health.clone(),
+        }
+    }
+
+    fn event(&self, key: Option<&str>, payload: &'static str) -> Event {
+        Event {
+            id: EventId::at(NOW, self.dice.bits()),
+            account_id: self.account,
+            source_id: None,
+            event_type: EventType::unknown(),
+            idempotency_key: key.map(Into::into),
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            payload: Bytes::from_static(payload.as_bytes()),
+            ordering_key: None,
+            metadata: Default::default(),
+            received_at: NOW,
+            deliver_at: None,
+        }
+    }
+
+    /// As a handler would: matched now, committed later.
+    async fn matched(&self, event: Event) -> NewEvent {
+        let snapshot = self.snapshots.get(self.account).await.unwrap();
+        let deliveries = match_event(&event, &snapshot, &*self.dice, NOW).unwrap();
+        let key: Option<IdempotencyKey> =
+            event.idempotency_key.as_deref().map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
+        NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key }
+    }
+
+    /// Runs the committer over these events, and gives their answers and what happened.
+    async fn run(&self, script: impl IntoIterator<Item = Trouble>, events: Vec<NewEvent>) -> (Vec<Answer>, Vec<String>) {
+        let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
+        let receivers: Vec<_> = events.into_iter().map(|new| admission.submit(new).unwrap()).collect();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        self.committer(script).run(queue, stop).await;
+        let mut answers = Vec::new();
+        for receiver in receivers {
+            answers.push(receiver.await.expect("everything admitted is answered"));
+        }
+        (answers, self.log.taken())
+    }
+}
+
+fn code(answer: &Answer) -> Code {
+    answer.as_ref().expect_err("refused").code()
+}
+
+#[tokio::test]
+async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
+    let world = World::new().await;
+    let events = vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
+    let ids: Vec<_> = events.iter().map(|new| new.event.id).collect();
+    let (answers, log) = world.run([], events).await;
+    assert_eq!(log, ["expected 2", "commit 2", "arrived 2"]);
+    for (answer, id) in answers.into_iter().zip(ids) {
+        let expected = Accepted { id, status: AcceptedStatus::Queued, deliveries: Some(1), expanding: false };
+        assert_eq!(answer.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_key_gives_the_first_event_and_its_deliveries_are_forgotten() {
+    let world = World::new().await;
+    let first = world.matched(world.event(Some("k"), "same")).await;
+    let id = first.event.id;
+    let repeat = world.matched(world.event(Some("k"), "same")).await;
+    let other = world.matched(world.event(Some("k"), "other")).await;
+    let (answers, log) = world.run([], vec![first, repeat, other]).await;
+    assert_eq!(log, ["expected 3", "commit 3", "arrived 1", "forgotten 2"]);
+    let duplicate = answers[1].clone().unwrap();
+    assert_eq!((duplicate.id, duplicate.status, duplicate.deliveries), (id, AcceptedStatus::Duplicate, Some(1)));
+    assert_eq!(code(&answers[2]), Code::IdempotencyConflict);
+}
+
+#[tokio::test]
+async fn an_event_matched_with_old_routes_is_matched_again() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
+    let (answers, log) = world.run([], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "forgotten 1", "commit 1"]);
+    assert_eq!(answers[0].as_ref().unwrap().deliveries, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_away_for_a_moment_is_asked_once_more() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (answers, log) = world.run([Trouble::Away], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "commit 1", "arrived 1"]);
+    assert!(answers[0].is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stays_away_is_a_503_and_nothing_is_expected_any_more() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (answers, log) = world.run([Trouble::Away, Trouble::Away], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "commit 1", "forgotten 1"]);
+    assert_eq!(code(&answers[0]), Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_settled_by_the_same_batch_again() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (answers, log) = world.run([Trouble::UnknownAfterCommit], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "commit 1", "arrived 1"]);
+    assert_eq!(answers[0].as_ref().unwrap().status, AcceptedStatus::Queued);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_stays_unknown_is_said_and_looked_for() {
+    for second in [Trouble::Unknown, Trouble::Away, Trouble::Panics] {
+        let world = World::new().await;
+        let event = world.matched(world.event(None, "1")).await;
+        let (answers, log) = world.run([Trouble::Unknown, second], vec![event]).await;
+        assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
+        assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_flush_is_not_tried_again_and_the_node_says_so() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (answers, log) = world.run([Trouble::Failed], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "look 1"]);
+    assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
+    assert!(world.health.has_failed());
+}
+
+#[tokio::test]
+async fn an_account_that_is_gone_is_not_found() {
+    let world = World::new().await;
+    let mut event = world.event(None, "1");
+    event.account_id = AccountId::at(NOW, 2);
+    let new = NewEvent { event: Arc::new(event), account_version: 1, deliveries: Vec::new(), key: None };
+    let (answers, log) = world.run([], vec![new]).await;
+    assert_eq!(log, ["commit 1"]);
+    assert_eq!(code(&answers[0]), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_flush_is_bounded_by_its_bytes() {
+    let world = World::new().await;
+    let large = Bytes::from(vec![b'x'; limits::INGEST_BATCH_BYTES / 2 + 1]);
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let event = Event { payload: large.clone(), ..world.event(None, "") };
+        events.push(world.matched(event).await);
+    }
+    let (answers, log) = world.run([], events).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(log.iter().filter(|line| *line == "commit 1").count(), 3, "{log:?}");
+}
+
+#[tokio::test]
+async fn a_full_queue_is_told_at_once() {
+    let world = World::new().await;
+    let (admission, _queue) = Admission::new(1);
+    admission.submit(world.matched(world.event(None, "1")).await).unwrap();
+    let error = admission.submit(world.matched(world.event(None, "2")).await).unwrap_err();
+    assert_eq!(error.code(), Code::Overloaded);
+}
+
+#[tokio::test]
+async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
+    let world = World::new().await;
+    let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
+    let large = Bytes::from(vec![b'x'; limits::INGEST_QUEUE_BYTES / 4]);
+    let event = async || world.matched(Event { payload: large.clone(), ..world.event(None, "") }).await;
+    for _ in 0..3 {
+        admission.submit(event().await).unwrap();
+    }
+    assert_eq!(admission.submit(event().await).unwrap_err().code(), Code::Overloaded);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
+    // Room comes back when the flush before is answered.
+    let answered = async {
+        loop {
+            match admission.submit(event().await) {
+                Ok(receiver) => return receiver.await,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    assert!(answered.await.unwrap().is_ok());
+    stop.cancel();
+    running.await.unwrap();
+}

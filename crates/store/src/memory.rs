@@ -61,6 +61,8 @@ struct State {
     used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
     waiting: Waiting,
     ended: BTreeMap<DeliveryId, Ended>,
+    /// What settlements said, an attempt or an ending without one, and whether it moved the delivery.
+    facts: BTreeMap<(DeliveryId, AttemptId), bool>,
     /// By delivery, then in the order in which they were started.
     attempts: BTreeMap<(DeliveryId, AttemptId), KeptAttempt>,
     nodes: BTreeMap<NodeId, KeptNode>,

@@ -28,11 +28,13 @@ pub trait Queue: Send + Sync {
     /// NOT returned: the facts are written as late and all answers are false).
     ///
     /// A repeated settlement answers as the first one did (its fact is there: true unless it is `late`), because a
-    /// settler that lost the answer must still learn where its delivery waits now. One that waits again takes the attempt's number,
-    /// outcome, status and (on `tls_error`) one more of those with it. One that ends keeps `spent` as it was, and ended
-    /// when its attempt was over (`started_at` + `duration`, to the microsecond), or at the fact's `at`. Only one that
-    /// moved its delivery disables the destination (`reason: gone, at: now`, unless it is disabled already), and that
-    /// is a change of configuration as any other: it takes the account's next version.
+    /// settler that lost the answer must still learn where its delivery waits now.
+    ///
+    /// A delivery that waits again takes the attempt's number, outcome, status and (on `tls_error`) one more of those
+    /// with it. One that ends keeps `spent` as it was, and ended when its attempt was over (`started_at` + `duration`,
+    /// to the microsecond), or at the fact's `at`. Only when the delivery is moved is its destination disabled
+    /// (`reason: gone, at: now`, unless it is disabled already), not when the settlement is repeated; and that is a
+    /// change of configuration as any other: it takes the account's next version.
     async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError>;
 
     /// The lanes that have something waiting, with their first position, in order of (shard, destination) after the

@@ -35,7 +35,10 @@ impl Catalog for MemoryStore {
 
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
         let state = self.state();
-        Ok(newest_first(&state.accounts, page.before).take(page.limit).map(|(_, account)| account.clone()).collect())
+        Ok(newest_first(&state.accounts, page.before)
+            .take(page.limit)
+            .map(|(_, account)| account.clone())
+            .collect())
     }
 
     async fn first_account(&self) -> Result<Option<Account>, StoreError> {
@@ -56,11 +59,15 @@ impl Catalog for MemoryStore {
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
         let state = self.state();
         let version = state.account(account)?.version;
-        let newer = || state.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
+        let newer =
+            || state.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
         Ok(AccountChanges {
             version,
             routes: newer().filter_map(Kept::live).cloned().collect(),
-            removed_routes: newer().filter(|kept| kept.deleted_at.is_some()).map(|kept| kept.row.id).collect(),
+            removed_routes: newer()
+                .filter(|kept| kept.deleted_at.is_some())
+                .map(|kept| kept.row.id)
+                .collect(),
         })
     }
 
@@ -80,14 +87,21 @@ impl Catalog for MemoryStore {
         Ok(self.state().api_keys.values().find(|key| key.lookup == lookup).cloned())
     }
 
-    async fn api_keys(&self, account: Option<AccountId>, page: Page<ApiKeyId>) -> Result<Vec<ApiKey>, StoreError> {
+    async fn api_keys(
+        &self,
+        account: Option<AccountId>,
+        page: Page<ApiKeyId>,
+    ) -> Result<Vec<ApiKey>, StoreError> {
         let state = self.state();
         let keys = newest_first(&state.api_keys, page.before).filter(|(_, key)| key.account_id == account);
         Ok(keys.take(page.limit).map(|(_, key)| key.clone()).collect())
     }
 
     async fn revoke_api_key(
-        &self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp,
+        &self,
+        account: Option<AccountId>,
+        id: ApiKeyId,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         let key = state.api_keys.get_mut(&id).filter(|key| key.account_id == account);
@@ -124,7 +138,12 @@ impl Catalog for MemoryStore {
         self.state().update(source)
     }
 
-    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp) -> Result<(), StoreError> {
+    async fn delete_source(
+        &self,
+        account: AccountId,
+        id: SourceId,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut state = self.state();
         state.sources.get(account, id)?;
         let version = state.next_version(account)?;
@@ -144,7 +163,9 @@ impl Catalog for MemoryStore {
     }
 
     async fn destinations(
-        &self, account: AccountId, page: Page<DestinationId>,
+        &self,
+        account: AccountId,
+        page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
         Ok(self.state().destinations.list(account, page))
     }
@@ -154,7 +175,10 @@ impl Catalog for MemoryStore {
     }
 
     async fn delete_destination(
-        &self, account: AccountId, id: DestinationId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         state.destinations.get(account, id)?;
@@ -219,7 +243,8 @@ impl State {
     }
 
     fn remove_routes(&mut self, which: impl Fn(&Route) -> bool, version: i64, now: Timestamp) {
-        let gone: Vec<RouteId> = self.routes.live().filter(|route| which(route)).map(|route| route.id).collect();
+        let gone: Vec<RouteId> =
+            self.routes.live().filter(|route| which(route)).map(|route| route.id).collect();
         self.routes.remove(&gone, version, now);
     }
 

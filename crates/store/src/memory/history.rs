@@ -2,8 +2,8 @@
 
 use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
 use crate::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History,
-    Listed, Page, StoreError,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    History, Listed, Page, StoreError,
 };
 use async_trait::async_trait;
 use domain::{
@@ -17,12 +17,19 @@ use domain::{
 #[async_trait]
 impl History for MemoryStore {
     async fn events(
-        &self, account: AccountId, filter: &EventFilter, page: Page<EventId>,
+        &self,
+        account: AccountId,
+        filter: &EventFilter,
+        page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let state = self.state();
-        let of_account = newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
+        let of_account =
+            newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
         let records = of_account.map(|(id, kept)| (id, state.event_record(kept)));
-        Ok(listed(records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))), page.limit))
+        Ok(listed(
+            records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))),
+            page.limit,
+        ))
     }
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
@@ -35,11 +42,17 @@ impl History for MemoryStore {
     }
 
     async fn deliveries(
-        &self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>,
+        &self,
+        account: AccountId,
+        filter: &DeliveryFilter,
+        page: Page<DeliveryId>,
     ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
         let state = self.state();
         let records = state.deliveries_newest_first(account, page.before).map(|record| (record.id, record));
-        Ok(listed(records.map(|(id, record)| (id, wanted_delivery(filter, &record).then_some(record))), page.limit))
+        Ok(listed(
+            records.map(|(id, record)| (id, wanted_delivery(filter, &record).then_some(record))),
+            page.limit,
+        ))
     }
 
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
@@ -50,16 +63,24 @@ impl History for MemoryStore {
     }
 
     async fn attempts_of_delivery(
-        &self, account: AccountId, id: DeliveryId, limit: usize,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         let state = self.state();
-        let of_delivery = state.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
+        let of_delivery =
+            state.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
         let own = of_delivery.filter(|kept| kept.account_id == account);
         Ok(own.take(limit).map(|kept| kept.record.clone()).collect())
     }
 
     async fn attempts_of_destination(
-        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        before: Option<(DeliveryId, AttemptId)>,
+        limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         let state = self.state();
         let attempts = newest_first(&state.attempts, before).map(|(_, kept)| kept);
@@ -117,9 +138,12 @@ impl State {
 
     /// Waiting and ended ones in one list.
     fn deliveries_newest_first(
-        &self, account: AccountId, before: Option<DeliveryId>,
+        &self,
+        account: AccountId,
+        before: Option<DeliveryId>,
     ) -> impl Iterator<Item = DeliveryRecord> {
-        let mut waiting = self.waiting.newest_first(before).filter(move |row| row.account_id == account).peekable();
+        let mut waiting =
+            self.waiting.newest_first(before).filter(move |row| row.account_id == account).peekable();
         let mut ended = newest_first(&self.ended, before)
             .filter(move |(_, ended)| ended.delivery.account_id == account)
             .peekable();

@@ -17,7 +17,10 @@ impl Membership for MemoryStore {
         let now = self.clock.now();
         let stays = |other: &KeptNode| other.expires_at > now && other.record.proof != node.proof;
         if let Some(other) = state.nodes.values().find(|other| stays(other)) {
-            return Ok(Joined::Occupied { by: other.record.label.clone(), for_another: other.expires_at.since(now) });
+            return Ok(Joined::Occupied {
+                by: other.record.label.clone(),
+                for_another: other.expires_at.since(now),
+            });
         }
         state.nodes.clear();
         state.nodes.insert(node.id, KeptNode { record: node.clone(), expires_at: now.plus(lease) });

@@ -35,22 +35,43 @@ impl Queue for MemoryStore {
         Ok(self.state().events.get(&event).map(|kept| kept.event.clone()))
     }
 
-    async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError> {
+    async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
         let mut state = self.state();
         let owner = state.nodes.contains_key(&node);
-        let moved: Vec<bool> = settlements.iter().map(|settlement| state.settle(owner, settlement)).collect();
-        let gone = settlements.iter().zip(&moved).filter(|(settlement, moved)| settlement.disables_destination && **moved);
-        let gone: BTreeSet<_> = gone.map(|(settlement, _)| settlement.delivery.destination_id).collect();
+        let (mut answers, mut gone) = (Vec::new(), BTreeSet::new());
+        for settlement in settlements {
+            let fact = (settlement.delivery.id, fact_id(&settlement.fact));
+            // A fact is written once: the first word about it stays, and is said again.
+            let said = state.facts.get(&fact).copied();
+            let moved = said.unwrap_or_else(|| state.settle(owner, settlement));
+            if said.is_none() && moved && settlement.disables_destination {
+                gone.insert(settlement.delivery.destination_id);
+            }
+            state.facts.insert(fact, moved);
+            answers.push(moved);
+        }
         state.disable(gone, now)?;
-        Ok(moved)
+        Ok(answers)
     }
 
-    async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError> {
+    async fn lanes(
+        &self,
+        after: Option<(u16, DestinationId)>,
+        limit: usize,
+    ) -> Result<Vec<LaneHead>, StoreError> {
         Ok(self.state().waiting.heads(after).take(limit).collect())
     }
 
     async fn retry_now(
-        &self, account: AccountId, id: DeliveryId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let mut state = self.state();
         let Some(mut delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
@@ -63,7 +84,11 @@ impl Queue for MemoryStore {
     }
 
     async fn cancel(
-        &self, account: AccountId, id: DeliveryId, _fact: AttemptId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        _fact: AttemptId,
+        now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let mut state = self.state();
         let Some(delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
@@ -72,12 +97,15 @@ impl Queue for MemoryStore {
     }
 
     async fn backlog(
-        &self, destinations: &[DestinationId], limit: i64,
+        &self,
+        destinations: &[DestinationId],
+        limit: i64,
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
         let state = self.state();
         let count = |id: &DestinationId| {
             let lane = state.waiting.lane(id.shard(), *id, Position::START);
-            let created: Vec<Timestamp> = lane.take(limit.max(0) as usize).map(|delivery| delivery.created_at).collect();
+            let created: Vec<Timestamp> =
+                lane.take(limit.max(0) as usize).map(|delivery| delivery.created_at).collect();
             (created.len() as i64, created.into_iter().min())
         };
         Ok(destinations.iter().map(count).collect())
@@ -86,7 +114,10 @@ impl Queue for MemoryStore {
 
 impl State {
     fn fetched(
-        &self, shard: u16, delivery: &Delivery, carried: &mut BTreeMap<EventId, Arc<Event>>,
+        &self,
+        shard: u16,
+        delivery: &Delivery,
+        carried: &mut BTreeMap<EventId, Arc<Event>>,
     ) -> FetchedDelivery {
         let kept = self.events.get(&delivery.event_id).map(|kept| &kept.event);
         let has_payload = kept.is_some_and(|event| event.payload.len() <= limits::CARRIED_BYTES);
@@ -108,8 +139,7 @@ impl State {
         }
         if let Fact::Attempted(attempt) = &settlement.fact {
             let record = record(attempt, &settlement.delivery, !moved);
-            // A fact is written once: the first word about it stays.
-            self.attempts.entry((id, attempt.id)).or_insert(KeptAttempt { account_id: account, record });
+            self.attempts.insert((id, attempt.id), KeptAttempt { account_id: account, record });
         }
         moved
     }
@@ -151,6 +181,13 @@ impl State {
             (kept.version, kept.row.version) = (version, version);
         }
         Ok(())
+    }
+}
+
+fn fact_id(fact: &Fact) -> AttemptId {
+    match fact {
+        Fact::Attempted(attempt) => attempt.id,
+        Fact::EndedWithout { id, .. } => *id,
     }
 }
 

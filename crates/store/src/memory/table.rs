@@ -64,7 +64,8 @@ impl<R: Row> Table<R> {
 
     fn uid_is_free(&self, row: &R) -> Result<(), StoreError> {
         let Some(uid) = row.uid() else { return Ok(()) };
-        let of_others = self.live().filter(|other| other.account_id() == row.account_id() && other.id() != row.id());
+        let of_others =
+            self.live().filter(|other| other.account_id() == row.account_id() && other.id() != row.id());
         match of_others.filter_map(R::uid).any(|taken| taken == uid) {
             true => Err(StoreError::Taken { constraint: "uid" }),
             false => Ok(()),

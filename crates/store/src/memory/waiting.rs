@@ -51,7 +51,12 @@ impl Waiting {
     }
 
     /// A lane from a position on.
-    pub(super) fn lane(&self, shard: u16, id: DestinationId, from: Position) -> impl Iterator<Item = &Delivery> {
+    pub(super) fn lane(
+        &self,
+        shard: u16,
+        id: DestinationId,
+        from: Position,
+    ) -> impl Iterator<Item = &Delivery> {
         let places = self.places.range((shard, id, from)..=(shard, id, LAST));
         places.map(|(_, _, position)| &self.by_id[&position.delivery_id].1)
     }

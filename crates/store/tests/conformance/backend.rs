@@ -16,7 +16,7 @@ use store::{Joined, NodeRecord, OpenOptions, Store, memory::MemoryStore};
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Backend {
+pub(crate) enum Backend {
     Memory,
     Sqlite,
     Postgres,
@@ -25,17 +25,17 @@ pub enum Backend {
 impl Backend {
     /// Whether a settlement of a node whose row is gone moves nothing. SQLite has one process at a time, and the lock
     /// on its file is the fence.
-    pub fn fences_nodes(self) -> bool {
+    pub(crate) fn fences_nodes(self) -> bool {
         self != Self::Sqlite
     }
 }
 
 /// Runs one promise against a new store that one node has joined.
-pub fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOnce(World) -> F) {
+pub(crate) fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOnce(World) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let opened = Opened::new(backend).await;
-        let world = opened.world().await;
+        let world = World { store: opened.store.clone(), backend, node: opened.node.clone() };
         let kept = AssertUnwindSafe(promise(world)).catch_unwind().await;
         opened.clean_up().await;
         kept.unwrap_or_else(|broken| resume_unwind(broken));
@@ -43,15 +43,17 @@ pub fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOnce(Worl
 }
 
 /// A store, and what must go when it is no longer needed.
-pub struct Opened {
-    pub store: Arc<dyn Store>,
-    backend: Backend,
+pub(crate) struct Opened {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) backend: Backend,
+    /// It has joined, and may settle.
+    pub(crate) node: NodeRecord,
     schema: Option<String>,
     _folder: Option<TempDir>,
 }
 
 impl Opened {
-    pub async fn new(backend: Backend) -> Self {
+    pub(crate) async fn new(backend: Backend) -> Self {
         let (store, schema, folder): (Arc<dyn Store>, _, _) = match backend {
             Backend::Memory => (Arc::new(MemoryStore::new(Arc::new(MachineClock))), None, None),
             Backend::Sqlite => {
@@ -64,24 +66,23 @@ impl Opened {
                 (open(format!("{}?schema={schema}", server())).await, Some(schema), None)
             }
         };
-        Self { store, backend, schema, _folder: folder }
-    }
-
-    /// With a node that may settle.
-    pub async fn world(&self) -> World {
         let id = NodeId::at(MachineClock.now(), rand::random());
         let node = NodeRecord { id, label: "first".into(), proof: "first".into(), version: "1.0.0".into() };
-        let joined = self.store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
+        let joined = store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
         assert!(matches!(joined, Joined::Yes { .. }), "{joined:?}");
-        World { store: self.store.clone(), backend: self.backend, node }
+        Self { store, backend, node, schema, _folder: folder }
     }
 
-    pub async fn clean_up(self) {
+    pub(crate) async fn clean_up(self) {
         let Some(schema) = self.schema else { return };
-        let (client, connection) =
-            tokio_postgres::connect(&server(), tokio_postgres::NoTls).await.expect("the server is still there");
+        let (client, connection) = tokio_postgres::connect(&server(), tokio_postgres::NoTls)
+            .await
+            .expect("the server is still there");
         tokio::spawn(connection);
-        client.batch_execute(&format!("drop schema if exists {schema} cascade")).await.expect("the schema is dropped");
+        client
+            .batch_execute(&format!("drop schema if exists {schema} cascade"))
+            .await
+            .expect("the schema is dropped");
     }
 }
 
@@ -97,15 +98,20 @@ fn server() -> String {
 }
 
 /// The time of this machine, which the database servers on it share.
-pub struct MachineClock;
+pub(crate) struct MachineClock;
 
 impl Clock for MachineClock {
-    #[expect(clippy::disallowed_methods, reason = "somebody must know the day: PostgreSQL keeps its rows by it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "somebody must know the day: PostgreSQL keeps its rows by it"
+    )]
     fn now(&self) -> Timestamp {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
+        let since_1970 =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
         Timestamp::MIN.plus(since_1970)
     }
 }
 
 /// The whole second in which the tests started: all their times count from here.
-pub static START: LazyLock<Timestamp> = LazyLock::new(|| Timestamp::from_seconds(MachineClock.now().seconds()));
+pub(crate) static START: LazyLock<Timestamp> =
+    LazyLock::new(|| Timestamp::from_seconds(MachineClock.now().seconds()));

@@ -14,7 +14,7 @@ use store::Page;
 
 // --- The installation ----------------------------------------------------------------------------------------------
 
-pub async fn a_setting_keeps_its_first_value(world: World) {
+pub(crate) async fn a_setting_keeps_its_first_value(world: World) {
     let first = [0, 1, 255];
     assert_eq!(world.store.setting_or_insert("pepper", &first).await.unwrap(), first);
     assert_eq!(world.store.setting_or_insert("pepper", b"later").await.unwrap(), first);
@@ -23,7 +23,7 @@ pub async fn a_setting_keeps_its_first_value(world: World) {
 
 // --- Accounts ------------------------------------------------------------------------------------------------------
 
-pub async fn an_account_reads_back_as_it_was_created(world: World) {
+pub(crate) async fn an_account_reads_back_as_it_was_created(world: World) {
     let mut given = account();
     (given.uid, given.name, given.retention_days) = (Some("acme".into()), "Ácme \"& Söhne\"".into(), 7);
     let created = world.store.create_account(&given).await.unwrap();
@@ -33,23 +33,25 @@ pub async fn an_account_reads_back_as_it_was_created(world: World) {
     is_not_found(world.store.account(AccountId::at(at(0), chance())).await, "account");
 }
 
-pub async fn accounts_are_listed_newest_first(world: World) {
+pub(crate) async fn accounts_are_listed_newest_first(world: World) {
     let mut made = Vec::new();
     for _ in 0..5 {
         made.push(world.account().await.id);
     }
-    let ids = |accounts: Vec<domain::account::Account>| accounts.iter().map(|account| account.id).collect::<Vec<_>>();
+    let ids = |accounts: Vec<domain::account::Account>| {
+        accounts.iter().map(|account| account.id).collect::<Vec<_>>()
+    };
     assert_eq!(ids(world.store.accounts(first(2)).await.unwrap()), [made[4], made[3]]);
     let page = Page { before: Some(made[3]), limit: 10 };
     assert_eq!(ids(world.store.accounts(page).await.unwrap()), [made[2], made[1], made[0]]);
     assert_eq!(world.store.first_account().await.unwrap().map(|account| account.id), Some(made[0]));
 }
 
-pub async fn an_empty_store_has_no_first_account(world: World) {
+pub(crate) async fn an_empty_store_has_no_first_account(world: World) {
     assert_eq!(world.store.first_account().await.unwrap(), None);
 }
 
-pub async fn an_account_is_updated_only_over_the_version_it_was_read_with(world: World) {
+pub(crate) async fn an_account_is_updated_only_over_the_version_it_was_read_with(world: World) {
     let read = world.account().await;
     let mut wanted = read.clone();
     (wanted.name, wanted.retention_days, wanted.updated_at) = ("Beta".into(), 3, at(5));
@@ -63,7 +65,7 @@ pub async fn an_account_is_updated_only_over_the_version_it_was_read_with(world:
     is_not_found(world.store.update_account(&account()).await, "account");
 }
 
-pub async fn an_accounts_uid_is_its_own(world: World) {
+pub(crate) async fn an_accounts_uid_is_its_own(world: World) {
     let named = |uid: &str| domain::account::Account { uid: Some(uid.into()), ..account() };
     let acme = world.store.create_account(&named("acme")).await.unwrap();
     is_taken(world.store.create_account(&named("acme")).await, "uid");
@@ -77,7 +79,7 @@ pub async fn an_accounts_uid_is_its_own(world: World) {
 
 // --- Versions and changes ------------------------------------------------------------------------------------------
 
-pub async fn every_change_takes_the_accounts_next_version(world: World) {
+pub(crate) async fn every_change_takes_the_accounts_next_version(world: World) {
     let account = world.account().await;
     let mut last = account.version;
     let mut grown = async |what: &str| {
@@ -106,7 +108,7 @@ pub async fn every_change_takes_the_accounts_next_version(world: World) {
     grown("delete source").await;
 }
 
-pub async fn one_accounts_changes_are_none_of_anothers(world: World) {
+pub(crate) async fn one_accounts_changes_are_none_of_anothers(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let before = world.version(&ours.account).await;
     world.route(&theirs.destination).await;
@@ -115,7 +117,7 @@ pub async fn one_accounts_changes_are_none_of_anothers(world: World) {
     assert_eq!(changes.routes.iter().map(|route| route.id).collect::<Vec<_>>(), [ours.route.id]);
 }
 
-pub async fn changes_are_what_is_newer_than_a_version(world: World) {
+pub(crate) async fn changes_are_what_is_newer_than_a_version(world: World) {
     let ground = world.ground().await;
     let disabled = domain::route::Route { enabled: false, ..route(&ground.destination) };
     let disabled = world.store.create_route(&disabled).await.unwrap();
@@ -123,7 +125,10 @@ pub async fn changes_are_what_is_newer_than_a_version(world: World) {
 
     let all = world.store.changes(ground.account.id, 0).await.unwrap();
     assert_eq!(all.version, world.version(&ground.account).await);
-    assert_eq!(all.routes.iter().map(told).collect::<Vec<_>>(), [&ground.route, &disabled, &short_lived].map(told));
+    assert_eq!(
+        all.routes.iter().map(told).collect::<Vec<_>>(),
+        [&ground.route, &disabled, &short_lived].map(told)
+    );
     assert!(all.removed_routes.is_empty());
 
     let none = world.store.changes(ground.account.id, all.version).await.unwrap();
@@ -141,7 +146,7 @@ pub async fn changes_are_what_is_newer_than_a_version(world: World) {
 
 // --- API keys ------------------------------------------------------------------------------------------------------
 
-pub async fn an_api_key_is_found_by_its_lookup(world: World) {
+pub(crate) async fn an_api_key_is_found_by_its_lookup(world: World) {
     let account = world.account().await;
     let given = api_key(Some(&account), "abcdefghijkl");
     world.store.create_api_key(&given).await.unwrap();
@@ -149,14 +154,17 @@ pub async fn an_api_key_is_found_by_its_lookup(world: World) {
     assert!(world.store.api_key_by_lookup("ABCDEFGHIJKL").await.unwrap().is_none());
 }
 
-pub async fn a_lookup_is_taken_once(world: World) {
+pub(crate) async fn a_lookup_is_taken_once(world: World) {
     let account = world.account().await;
     world.store.create_api_key(&api_key(Some(&account), "abcdefghijkl")).await.unwrap();
     is_taken(world.store.create_api_key(&api_key(None, "abcdefghijkl")).await, "lookup");
-    is_not_found(world.store.create_api_key(&api_key(Some(&crate::fixtures::account()), "other")).await, "account");
+    is_not_found(
+        world.store.create_api_key(&api_key(Some(&crate::fixtures::account()), "other")).await,
+        "account",
+    );
 }
 
-pub async fn api_keys_are_listed_by_account_and_operator_keys_apart(world: World) {
+pub(crate) async fn api_keys_are_listed_by_account_and_operator_keys_apart(world: World) {
     let (ours, theirs) = (world.account().await, world.account().await);
     let made: Vec<_> = (0..4).map(|n| api_key(Some(&ours), &format!("ours-{n}"))).collect();
     let operator = api_key(None, "operator");
@@ -164,46 +172,54 @@ pub async fn api_keys_are_listed_by_account_and_operator_keys_apart(world: World
         world.store.create_api_key(key).await.unwrap();
     }
     let ids = |keys: Vec<domain::account::ApiKey>| keys.iter().map(|key| key.id).collect::<Vec<_>>();
-    assert_eq!(ids(world.store.api_keys(Some(ours.id), first(3)).await.unwrap()), [made[3].id, made[2].id, made[1].id]);
+    assert_eq!(
+        ids(world.store.api_keys(Some(ours.id), first(3)).await.unwrap()),
+        [made[3].id, made[2].id, made[1].id]
+    );
     let page = Page { before: Some(made[1].id), limit: 3 };
     assert_eq!(ids(world.store.api_keys(Some(ours.id), page).await.unwrap()), [made[0].id]);
     assert_eq!(ids(world.store.api_keys(None, first(10)).await.unwrap()), [operator.id]);
 }
 
-pub async fn revoking_twice_keeps_the_first_time(world: World) {
+pub(crate) async fn revoking_twice_keeps_the_first_time(world: World) {
     let account = world.account().await;
     let key = api_key(Some(&account), "abcdefghijkl");
     world.store.create_api_key(&key).await.unwrap();
     world.store.revoke_api_key(Some(account.id), key.id, at(1)).await.unwrap();
     world.store.revoke_api_key(Some(account.id), key.id, at(2)).await.unwrap();
-    let kept = world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().expect("revoked, and still found");
+    let kept =
+        world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().expect("revoked, and still found");
     assert_eq!(kept.revoked_at, Some(at(1)));
 }
 
-pub async fn a_key_is_revoked_by_its_owner_only(world: World) {
+pub(crate) async fn a_key_is_revoked_by_its_owner_only(world: World) {
     let (ours, theirs) = (world.account().await, world.account().await);
     let key = api_key(Some(&ours), "abcdefghijkl");
     world.store.create_api_key(&key).await.unwrap();
     let foreign = world.store.revoke_api_key(Some(theirs.id), key.id, at(1)).await.unwrap_err();
-    let random = world.store.revoke_api_key(Some(ours.id), ApiKeyId::at(at(0), chance()), at(1)).await.unwrap_err();
+    let random =
+        world.store.revoke_api_key(Some(ours.id), ApiKeyId::at(at(0), chance()), at(1)).await.unwrap_err();
     let operators = world.store.revoke_api_key(None, key.id, at(1)).await.unwrap_err();
     assert_eq!(foreign.to_string(), random.to_string());
     assert_eq!(operators.to_string(), random.to_string());
     assert_eq!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().revoked_at, None);
 }
 
-pub async fn using_a_key_is_noted(world: World) {
+pub(crate) async fn using_a_key_is_noted(world: World) {
     let account = world.account().await;
     let key = api_key(Some(&account), "abcdefghijkl");
     world.store.create_api_key(&key).await.unwrap();
     world.store.touch_api_key(key.id, at(7)).await.unwrap();
-    assert_eq!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().last_used_at, Some(at(7)));
+    assert_eq!(
+        world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().last_used_at,
+        Some(at(7))
+    );
     world.store.touch_api_key(ApiKeyId::at(at(0), chance()), at(7)).await.expect("nothing to note");
 }
 
 // --- Sources -------------------------------------------------------------------------------------------------------
 
-pub async fn a_source_reads_back_as_it_was_created(world: World) {
+pub(crate) async fn a_source_reads_back_as_it_was_created(world: World) {
     let account = world.account().await;
     let mut given = source(&account);
     (given.uid, given.enabled, given.rate_limit) = (Some("shop".into()), false, Some(9));
@@ -215,7 +231,7 @@ pub async fn a_source_reads_back_as_it_was_created(world: World) {
     assert_eq!(world.store.sources(account.id, first(10)).await.unwrap(), [given]);
 }
 
-pub async fn a_source_is_found_by_its_token(world: World) {
+pub(crate) async fn a_source_is_found_by_its_token(world: World) {
     let account = world.account().await;
     let given = world.source(&account).await;
     assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), Some(given.clone()));
@@ -228,17 +244,18 @@ pub async fn a_source_is_found_by_its_token(world: World) {
     assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), None);
 }
 
-pub async fn a_source_is_updated_only_over_the_version_it_was_read_with(world: World) {
+pub(crate) async fn a_source_is_updated_only_over_the_version_it_was_read_with(world: World) {
     let account = world.account().await;
     let read = world.source(&account).await;
-    let mut wanted = domain::source::Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
+    let mut wanted =
+        domain::source::Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
     wanted.version = world.store.update_source(&wanted).await.unwrap().version;
     assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
     is_changed(world.store.update_source(&read).await);
     assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
 }
 
-pub async fn deleting_a_source_removes_its_routes_and_no_others(world: World) {
+pub(crate) async fn deleting_a_source_removes_its_routes_and_no_others(world: World) {
     let ground = world.ground().await;
     let source = world.source(&ground.account).await;
     let from_source = domain::route::Route { source_id: Some(source.id), ..route(&ground.destination) };
@@ -258,7 +275,7 @@ pub async fn deleting_a_source_removes_its_routes_and_no_others(world: World) {
 
 // --- Destinations --------------------------------------------------------------------------------------------------
 
-pub async fn a_destination_reads_back_as_it_was_created(world: World) {
+pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     let account = world.account().await;
     let mut given = destination(&account);
     given.uid = Some("billing".into());
@@ -278,7 +295,7 @@ pub async fn a_destination_reads_back_as_it_was_created(world: World) {
     assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap(), [given]);
 }
 
-pub async fn a_destinations_switches_are_written_with_it(world: World) {
+pub(crate) async fn a_destinations_switches_are_written_with_it(world: World) {
     let account = world.account().await;
     let read = world.destination(&account).await;
     let mut wanted = read.clone();
@@ -294,18 +311,31 @@ pub async fn a_destinations_switches_are_written_with_it(world: World) {
     assert_eq!(world.store.destination(account.id, read.id).await.unwrap(), wanted);
 }
 
-pub async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
+pub(crate) async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
     let (ours, theirs) = (world.account().await, world.account().await);
-    let named = |account| domain::destination::Destination { uid: Some("main".into()), ..destination(account) };
+    let named =
+        |account| domain::destination::Destination { uid: Some("main".into()), ..destination(account) };
     let held = world.store.create_destination(&named(&ours)).await.unwrap();
     is_taken(world.store.create_destination(&named(&ours)).await, "uid");
     world.store.create_destination(&named(&theirs)).await.expect("another account");
     let source = domain::source::Source { uid: Some("main".into()), ..source(&ours) };
     world.store.create_source(&source).await.expect("another kind");
-    is_taken(world.store.create_source(&domain::source::Source { uid: source.uid, ..crate::fixtures::source(&ours) }).await, "uid");
+    is_taken(
+        world
+            .store
+            .create_source(&domain::source::Source { uid: source.uid, ..crate::fixtures::source(&ours) })
+            .await,
+        "uid",
+    );
     let route = domain::route::Route { uid: Some("main".into()), ..route(&held) };
     world.store.create_route(&route).await.expect("a third kind");
-    is_taken(world.store.create_route(&domain::route::Route { uid: route.uid, ..crate::fixtures::route(&held) }).await, "uid");
+    is_taken(
+        world
+            .store
+            .create_route(&domain::route::Route { uid: route.uid, ..crate::fixtures::route(&held) })
+            .await,
+        "uid",
+    );
 
     let mut other = world.destination(&ours).await;
     other.uid = held.uid.clone();
@@ -315,20 +345,26 @@ pub async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
     world.store.create_destination(&named(&ours)).await.expect("a deleted one's uid is free");
 }
 
-pub async fn a_refused_write_takes_no_version(world: World) {
+pub(crate) async fn a_refused_write_takes_no_version(world: World) {
     let ground = world.ground().await;
     let named = domain::destination::Destination { uid: Some("main".into()), ..destination(&ground.account) };
     let named = world.store.create_destination(&named).await.unwrap();
     let before = world.version(&ground.account).await;
     let again = domain::destination::Destination { uid: named.uid, ..destination(&ground.account) };
     is_taken(world.store.create_destination(&again).await, "uid");
-    let stale = domain::destination::Destination { version: ground.destination.version + 100, ..ground.destination.clone() };
+    let stale = domain::destination::Destination {
+        version: ground.destination.version + 100,
+        ..ground.destination.clone()
+    };
     is_changed(world.store.update_destination(&stale).await);
-    is_not_found(world.store.delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1)).await, "route");
+    is_not_found(
+        world.store.delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1)).await,
+        "route",
+    );
     assert_eq!(world.version(&ground.account).await, before);
 }
 
-pub async fn deleting_a_destination_hides_it_and_removes_its_routes(world: World) {
+pub(crate) async fn deleting_a_destination_hides_it_and_removes_its_routes(world: World) {
     let ground = world.ground().await;
     let kept = world.destination(&ground.account).await;
     let kept_route = world.route(&kept).await;
@@ -337,7 +373,10 @@ pub async fn deleting_a_destination_hides_it_and_removes_its_routes(world: World
     world.store.delete_destination(ground.account.id, ground.destination.id, at(1)).await.unwrap();
     is_not_found(world.store.destination(ground.account.id, ground.destination.id).await, "destination");
     is_not_found(world.store.update_destination(&ground.destination).await, "destination");
-    is_not_found(world.store.delete_destination(ground.account.id, ground.destination.id, at(2)).await, "destination");
+    is_not_found(
+        world.store.delete_destination(ground.account.id, ground.destination.id, at(2)).await,
+        "destination",
+    );
     assert_eq!(world.store.destinations(ground.account.id, first(10)).await.unwrap(), [kept]);
     is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
     let routes = world.store.routes(ground.account.id, first(10)).await.unwrap();
@@ -346,7 +385,7 @@ pub async fn deleting_a_destination_hides_it_and_removes_its_routes(world: World
     assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![ground.route.id]));
 }
 
-pub async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(world: World) {
+pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(world: World) {
     let ground = world.ground().await;
     let gone = world.destination(&ground.account).await;
     world.store.delete_destination(ground.account.id, gone.id, at(9)).await.unwrap();
@@ -358,34 +397,45 @@ pub async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(world: Wor
     assert_eq!(deleted.destination.as_ref().unwrap().switch.deleted_at, Some(at(9)));
     assert!(targets[1].is_none());
     let live = targets[2].as_ref().expect("a live one");
-    assert_eq!((live.id, live.account_id, live.shard), (ground.destination.id, ground.account.id, ground.destination.id.shard()));
+    assert_eq!(
+        (live.id, live.account_id, live.shard),
+        (ground.destination.id, ground.account.id, ground.destination.id.shard())
+    );
     assert_eq!(live.destination.as_ref().unwrap(), &ground.destination);
     assert_eq!(live.data_key, ground.account.data_key);
     assert!(live.overrides.is_empty());
     assert!(world.store.targets(&[]).await.unwrap().is_empty());
 }
 
-pub async fn a_target_carries_its_routes_own_settings(world: World) {
+pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
     let ground = world.ground().await;
     let patient = domain::route::Route { timeout_seconds: Some(30), ..route(&ground.destination) };
     let patient = world.store.create_route(&patient).await.unwrap();
-    let stubborn = domain::route::Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
+    let stubborn =
+        domain::route::Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
     let stubborn = world.store.create_route(&stubborn).await.unwrap();
     let unsigned = domain::route::Route { signing: Some(Signing::default()), ..route(&ground.destination) };
     let unsigned = world.store.create_route(&unsigned).await.unwrap();
 
     let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
-    assert_eq!(target.overrides.iter().map(told).collect::<Vec<_>>(), [&patient, &stubborn, &unsigned].map(told));
+    assert_eq!(
+        target.overrides.iter().map(told).collect::<Vec<_>>(),
+        [&patient, &stubborn, &unsigned].map(told)
+    );
 
     world.store.delete_route(ground.account.id, patient.id, at(1)).await.unwrap();
     let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
     let ids: Vec<RouteId> = target.overrides.iter().map(|route| route.id).collect();
-    assert_eq!(ids, [patient.id, stubborn.id, unsigned.id], "what waits by a removed route keeps its schedule");
+    assert_eq!(
+        ids,
+        [patient.id, stubborn.id, unsigned.id],
+        "what waits by a removed route keeps its schedule"
+    );
 }
 
 // --- Routes --------------------------------------------------------------------------------------------------------
 
-pub async fn a_route_reads_back_as_it_was_created(world: World) {
+pub(crate) async fn a_route_reads_back_as_it_was_created(world: World) {
     let ground = world.ground().await;
     let source = world.source(&ground.account).await;
     let mut given = route(&ground.destination);
@@ -403,12 +453,13 @@ pub async fn a_route_reads_back_as_it_was_created(world: World) {
     assert_eq!(told(&world.store.route(ground.account.id, given.id).await.unwrap()), told(&given));
 }
 
-pub async fn a_route_needs_both_its_ends(world: World) {
+pub(crate) async fn a_route_needs_both_its_ends(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let foreign_source = world.source(&theirs.account).await;
     let to_foreign = domain::route::Route { account_id: ours.account.id, ..route(&theirs.destination) };
     is_not_found(world.store.create_route(&to_foreign).await, "destination");
-    let from_foreign = domain::route::Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
+    let from_foreign =
+        domain::route::Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
     is_not_found(world.store.create_route(&from_foreign).await, "source");
     let moved = domain::route::Route { destination_id: theirs.destination.id, ..ours.route.clone() };
     is_not_found(world.store.update_route(&moved).await, "destination");
@@ -418,7 +469,7 @@ pub async fn a_route_needs_both_its_ends(world: World) {
     is_not_found(world.store.create_route(&route(&gone)).await, "destination");
 }
 
-pub async fn a_route_is_updated_only_over_the_version_it_was_read_with(world: World) {
+pub(crate) async fn a_route_is_updated_only_over_the_version_it_was_read_with(world: World) {
     let ground = world.ground().await;
     let elsewhere = world.destination(&ground.account).await;
     let mut wanted = ground.route.clone();
@@ -428,7 +479,7 @@ pub async fn a_route_is_updated_only_over_the_version_it_was_read_with(world: Wo
     is_changed(world.store.update_route(&ground.route).await);
 }
 
-pub async fn a_deleted_route_is_gone(world: World) {
+pub(crate) async fn a_deleted_route_is_gone(world: World) {
     let ground = world.ground().await;
     world.store.delete_route(ground.account.id, ground.route.id, at(1)).await.unwrap();
     is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
@@ -439,7 +490,7 @@ pub async fn a_deleted_route_is_gone(world: World) {
 
 // --- Isolation and lists -------------------------------------------------------------------------------------------
 
-pub async fn a_foreign_id_answers_as_a_random_one(world: World) {
+pub(crate) async fn a_foreign_id_answers_as_a_random_one(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let (me, store) = (ours.account.id, &world.store);
     let their_source = world.source(&theirs.account).await;
@@ -448,7 +499,10 @@ pub async fn a_foreign_id_answers_as_a_random_one(world: World) {
     let route_id = RouteId::at(at(0), chance());
     let pairs = [
         (store.source(me, their_source.id).await.map(drop), store.source(me, source_id).await.map(drop)),
-        (store.delete_source(me, their_source.id, at(1)).await, store.delete_source(me, source_id, at(1)).await),
+        (
+            store.delete_source(me, their_source.id, at(1)).await,
+            store.delete_source(me, source_id, at(1)).await,
+        ),
         (
             store.destination(me, theirs.destination.id).await.map(drop),
             store.destination(me, destination_id).await.map(drop),
@@ -467,19 +521,23 @@ pub async fn a_foreign_id_answers_as_a_random_one(world: World) {
     is_not_found(store.update_destination(&claimed).await, "destination");
     let claimed = domain::source::Source { account_id: me, ..their_source.clone() };
     is_not_found(store.update_source(&claimed).await, "source");
-    let claimed = domain::route::Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
+    let claimed =
+        domain::route::Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
     is_not_found(store.update_route(&claimed).await, "route");
-    assert_eq!(store.destination(theirs.account.id, theirs.destination.id).await.unwrap(), theirs.destination);
+    assert_eq!(
+        store.destination(theirs.account.id, theirs.destination.id).await.unwrap(),
+        theirs.destination
+    );
 }
 
-pub async fn nothing_is_created_for_an_account_that_is_not_there(world: World) {
+pub(crate) async fn nothing_is_created_for_an_account_that_is_not_there(world: World) {
     let nobody = account();
     is_not_found(world.store.create_source(&source(&nobody)).await, "account");
     is_not_found(world.store.create_destination(&destination(&nobody)).await, "account");
     is_not_found(world.store.create_route(&route(&destination(&nobody))).await, "account");
 }
 
-pub async fn lists_page_from_newest_to_oldest(world: World) {
+pub(crate) async fn lists_page_from_newest_to_oldest(world: World) {
     let account = world.account().await;
     let (mut sources, mut destinations, mut routes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..5 {
@@ -495,7 +553,8 @@ pub async fn lists_page_from_newest_to_oldest(world: World) {
 
     let found = world.store.destinations(account.id, first(2)).await.unwrap();
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[..2]);
-    let rest = world.store.destinations(account.id, Page { before: Some(destinations[1]), limit: 9 }).await.unwrap();
+    let rest =
+        world.store.destinations(account.id, Page { before: Some(destinations[1]), limit: 9 }).await.unwrap();
     assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[2..]);
 
     let found = world.store.routes(account.id, first(2)).await.unwrap();

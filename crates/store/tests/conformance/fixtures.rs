@@ -24,25 +24,25 @@ use std::{
     time::Duration,
 };
 use store::{
-    Committed, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Fact, FetchedDelivery, IdempotencyKey,
-    NewDelivery, NewEvent, NodeRecord, Page, Settlement, Store, StoreError, Window,
+    Committed, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Fact, FetchedDelivery,
+    IdempotencyKey, NewDelivery, NewEvent, NodeRecord, Page, Settlement, Store, StoreError, Window,
 };
 
 // --- Times, chance, errors -----------------------------------------------------------------------------------------
 
 /// So many seconds after the tests started.
-pub fn at(seconds: u64) -> Timestamp {
+pub(crate) fn at(seconds: u64) -> Timestamp {
     START.plus(Duration::from_secs(seconds))
 }
 
 /// Never the same twice. Grows, so that of two ids made for the same moment the later is the newer.
-pub fn chance() -> u128 {
+pub(crate) fn chance() -> u128 {
     static DRAWN: AtomicU64 = AtomicU64::new(1);
     u128::from(DRAWN.fetch_add(1, Ordering::Relaxed)) << 16
 }
 
 #[track_caller]
-pub fn is_not_found<T: Debug>(result: Result<T, StoreError>, expected: &str) {
+pub(crate) fn is_not_found<T: Debug>(result: Result<T, StoreError>, expected: &str) {
     match result {
         Err(StoreError::NotFound { what }) => assert_eq!(what, expected),
         other => panic!("expected no such {expected}, got {other:?}"),
@@ -50,7 +50,7 @@ pub fn is_not_found<T: Debug>(result: Result<T, StoreError>, expected: &str) {
 }
 
 #[track_caller]
-pub fn is_taken<T: Debug>(result: Result<T, StoreError>, expected: &str) {
+pub(crate) fn is_taken<T: Debug>(result: Result<T, StoreError>, expected: &str) {
     match result {
         Err(StoreError::Taken { constraint }) => assert_eq!(constraint, expected),
         other => panic!("expected {expected} to be taken, got {other:?}"),
@@ -58,17 +58,17 @@ pub fn is_taken<T: Debug>(result: Result<T, StoreError>, expected: &str) {
 }
 
 #[track_caller]
-pub fn is_changed<T: Debug>(result: Result<T, StoreError>) {
+pub(crate) fn is_changed<T: Debug>(result: Result<T, StoreError>) {
     assert!(matches!(result, Err(StoreError::Changed)), "expected `changed meanwhile`, got {result:?}");
 }
 
-pub fn first<K>(limit: usize) -> Page<K> {
+pub(crate) fn first<K>(limit: usize) -> Page<K> {
     Page { before: None, limit }
 }
 
 // --- Configuration -------------------------------------------------------------------------------------------------
 
-pub fn account() -> Account {
+pub(crate) fn account() -> Account {
     Account {
         id: AccountId::at(at(0), chance()),
         uid: None,
@@ -81,7 +81,7 @@ pub fn account() -> Account {
     }
 }
 
-pub fn api_key(account: Option<&Account>, lookup: &str) -> ApiKey {
+pub(crate) fn api_key(account: Option<&Account>, lookup: &str) -> ApiKey {
     ApiKey {
         id: ApiKeyId::at(at(0), chance()),
         account_id: account.map(|account| account.id),
@@ -99,7 +99,7 @@ pub fn api_key(account: Option<&Account>, lookup: &str) -> ApiKey {
     }
 }
 
-pub fn source(account: &Account) -> Source {
+pub(crate) fn source(account: &Account) -> Source {
     let id = SourceId::at(at(0), chance());
     Source {
         id,
@@ -117,13 +117,13 @@ pub fn source(account: &Account) -> Source {
     }
 }
 
-pub fn destination(account: &Account) -> Destination {
+pub(crate) fn destination(account: &Account) -> Destination {
     let id = DestinationId::at(at(0), chance());
     Destination::new(id, account.id, "Billing", "https://billing.example/hooks", at(0))
 }
 
 /// From what is published to the destination, for every event type.
-pub fn route(destination: &Destination) -> Route {
+pub(crate) fn route(destination: &Destination) -> Route {
     Route {
         id: RouteId::at(at(0), chance()),
         account_id: destination.account_id,
@@ -144,13 +144,13 @@ pub fn route(destination: &Destination) -> Route {
 }
 
 /// A route as something that can be compared.
-pub fn told(route: &Route) -> (serde_json::Value, i64) {
+pub(crate) fn told(route: &Route) -> (serde_json::Value, i64) {
     (serde_json::to_value(route).expect("a route is a document"), route.version)
 }
 
 // --- Events and deliveries -----------------------------------------------------------------------------------------
 
-pub fn event(account: &Account, received_at: Timestamp) -> Event {
+pub(crate) fn event(account: &Account, received_at: Timestamp) -> Event {
     Event {
         id: EventId::at(received_at, chance()),
         account_id: account.id,
@@ -168,11 +168,11 @@ pub fn event(account: &Account, received_at: Timestamp) -> Event {
 }
 
 /// A delivery by this route, due at once.
-pub fn promise(route: &Route, received_at: Timestamp) -> NewDelivery {
+pub(crate) fn promise(route: &Route, received_at: Timestamp) -> NewDelivery {
     promise_due(route, received_at, received_at)
 }
 
-pub fn promise_due(route: &Route, received_at: Timestamp, due_at: Timestamp) -> NewDelivery {
+pub(crate) fn promise_due(route: &Route, received_at: Timestamp, due_at: Timestamp) -> NewDelivery {
     let id = DeliveryId::at(received_at, chance());
     NewDelivery {
         id,
@@ -184,19 +184,24 @@ pub fn promise_due(route: &Route, received_at: Timestamp, due_at: Timestamp) -> 
     }
 }
 
-pub fn key(account: &Account, name: u8, body: u8) -> IdempotencyKey {
+pub(crate) fn key(account: &Account, name: u8, body: u8) -> IdempotencyKey {
     IdempotencyKey { scope: account.id.uuid(), hash: [name; 32], body_hash: [body; 32] }
 }
 
 /// The whole lane of a destination.
-pub fn window(id: DestinationId) -> Window {
+pub(crate) fn window(id: DestinationId) -> Window {
     Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 1_000 }
 }
 
 // --- Attempts and settlements --------------------------------------------------------------------------------------
 
 /// The next attempt of a delivery, which took a quarter of a second and a bit.
-pub fn attempt(delivery: &Delivery, started_at: Timestamp, outcome: Outcome, http_status: Option<u16>) -> Attempt {
+pub(crate) fn attempt(
+    delivery: &Delivery,
+    started_at: Timestamp,
+    outcome: Outcome,
+    http_status: Option<u16>,
+) -> Attempt {
     Attempt {
         id: AttemptId::at(started_at, chance()),
         delivery_id: delivery.id,
@@ -210,7 +215,7 @@ pub fn attempt(delivery: &Delivery, started_at: Timestamp, outcome: Outcome, htt
     }
 }
 
-pub fn settlement(delivery: &Delivery, attempt: Attempt, settled: Settled) -> Settlement {
+pub(crate) fn settlement(delivery: &Delivery, attempt: Attempt, settled: Settled) -> Settlement {
     Settlement {
         delivery: delivery.clone(),
         shard: delivery.destination_id.shard(),
@@ -220,31 +225,31 @@ pub fn settlement(delivery: &Delivery, attempt: Attempt, settled: Settled) -> Se
     }
 }
 
-pub fn delivered(delivery: &Delivery, started_at: Timestamp) -> Settlement {
+pub(crate) fn delivered(delivery: &Delivery, started_at: Timestamp) -> Settlement {
     let attempt = attempt(delivery, started_at, Outcome::Success, Some(200));
     settlement(delivery, attempt, Settled::Ended(Ending::Delivered))
 }
 
-pub fn rejected(delivery: &Delivery, started_at: Timestamp) -> Settlement {
+pub(crate) fn rejected(delivery: &Delivery, started_at: Timestamp) -> Settlement {
     let attempt = attempt(delivery, started_at, Outcome::Rejected, Some(404));
     settlement(delivery, attempt, Settled::Ended(Ending::DeadLetter(DeadReason::Rejected)))
 }
 
 /// A 503, to be tried again at `due_at`.
-pub fn retried(delivery: &Delivery, started_at: Timestamp, due_at: Timestamp) -> Settlement {
+pub(crate) fn retried(delivery: &Delivery, started_at: Timestamp, due_at: Timestamp) -> Settlement {
     let attempt = attempt(delivery, started_at, Outcome::ServerError, Some(503));
     let position = Position::due(due_at, delivery.id);
     settlement(delivery, attempt, Settled::Waits { position, due_at, spent: delivery.spent + 1 })
 }
 
 /// A 429: one microsecond behind where it stood, and no retry spent.
-pub fn throttled(delivery: &Delivery, started_at: Timestamp) -> Settlement {
+pub(crate) fn throttled(delivery: &Delivery, started_at: Timestamp) -> Settlement {
     let attempt = attempt(delivery, started_at, Outcome::Throttled, Some(429));
     let position = Position { rank: delivery.position.rank + 1, ..delivery.position };
     settlement(delivery, attempt, Settled::Waits { position, due_at: delivery.due_at, spent: delivery.spent })
 }
 
-pub fn ended_without(delivery: &Delivery, ended_at: Timestamp, ending: Ending) -> Settlement {
+pub(crate) fn ended_without(delivery: &Delivery, ended_at: Timestamp, ending: Ending) -> Settlement {
     let id = AttemptId::at(ended_at, chance());
     Settlement {
         delivery: delivery.clone(),
@@ -256,73 +261,74 @@ pub fn ended_without(delivery: &Delivery, ended_at: Timestamp, ending: Ending) -
 }
 
 /// When an attempt that was started then was over.
-pub fn over(started_at: Timestamp) -> Timestamp {
+pub(crate) fn over(started_at: Timestamp) -> Timestamp {
     started_at.plus(Duration::from_micros(250_001))
 }
 
 // --- The world -----------------------------------------------------------------------------------------------------
 
 /// A store with one node in it.
-pub struct World {
-    pub store: Arc<dyn Store>,
-    pub backend: Backend,
-    pub node: NodeRecord,
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) backend: Backend,
+    pub(crate) node: NodeRecord,
 }
 
 /// An account whose published events go to one destination.
-pub struct Ground {
-    pub account: Account,
-    pub destination: Destination,
-    pub route: Route,
+pub(crate) struct Ground {
+    pub(crate) account: Account,
+    pub(crate) destination: Destination,
+    pub(crate) route: Route,
 }
 
 impl World {
-    pub async fn account(&self) -> Account {
+    pub(crate) async fn account(&self) -> Account {
         self.store.create_account(&account()).await.expect("an account")
     }
 
-    pub async fn source(&self, account: &Account) -> Source {
+    pub(crate) async fn source(&self, account: &Account) -> Source {
         self.store.create_source(&source(account)).await.expect("a source")
     }
 
-    pub async fn destination(&self, account: &Account) -> Destination {
+    pub(crate) async fn destination(&self, account: &Account) -> Destination {
         self.store.create_destination(&destination(account)).await.expect("a destination")
     }
 
-    pub async fn route(&self, destination: &Destination) -> Route {
+    pub(crate) async fn route(&self, destination: &Destination) -> Route {
         self.store.create_route(&route(destination)).await.expect("a route")
     }
 
-    pub async fn ground(&self) -> Ground {
+    pub(crate) async fn ground(&self) -> Ground {
         let account = self.account().await;
         let destination = self.destination(&account).await;
         let route = self.route(&destination).await;
         Ground { account, destination, route }
     }
 
-    pub async fn version(&self, account: &Account) -> i64 {
+    pub(crate) async fn version(&self, account: &Account) -> i64 {
         self.store.account(account.id).await.expect("the account").version
     }
 
     /// As the committer would hand it over: matched at the account's present version.
-    pub async fn matched(&self, event: Event, deliveries: Vec<NewDelivery>) -> NewEvent {
+    pub(crate) async fn matched(&self, event: Event, deliveries: Vec<NewDelivery>) -> NewEvent {
         let account = self.store.account(event.account_id).await.expect("the account");
         NewEvent { event: Arc::new(event), account_version: account.version, deliveries, key: None }
     }
 
-    pub async fn commit(&self, new: &NewEvent) -> Committed {
-        let results = self.store.commit(std::slice::from_ref(new), new.event.received_at).await.expect("a commit");
+    pub(crate) async fn commit(&self, new: &NewEvent) -> Committed {
+        let results =
+            self.store.commit(std::slice::from_ref(new), new.event.received_at).await.expect("a commit");
         assert_eq!(results.len(), 1);
         results.into_iter().next().expect("counted above")
     }
 
     /// Commits an event by these routes and gives its deliveries, in the order of the routes.
-    pub async fn commit_event(&self, event: Event, routes: &[&Route]) -> Vec<Delivery> {
+    pub(crate) async fn commit_event(&self, event: Event, routes: &[&Route]) -> Vec<Delivery> {
         let promises = routes.iter().map(|route| promise(route, event.received_at)).collect();
         self.commit_promises(event, promises).await
     }
 
-    pub async fn commit_promises(&self, event: Event, promises: Vec<NewDelivery>) -> Vec<Delivery> {
+    pub(crate) async fn commit_promises(&self, event: Event, promises: Vec<NewDelivery>) -> Vec<Delivery> {
         let new = self.matched(event, promises).await;
         assert_eq!(self.commit(&new).await, Committed::New);
         let mut deliveries = Vec::new();
@@ -334,26 +340,26 @@ impl World {
     }
 
     /// Commits one event with one delivery.
-    pub async fn delivery(&self, ground: &Ground, received_at: Timestamp) -> Delivery {
+    pub(crate) async fn delivery(&self, ground: &Ground, received_at: Timestamp) -> Delivery {
         let event = event(&ground.account, received_at);
         self.commit_event(event, &[&ground.route]).await.remove(0)
     }
 
-    pub async fn fetch(&self, window: Window) -> Vec<FetchedDelivery> {
+    pub(crate) async fn fetch(&self, window: Window) -> Vec<FetchedDelivery> {
         self.store.fetch(&[window]).await.expect("a fetch").remove(0)
     }
 
     /// Everything that waits for a destination, in order.
-    pub async fn lane(&self, destination: DestinationId) -> Vec<Delivery> {
+    pub(crate) async fn lane(&self, destination: DestinationId) -> Vec<Delivery> {
         self.fetch(window(destination)).await.into_iter().map(|fetched| fetched.delivery).collect()
     }
 
-    pub async fn settle(&self, settlements: &[Settlement], now: Timestamp) -> Vec<bool> {
+    pub(crate) async fn settle(&self, settlements: &[Settlement], now: Timestamp) -> Vec<bool> {
         self.store.settle(self.node.id, settlements, now).await.expect("a settlement")
     }
 
     /// Settles one and says that it moved.
-    pub async fn move_on(&self, settlement: Settlement) {
+    pub(crate) async fn move_on(&self, settlement: Settlement) {
         let now = match &settlement.fact {
             Fact::Attempted(attempt) => attempt.started_at.plus(attempt.duration),
             Fact::EndedWithout { at, .. } => *at,
@@ -362,7 +368,12 @@ impl World {
     }
 
     /// Walks the whole list in pages.
-    pub async fn events(&self, account: &Account, filter: &EventFilter, limit: usize) -> Vec<EventRecord> {
+    pub(crate) async fn events(
+        &self,
+        account: &Account,
+        filter: &EventFilter,
+        limit: usize,
+    ) -> Vec<EventRecord> {
         let (mut rows, mut page) = (Vec::new(), first(limit));
         loop {
             let listed = self.store.events(account.id, filter, page).await.expect("a page of events");
@@ -373,7 +384,12 @@ impl World {
         }
     }
 
-    pub async fn deliveries(&self, account: &Account, filter: &DeliveryFilter, limit: usize) -> Vec<DeliveryRecord> {
+    pub(crate) async fn deliveries(
+        &self,
+        account: &Account,
+        filter: &DeliveryFilter,
+        limit: usize,
+    ) -> Vec<DeliveryRecord> {
         let (mut rows, mut page) = (Vec::new(), first(limit));
         loop {
             let listed = self.store.deliveries(account.id, filter, page).await.expect("a page of deliveries");

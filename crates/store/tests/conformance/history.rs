@@ -10,12 +10,13 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, NewEvent, Page,
+    Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    NewEvent, Page,
 };
 
 // --- Events --------------------------------------------------------------------------------------------------------
 
-pub async fn events_are_listed_newest_first(world: World) {
+pub(crate) async fn events_are_listed_newest_first(world: World) {
     let (ground, other) = (world.ground().await, world.ground().await);
     let mut expected = Vec::new();
     for second in 1..=7 {
@@ -31,7 +32,7 @@ pub async fn events_are_listed_newest_first(world: World) {
     assert_eq!(event_ids(&listed.rows), expected[3..5]);
 }
 
-pub async fn an_events_record_has_no_payload_but_its_size(world: World) {
+pub(crate) async fn an_events_record_has_no_payload_but_its_size(world: World) {
     let account = world.account().await;
     let given = Event { payload: vec![b'x'; 100_000].into(), ..event(&account, at(1)) };
     world.commit_event(given.clone(), &[]).await;
@@ -41,7 +42,7 @@ pub async fn an_events_record_has_no_payload_but_its_size(world: World) {
     assert_eq!(world.events(&account, &EventFilter::default(), 10).await, [record]);
 }
 
-pub async fn events_are_filtered(world: World) {
+pub(crate) async fn events_are_filtered(world: World) {
     let account = world.account().await;
     let (shop, bank) = (world.source(&account).await, world.source(&account).await);
     let mut made = Vec::new();
@@ -77,12 +78,16 @@ pub async fn events_are_filtered(world: World) {
     for (filter, expected) in cases {
         let expected: Vec<EventId> = expected.into_iter().map(|n: usize| made[n]).collect();
         for limit in [1, 2, 50] {
-            assert_eq!(event_ids(&world.events(&account, &filter, limit).await), expected, "{filter:?} by {limit}");
+            assert_eq!(
+                event_ids(&world.events(&account, &filter, limit).await),
+                expected,
+                "{filter:?} by {limit}"
+            );
         }
     }
 }
 
-pub async fn events_are_told_apart_by_their_fan_outs_end(world: World) {
+pub(crate) async fn events_are_told_apart_by_their_fan_outs_end(world: World) {
     let ground = world.ground().await;
     let unmatched = event(&ground.account, at(1));
     let open = event(&ground.account, at(2));
@@ -104,7 +109,7 @@ pub async fn events_are_told_apart_by_their_fan_outs_end(world: World) {
     }
 }
 
-pub async fn a_filter_that_matches_little_still_reaches_the_end(world: World) {
+pub(crate) async fn a_filter_that_matches_little_still_reaches_the_end(world: World) {
     let account = world.account().await;
     let version = world.version(&account).await;
     let wanted = Event { event_type: "rare".parse().unwrap(), ..event(&account, at(1)) };
@@ -125,7 +130,7 @@ pub async fn a_filter_that_matches_little_still_reaches_the_end(world: World) {
     assert_eq!(event_ids(&world.events(&account, &filter, 10).await), [wanted.id]);
 }
 
-pub async fn a_fan_out_is_counted_through_its_life(world: World) {
+pub(crate) async fn a_fan_out_is_counted_through_its_life(world: World) {
     let ground = world.ground().await;
     let given = event(&ground.account, at(1));
     let id = given.id;
@@ -153,7 +158,7 @@ pub async fn a_fan_out_is_counted_through_its_life(world: World) {
     assert_eq!(world.events(&ground.account, &EventFilter::default(), 10).await[0].fanout, expected);
 }
 
-pub async fn a_late_word_does_not_count(world: World) {
+pub(crate) async fn a_late_word_does_not_count(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.store.cancel(ground.account.id, delivery.id, fact(2), at(2)).await.unwrap();
@@ -166,7 +171,7 @@ pub async fn a_late_word_does_not_count(world: World) {
 
 // --- Deliveries ----------------------------------------------------------------------------------------------------
 
-pub async fn a_deliverys_record_tells_its_story(world: World) {
+pub(crate) async fn a_deliverys_record_tells_its_story(world: World) {
     let account = world.account().await;
     let source = world.source(&account).await;
     let destination = world.destination(&account).await;
@@ -214,7 +219,7 @@ pub async fn a_deliverys_record_tells_its_story(world: World) {
     assert_eq!(world.deliveries(&account, &DeliveryFilter::default(), 10).await, [expected]);
 }
 
-pub async fn waiting_and_ended_deliveries_are_one_list(world: World) {
+pub(crate) async fn waiting_and_ended_deliveries_are_one_list(world: World) {
     let (ground, other) = (world.ground().await, world.ground().await);
     let mut made = Vec::new();
     for second in 1..=9 {
@@ -233,7 +238,7 @@ pub async fn waiting_and_ended_deliveries_are_one_list(world: World) {
     }
 }
 
-pub async fn a_delivery_that_ends_between_two_pages_is_listed_once(world: World) {
+pub(crate) async fn a_delivery_that_ends_between_two_pages_is_listed_once(world: World) {
     let ground = world.ground().await;
     let mut made = Vec::new();
     for second in 1..=6 {
@@ -242,7 +247,8 @@ pub async fn a_delivery_that_ends_between_two_pages_is_listed_once(world: World)
     let (mut seen, mut before, mut ending) = (Vec::new(), None, made.iter());
     loop {
         let page = Page { before, limit: 2 };
-        let listed = world.store.deliveries(ground.account.id, &DeliveryFilter::default(), page).await.unwrap();
+        let listed =
+            world.store.deliveries(ground.account.id, &DeliveryFilter::default(), page).await.unwrap();
         seen.extend(delivery_ids(&listed.rows));
         let Some(next) = listed.next else { break };
         before = Some(next);
@@ -254,7 +260,7 @@ pub async fn a_delivery_that_ends_between_two_pages_is_listed_once(world: World)
     assert_eq!(seen, made.iter().map(|delivery| delivery.id).collect::<Vec<_>>());
 }
 
-pub async fn deliveries_are_filtered(world: World) {
+pub(crate) async fn deliveries_are_filtered(world: World) {
     let account = world.account().await;
     let source = world.source(&account).await;
     let (one, two) = (world.destination(&account).await, world.destination(&account).await);
@@ -276,8 +282,9 @@ pub async fn deliveries_are_filtered(world: World) {
 
     let none = DeliveryFilter::default;
     let statuses = |statuses: &[Status]| DeliveryFilter { statuses: statuses.into(), ..none() };
-    let reasons = |reasons: &[&str]| {
-        DeliveryFilter { reasons: reasons.iter().map(|reason| (*reason).into()).collect(), ..none() }
+    let reasons = |reasons: &[&str]| DeliveryFilter {
+        reasons: reasons.iter().map(|reason| (*reason).into()).collect(),
+        ..none()
     };
     let pattern = |text: &str| text.parse::<domain::pattern::Pattern>().unwrap();
     let cases = [
@@ -304,7 +311,10 @@ pub async fn deliveries_are_filtered(world: World) {
         (DeliveryFilter { route_ids: vec![RouteId::at(at(0), chance())], ..none() }, vec![]),
         (DeliveryFilter { source_ids: vec![source.id], ..none() }, vec![5, 3, 1]),
         (DeliveryFilter { types: vec![pattern("invoice.*")], ..none() }, vec![2, 1, 0]),
-        (DeliveryFilter { types: vec![pattern("invoice.*"), pattern("refund.**")], ..none() }, vec![5, 4, 3, 2, 1, 0]),
+        (
+            DeliveryFilter { types: vec![pattern("invoice.*"), pattern("refund.**")], ..none() },
+            vec![5, 4, 3, 2, 1, 0],
+        ),
         (DeliveryFilter { http_statuses: vec![503], ..none() }, vec![1]),
         (DeliveryFilter { http_statuses: vec![200, 404], ..none() }, vec![3, 2]),
         (DeliveryFilter { replay_ids: vec![ReplayId::at(at(0), chance())], ..none() }, vec![]),
@@ -312,7 +322,10 @@ pub async fn deliveries_are_filtered(world: World) {
         (DeliveryFilter { until: Some(at(3)), ..none() }, vec![1, 0]),
         (DeliveryFilter { since: Some(at(2)), until: Some(at(5)), ..none() }, vec![3, 2, 1]),
         (DeliveryFilter { destination_ids: vec![one.id], ..statuses(&[Status::DeadLetter]) }, vec![3]),
-        (DeliveryFilter { types: vec![pattern("refund.*")], source_ids: vec![source.id], ..none() }, vec![5, 3]),
+        (
+            DeliveryFilter { types: vec![pattern("refund.*")], source_ids: vec![source.id], ..none() },
+            vec![5, 3],
+        ),
         (DeliveryFilter { http_statuses: vec![503], ..statuses(&[Status::Delivered]) }, vec![]),
     ];
     for (filter, expected) in cases {
@@ -326,7 +339,7 @@ pub async fn deliveries_are_filtered(world: World) {
 
 // --- Attempts ------------------------------------------------------------------------------------------------------
 
-pub async fn attempts_of_a_delivery_come_oldest_first(world: World) {
+pub(crate) async fn attempts_of_a_delivery_come_oldest_first(world: World) {
     let ground = world.ground().await;
     let mut delivery = world.delivery(&ground, at(1)).await;
     for second in 2..=5 {
@@ -341,13 +354,14 @@ pub async fn attempts_of_a_delivery_come_oldest_first(world: World) {
     assert_eq!(some, attempts[..2]);
 }
 
-pub async fn attempts_of_a_destination_are_paged(world: World) {
+pub(crate) async fn attempts_of_a_destination_are_paged(world: World) {
     let ground = world.ground().await;
     let elsewhere = world.destination(&ground.account).await;
     let route = world.route(&elsewhere).await;
     let mut expected = Vec::new();
     for second in 1..=5 {
-        let deliveries = world.commit_event(event(&ground.account, at(second)), &[&ground.route, &route]).await;
+        let deliveries =
+            world.commit_event(event(&ground.account, at(second)), &[&ground.route, &route]).await;
         world.move_on(delivered(&deliveries[1], at(9))).await;
         let mut of_delivery = Vec::new();
         let mut delivery = deliveries[0].clone();
@@ -362,7 +376,8 @@ pub async fn attempts_of_a_destination_are_paged(world: World) {
     for limit in [1, 2, 3, 50] {
         let (mut found, mut before) = (Vec::new(), None);
         loop {
-            let rows = world.store.attempts_of_destination(ground.account.id, ground.destination.id, before, limit);
+            let rows =
+                world.store.attempts_of_destination(ground.account.id, ground.destination.id, before, limit);
             let rows = rows.await.unwrap();
             let Some(last) = rows.last() else { break };
             assert!(rows.len() <= limit);
@@ -373,19 +388,23 @@ pub async fn attempts_of_a_destination_are_paged(world: World) {
     }
 }
 
-pub async fn a_deleted_destinations_attempts_are_still_history(world: World) {
+pub(crate) async fn a_deleted_destinations_attempts_are_still_history(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
     world.store.delete_destination(ground.account.id, ground.destination.id, at(3)).await.unwrap();
-    let attempts = world.store.attempts_of_destination(ground.account.id, ground.destination.id, None, 10).await.unwrap();
+    let attempts = world
+        .store
+        .attempts_of_destination(ground.account.id, ground.destination.id, None, 10)
+        .await
+        .unwrap();
     assert_eq!(attempts.len(), 1);
     assert_eq!(world.store.delivery(ground.account.id, delivery.id).await.unwrap().attempts, 1);
 }
 
 // --- Isolation -----------------------------------------------------------------------------------------------------
 
-pub async fn one_account_sees_nothing_of_another(world: World) {
+pub(crate) async fn one_account_sees_nothing_of_another(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let me = ours.account.id;
     let waiting = world.delivery(&theirs, at(1)).await;
@@ -402,14 +421,16 @@ pub async fn one_account_sees_nothing_of_another(world: World) {
     let attempts = world.store.attempts_of_destination(me, theirs.destination.id, None, 10).await.unwrap();
     assert!(attempts.is_empty());
     assert!(world.events(&ours.account, &EventFilter::default(), 10).await.is_empty());
-    let by_event = DeliveryFilter { event_ids: vec![waiting.event_id, ended.event_id], ..DeliveryFilter::default() };
-    let by_destination = DeliveryFilter { destination_ids: vec![theirs.destination.id], ..DeliveryFilter::default() };
+    let by_event =
+        DeliveryFilter { event_ids: vec![waiting.event_id, ended.event_id], ..DeliveryFilter::default() };
+    let by_destination =
+        DeliveryFilter { destination_ids: vec![theirs.destination.id], ..DeliveryFilter::default() };
     for filter in [DeliveryFilter::default(), by_event, by_destination] {
         assert!(world.deliveries(&ours.account, &filter, 10).await.is_empty());
     }
 }
 
-pub async fn a_page_of_equal_moments_is_still_in_order(world: World) {
+pub(crate) async fn a_page_of_equal_moments_is_still_in_order(world: World) {
     let ground = world.ground().await;
     let version = world.version(&ground.account).await;
     let fresh = |_| NewEvent {

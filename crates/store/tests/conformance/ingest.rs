@@ -12,7 +12,7 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use store::{Committed, EventFilter, IdempotencyKey, NewEvent};
 
-pub async fn a_commit_makes_the_event_and_its_deliveries_visible(world: World) {
+pub(crate) async fn a_commit_makes_the_event_and_its_deliveries_visible(world: World) {
     let ground = world.ground().await;
     let second = world.route(&ground.destination).await;
     let given = event(&ground.account, at(1));
@@ -44,7 +44,7 @@ pub async fn a_commit_makes_the_event_and_its_deliveries_visible(world: World) {
     assert_eq!(lane, expected.collect::<Vec<_>>());
 }
 
-pub async fn an_event_that_matches_nothing_is_stored(world: World) {
+pub(crate) async fn an_event_that_matches_nothing_is_stored(world: World) {
     let account = world.account().await;
     let given = event(&account, at(1));
     let new = world.matched(given.clone(), vec![]).await;
@@ -54,7 +54,7 @@ pub async fn an_event_that_matches_nothing_is_stored(world: World) {
     assert!(world.store.lanes(None, 10).await.unwrap().is_empty());
 }
 
-pub async fn every_field_of_an_event_is_kept(world: World) {
+pub(crate) async fn every_field_of_an_event_is_kept(world: World) {
     let account = world.account().await;
     let source = world.source(&account).await;
     let mut given = event(&account, at(1));
@@ -65,7 +65,8 @@ pub async fn every_field_of_an_event_is_kept(world: World) {
     given.headers = vec![("b".into(), "2".into()), ("a".into(), "\u{e9}".into()), ("b".into(), "".into())];
     given.ordering_key = Some("cart-7".into());
     given.deliver_at = Some(at(3_600));
-    given.metadata = json!({"z": 1, "a": {"deep": [null, true, 1.5, "x"]}, "": "empty"}).as_object().unwrap().clone();
+    given.metadata =
+        json!({"z": 1, "a": {"deep": [null, true, 1.5, "x"]}, "": "empty"}).as_object().unwrap().clone();
     let new = world.matched(given.clone(), vec![]).await;
     assert_eq!(world.commit(&new).await, Committed::New);
 
@@ -82,10 +83,11 @@ fn json_text(event: &Event) -> String {
     serde_json::to_string(&event.metadata).expect("metadata is JSON")
 }
 
-pub async fn deliver_at_is_when_a_deliverys_age_begins(world: World) {
+pub(crate) async fn deliver_at_is_when_a_deliverys_age_begins(world: World) {
     let ground = world.ground().await;
     let given = Event { deliver_at: Some(at(3_600)), ..event(&ground.account, at(1)) };
-    let waiting = world.commit_promises(given, vec![promise_due(&ground.route, at(1), at(3_600))]).await.remove(0);
+    let waiting =
+        world.commit_promises(given, vec![promise_due(&ground.route, at(1), at(3_600))]).await.remove(0);
     assert_eq!((waiting.created_at, waiting.available_at, waiting.due_at), (at(1), at(3_600), at(3_600)));
 
     let past = Event { deliver_at: Some(at(1)), ..event(&ground.account, at(2)) };
@@ -93,7 +95,7 @@ pub async fn deliver_at_is_when_a_deliverys_age_begins(world: World) {
     assert_eq!((waiting.created_at, waiting.available_at), (at(2), at(2)));
 }
 
-pub async fn payloads_are_kept_byte_for_byte(world: World) {
+pub(crate) async fn payloads_are_kept_byte_for_byte(world: World) {
     let ground = world.ground().await;
     let noise: Vec<u8> = (0..1024 * 1024_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let payloads = [vec![], vec![0], b"a\0b".to_vec(), vec![0xff, 0xfe, 0xc0, 0x80], "ä€𝄞".into(), noise];
@@ -104,14 +106,20 @@ pub async fn payloads_are_kept_byte_for_byte(world: World) {
         let read = world.store.payload(id).await.unwrap().expect("it is there");
         assert!(read.payload == payload, "{} bytes came back as {}", payload.len(), read.payload.len());
         assert_eq!(delivery.payload_bytes as usize, payload.len());
-        assert_eq!(world.store.event(ground.account.id, id).await.unwrap().size_bytes as usize, payload.len());
+        assert_eq!(
+            world.store.event(ground.account.id, id).await.unwrap().size_bytes as usize,
+            payload.len()
+        );
     }
 }
 
-pub async fn metadata_may_hold_any_character(world: World) {
+pub(crate) async fn metadata_may_hold_any_character(world: World) {
     let account = world.account().await;
     let mut given = event(&account, at(1));
-    given.metadata = json!({"nul": "a\u{0}b", "\u{0}": "\u{1}\u{7f}\u{fffd}", "quote": "\\u0000 \"'"}).as_object().unwrap().clone();
+    given.metadata = json!({"nul": "a\u{0}b", "\u{0}": "\u{1}\u{7f}\u{fffd}", "quote": "\\u0000 \"'"})
+        .as_object()
+        .unwrap()
+        .clone();
     let new = world.matched(given.clone(), vec![]).await;
     assert_eq!(world.commit(&new).await, Committed::New);
     assert_eq!(world.store.event_payload(account.id, given.id).await.unwrap(), given);
@@ -120,7 +128,7 @@ pub async fn metadata_may_hold_any_character(world: World) {
 
 // --- Idempotency ---------------------------------------------------------------------------------------------------
 
-pub async fn a_key_that_was_used_names_its_first_event(world: World) {
+pub(crate) async fn a_key_that_was_used_names_its_first_event(world: World) {
     let ground = world.ground().await;
     let original = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     assert_eq!(world.commit(&original).await, Committed::New);
@@ -131,7 +139,7 @@ pub async fn a_key_that_was_used_names_its_first_event(world: World) {
     assert_eq!(world.lane(ground.destination.id).await.len(), 1);
 }
 
-pub async fn another_body_under_a_used_key_is_told_by_its_hash(world: World) {
+pub(crate) async fn another_body_under_a_used_key_is_told_by_its_hash(world: World) {
     let ground = world.ground().await;
     let original = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     world.commit(&original).await;
@@ -140,7 +148,7 @@ pub async fn another_body_under_a_used_key_is_told_by_its_hash(world: World) {
     assert_eq!(world.commit(&other).await, duplicate, "the first body's hash");
 }
 
-pub async fn of_two_equal_keys_in_one_batch_the_first_wins(world: World) {
+pub(crate) async fn of_two_equal_keys_in_one_batch_the_first_wins(world: World) {
     let ground = world.ground().await;
     let mut batch = Vec::new();
     for (second, name) in [(1, 7), (2, 8), (3, 7), (4, 7)] {
@@ -153,7 +161,7 @@ pub async fn of_two_equal_keys_in_one_batch_the_first_wins(world: World) {
     assert_eq!(world.lane(ground.destination.id).await.len(), 3);
 }
 
-pub async fn a_key_counts_within_its_scope(world: World) {
+pub(crate) async fn a_key_counts_within_its_scope(world: World) {
     let (ground, other) = (world.ground().await, world.ground().await);
     let source = world.source(&ground.account).await;
     let mine = key(&ground.account, 7, 1);
@@ -164,7 +172,7 @@ pub async fn a_key_counts_within_its_scope(world: World) {
     assert_eq!(results, [Committed::New, Committed::New, Committed::New]);
 }
 
-pub async fn pruned_keys_may_be_used_again(world: World) {
+pub(crate) async fn pruned_keys_may_be_used_again(world: World) {
     let ground = world.ground().await;
     for (second, name) in [(1, 1), (2, 2), (3, 3)] {
         world.commit(&keyed(&world, &ground, second, key(&ground.account, name, 0)).await).await;
@@ -188,7 +196,7 @@ async fn keyed(world: &World, ground: &Ground, second: u64, key: IdempotencyKey)
 
 // --- What is not written -------------------------------------------------------------------------------------------
 
-pub async fn a_stale_version_writes_nothing(world: World) {
+pub(crate) async fn a_stale_version_writes_nothing(world: World) {
     let ground = world.ground().await;
     let stale = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     world.route(&ground.destination).await;
@@ -200,7 +208,7 @@ pub async fn a_stale_version_writes_nothing(world: World) {
     assert_eq!(world.commit(&matched_again).await, Committed::New, "its key is still free");
 }
 
-pub async fn a_stale_neighbour_does_not_hold_up_the_batch(world: World) {
+pub(crate) async fn a_stale_neighbour_does_not_hold_up_the_batch(world: World) {
     let (changed, unchanged) = (world.ground().await, world.ground().await);
     let stale = keyed(&world, &changed, 1, key(&changed.account, 7, 1)).await;
     world.route(&changed.destination).await;
@@ -210,7 +218,7 @@ pub async fn a_stale_neighbour_does_not_hold_up_the_batch(world: World) {
     assert_eq!(results, [Committed::Stale, Committed::New, Committed::New], "a stale event takes no key");
 }
 
-pub async fn an_event_without_an_account_is_named(world: World) {
+pub(crate) async fn an_event_without_an_account_is_named(world: World) {
     let ground = world.ground().await;
     let nobody = AccountId::at(at(0), chance());
     let mut orphan = world.matched(event(&ground.account, at(1)), vec![]).await;
@@ -220,7 +228,7 @@ pub async fn an_event_without_an_account_is_named(world: World) {
     assert_eq!(results, [Committed::NoAccount(nobody), Committed::New]);
 }
 
-pub async fn committing_the_same_batch_twice_is_harmless(world: World) {
+pub(crate) async fn committing_the_same_batch_twice_is_harmless(world: World) {
     let ground = world.ground().await;
     let with_key = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     let without = world.matched(event(&ground.account, at(2)), vec![promise(&ground.route, at(2))]).await;
@@ -238,11 +246,11 @@ pub async fn committing_the_same_batch_twice_is_harmless(world: World) {
     assert_eq!(world.events(&ground.account, &EventFilter::default(), 10).await.len(), 2);
 }
 
-pub async fn an_empty_batch_is_nothing(world: World) {
+pub(crate) async fn an_empty_batch_is_nothing(world: World) {
     assert!(world.store.commit(&[], at(1)).await.unwrap().is_empty());
 }
 
-pub async fn a_batch_of_the_largest_size_is_committed_whole(world: World) {
+pub(crate) async fn a_batch_of_the_largest_size_is_committed_whole(world: World) {
     let ground = world.ground().await;
     let version = world.version(&ground.account).await;
     let batch: Vec<NewEvent> = (0..limits::INGEST_BATCH)
@@ -264,7 +272,7 @@ pub async fn a_batch_of_the_largest_size_is_committed_whole(world: World) {
     assert_eq!(waiting, batch.iter().map(|new| new.deliveries[0].id).collect::<Vec<_>>());
 }
 
-pub async fn an_event_fans_out_to_as_many_as_fit_into_one_commit(world: World) {
+pub(crate) async fn an_event_fans_out_to_as_many_as_fit_into_one_commit(world: World) {
     let ground = world.ground().await;
     let promises = (0..limits::FANOUT_INLINE).map(|_| promise(&ground.route, at(1))).collect();
     let new = world.matched(event(&ground.account, at(1)), promises).await;

@@ -87,7 +87,8 @@ macro_rules! kept_by {
                 a_dead_letter_keeps_its_reason,
                 tls_errors_are_counted,
                 every_outcome_and_every_detail_is_kept,
-                settling_twice_is_harmless,
+                settling_twice_answers_the_same_and_moves_nothing_more,
+                a_repeated_settlement_is_told_apart_from_new_ones_beside_it,
                 a_word_about_an_earlier_attempt_moves_nothing,
                 a_word_about_a_later_attempt_moves_nothing,
                 answers_come_in_the_order_of_the_settlements,
@@ -128,6 +129,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, membership:
                 the_store_tells_the_time,
+                a_new_store_is_well,
                 a_second_node_finds_the_place_taken,
                 a_predecessor_with_the_same_proof_is_replaced,
                 an_expired_node_is_replaced,

@@ -16,7 +16,7 @@ use store::{DeliveryState, LaneHead, Settlement, Window};
 
 // --- Fetching ------------------------------------------------------------------------------------------------------
 
-pub async fn a_fetch_reads_in_the_order_of_positions(world: World) {
+pub(crate) async fn a_fetch_reads_in_the_order_of_positions(world: World) {
     let ground = world.ground().await;
     let late = promise_due(&ground.route, at(1), at(9));
     let soon = promise_due(&ground.route, at(2), at(3));
@@ -27,7 +27,7 @@ pub async fn a_fetch_reads_in_the_order_of_positions(world: World) {
     assert_eq!(ids(&world.lane(ground.destination.id).await), [now.id, soon.id, same.id, late.id]);
 }
 
-pub async fn a_fetch_starts_at_its_position(world: World) {
+pub(crate) async fn a_fetch_starts_at_its_position(world: World) {
     let ground = world.ground().await;
     let mut lane = Vec::new();
     for second in 1..=4 {
@@ -42,20 +42,21 @@ pub async fn a_fetch_starts_at_its_position(world: World) {
     assert_eq!(read(between).await, ids(&lane[2..]));
 }
 
-pub async fn tracks_come_before_ranks(world: World) {
+pub(crate) async fn tracks_come_before_ranks(world: World) {
     let ground = world.ground().await;
     let placed = |track, rank| {
         let promise = promise(&ground.route, at(1));
         let position = Position { track, rank, delivery_id: promise.id };
         store::NewDelivery { position, ..promise }
     };
-    let promises = vec![placed(5, 1), placed(i64::MIN, 7), placed(i64::MAX, -3), placed(5, i64::MIN), placed(-5, 9)];
+    let promises =
+        vec![placed(5, 1), placed(i64::MIN, 7), placed(i64::MAX, -3), placed(5, i64::MIN), placed(-5, 9)];
     let expected = [1, 4, 3, 0, 2].map(|n: usize| promises[n].id);
     world.commit_promises(event(&ground.account, at(1)), promises).await;
     assert_eq!(ids(&world.lane(ground.destination.id).await), expected);
 }
 
-pub async fn a_window_never_returns_more_than_its_limit(world: World) {
+pub(crate) async fn a_window_never_returns_more_than_its_limit(world: World) {
     let ground = world.ground().await;
     let first = world.delivery(&ground, at(1)).await;
     let second = world.delivery(&ground, at(2)).await;
@@ -65,7 +66,7 @@ pub async fn a_window_never_returns_more_than_its_limit(world: World) {
     }
 }
 
-pub async fn many_windows_are_answered_in_their_order(world: World) {
+pub(crate) async fn many_windows_are_answered_in_their_order(world: World) {
     let account = world.account().await;
     let (mut windows, mut expected) = (Vec::new(), Vec::new());
     for n in 0..20_u64 {
@@ -88,26 +89,30 @@ pub async fn many_windows_are_answered_in_their_order(world: World) {
     assert!(world.store.fetch(&[]).await.unwrap().is_empty());
 }
 
-pub async fn an_event_is_read_once_however_many_lanes_have_it(world: World) {
+pub(crate) async fn an_event_is_read_once_however_many_lanes_have_it(world: World) {
     let ground = world.ground().await;
     let elsewhere = world.destination(&ground.account).await;
     let route = world.route(&elsewhere).await;
     let given = event(&ground.account, at(1));
     world.commit_event(given.clone(), &[&ground.route, &route, &route]).await;
     let read = world.store.fetch(&[window(ground.destination.id), window(elsewhere.id)]).await.unwrap();
-    let events: Vec<&Arc<Event>> = read.iter().flatten().map(|row| row.event.as_ref().expect("its event")).collect();
+    let events: Vec<&Arc<Event>> =
+        read.iter().flatten().map(|row| row.event.as_ref().expect("its event")).collect();
     assert_eq!(events.len(), 3);
     assert!(events.iter().all(|event| Arc::ptr_eq(event, events[0])));
     assert_eq!(**events[0], given);
-    assert!(read.iter().flatten().all(|row| row.has_payload && row.shard == row.delivery.destination_id.shard()));
+    assert!(
+        read.iter().flatten().all(|row| row.has_payload && row.shard == row.delivery.destination_id.shard())
+    );
 }
 
-pub async fn large_payloads_are_left_behind(world: World) {
+pub(crate) async fn large_payloads_are_left_behind(world: World) {
     let ground = world.ground().await;
     for (size, carried) in [(0, true), (limits::CARRIED_BYTES, true), (limits::CARRIED_BYTES + 1, false)] {
         let given = Event { payload: vec![b'x'; size].into(), ..event(&ground.account, at(1)) };
         let delivery = world.commit_event(given.clone(), &[&ground.route]).await.remove(0);
-        let row = world.fetch(Window { from: delivery.position, ..window(ground.destination.id) }).await.remove(0);
+        let row =
+            world.fetch(Window { from: delivery.position, ..window(ground.destination.id) }).await.remove(0);
         assert_eq!((row.has_payload, row.delivery.payload_bytes as usize), (carried, size));
         let payload = if carried { given.payload.clone() } else { Default::default() };
         assert_eq!(*row.event.unwrap(), Event { payload, ..given.clone() });
@@ -116,7 +121,7 @@ pub async fn large_payloads_are_left_behind(world: World) {
     assert!(world.store.payload(EventId::at(at(0), chance())).await.unwrap().is_none());
 }
 
-pub async fn lanes_are_paged_by_shard_and_destination(world: World) {
+pub(crate) async fn lanes_are_paged_by_shard_and_destination(world: World) {
     let account = world.account().await;
     let mut expected = Vec::new();
     for n in 0..7 {
@@ -146,7 +151,7 @@ pub async fn lanes_are_paged_by_shard_and_destination(world: World) {
 
 // --- Settling ------------------------------------------------------------------------------------------------------
 
-pub async fn a_delivered_delivery_leaves_the_queue(world: World) {
+pub(crate) async fn a_delivered_delivery_leaves_the_queue(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
@@ -158,7 +163,7 @@ pub async fn a_delivered_delivery_leaves_the_queue(world: World) {
     assert_eq!((record.last_outcome, record.last_http_status), (Some(Outcome::Success), Some(200)));
 }
 
-pub async fn a_retry_waits_at_its_new_place(world: World) {
+pub(crate) async fn a_retry_waits_at_its_new_place(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let behind = world.delivery(&ground, at(2)).await;
@@ -175,7 +180,7 @@ pub async fn a_retry_waits_at_its_new_place(world: World) {
     assert_eq!(world.lane(ground.destination.id).await, [behind, expected]);
 }
 
-pub async fn a_throttled_delivery_keeps_its_place(world: World) {
+pub(crate) async fn a_throttled_delivery_keeps_its_place(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let behind = world.delivery(&ground, at(2)).await;
@@ -186,29 +191,35 @@ pub async fn a_throttled_delivery_keeps_its_place(world: World) {
     assert_eq!((lane[0].due_at, lane[0].attempts, lane[0].spent), (delivery.due_at, 1, 0));
 }
 
-pub async fn a_dead_letter_keeps_its_reason(world: World) {
+pub(crate) async fn a_dead_letter_keeps_its_reason(world: World) {
     let ground = world.ground().await;
     for reason in DeadReason::ALL {
         let delivery = world.delivery(&ground, at(1)).await;
         let attempt = attempt(&delivery, at(2), Outcome::Rejected, Some(404));
         world.move_on(settlement(&delivery, attempt, Settled::Ended(Ending::DeadLetter(reason)))).await;
         let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
-        assert_eq!(record.state, DeliveryState::Ended { ending: Ending::DeadLetter(reason), at: over(at(2)) });
+        assert_eq!(
+            record.state,
+            DeliveryState::Ended { ending: Ending::DeadLetter(reason), at: over(at(2)) }
+        );
     }
 }
 
-pub async fn tls_errors_are_counted(world: World) {
+pub(crate) async fn tls_errors_are_counted(world: World) {
     let ground = world.ground().await;
     let mut delivery = world.delivery(&ground, at(1)).await;
     for (outcome, expected) in [(Outcome::TlsError, 1), (Outcome::Timeout, 1), (Outcome::TlsError, 2)] {
         let waits = Settled::Waits { position: delivery.position, due_at: at(9), spent: delivery.spent + 1 };
         world.move_on(settlement(&delivery, attempt(&delivery, at(2), outcome, None), waits)).await;
         delivery = world.lane(ground.destination.id).await.remove(0);
-        assert_eq!((delivery.tls_errors, delivery.last_outcome, delivery.last_http_status), (expected, Some(outcome), None));
+        assert_eq!(
+            (delivery.tls_errors, delivery.last_outcome, delivery.last_http_status),
+            (expected, Some(outcome), None)
+        );
     }
 }
 
-pub async fn every_outcome_and_every_detail_is_kept(world: World) {
+pub(crate) async fn every_outcome_and_every_detail_is_kept(world: World) {
     let ground = world.ground().await;
     let mut delivery = world.delivery(&ground, at(1)).await;
     for outcome in Outcome::ALL {
@@ -218,17 +229,33 @@ pub async fn every_outcome_and_every_detail_is_kept(world: World) {
         given.detail = Detail {
             url: "https://billing.example/ä?q=\"".into(),
             request_headers: vec![("b".into(), "2".into()), ("a".into(), "1".into())],
-            timing: Timing { dns_us: Some(1), connect_us: None, tls_us: Some(3), first_byte_us: Some(u32::MAX) },
+            timing: Timing {
+                dns_us: Some(1),
+                connect_us: None,
+                tls_us: Some(3),
+                first_byte_us: Some(u32::MAX),
+            },
             connection_reused: true,
             retry_after_seconds: Some(60),
             error: Some(AttemptError { code: "connect_error".into(), message: "a\u{0}b".into() }),
-            response: Some(Response { body: Some("\u{0}€".into()), truncated: true, ..Response::default() }),
+            response: Some(Response {
+                body: Some("\u{0}€".into()), truncated: true, ..Response::default()
+            }),
         };
         world.move_on(settlement(&delivery, given.clone(), waits_at(&delivery, at(9)))).await;
         delivery = world.lane(ground.destination.id).await.remove(0);
-        let kept = world.store.attempts_of_delivery(ground.account.id, delivery.id, 100).await.unwrap().pop().unwrap();
+        let kept = world
+            .store
+            .attempts_of_delivery(ground.account.id, delivery.id, 100)
+            .await
+            .unwrap()
+            .pop()
+            .unwrap();
         assert_eq!((kept.id, kept.delivery_id, kept.number), (given.id, given.delivery_id, given.number));
-        assert_eq!((kept.started_at, kept.duration, kept.outcome), (given.started_at, given.duration, outcome));
+        assert_eq!(
+            (kept.started_at, kept.duration, kept.outcome),
+            (given.started_at, given.duration, outcome)
+        );
         assert_eq!((kept.http_status, kept.node, kept.late), (Some(599), given.node, false));
         assert_eq!((kept.event_id, kept.destination_id), (delivery.event_id, delivery.destination_id));
         assert_eq!(kept.detail, given.detail);
@@ -236,21 +263,41 @@ pub async fn every_outcome_and_every_detail_is_kept(world: World) {
     assert_eq!(delivery.attempts as usize, Outcome::ALL.len());
 }
 
-pub async fn settling_twice_is_harmless(world: World) {
+pub(crate) async fn settling_twice_answers_the_same_and_moves_nothing_more(world: World) {
     let ground = world.ground().await;
-    let (one, two) = (world.delivery(&ground, at(1)).await, world.delivery(&ground, at(2)).await);
-    let batch = [delivered(&one, at(3)), retried(&two, at(3), at(33))];
-    assert_eq!(world.settle(&batch, at(4)).await, [true, true]);
+    let mut waiting = Vec::new();
+    for second in 1..=4 {
+        waiting.push(world.delivery(&ground, at(second)).await);
+    }
+    let overtaken = Delivery { attempts: 5, ..waiting[3].clone() };
+    let batch = [
+        delivered(&waiting[0], at(5)),
+        delivered(&overtaken, at(5)),
+        retried(&waiting[1], at(5), at(33)),
+        ended_without(&waiting[2], at(5), Ending::DeadLetter(DeadReason::Expired)),
+    ];
+    assert_eq!(world.settle(&batch, at(6)).await, [true, false, true, true]);
     let lane = world.lane(ground.destination.id).await;
-    assert_eq!(world.settle(&batch, at(5)).await, [false, false]);
+    assert_eq!(ids(&lane), [waiting[3].id, waiting[1].id]);
+    assert_eq!(world.settle(&batch, at(7)).await, [true, false, true, true]);
     assert_eq!(world.lane(ground.destination.id).await, lane);
-    for delivery in [one, two] {
+    for (delivery, expected) in waiting.iter().zip([&[false][..], &[false], &[], &[true]]) {
         let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
-        assert_eq!(attempts.iter().map(|attempt| (attempt.number, attempt.late)).collect::<Vec<_>>(), [(1, false)]);
+        assert_eq!(attempts.iter().map(|attempt| attempt.late).collect::<Vec<_>>(), expected);
     }
 }
 
-pub async fn a_word_about_an_earlier_attempt_moves_nothing(world: World) {
+pub(crate) async fn a_repeated_settlement_is_told_apart_from_new_ones_beside_it(world: World) {
+    let ground = world.ground().await;
+    let (one, two) = (world.delivery(&ground, at(1)).await, world.delivery(&ground, at(2)).await);
+    let first = retried(&one, at(3), at(4));
+    world.move_on(first.clone()).await;
+    assert_eq!(world.settle(&[delivered(&two, at(5)), first], at(6)).await, [true, true]);
+    let lane = world.lane(ground.destination.id).await;
+    assert_eq!((ids(&lane), lane[0].attempts, lane[0].due_at), (vec![one.id], 1, at(4)));
+}
+
+pub(crate) async fn a_word_about_an_earlier_attempt_moves_nothing(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(retried(&delivery, at(2), at(3))).await;
@@ -258,11 +305,12 @@ pub async fn a_word_about_an_earlier_attempt_moves_nothing(world: World) {
     assert_eq!(world.settle(&[delivered(&delivery, at(2))], at(4)).await, [false]);
     assert_eq!(world.lane(ground.destination.id).await, lane);
     let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
-    let told: Vec<_> = attempts.iter().map(|attempt| (attempt.number, attempt.outcome, attempt.late)).collect();
+    let told: Vec<_> =
+        attempts.iter().map(|attempt| (attempt.number, attempt.outcome, attempt.late)).collect();
     assert_eq!(told, [(1, Outcome::ServerError, false), (1, Outcome::Success, true)]);
 }
 
-pub async fn a_word_about_a_later_attempt_moves_nothing(world: World) {
+pub(crate) async fn a_word_about_a_later_attempt_moves_nothing(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let ahead = Delivery { attempts: 3, ..delivery.clone() };
@@ -270,7 +318,7 @@ pub async fn a_word_about_a_later_attempt_moves_nothing(world: World) {
     assert_eq!(world.lane(ground.destination.id).await, [delivery]);
 }
 
-pub async fn answers_come_in_the_order_of_the_settlements(world: World) {
+pub(crate) async fn answers_come_in_the_order_of_the_settlements(world: World) {
     let ground = world.ground().await;
     let mut batch = Vec::new();
     for second in 1..=6 {
@@ -282,7 +330,7 @@ pub async fn answers_come_in_the_order_of_the_settlements(world: World) {
     assert!(world.settle(&[], at(9)).await.is_empty());
 }
 
-pub async fn a_batch_of_the_largest_size_is_settled_whole(world: World) {
+pub(crate) async fn a_batch_of_the_largest_size_is_settled_whole(world: World) {
     let ground = world.ground().await;
     let elsewhere = world.destination(&ground.account).await;
     let route = world.route(&elsewhere).await;
@@ -304,7 +352,7 @@ pub async fn a_batch_of_the_largest_size_is_settled_whole(world: World) {
     assert_eq!(world.fetch(all(elsewhere.id)).await.len(), half / 2);
 }
 
-pub async fn a_delivery_may_end_without_an_attempt(world: World) {
+pub(crate) async fn a_delivery_may_end_without_an_attempt(world: World) {
     let ground = world.ground().await;
     let endings = [
         Ending::DeadLetter(DeadReason::Expired),
@@ -325,7 +373,7 @@ pub async fn a_delivery_may_end_without_an_attempt(world: World) {
     }
 }
 
-pub async fn an_ending_without_an_attempt_needs_the_row_as_well(world: World) {
+pub(crate) async fn an_ending_without_an_attempt_needs_the_row_as_well(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let expired = Ending::DeadLetter(DeadReason::Expired);
@@ -334,7 +382,7 @@ pub async fn an_ending_without_an_attempt_needs_the_row_as_well(world: World) {
     assert_eq!(world.lane(ground.destination.id).await.len(), 1);
 }
 
-pub async fn a_destination_that_is_gone_is_disabled_with_the_settlement(world: World) {
+pub(crate) async fn a_destination_that_is_gone_is_disabled_with_the_settlement(world: World) {
     let ground = world.ground().await;
     let other = world.destination(&ground.account).await;
     let delivery = world.delivery(&ground, at(1)).await;
@@ -355,12 +403,12 @@ pub async fn a_destination_that_is_gone_is_disabled_with_the_settlement(world: W
     let mut enabled = disabled.clone();
     enabled.switch.disabled = None;
     let enabled = world.store.update_destination(&enabled).await.unwrap();
-    assert_eq!(world.settle(&[gone], at(4)).await, [false]);
+    assert_eq!(world.settle(&[gone], at(4)).await, [true]);
     let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
-    assert_eq!(read, enabled, "a word that moves nothing disables nothing");
+    assert_eq!(read, enabled, "a word that is repeated disables nothing");
 }
 
-pub async fn a_disabled_destination_keeps_its_first_reason(world: World) {
+pub(crate) async fn a_disabled_destination_keeps_its_first_reason(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let mut disabled = ground.destination.clone();
@@ -375,11 +423,15 @@ pub async fn a_disabled_destination_keeps_its_first_reason(world: World) {
 
 // --- Commands ------------------------------------------------------------------------------------------------------
 
-pub async fn a_cancel_wins_over_a_later_settlement(world: World) {
+pub(crate) async fn a_cancel_wins_over_a_later_settlement(world: World) {
     let ground = world.ground().await;
     let (ours, theirs) = (ground.account.id, world.account().await.id);
     let delivery = world.delivery(&ground, at(1)).await;
-    assert_eq!(world.store.cancel(theirs, delivery.id, fact(2), at(2)).await.unwrap(), None, "not this account's");
+    assert_eq!(
+        world.store.cancel(theirs, delivery.id, fact(2), at(2)).await.unwrap(),
+        None,
+        "not this account's"
+    );
     assert_eq!(world.store.cancel(ours, delivery.id, fact(2), at(2)).await.unwrap(), Some(delivery.clone()));
     assert_eq!(world.settle(&[retried(&delivery, at(1), at(33))], at(3)).await, [false]);
     assert!(world.lane(ground.destination.id).await.is_empty());
@@ -392,7 +444,7 @@ pub async fn a_cancel_wins_over_a_later_settlement(world: World) {
     assert_eq!(world.store.cancel(ours, delivery.id, fact(4), at(4)).await.unwrap(), None);
 }
 
-pub async fn a_settlement_wins_over_a_later_cancel(world: World) {
+pub(crate) async fn a_settlement_wins_over_a_later_cancel(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
@@ -403,7 +455,7 @@ pub async fn a_settlement_wins_over_a_later_cancel(world: World) {
     assert_eq!(world.store.cancel(ground.account.id, random, fact(3), at(3)).await.unwrap(), None);
 }
 
-pub async fn a_retrying_delivery_can_be_cancelled(world: World) {
+pub(crate) async fn a_retrying_delivery_can_be_cancelled(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(retried(&delivery, at(2), at(33))).await;
@@ -414,7 +466,7 @@ pub async fn a_retrying_delivery_can_be_cancelled(world: World) {
     assert_eq!((record.attempts, record.spent, record.last_http_status), (1, 1, Some(503)));
 }
 
-pub async fn retry_now_moves_a_delivery_to_the_present(world: World) {
+pub(crate) async fn retry_now_moves_a_delivery_to_the_present(world: World) {
     let ground = world.ground().await;
     let theirs = world.account().await.id;
     let delivery = world.delivery(&ground, at(1)).await;
@@ -423,11 +475,14 @@ pub async fn retry_now_moves_a_delivery_to_the_present(world: World) {
     assert_eq!(world.store.retry_now(theirs, delivery.id, at(5)).await.unwrap(), None, "not this account's");
 
     let expected = Delivery { due_at: at(5), position: Position::due(at(5), delivery.id), ..waiting };
-    assert_eq!(world.store.retry_now(ground.account.id, delivery.id, at(5)).await.unwrap(), Some(expected.clone()));
+    assert_eq!(
+        world.store.retry_now(ground.account.id, delivery.id, at(5)).await.unwrap(),
+        Some(expected.clone())
+    );
     assert_eq!(world.lane(ground.destination.id).await, [expected]);
 }
 
-pub async fn retry_now_leaves_a_due_delivery_in_its_place(world: World) {
+pub(crate) async fn retry_now_leaves_a_due_delivery_in_its_place(world: World) {
     let ground = world.ground().await;
     let due = world.delivery(&ground, at(1)).await;
     let behind = world.delivery(&ground, at(2)).await;
@@ -435,7 +490,7 @@ pub async fn retry_now_leaves_a_due_delivery_in_its_place(world: World) {
     assert_eq!(world.lane(ground.destination.id).await, [due, behind]);
 }
 
-pub async fn retry_now_does_not_wake_the_dead(world: World) {
+pub(crate) async fn retry_now_does_not_wake_the_dead(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(rejected(&delivery, at(2))).await;
@@ -443,7 +498,7 @@ pub async fn retry_now_does_not_wake_the_dead(world: World) {
     assert!(world.lane(ground.destination.id).await.is_empty());
 }
 
-pub async fn a_backlog_is_counted_up_to_the_limit(world: World) {
+pub(crate) async fn a_backlog_is_counted_up_to_the_limit(world: World) {
     let ground = world.ground().await;
     let idle = world.destination(&ground.account).await;
     for second in 1..=4 {
@@ -455,13 +510,17 @@ pub async fn a_backlog_is_counted_up_to_the_limit(world: World) {
     assert_eq!(world.store.backlog(&ids, 4).await.unwrap()[1], (4, Some(at(1))));
     assert_eq!(world.store.backlog(&ids, 3).await.unwrap()[1].0, 3);
     world.move_on(retried(&oldest, at(5), at(600))).await;
-    assert_eq!(world.store.backlog(&ids, 10).await.unwrap()[1], (4, Some(at(1))), "the oldest, wherever it stands");
+    assert_eq!(
+        world.store.backlog(&ids, 10).await.unwrap()[1],
+        (4, Some(at(1))),
+        "the oldest, wherever it stands"
+    );
     assert!(world.store.backlog(&[], 10).await.unwrap().is_empty());
 }
 
 // --- Fencing -------------------------------------------------------------------------------------------------------
 
-pub async fn a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced(world: World) {
+pub(crate) async fn a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced(world: World) {
     let ground = world.ground().await;
     let waiting = [world.delivery(&ground, at(1)).await, world.delivery(&ground, at(2)).await];
     let batch = [delivered(&waiting[0], at(3)), retried(&waiting[1], at(3), at(33))];
@@ -473,11 +532,15 @@ pub async fn a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced(world
         assert_eq!(attempts.iter().map(|attempt| attempt.late).collect::<Vec<_>>(), [fenced]);
     }
     if fenced {
-        assert_eq!(world.lane(ground.destination.id).await, waiting, "and its successor finds them where they were");
+        assert_eq!(
+            world.lane(ground.destination.id).await,
+            waiting,
+            "and its successor finds them where they were"
+        );
     }
 }
 
-pub async fn a_node_that_never_joined_moves_nothing_where_nodes_are_fenced(world: World) {
+pub(crate) async fn a_node_that_never_joined_moves_nothing_where_nodes_are_fenced(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     let stranger = NodeId::at(at(0), chance());

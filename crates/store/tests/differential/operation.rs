@@ -1,0 +1,203 @@
+//! What can be done to a store, as a value: done three times over, and its answers compared as text.
+
+use crate::fixtures::{first, told};
+use domain::{
+    account::{Account, ApiKey},
+    destination::Destination,
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    route::Route,
+    source::Source,
+    time::Timestamp,
+};
+use std::fmt::Debug;
+use store::{DeliveryFilter, EventFilter, NewEvent, Page, Settlement, Store, StoreError, Window};
+
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    Setting(String, Vec<u8>),
+
+    CreateAccount(Account),
+    UpdateAccount(Account),
+    Account(AccountId),
+    Changes(AccountId, i64),
+
+    CreateApiKey(ApiKey),
+    RevokeApiKey(Option<AccountId>, ApiKeyId, Timestamp),
+    TouchApiKey(ApiKeyId, Timestamp),
+    ApiKeys(AccountId, usize),
+
+    CreateSource(Source),
+    UpdateSource(Source),
+    DeleteSource(AccountId, SourceId, Timestamp),
+    Sources(AccountId, Page<SourceId>),
+    SourceByToken(Vec<u8>),
+
+    CreateDestination(Destination),
+    UpdateDestination(Destination),
+    DeleteDestination(AccountId, DestinationId, Timestamp),
+    Destinations(AccountId, Page<DestinationId>),
+    Targets(Vec<DestinationId>),
+
+    CreateRoute(Route),
+    UpdateRoute(Route),
+    DeleteRoute(AccountId, RouteId, Timestamp),
+    Routes(AccountId, Page<RouteId>),
+
+    Commit(Vec<NewEvent>, Timestamp),
+    Prune(Timestamp, usize),
+
+    Fetch(Vec<Window>),
+    Payload(EventId),
+    Settle(Vec<Settlement>, Timestamp),
+    Lanes(usize),
+    RetryNow(AccountId, DeliveryId, Timestamp),
+    Cancel(AccountId, DeliveryId, AttemptId, Timestamp),
+    Backlog(Vec<DestinationId>, i64),
+
+    Events(AccountId, EventFilter, usize),
+    Event(AccountId, EventId),
+    Deliveries(AccountId, DeliveryFilter, usize),
+    Delivery(AccountId, DeliveryId),
+    AttemptsOfDelivery(AccountId, DeliveryId, usize),
+    AttemptsOfDestination(AccountId, DestinationId, usize),
+}
+
+impl Operation {
+    /// Its name alone, for a story.
+    pub(crate) fn name(&self) -> String {
+        let text = format!("{self:?}");
+        text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().into()
+    }
+
+    /// Does it, and tells what came of it.
+    pub(crate) async fn perform(&self, store: &dyn Store, node: NodeId) -> String {
+        match self.clone() {
+            Self::Setting(name, value) => tell(store.setting_or_insert(&name, &value).await),
+
+            Self::CreateAccount(account) => tell(store.create_account(&account).await),
+            Self::UpdateAccount(account) => tell(store.update_account(&account).await),
+            Self::Account(id) => tell(store.account(id).await),
+            Self::Changes(account, since) => tell(store.changes(account, since).await),
+
+            Self::CreateApiKey(key) => tell(store.create_api_key(&key).await),
+            Self::RevokeApiKey(account, id, now) => tell(store.revoke_api_key(account, id, now).await),
+            Self::TouchApiKey(id, now) => tell(store.touch_api_key(id, now).await),
+            // A key does not show itself in a debugger: it must be asked for its document.
+            Self::ApiKeys(account, limit) => {
+                let keys = store.api_keys(Some(account), first(limit)).await;
+                tell(keys.map(|keys| serde_json::to_string(&keys).expect("keys are documents")))
+            }
+
+            Self::CreateSource(source) => tell(store.create_source(&source).await),
+            Self::UpdateSource(source) => tell(store.update_source(&source).await),
+            Self::DeleteSource(account, id, now) => tell(store.delete_source(account, id, now).await),
+            Self::Sources(account, page) => tell(store.sources(account, page).await),
+            Self::SourceByToken(hash) => tell(store.source_by_token(&hash).await),
+
+            Self::CreateDestination(destination) => tell(store.create_destination(&destination).await),
+            Self::UpdateDestination(destination) => tell(store.update_destination(&destination).await),
+            Self::DeleteDestination(account, id, now) => {
+                tell(store.delete_destination(account, id, now).await)
+            }
+            Self::Destinations(account, page) => tell(store.destinations(account, page).await),
+            Self::Targets(ids) => tell(store.targets(&ids).await),
+
+            Self::CreateRoute(route) => tell(store.create_route(&route).await.map(|route| told(&route))),
+            Self::UpdateRoute(route) => tell(store.update_route(&route).await.map(|route| told(&route))),
+            Self::DeleteRoute(account, id, now) => tell(store.delete_route(account, id, now).await),
+            Self::Routes(account, page) => tell(store.routes(account, page).await),
+
+            Self::Commit(batch, now) => tell(store.commit(&batch, now).await),
+            Self::Prune(before, limit) => tell(store.prune_idempotency(before, limit).await),
+
+            Self::Fetch(windows) => tell(store.fetch(&windows).await),
+            Self::Payload(event) => tell(store.payload(event).await),
+            Self::Settle(batch, now) => tell(store.settle(node, &batch, now).await),
+            Self::Lanes(limit) => tell(lanes(store, limit).await),
+            Self::RetryNow(account, id, now) => tell(store.retry_now(account, id, now).await),
+            Self::Cancel(account, id, fact, now) => tell(store.cancel(account, id, fact, now).await),
+            Self::Backlog(ids, limit) => tell(store.backlog(&ids, limit).await),
+
+            Self::Events(account, filter, limit) => tell(events(store, account, &filter, limit).await),
+            Self::Event(account, id) => tell((
+                store.event(account, id).await.map_err(word),
+                store.event_payload(account, id).await.map_err(word),
+            )),
+            Self::Deliveries(account, filter, limit) => {
+                tell(deliveries(store, account, &filter, limit).await)
+            }
+            Self::Delivery(account, id) => tell(store.delivery(account, id).await),
+            Self::AttemptsOfDelivery(account, id, limit) => {
+                tell(store.attempts_of_delivery(account, id, limit).await)
+            }
+            Self::AttemptsOfDestination(account, id, limit) => {
+                tell(attempts(store, account, id, limit).await)
+            }
+        }
+    }
+}
+
+fn tell(answer: impl Debug) -> String {
+    format!("{answer:?}")
+}
+
+fn word(error: StoreError) -> String {
+    format!("{error:?}")
+}
+
+// --- Whole lists, page by page: where pages end is each store's own business ---------------------------------------
+
+async fn lanes(store: &dyn Store, limit: usize) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.lanes(after, limit).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = Some((last.shard, last.destination_id));
+        found.extend(page);
+    }
+}
+
+async fn events(
+    store: &dyn Store,
+    account: AccountId,
+    filter: &EventFilter,
+    limit: usize,
+) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut page) = (Vec::new(), first(limit));
+    loop {
+        let listed = store.events(account, filter, page).await?;
+        found.extend(listed.rows);
+        let Some(next) = listed.next else { return Ok(found) };
+        page.before = Some(next);
+    }
+}
+
+async fn deliveries(
+    store: &dyn Store,
+    account: AccountId,
+    filter: &DeliveryFilter,
+    limit: usize,
+) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut page) = (Vec::new(), first(limit));
+    loop {
+        let listed = store.deliveries(account, filter, page).await?;
+        found.extend(listed.rows);
+        let Some(next) = listed.next else { return Ok(found) };
+        page.before = Some(next);
+    }
+}
+
+async fn attempts(
+    store: &dyn Store,
+    account: AccountId,
+    id: DestinationId,
+    limit: usize,
+) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let rows = store.attempts_of_destination(account, id, before, limit).await?;
+        let Some(last) = rows.last() else { return Ok(found) };
+        before = Some((last.delivery_id, last.id));
+        found.extend(rows);
+    }
+}

@@ -1,0 +1,203 @@
+//! Hazard: bad input does something, or is answered with an apology instead of a reason.
+//!
+//! Every kind of bad input over a real socket: malformed JSON, an unknown field, a wrong type, a body of 6 MiB with
+//! and without its length, an unknown token, a revoked key, an id of another account, a cursor of another list, a
+//! head that never ends, a body that never ends.
+//!
+//! Holds if each has its status and its code, and no table has changed.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use client::{NewAccount, NewApiKey};
+use domain::id::DestinationId;
+use serde_json::Value;
+
+use crate::Ask;
+use crate::harness::stage::{API_KEY, OPERATOR_KEY};
+use crate::harness::wire::{self, Answer};
+use crate::harness::{Database, Fleet, Plan, Report, Stage, StoreKind};
+
+const SIX_MIB: usize = 6 * 1024 * 1024;
+/// Heads have ten seconds; bodies thirty, or five at less than a kilobyte a second.
+const HEAD_CLOSED_WITHIN: f64 = 12.0;
+const BODY_CLOSED_WITHIN: f64 = 32.0;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let stage = Plan::new(ask, store)?.start().await?;
+    let fleet = Fleet::assemble(&stage, 2, 4).await?;
+    let revoked = revoked_key(&stage).await?;
+    let foreign = foreign_destination(&stage).await?;
+    let cursor = cursor_of_destinations(&stage).await?;
+    let before = table_sizes(&stage.database).await?;
+
+    let ingest = fleet.ingest_path();
+    let long = vec![b'x'; SIX_MIB];
+    let chunked = chunked_request(&ingest, &long);
+    let destination = |body: &str| authorized("POST", "/v1/destinations", API_KEY, body);
+    let cases: Vec<(&str, Vec<u8>, u16, &str)> = vec![
+        (
+            "malformed JSON",
+            authorized("POST", "/v1/events", API_KEY, "{\"type\":\"a\",\"data\":{"),
+            400,
+            "invalid_json",
+        ),
+        ("not JSON at all", destination("name=x"), 400, "invalid_json"),
+        (
+            "an unknown field",
+            destination(r#"{"name":"x","url":"http://127.0.0.1:9/","retries":3}"#),
+            422,
+            "validation_failed",
+        ),
+        ("a wrong type", destination(r#"{"name":7,"url":"http://127.0.0.1:9/"}"#), 422, "validation_failed"),
+        (
+            "an event without data",
+            authorized("POST", "/v1/events", API_KEY, r#"{"type":"a"}"#),
+            422,
+            "validation_failed",
+        ),
+        ("a body of 6 MiB", wire::request("POST", &ingest, &[], &long), 413, "payload_too_large"),
+        ("a body of 6 MiB in chunks", chunked, 413, "payload_too_large"),
+        ("an unknown token", wire::request("POST", "/ingest/nobodys-token", &[], b"{}"), 404, "not_found"),
+        ("no key", wire::request("GET", "/v1/destinations", &[], b""), 401, "unauthorized"),
+        ("a revoked key", authorized("GET", "/v1/destinations", &revoked, ""), 401, "unauthorized"),
+        (
+            "an id of another account",
+            authorized("GET", &format!("/v1/destinations/{foreign}"), API_KEY, ""),
+            404,
+            "not_found",
+        ),
+        (
+            "changing an object of another account",
+            authorized("PATCH", &format!("/v1/destinations/{foreign}"), API_KEY, r#"{"name":"mine"}"#),
+            404,
+            "not_found",
+        ),
+        (
+            "a cursor of another list",
+            authorized("GET", &format!("/v1/routes?cursor={cursor}"), API_KEY, ""),
+            400,
+            "invalid_cursor",
+        ),
+        (
+            "a cursor of nowhere",
+            authorized("GET", "/v1/routes?cursor=AAAA", API_KEY, ""),
+            400,
+            "invalid_cursor",
+        ),
+        (
+            "an unknown parameter",
+            authorized("GET", "/v1/routes?colour=red", API_KEY, ""),
+            422,
+            "validation_failed",
+        ),
+        (
+            "a key in the URL",
+            wire::request("GET", &format!("/v1/routes?key={API_KEY}"), &[], b""),
+            400,
+            "credential_in_url",
+        ),
+    ];
+    let asked = cases.len();
+    for (what, bytes, status, code) in cases {
+        let answer = wire::exchange(stage.addr, &bytes, Duration::from_secs(10)).await?;
+        let right = answer.status == Some(status) && answer.code().as_deref() == Some(code);
+        report.must(right, format!("{what}: {:?} {:?}, not {status} {code}", answer.status, answer.code()));
+    }
+    // The slow ones side by side; a second is a long time here.
+    let (head, body) = tokio::join!(half_a_head(stage.addr), endless_body(stage.addr, &ingest));
+    let (head, body) = (head?, body?);
+    report.note("half_a_head", head.status);
+    report.at_most("half_a_head_closed_after_seconds", head.took.as_secs_f64(), HEAD_CLOSED_WITHIN);
+    report.must(matches!(head.status, None | Some(408)), "half a head has an answer");
+    report.note("endless_body", body.status);
+    report.at_most("endless_body_closed_after_seconds", body.took.as_secs_f64(), BODY_CLOSED_WITHIN);
+    report.must(body.status == Some(408), "a body that never ends is not answered 408");
+
+    report.note("cases", asked + 2);
+    let after = table_sizes(&stage.database).await?;
+    let changed: Vec<_> = before.iter().zip(&after).filter(|(before, after)| before != after).collect();
+    report.must(changed.is_empty(), format!("tables have changed: {changed:?}"));
+    report.exactly("requests_sent", stage.receiver.total(), 0u64);
+    stage.strike().await?;
+    Ok(report)
+}
+
+fn authorized(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    wire::request(method, path, &headers, body.as_bytes())
+}
+
+fn chunked_request(path: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: checks\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
+}
+
+async fn half_a_head(addr: SocketAddr) -> Result<Answer> {
+    let beginning = b"POST /ingest/x HTTP/1.1\r\nhost: checks\r\nx-slow: ";
+    Ok(wire::trickle(addr, beginning, b"a", Duration::from_secs(1), Duration::from_secs(20)).await?)
+}
+
+async fn endless_body(addr: SocketAddr, path: &str) -> Result<Answer> {
+    let beginning = format!("POST {path} HTTP/1.1\r\nhost: checks\r\ncontent-length: 100000\r\n\r\nabc");
+    let limit = Duration::from_secs(40);
+    Ok(wire::trickle(addr, beginning.as_bytes(), b"x", Duration::from_secs(1), limit).await?)
+}
+
+async fn revoked_key(stage: &Stage) -> Result<String> {
+    let key =
+        stage.client.create_api_key(&NewApiKey { name: "revoked".into(), ..Default::default() }).await?;
+    stage.client.revoke_api_key(key.id).await?;
+    key.key.context("a new key is shown once")
+}
+
+/// Of another account, made with a key of its own.
+async fn foreign_destination(stage: &Stage) -> Result<DestinationId> {
+    let operator = stage.client.with_key(OPERATOR_KEY)?;
+    let account =
+        operator.create_account(&NewAccount { name: "Another".into(), ..Default::default() }).await?;
+    let body = format!(r#"{{"name":"theirs","account_id":"{}"}}"#, account.id);
+    let request = authorized("POST", "/v1/api-keys", OPERATOR_KEY, &body);
+    let answer = wire::exchange(stage.addr, &request, Duration::from_secs(5)).await?;
+    let key: Value = serde_json::from_str(answer.body()).with_context(|| answer.text.clone())?;
+    let theirs = stage.client.with_key(key["key"].as_str().context("a new key is shown once")?)?;
+    Ok(theirs.create_destination(&stage.destination("foreign")).await?.id)
+}
+
+async fn cursor_of_destinations(stage: &Stage) -> Result<String> {
+    let page: Value = serde_json::from_slice(&stage.client.raw("/v1/destinations?limit=1").await?)?;
+    Ok(page["next_cursor"].as_str().context("two destinations do not fit a page of one")?.to_owned())
+}
+
+async fn table_sizes(database: &Database) -> Result<Vec<(&'static str, u64, u64)>> {
+    const TABLES: [&str; 10] = [
+        "accounts",
+        "api_keys",
+        "sources",
+        "destinations",
+        "routes",
+        "events",
+        "queue",
+        "attempts",
+        "idempotency",
+        "gates",
+    ];
+    let mut sizes = Vec::new();
+    for table in TABLES {
+        let rows = database.number(&format!("select count(*) from {table}")).await?;
+        let version = match table {
+            "accounts" | "sources" | "destinations" | "routes" => {
+                database.number(&format!("select coalesce(max(version), 0) from {table}")).await?
+            }
+            _ => 0,
+        };
+        sizes.push((table, rows, version));
+    }
+    Ok(sizes)
+}

@@ -1,0 +1,58 @@
+//! Hazard: the deliveries of one event wait for each other.
+//!
+//! One event for fifty destinations, each of which takes 200 ms to answer; after a first round that opens the
+//! connections, ten more (`--count`).
+//!
+//! Holds if in every round all fifty have answered within 260 ms after the producer had its 202.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lab::{PumpConfig, Reply, Until};
+
+use crate::Ask;
+use crate::harness::{Fleet, Plan, Report, StoreKind};
+
+const DESTINATIONS: usize = 50;
+const LATENCY: Duration = Duration::from_millis(200);
+const WITHIN_MS: f64 = 260.0;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let stage = Plan::new(ask, store)?.start().await?;
+    let fleet = Fleet::assemble(&stage, DESTINATIONS, 5).await?;
+    stage.receiver.default_script(Reply::ok().after(LATENCY));
+    let (mut slowest, mut all) = (0.0f64, Vec::new());
+    for round in 0..=ask.count(10) {
+        let before = stage.receiver.succeeded();
+        let offset_us = lab::clock::unix_us() - stage.receiver.now_us();
+        let config = PumpConfig {
+            event_types: vec!["lab.all".into()],
+            connections: 1,
+            ..PumpConfig::new(fleet.target(), Until::Count(1))
+        };
+        let sent = lab::pump::run(config).await?.sent.remove(0);
+        ensure!(sent.acked(), "the event was answered {}", sent.status);
+        let goal = before + DESTINATIONS as u64;
+        ensure!(
+            stage.receiver.wait_for_succeeded(goal, Duration::from_secs(10)).await,
+            "not all fifty arrived"
+        );
+        let id = sent.event_id.as_deref();
+        let records = stage.receiver.snapshot();
+        let ends =
+            records.iter().filter(|record| Some(&*record.event_id) == id).filter_map(|record| record.end_us);
+        let last_us = ends.max().unwrap_or(u64::MAX) + offset_us;
+        let after_ms = last_us.saturating_sub(sent.answered_us()) as f64 / 1000.0;
+        if round > 0 {
+            slowest = slowest.max(after_ms);
+            all.push(after_ms.round());
+        }
+        // The next round finds an idle node.
+        stage.quiesce(Duration::from_secs(5)).await?;
+    }
+    report.note("rounds_ms", all);
+    report.at_most("slowest_ms", slowest, WITHIN_MS);
+    stage.strike().await?;
+    Ok(report)
+}

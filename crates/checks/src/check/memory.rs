@@ -1,0 +1,51 @@
+//! Hazard: what waits is kept in memory.
+//!
+//! A million deliveries (`--count`) wait for a destination that hangs; the node starts, looks them over a few times
+//! and takes events for another destination meanwhile.
+//!
+//! Holds if the node's resident memory never exceeds 150 MB, and the other destination gets its events.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use client::{NewRoute, Publish};
+use lab::{Recording, Reply};
+use tokio::time::sleep;
+
+use crate::Ask;
+use crate::harness::backlog::Pattern;
+use crate::harness::report::rounded;
+use crate::harness::{Plan, Report, StoreKind};
+
+const LIMIT_MB: f64 = 150.0;
+const EVENTS: u64 = 500;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let mut stage = Plan::new(ask, store)?.start().await?;
+    stage.receiver.recording(Recording::Counts);
+    stage.receiver.script("full", Reply::Hang);
+    let pattern = Pattern::make(&stage, "full", 100).await?;
+    let other = stage.client.create_destination(&stage.destination("other")).await?.id;
+    let route = NewRoute { event_types: Some(vec!["other".into()]), ..NewRoute::to(other) };
+    stage.client.create_route(&route).await?;
+    stage.stop().await?;
+    pattern.copy(&stage.database, 0, ask.count(1_000_000)).await?;
+    pattern.release(&stage.database).await?;
+
+    let serving = stage.start().await?;
+    report.note("serving_after_seconds", rounded(serving.as_secs_f64()));
+    let mut most = 0;
+    for round in 0..EVENTS {
+        stage.client.publish(&Publish::json("other", format!("{{\"n\":{round}}}"))?).await?;
+        most = most.max(stage.node()?.rss_bytes()?);
+        sleep(ask.seconds(15) / EVENTS as u32).await;
+    }
+    stage.receiver.wait_for_succeeded(EVENTS, Duration::from_secs(10)).await;
+    report.exactly("arrived_at_the_other", stage.receiver.succeeded_at("other"), EVENTS);
+    report.note("waiting", pattern.waiting(&stage.database).await?);
+    report.note("open_at_the_full_one", stage.receiver.max_open("full"));
+    report.at_most("most_memory_mb", most as f64 / 1e6, LIMIT_MB);
+    stage.strike().await?;
+    Ok(report)
+}

@@ -1,0 +1,29 @@
+//! What all checks share.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`stage`] | a node on a store of its own, with a receiver and a client beside it |
+//! | [`fleet`] | a source and its destinations, and which event must reach which |
+//! | [`database`] | where a stage keeps its rows, and reading them without asking the node |
+//! | [`server`] | the checks' own PostgreSQL server: start, crash, resume, CPU |
+//! | [`audit`] | what the tables must look like when all is done |
+//! | [`backlog`] | a million waiting deliveries, written straight into the tables |
+//! | [`report`] | counts and broken rules, as one line of JSON |
+//! | [`wire`] | HTTP by hand, for what no client would send |
+//! | [`strace`] | watching and failing system calls |
+
+pub(crate) mod audit;
+pub(crate) mod backlog;
+pub(crate) mod database;
+pub(crate) mod fleet;
+pub(crate) mod report;
+pub(crate) mod server;
+pub(crate) mod stage;
+pub(crate) mod strace;
+pub(crate) mod wire;
+
+pub(crate) use audit::Audit;
+pub(crate) use database::{Database, StoreKind};
+pub(crate) use fleet::Fleet;
+pub(crate) use report::Report;
+pub(crate) use stage::{Plan, Stage};

@@ -1,0 +1,132 @@
+//! The accounting at the end: the judge over the two logs, and the tables against themselves.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use anyhow::Result;
+use domain::id::{DestinationId, EventId};
+use lab::judge::Acked;
+use lab::{Case, Verdict};
+use serde::Serialize;
+
+use super::{Database, Fleet, Report, Stage};
+
+/// What the tables say of themselves; every field but the first three should be zero once all is delivered.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Audit {
+    pub(crate) events: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dead_letters: u64,
+    pub(crate) waiting: u64,
+    /// Deliveries that have ended more than once.
+    pub(crate) ended_twice: u64,
+    /// Deliveries that both wait and have ended.
+    pub(crate) ended_and_waiting: u64,
+    /// Deliveries whose attempts are not numbered 1..n.
+    pub(crate) gaps: u64,
+    /// Events whose deliveries are not as many as were committed with them.
+    pub(crate) partial_fan_outs: u64,
+    /// Idempotency keys that more than one event of a source has.
+    pub(crate) keys_stored_twice: u64,
+}
+
+impl Audit {
+    pub(crate) async fn of(database: &Database) -> Result<Audit> {
+        let number = |sql: &'static str| database.number(sql);
+        Ok(Audit {
+            events: number("select count(*) from events").await?,
+            delivered: number("select count(*) from attempts where ending = 'delivered'").await?,
+            dead_letters: number("select count(*) from attempts where ending = 'dead_letter'").await?,
+            waiting: number("select count(*) from queue").await?,
+            ended_twice: number(
+                "select count(*) from (select delivery_id from attempts where ending is not null
+                 group by delivery_id having count(*) > 1) twice",
+            )
+            .await?,
+            ended_and_waiting: number(
+                "select count(*) from queue q join attempts a on a.delivery_id = q.delivery_id
+                 where a.ending is not null",
+            )
+            .await?,
+            gaps: number(
+                "select count(*) from (select delivery_id from attempts where number is not null and not late
+                 group by delivery_id having count(*) <> max(number) or count(distinct number) <> count(*)) gaps",
+            )
+            .await?,
+            partial_fan_outs: number(
+                "select count(*) from events e left join (
+                     select event_id, count(*) as n from (
+                         select event_id, delivery_id from queue
+                         union select event_id, delivery_id from attempts
+                     ) known group by event_id
+                 ) made on made.event_id = e.id
+                 where e.deliveries <> coalesce(made.n, 0)",
+            )
+            .await?,
+            keys_stored_twice: number(
+                "select count(*) from (select source_id, idempotency_key from events
+                 where idempotency_key is not null group by source_id, idempotency_key having count(*) > 1) twice",
+            )
+            .await?,
+        })
+    }
+
+    pub(crate) fn rules(&self, report: &mut Report) {
+        report.note("tables", self);
+        let zeros = [
+            ("deliveries that ended twice", self.ended_twice),
+            ("deliveries that wait and have ended", self.ended_and_waiting),
+            ("deliveries with gaps in their attempts", self.gaps),
+            ("events with a partial fan-out", self.partial_fan_outs),
+            ("idempotency keys stored twice", self.keys_stored_twice),
+        ];
+        for (what, count) in zeros {
+            report.must(count == 0, format!("{count} {what}"));
+        }
+    }
+}
+
+/// (event, destination) of dead letters whose attempts are all recorded.
+pub(crate) async fn dead_letters(
+    database: &Database,
+    fleet: &Fleet,
+) -> Result<HashSet<(Arc<str>, Arc<str>)>> {
+    let rows = database
+        .rows(
+            "select d.event_id, d.destination_id from attempts d
+             where d.ending = 'dead_letter' and coalesce(d.number, 0) = (
+                 select count(*) from attempts a
+                 where a.delivery_id = d.delivery_id and a.number is not null and not a.late)",
+        )
+        .await?;
+    let pair = |row: &Vec<super::database::Cell>| {
+        let event: Arc<str> = EventId::from_bytes(row[0].id()?).to_string().into();
+        Some((event, fleet.name_of(DestinationId::from_bytes(row[1].id()?))?))
+    };
+    Ok(rows.iter().filter_map(pair).collect())
+}
+
+/// The judge's verdict and the tables' own, as rules of the report.
+pub(crate) async fn settle_accounts(
+    stage: &Stage,
+    fleet: &Fleet,
+    promised: Vec<Acked>,
+    kills_us: Vec<u64>,
+    report: &mut Report,
+) -> Result<Verdict> {
+    let case = Case {
+        acked: promised,
+        received: stage.receiver.snapshot(),
+        dead: dead_letters(&stage.database, fleet).await?,
+        limits: fleet.limits(),
+        kills_us,
+        ..Case::default()
+    };
+    let verdict = case.judge();
+    report.note("verdict", &verdict);
+    report.must(verdict.holds, "the judge found broken promises");
+    let audit = Audit::of(&stage.database).await?;
+    audit.rules(report);
+    report.must(audit.waiting == 0, format!("{} deliveries still wait", audit.waiting));
+    Ok(verdict)
+}

@@ -1,0 +1,180 @@
+//! Where a stage keeps its rows, and reading them without asking the node.
+//!
+//! The statements here are plain enough to be the same text on both stores; what comes back is made the same too:
+//! an id is sixteen bytes, a truth value is a number.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use rusqlite::OpenFlags;
+use rusqlite::types::ValueRef;
+use serde::Serialize;
+use tokio_postgres::NoTls;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use super::server::Server;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StoreKind {
+    Sqlite,
+    Postgres,
+}
+
+/// A store of one stage.
+#[derive(Debug, Clone)]
+pub(crate) enum Database {
+    Sqlite { file: PathBuf },
+    Postgres { server: Server, schema: String },
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Cell {
+    Null,
+    Number(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    pub(crate) fn number(&self) -> Option<i64> {
+        if let Cell::Number(number) = self { Some(*number) } else { None }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        if let Cell::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn id(&self) -> Option<[u8; 16]> {
+        if let Cell::Bytes(bytes) = self { bytes.as_slice().try_into().ok() } else { None }
+    }
+}
+
+impl Database {
+    /// As the node is told it.
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Database::Sqlite { file } => format!("sqlite:{}", file.display()),
+            Database::Postgres { server, schema } => format!("{}?schema={schema}", server.url()),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> StoreKind {
+        match self {
+            Database::Sqlite { .. } => StoreKind::Sqlite,
+            Database::Postgres { .. } => StoreKind::Postgres,
+        }
+    }
+
+    pub(crate) fn server(&self) -> Option<&Server> {
+        if let Database::Postgres { server, .. } = self { Some(server) } else { None }
+    }
+
+    /// Rows of a statement that reads.
+    pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+        match self {
+            Database::Sqlite { file } => {
+                // Read-only: it must never be us who checkpoint or roll back what the node left.
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let connection = rusqlite::Connection::open_with_flags(file, flags)?;
+                connection.busy_timeout(std::time::Duration::from_secs(5))?;
+                sqlite_rows(&connection, sql).with_context(|| sql.to_owned())
+            }
+            Database::Postgres { .. } => {
+                let rows = self.connect().await?.query(sql, &[]).await.with_context(|| sql.to_owned())?;
+                rows.iter().map(postgres_row).collect()
+            }
+        }
+    }
+
+    /// The one number a statement gives.
+    pub(crate) async fn number(&self, sql: &str) -> Result<u64> {
+        let rows = self.rows(sql).await?;
+        let number = rows.first().and_then(|row| row.first()?.number());
+        Ok(number.with_context(|| format!("no number from {sql}"))?.max(0) as u64)
+    }
+
+    /// Statements that write; for use while no node runs.
+    pub(crate) async fn write(&self, sql: &str) -> Result<()> {
+        match self {
+            Database::Sqlite { file } => {
+                let connection = rusqlite::Connection::open(file)?;
+                connection.pragma_update(None, "synchronous", "normal")?;
+                connection.execute_batch(sql).with_context(|| sql.to_owned())
+            }
+            Database::Postgres { .. } => {
+                self.connect().await?.batch_execute(sql).await.with_context(|| sql.to_owned())
+            }
+        }
+    }
+
+    /// An id as this store's SQL writes it.
+    pub(crate) fn literal(&self, id: &[u8; 16]) -> String {
+        let uuid = Uuid::from_bytes(*id);
+        match self {
+            Database::Sqlite { .. } => format!("x'{}'", uuid.simple()),
+            Database::Postgres { .. } => format!("'{uuid}'::uuid"),
+        }
+    }
+
+    pub(crate) async fn drop_schema(&self) -> Result<()> {
+        if let Database::Postgres { schema, .. } = self {
+            self.connect().await?.batch_execute(&format!("drop schema if exists {schema} cascade")).await?;
+        }
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<tokio_postgres::Client> {
+        let Database::Postgres { server, schema } = self else { bail!("SQLite is opened, not connected to") };
+        let client = connect(server.url()).await?;
+        client.batch_execute(&format!("set search_path = {schema}")).await?;
+        Ok(client)
+    }
+}
+
+pub(crate) async fn connect(url: &str) -> Result<tokio_postgres::Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    // Ends with its client; what went wrong the client says.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+fn sqlite_rows(connection: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Vec<Vec<Cell>>> {
+    let mut statement = connection.prepare(sql)?;
+    let width = statement.column_count();
+    let row = |row: &rusqlite::Row<'_>| (0..width).map(|at| Ok(sqlite_cell(row.get_ref(at)?))).collect();
+    statement.query_map([], row)?.collect()
+}
+
+fn sqlite_cell(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Number(number),
+        ValueRef::Real(number) => Cell::Number(number as i64),
+        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+    }
+}
+
+fn postgres_row(row: &tokio_postgres::Row) -> Result<Vec<Cell>> {
+    let cell = |at: usize| -> Result<Option<Cell>> {
+        Ok(match row.columns()[at].type_() {
+            &Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(|number| Cell::Number(number.into())),
+            &Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|number| Cell::Number(number.into())),
+            &Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(Cell::Number),
+            &Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(|flag| Cell::Number(flag.into())),
+            &Type::TEXT | &Type::VARCHAR | &Type::NAME => {
+                row.try_get::<_, Option<String>>(at)?.map(Cell::Text)
+            }
+            &Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(Cell::Bytes),
+            &Type::UUID => {
+                row.try_get::<_, Option<Uuid>>(at)?.map(|id| Cell::Bytes(id.into_bytes().to_vec()))
+            }
+            other => bail!("no cell for a column of type {other}"),
+        })
+    };
+    (0..row.len()).map(|at| Ok(cell(at)?.unwrap_or(Cell::Null))).collect()
+}

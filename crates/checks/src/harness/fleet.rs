@@ -1,0 +1,79 @@
+//! A source and its destinations: most events go to one of them, every so many-th to all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use client::{Client, NewDestination, NewRoute, NewSource};
+use domain::id::DestinationId;
+use lab::judge::{Acked, acked};
+use lab::{PumpConfig, Sent, Target, Until};
+
+use super::Stage;
+
+/// Destination `dNN` gets the events of type `lab.dNN`, and all of them get those of type `lab.all`.
+pub(crate) struct Fleet {
+    pub(crate) names: Vec<Arc<str>>,
+    pub(crate) ids: Vec<DestinationId>,
+    pub(crate) token: String,
+    limit: u32,
+    base: String,
+}
+
+impl Fleet {
+    pub(crate) async fn assemble(stage: &Stage, size: usize, limit: u32) -> Result<Fleet> {
+        let source = stage.client.create_source(&NewSource { name: "pump".into(), uid: None }).await?;
+        let token =
+            source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
+        let mut fleet = Fleet { names: Vec::new(), ids: Vec::new(), token, limit, base: stage.base() };
+        for at in 0..size {
+            let name = format!("d{at:02}");
+            let plan = NewDestination { max_concurrency: Some(limit), ..stage.destination(&name) };
+            let destination = stage.client.create_destination(&plan).await?;
+            let types = vec![format!("lab.{name}"), "lab.all".to_owned()];
+            let route = NewRoute::from_source(source.id, destination.id);
+            stage.client.create_route(&NewRoute { event_types: Some(types), ..route }).await?;
+            fleet.names.push(name.into());
+            fleet.ids.push(destination.id);
+        }
+        Ok(fleet)
+    }
+
+    /// In turn: one event to each destination, then one to all.
+    pub(crate) fn pump(&self, until: Until) -> PumpConfig {
+        let types = self.names.iter().map(|name| format!("lab.{name}")).chain(["lab.all".to_owned()]);
+        PumpConfig { event_types: types.collect(), ..PumpConfig::new(self.target(), until) }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target::Ingest { base: self.base.clone(), tokens: vec![self.token.clone()] }
+    }
+
+    pub(crate) fn ingest_path(&self) -> String {
+        format!("/ingest/{}", self.token)
+    }
+
+    /// What was promised to a producer that used [`Fleet::pump`].
+    pub(crate) fn promised(&self, sent: &[Sent]) -> Vec<Acked> {
+        acked(sent, |sent| match self.names.get((sent.n % (self.names.len() as u64 + 1)) as usize) {
+            Some(name) => vec![name.clone()],
+            None => self.names.clone(),
+        })
+    }
+
+    pub(crate) fn limits(&self) -> HashMap<Arc<str>, u32> {
+        self.names.iter().map(|name| (name.clone(), self.limit)).collect()
+    }
+
+    pub(crate) fn name_of(&self, id: DestinationId) -> Option<Arc<str>> {
+        let at = self.ids.iter().position(|known| *known == id)?;
+        Some(self.names[at].clone())
+    }
+}
+
+/// One destination for everything that is published.
+pub(crate) async fn sole_destination(client: &Client, plan: &NewDestination) -> Result<DestinationId> {
+    let destination = client.create_destination(plan).await?;
+    client.create_route(&NewRoute::to(destination.id)).await?;
+    Ok(destination.id)
+}

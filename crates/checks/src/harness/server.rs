@@ -1,0 +1,105 @@
+//! The checks' own PostgreSQL server: `scripts/postgres` with a folder apart from the tests', because a check may
+//! crash it at any moment.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+
+/// A running server.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    url: String,
+    home: PathBuf,
+}
+
+impl Server {
+    /// Starts it unless it runs; it stays up afterwards, `scripts/check` stops it.
+    pub(crate) async fn start() -> Result<Server> {
+        let home = target_dir()?.join("checks-postgres");
+        let url = script(&home, "start").await?;
+        Ok(Server { url, home })
+    }
+
+    /// `postgres://user@host:port/name`
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn addr(&self) -> Result<SocketAddr> {
+        let (_, rest) = self.url.split_once('@').context("the server's URL has a user")?;
+        let (addr, _) = rest.split_once('/').context("the server's URL has a database")?;
+        Ok(addr.parse()?)
+    }
+
+    /// As a power cut would.
+    pub(crate) async fn crash(&self) -> Result<()> {
+        script(&self.home, "crash").await.map(|_| ())
+    }
+
+    /// Returns when the server takes connections.
+    pub(crate) async fn resume(&self) -> Result<()> {
+        script(&self.home, "resume").await.map(|_| ())
+    }
+
+    /// CPU time of the whole server since its start.
+    pub(crate) async fn cpu_time(&self) -> Result<Duration> {
+        let client = super::database::connect(&self.url).await?;
+        let backend: i32 = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
+        let postmaster = stat(backend as u32)?.parent;
+        let mut ticks = 0;
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            // A process may end while we look.
+            let Ok(stat) = stat(pid) else { continue };
+            if pid == postmaster {
+                ticks += stat.own_ticks + stat.reaped_ticks;
+            } else if stat.parent == postmaster {
+                ticks += stat.own_ticks;
+            }
+        }
+        // USER_HZ is 100 on every Linux.
+        Ok(Duration::from_millis(ticks * 10))
+    }
+}
+
+struct Stat {
+    parent: u32,
+    own_ticks: u64,
+    /// Of children that have ended.
+    reaped_ticks: u64,
+}
+
+fn stat(pid: u32) -> Result<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name before it may hold anything; the state comes first after it, the parent second.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let fields: Vec<u64> = fields.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    ensure!(fields.len() > 14, "/proc/{pid}/stat is short");
+    let [user, system, reaped_user, reaped_system] = [fields[11], fields[12], fields[13], fields[14]];
+    Ok(Stat { parent: fields[1] as u32, own_ticks: user + system, reaped_ticks: reaped_user + reaped_system })
+}
+
+async fn script(home: &Path, command: &str) -> Result<String> {
+    let script = root().join("scripts/postgres");
+    let run = Command::new(&script).arg(command).env("POSTHASTE_TEST_PG_DIR", home).output().await?;
+    let complaint = String::from_utf8_lossy(&run.stderr);
+    ensure!(run.status.success(), "scripts/postgres {command}: {}", complaint.trim());
+    Ok(String::from_utf8_lossy(&run.stdout).trim().to_owned())
+}
+
+/// The repository: checks are run from its build output and never shipped.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Where cargo put us, profile and all left out.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let exe = std::env::current_exe()?;
+    let dir = exe.ancestors().nth(2).context("the checks are run from cargo's target folder")?;
+    Ok(dir.to_owned())
+}

@@ -1,0 +1,103 @@
+//! HTTP by hand, for what no client would send, and for seeing exactly what came back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// What came back on a connection until it was closed, or until we gave up.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// None: not a word.
+    pub(crate) status: Option<u16>,
+    pub(crate) text: String,
+    pub(crate) took: Duration,
+}
+
+impl Answer {
+    /// A header of the answer, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let head = self.text.split("\r\n\r\n").next()?;
+        let named = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key.eq_ignore_ascii_case(name));
+        Some(head.lines().find(named)?.split_once(':')?.1.trim())
+    }
+
+    /// The `code` of a problem document.
+    pub(crate) fn code(&self) -> Option<String> {
+        let problem: serde_json::Value = serde_json::from_str(self.body()).ok()?;
+        Some(problem.get("code")?.as_str()?.to_owned())
+    }
+
+    pub(crate) fn body(&self) -> &str {
+        self.text.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+    }
+}
+
+/// A whole request, with the length of its body and `connection: close` written in.
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: checks\r\nconnection: close\r\n");
+    head.push_str(&format!("content-length: {}\r\n", body.len()));
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// Sends the bytes and reads until the other side closes.
+pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<Answer> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(addr).await?;
+    let (mut from, mut to) = stream.split();
+    let mut text = Vec::new();
+    let both = async {
+        // A server that refuses a body early may close before it has read it all.
+        let write = async {
+            let _ = to.write_all(bytes).await;
+        };
+        let _ = tokio::join!(write, from.read_to_end(&mut text));
+    };
+    let _ = timeout(limit, both).await;
+    Ok(answer(&text, began.elapsed()))
+}
+
+/// Sends a beginning, then a little more every so often and never the end; what the server makes of it.
+pub(crate) async fn trickle(
+    addr: SocketAddr,
+    beginning: &[u8],
+    more: &[u8],
+    every: Duration,
+    limit: Duration,
+) -> io::Result<Answer> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(addr).await?;
+    let (mut from, mut to) = stream.split();
+    let mut text = Vec::new();
+    to.write_all(beginning).await?;
+    let drip = async {
+        loop {
+            tokio::time::sleep(every).await;
+            if to.write_all(more).await.is_err() {
+                // Closed: the reader will see it too.
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    let _ = timeout(limit, async {
+        tokio::select! {
+            () = drip => {}
+            _ = from.read_to_end(&mut text) => {}
+        }
+    })
+    .await;
+    Ok(answer(&text, began.elapsed()))
+}
+
+fn answer(bytes: &[u8], took: Duration) -> Answer {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let status = text.get(9..12).and_then(|status| status.parse().ok());
+    Answer { status, text, took }
+}

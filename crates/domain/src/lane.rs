@@ -142,8 +142,10 @@ impl<C> Lane<C> {
 
     /// The destination has been read, or read again after a change.
     pub fn configured(&mut self, settings: LaneSettings) {
-        if self.ends_everything() && !matches!(settings.mode, Mode::End { .. }) {
-            self.drop_held(); // read to be ended, whenever it is due
+        // Enabled again: what was read only to be ended need not stay in memory until it is due.
+        let to_be_ended = |held: &Held<C>| held.delivery.due_at > held.read_at.plus(limits::HELD_FRESH);
+        if !matches!(settings.mode, Mode::End { .. }) && self.held.values().any(to_be_ended) {
+            self.drop_held();
         }
         self.settings = Some(settings);
     }
@@ -221,14 +223,15 @@ impl<C> Lane<C> {
         self.in_flight -= 1;
         self.unflushed += 1;
         self.full_since = None;
-        let limit = self.settings.as_ref().map_or(1, |settings| settings.max_concurrency);
+        // While the limit is not known no ramp is over.
+        let limit = self.settings.as_ref().map_or(u32::MAX, |settings| settings.max_concurrency);
         self.gate.met(met, limit, settings, now);
     }
 
     /// The request was given up without a result (a stop, a lost lease): the row is as it was.
     pub fn abandoned(&mut self, id: DeliveryId, position: Position) {
-        let known = self.known.remove(&id);
-        if let Some(Known { stage: Stage::Open { since }, seen }) = known {
+        if let Some(Known { stage: Stage::Open { since }, seen }) = self.known.get(&id).copied() {
+            self.known.remove(&id);
             self.in_flight -= 1;
             self.full_since = None;
             self.gate.abandoned(since);
@@ -238,8 +241,10 @@ impl<C> Lane<C> {
 
     /// The settlement is durable.
     pub fn flushed(&mut self, id: DeliveryId, settled: &Settled) {
-        let known = self.known.remove(&id);
-        if known.is_some_and(|known| known.stage == Stage::Unflushed) {
+        // A word about an attempt of another life of this lane must not touch what is in hand now.
+        let known = self.known.get(&id).copied().filter(|known| known.stage == Stage::Unflushed);
+        if known.is_some() {
+            self.known.remove(&id);
             self.unflushed -= 1;
         }
         if self.fetching {

@@ -321,6 +321,20 @@ fn a_row_that_moved_while_it_was_open_is_found_when_its_request_is_abandoned() {
 }
 
 #[test]
+fn a_row_that_moved_before_we_were_told_of_its_settlement_is_found() {
+    let mut lane = lane();
+    lane.arrive(delivery(1), 0);
+    lane.start(0);
+    lane.finish(1, Outcome::ServerError, 0, 1);
+    lane.look(moved(1).0.position);
+    lane.wants(at(100));
+    lane.fetched(vec![moved(1)], 16, at(101));
+    let place = Position::due(at(30_000), id(1));
+    lane.flushed(id(1), &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
+    assert_eq!(lane.unseen, Some(moved(1).0.position));
+}
+
+#[test]
 fn a_row_that_moved_while_it_was_expected_is_found_when_it_arrives() {
     for told in [true, false] {
         let mut lane = lane();
@@ -397,6 +411,41 @@ fn nothing_starts_before_the_destination_has_been_read() {
 }
 
 #[test]
+fn nothing_starts_while_the_destination_is_being_read_again() {
+    let mut lane = lane();
+    lane.arrive(delivery(1), 0);
+    lane.outdated();
+    assert_eq!(lane.start(0), None);
+    lane.configured(settings(1));
+    assert_eq!(lane.start(1), Some(id(1)));
+}
+
+#[test]
+fn a_success_while_the_destination_is_being_read_again_does_not_end_the_ramp() {
+    let mut lane = throttled_lane();
+    lane.configured(settings(8));
+    lane.wants(at(60_000));
+    lane.fetched(rows(2..=9), 16, at(60_000));
+    lane.start_all(60_000);
+    lane.outdated();
+    lane.finish(2, Outcome::Success, 60_000, 60_100);
+    lane.configured(settings(8));
+    assert_eq!(lane.start_all(60_100).len(), 2);
+}
+
+#[test]
+fn a_word_from_another_life_of_the_lane_touches_nothing_in_hand() {
+    let mut lane = lane();
+    (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
+    lane.configured(settings(1));
+    lane.start(0);
+    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
+    lane.flushed(id(2), &Settled::Ended(Ending::Delivered));
+    lane.abandoned(id(2), delivery(2).position);
+    assert_eq!((lane.in_flight(), lane.held(), lane.known.len()), (1, 1, 2));
+}
+
+#[test]
 fn a_paused_lane_starts_nothing_and_forgets_nothing() {
     let mut lane = lane();
     lane.arrive(delivery(1), 0);
@@ -445,6 +494,7 @@ fn an_enabled_lane_lets_go_of_what_was_to_be_ended() {
     lane.look(Position::START);
     lane.wants(at(0));
     lane.fetched(vec![(due(1, 86_400_000), ())], 2_048, at(1));
+    lane.outdated();
     lane.configured(settings(2));
     assert_eq!((lane.held(), lane.wake_at(at(1))), (0, Some(at(86_400_000))));
 }

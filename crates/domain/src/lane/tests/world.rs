@@ -99,6 +99,8 @@ enum Happening {
     Told(usize),
     Publish,
     Meddle,
+    /// The destination has been read again.
+    Configured,
     Refresh,
     /// The lane's own alarm clock.
     Wake,
@@ -306,6 +308,7 @@ impl World {
                 self.lane.flushed(settling.delivery.id, &settling.settled);
             }
             Happening::Meddle => self.meddle(),
+            Happening::Configured => self.lane.configured(self.settings.clone()),
             Happening::Refresh => self.lane.refresh(self.now),
             Happening::Wake => self.wake_at = None,
             Happening::Turn => {}
@@ -503,7 +506,9 @@ impl World {
             }
         }
         tell!(self, "  settings {:?} {}", self.settings.mode, self.settings.max_concurrency);
-        self.lane.configured(self.settings.clone());
+        self.lane.outdated();
+        let after = self.dice.delay();
+        self.plan(after, Happening::Configured);
     }
 
     /// Directly in the store; the lane is not told.

@@ -48,6 +48,7 @@ pub(crate) struct EventQuery {
     /// Received before this time.
     #[param(value_type = Option<schema::Timestamp>)]
     until: Option<Timestamp>,
+    #[param(inline)]
     fanout: Option<FanoutState>,
     /// An event's id, or an idempotency key.
     q: Option<String>,
@@ -89,7 +90,10 @@ impl EventQuery {
             None => Wanted::All,
             Some(q) => match q.parse() {
                 Ok(id) => Wanted::One(id),
-                Err(_) if filter.idempotency_keys.is_empty() || filter.idempotency_keys.iter().any(|key| key == q) => {
+                Err(_)
+                    if filter.idempotency_keys.is_empty()
+                        || filter.idempotency_keys.iter().any(|key| key == q) =>
+                {
                     filter.idempotency_keys = vec![q.into()];
                     Wanted::All
                 }
@@ -107,7 +111,9 @@ impl EventQuery {
     responses((status = 200, description = "A page.", body = ListBody<EventView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, ctx: AccountCtx, list: List<EventQuery>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<EventQuery>,
 ) -> Result<Json<ListBody<EventView>>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     let account = ctx.account_id();
@@ -136,7 +142,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The event.", body = EventDetailView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<EventId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<EventId>,
 ) -> Result<Json<EventDetailView>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     let account = ctx.account_id();
@@ -163,13 +171,16 @@ pub(crate) async fn get(
     ),
 )]
 pub(crate) async fn payload(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<EventId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<EventId>,
 ) -> Result<Response, ApiError> {
     ctx.require(Scope::EventsRead)?;
     let event = app.store.event_payload(ctx.account_id(), id).await?;
     let content_type = HeaderValue::try_from(event.content_type.as_str())
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let attachment = HeaderValue::try_from(format!("attachment; filename=\"{id}\"")).map_err(ApiError::from_bug)?;
+    let attachment =
+        HeaderValue::try_from(format!("attachment; filename=\"{id}\"")).map_err(ApiError::from_bug)?;
     // A stranger's bytes under our name: a browser may save them and do nothing else with them.
     let headers = [
         (header::CONTENT_TYPE, content_type),

@@ -1,0 +1,182 @@
+//! What only shows on a real connection: deadlines, limits of the head, and stopping.
+
+use crate::world::{TOKEN, World};
+use api::ApiConfig;
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+struct Served {
+    world: World,
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
+    let world = World::with(configure).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let serving =
+        tokio::spawn(api::serve(listener, world.app.clone(), stop.clone(), Duration::from_secs(10)));
+    Served { world, address, stop, serving }
+}
+
+impl Served {
+    #[expect(clippy::disallowed_methods, reason = "the client of these tests")]
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends this and reads until the server closes.
+    async fn exchange(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        // The server may answer and close before it has read everything.
+        let _ = stream.write_all(bytes).await;
+        until_closed(&mut stream).await
+    }
+}
+
+async fn until_closed(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+async fn one_answer(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    let mut buffer = [0; 4096];
+    while !answer.ends_with('}') {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "closed after {answer}");
+        answer.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
+    answer
+}
+
+fn post(body: &str) -> String {
+    format!("POST /ingest/{TOKEN} HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let served = served(|_| {}).await;
+    let mut stream = served.connect().await;
+    for body in ["first", "second"] {
+        stream.write_all(post(body).as_bytes()).await.unwrap();
+        assert!(one_answer(&mut stream).await.starts_with("HTTP/1.1 202 Accepted\r\n"));
+    }
+    assert_eq!(served.world.events().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_half_sent_head_is_a_408() {
+    let served = served(|config| config.deadlines.head = Duration::from_millis(50)).await;
+    let answer = served.exchange(b"POST /ingest/x HTTP/1.1\r\nhost: h\r\nx-half").await;
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    assert!(
+        answer.contains("\"code\":\"request_timeout\"") && answer.contains("connection: close"),
+        "{answer}"
+    );
+    served.world.assert_nothing_stored().await;
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_not_waited_for() {
+    let served = served(|config| config.deadlines.head = Duration::from_millis(50)).await;
+    assert_eq!(served.exchange(b"").await, "");
+    // Nor between two requests.
+    let served = self::served(|config| config.deadlines.idle = Duration::from_millis(50)).await;
+    let answer = served.exchange(post("x").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_a_408() {
+    let served = served(|config| config.deadlines.body_grace = Duration::from_millis(50)).await;
+    let head = format!("POST /ingest/{TOKEN} HTTP/1.1\r\nhost: h\r\n");
+    for rest in ["content-length: 100\r\n\r\nhalf", "transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+        let answer = served.exchange(format!("{head}{rest}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    served.world.assert_nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_body_too_large_is_refused_and_the_client_gets_to_see_it() {
+    let served = served(|_| {}).await;
+    let body = " ".repeat(6 * 1024 * 1024);
+    let answer = served.exchange(post(&body).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"), "{answer}");
+    // Who only announces it is told at once.
+    let announced = format!(
+        "POST /ingest/{TOKEN} HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 9999999\r\n\r\n"
+    );
+    let answer = served.exchange(announced.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    served.world.assert_nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_head_too_large_or_malformed_is_refused() {
+    let served = served(|_| {}).await;
+    let large = format!("GET /healthz HTTP/1.1\r\nhost: h\r\nx-large: {}\r\n\r\n", "x".repeat(40_000));
+    let many = format!("GET /healthz HTTP/1.1\r\nhost: h\r\n{}\r\n", "x-many: 1\r\n".repeat(101));
+    for bytes in [large, many] {
+        let answer = served.exchange(bytes.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    for bytes in [
+        "NONSENSE\r\n\r\n",
+        "POST /ingest/x HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx",
+        "POST /ingest/x HTTP/1.1\r\nhost: h\r\ntransfer-encoding: gzip\r\n\r\nx",
+    ] {
+        let answer = served.exchange(bytes.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{bytes}: {answer}");
+    }
+    served.world.assert_nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_turned_away() {
+    let served = served(|config| config.connections = 1).await;
+    let mut first = served.connect().await;
+    first.write_all(post("x").as_bytes()).await.unwrap();
+    one_answer(&mut first).await;
+    let mut second = served.connect().await;
+    let answer = until_closed(&mut second).await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: 1"), "{answer}");
+}
+
+#[tokio::test]
+async fn stopping_finishes_what_is_open_and_closes_what_rests() {
+    let served = served(|_| {}).await;
+    let mut resting = served.connect().await;
+    resting.write_all(post("x").as_bytes()).await.unwrap();
+    one_answer(&mut resting).await;
+    let mut busy = served.connect().await;
+    busy.write_all(
+        format!(
+            "POST /ingest/{TOKEN} HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+        )
+        .as_bytes(),
+    )
+    .await
+    .unwrap();
+    // The handler runs once it asks for the body.
+    let mut asked = [0; 25];
+    busy.read_exact(&mut asked).await.unwrap();
+    served.stop.cancel();
+    assert_eq!(until_closed(&mut resting).await, "");
+    busy.write_all(b"late").await.unwrap();
+    let answer = until_closed(&mut busy).await;
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    served.serving.await.unwrap();
+    assert_eq!(served.world.events().await.len(), 2);
+}

@@ -1,0 +1,6 @@
+//! Events coming in: what is accepted, what is refused, and that nothing is left behind by what is refused.
+
+mod bad_input;
+mod connections;
+mod doors;
+mod world;

@@ -1,0 +1,386 @@
+//! An installation in one process: the memory store, a clock that stands, an account with a source, a destination and
+//! a route, and a recording of what the engine would be told.
+
+use api::{ApiConfig, App, Background, Parts, TestSend, keys::KeyText, router, vault::Vault};
+use async_trait::async_trait;
+use axum::{Router, body::Body};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    account::{Account, ApiKey, KeyKind, Scope},
+    address::AddressPolicy,
+    delivery::{Delivery, Position},
+    destination::Destination,
+    dice::Dice,
+    event::Event,
+    id::{AccountId, ApiKeyId, DeliveryId, DestinationId, RouteId, SourceId},
+    lane::WaitingFor,
+    route::Route,
+    seal::{MasterKeys, Sealed},
+    source::{Source, Verification},
+    time::{Clock, Timestamp},
+};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use store::{
+    Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, History as _, LaneView,
+    Lanes, Page, StoreError, memory::MemoryStore,
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
+pub(crate) const TOKEN: &str = "sourcetoken";
+
+pub(crate) struct World {
+    pub(crate) app: App,
+    pub(crate) router: Router,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) recording: Arc<Recording>,
+    pub(crate) dice: Arc<Dealt>,
+    pub(crate) account: AccountId,
+    pub(crate) source: Source,
+    pub(crate) key: String,
+    pub(crate) key_id: ApiKeyId,
+    background: Option<Background>,
+    _stop: tokio_util::sync::DropGuard,
+    stopped: CancellationToken,
+}
+
+impl World {
+    /// Running, with every default.
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(configure: impl FnOnce(&mut ApiConfig)) -> Self {
+        let mut world = Self::stopped(configure).await;
+        let background = world.background.take().expect("not running yet");
+        tokio::spawn(background.run(world.stopped.clone()));
+        world
+    }
+
+    /// Nothing is committed.
+    pub(crate) async fn stopped(configure: impl FnOnce(&mut ApiConfig)) -> Self {
+        let clock = Arc::new(Standing);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let dice = Arc::new(Dealt::default());
+        let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).unwrap();
+        let vault = Arc::new(Vault::open(&*store, master, &*dice).await.unwrap());
+        let recording = Arc::new(Recording::default());
+        let mut config = ApiConfig::new("http://localhost", "test");
+        configure(&mut config);
+        let (app, background) = App::start(Parts {
+            store: store.clone(),
+            announce: recording.clone(),
+            lanes: Arc::new(Nothing),
+            clock,
+            dice: dice.clone(),
+            vault: vault.clone(),
+            addresses: Arc::new(AddressPolicy::default()),
+            sender: Arc::new(Nothing),
+            config,
+        });
+        let account = create_account(&store, &vault, &*dice).await;
+        let source = create_source(&store, &vault, account, TOKEN, &*dice).await;
+        let (key, key_id) = create_key(&store, &vault, &*dice, account, KeyKind::Account, None).await;
+        let destination = Destination::new(
+            DestinationId::at(NOW, dice.bits()),
+            account,
+            "there",
+            "https://example.com/",
+            NOW,
+        );
+        store.create_destination(&destination).await.unwrap();
+        for source_id in [None, Some(source.id)] {
+            let route = Route {
+                id: RouteId::at(NOW, dice.bits()),
+                account_id: account,
+                uid: None,
+                name: None,
+                enabled: true,
+                source_id,
+                destination_id: destination.id,
+                event_types: vec!["*".parse().unwrap()],
+                filter: None,
+                retry_policy: None,
+                timeout_seconds: None,
+                signing: None,
+                created_at: NOW,
+                updated_at: NOW,
+                version: 0,
+            };
+            store.create_route(&route).await.unwrap();
+        }
+        let stopped = CancellationToken::new();
+        Self {
+            router: router(app.clone()),
+            app,
+            store,
+            vault,
+            recording,
+            dice,
+            account,
+            source,
+            key,
+            key_id,
+            background: Some(background),
+            _stop: stopped.clone().drop_guard(),
+            stopped,
+        }
+    }
+
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// With headers as `name: value`.
+    pub(crate) async fn ingest(&self, token: &str, headers: &[&str], body: impl Into<Body>) -> Answer {
+        self.ask(request("POST", &format!("/ingest/{token}"), headers, body)).await
+    }
+
+    pub(crate) async fn publish(&self, path: &str, key: &str, body: impl Into<Body>) -> Answer {
+        let authorization = format!("authorization: Bearer {key}");
+        self.ask(request("POST", path, &["content-type: application/json", &authorization], body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str, key: &str) -> Answer {
+        self.ask(request("GET", path, &[&format!("authorization: Bearer {key}")], "")).await
+    }
+
+    /// Everything stored, oldest first, payloads included.
+    pub(crate) async fn events(&self) -> Vec<Event> {
+        let page = Page { before: None, limit: 1_000 };
+        let listed = self.store.events(self.account, &EventFilter::default(), page).await.unwrap();
+        let mut events = Vec::new();
+        for EventRecord { event, .. } in listed.rows.into_iter().rev() {
+            events.push(self.store.event_payload(self.account, event.id).await.unwrap());
+        }
+        events
+    }
+
+    pub(crate) async fn assert_nothing_stored(&self) {
+        assert!(self.events().await.is_empty(), "something was stored");
+        assert!(self.recording.taken().is_empty(), "something was announced");
+    }
+
+    pub(crate) async fn new_key(&self, kind: KeyKind, source: Option<SourceId>) -> (String, ApiKeyId) {
+        create_key(&self.store, &self.vault, &*self.dice, self.account, kind, source).await
+    }
+}
+
+pub(crate) fn request(method: &str, path: &str, headers: &[&str], body: impl Into<Body>) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    for header in headers {
+        let (name, value) = header.split_once(": ").expect("name: value");
+        request = request.header(name, value);
+    }
+    request.body(body.into()).unwrap()
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    async fn of(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Self { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// A problem document, complete and with this status and code.
+    #[track_caller]
+    pub(crate) fn is(&self, status: u16, code: &str) -> &Self {
+        assert_eq!((self.status.as_u16(), self.body["code"].as_str()), (status, Some(code)), "{}", self.body);
+        assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(self.body["type"], format!("/docs/errors#{code}"));
+        assert_eq!(self.body["status"], status);
+        assert_eq!(self.headers["x-request-id"].to_str().unwrap(), self.body["request_id"]);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn points_at(&self, pointer: &str, code: &str) {
+        let error = &self.body["errors"][0];
+        assert_eq!(
+            (error["pointer"].as_str(), error["code"].as_str()),
+            (Some(pointer), Some(code)),
+            "{}",
+            self.body
+        );
+    }
+
+    #[track_caller]
+    pub(crate) fn accepted(&self, status: &str, deliveries: u32) -> String {
+        let expected = if status == "queued" { StatusCode::ACCEPTED } else { StatusCode::OK };
+        assert_eq!(self.status, expected, "{}", self.body);
+        assert_eq!(self.body["status"], status);
+        assert_eq!((&self.body["deliveries"], &self.body["expanding"]), (&deliveries.into(), &false.into()));
+        self.body["id"].as_str().unwrap().to_owned()
+    }
+}
+
+async fn create_account(store: &MemoryStore, vault: &Vault, dice: &dyn Dice) -> AccountId {
+    let id = AccountId::at(NOW, dice.bits());
+    let account = Account {
+        id,
+        uid: None,
+        name: "Acme".into(),
+        retention_days: 90,
+        data_key: vault.master().new_data_key(id, dice),
+        created_at: NOW,
+        updated_at: NOW,
+        version: 0,
+    };
+    store.create_account(&account).await.unwrap();
+    id
+}
+
+async fn create_source(
+    store: &MemoryStore,
+    vault: &Vault,
+    account: AccountId,
+    token: &str,
+    dice: &dyn Dice,
+) -> Source {
+    let source = Source {
+        id: SourceId::at(NOW, dice.bits()),
+        account_id: account,
+        uid: None,
+        name: "Stripe".into(),
+        enabled: true,
+        token: Sealed::default(),
+        token_hash: vault.hash(token.as_bytes()).to_vec(),
+        verification: Verification::None,
+        rate_limit: None,
+        created_at: NOW,
+        updated_at: NOW,
+        version: 0,
+    };
+    store.create_source(&source).await.unwrap()
+}
+
+async fn create_key(
+    store: &MemoryStore,
+    vault: &Vault,
+    dice: &dyn Dice,
+    account: AccountId,
+    kind: KeyKind,
+    source: Option<SourceId>,
+) -> (String, ApiKeyId) {
+    let text = KeyText::generate(kind, dice);
+    let parts = text.parts();
+    let key = ApiKey {
+        id: ApiKeyId::at(NOW, dice.bits()),
+        account_id: (kind != KeyKind::Operator).then_some(account),
+        name: "test".into(),
+        kind,
+        lookup: parts.lookup().into(),
+        hash: vault.hash(parts.secret.as_bytes()).to_vec(),
+        scopes: Scope::ALL.to_vec(),
+        source_id: source,
+        rate_limit: None,
+        expires_at: None,
+        last_used_at: None,
+        revoked_at: None,
+        created_at: NOW,
+    };
+    store.create_api_key(&key).await.unwrap();
+    (text.expose().to_owned(), key.id)
+}
+
+impl World {
+    /// Another account, with a key of its own.
+    pub(crate) async fn neighbour(&self) -> (AccountId, String) {
+        let account = create_account(&self.store, &self.vault, &*self.dice).await;
+        let key = create_key(&self.store, &self.vault, &*self.dice, account, KeyKind::Account, None).await;
+        (account, key.0)
+    }
+}
+
+struct Standing;
+
+impl Clock for Standing {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+}
+
+/// Draws that differ, and are the same in every run.
+#[derive(Default)]
+pub(crate) struct Dealt(AtomicU64);
+
+impl Dice for Dealt {
+    fn bits(&self) -> u128 {
+        let drawn = u128::from(self.0.fetch_add(1, Ordering::Relaxed) + 1);
+        drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill_with(|| (self.bits() >> 64) as u8);
+    }
+}
+
+/// What the engine was told, in order.
+#[derive(Default)]
+pub(crate) struct Recording(Mutex<Vec<String>>);
+
+impl Recording {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    pub(crate) fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl Announce for Recording {
+    async fn expected(&self, deliveries: &[(DestinationId, DeliveryId)]) {
+        self.note(format!("expected {}", deliveries.len()));
+    }
+    async fn arrived(&self, arrivals: Vec<Arrival>) {
+        for arrival in arrivals {
+            let event = arrival.event.expect("carried");
+            assert_eq!((arrival.delivery.event_id, arrival.delivery.attempts), (event.id, 0));
+            self.note(format!("arrived {}", String::from_utf8_lossy(&event.payload)));
+        }
+    }
+    async fn forgotten(&self, deliveries: &[(DestinationId, DeliveryId)]) {
+        self.note(format!("forgotten {}", deliveries.len()));
+    }
+    async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
+        self.note(format!("look {}", places.len()));
+    }
+    async fn changed(&self, change: Change) {
+        self.note(format!("changed {change:?}"));
+    }
+}
+
+struct Nothing;
+
+#[async_trait]
+impl Lanes for Nothing {
+    async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
+        vec![None; destinations.len()]
+    }
+    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
+        vec![None; deliveries.len()]
+    }
+}
+
+#[async_trait]
+impl TestSend for Nothing {
+    async fn test_send(&self, _: DestinationId, _: Event) -> Result<AttemptRecord, StoreError> {
+        Err(StoreError::NotFound { what: "destination" })
+    }
+}

@@ -1,0 +1,32 @@
+//! The API as its users meet it: every request goes through the whole router, in process. One file a resource.
+//!
+//! `cargo test -p api --test v1`. Each test runs on the memory store and on SQLite.
+
+mod accounts;
+mod api_keys;
+mod deliveries;
+mod destinations;
+mod events;
+mod isolation;
+mod lists;
+mod openapi;
+mod routes;
+mod sources;
+mod world;
+
+/// Writes each test once and runs it on every store.
+macro_rules! on_every_store {
+    ($(async fn $name:ident($world:ident) $body:block)*) => {
+        $(async fn $name($world: crate::world::World) $body)*
+
+        mod memory {
+            $(#[tokio::test] async fn $name() { super::$name(crate::world::World::memory().await).await })*
+        }
+
+        mod sqlite {
+            $(#[tokio::test] async fn $name() { super::$name(crate::world::World::sqlite().await).await })*
+        }
+    };
+}
+
+pub(crate) use on_every_store;

@@ -1,0 +1,98 @@
+//! The OpenAPI document: what the code says, reviewed when it changes.
+
+use crate::world::World;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// `POSTHASTE_UPDATE=1 cargo test -p api openapi` writes it anew.
+#[test]
+fn the_document_is_the_one_that_was_reviewed() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    let now = api::document().to_pretty_json().expect("plain data") + "\n";
+    if std::env::var_os("POSTHASTE_UPDATE").is_some() {
+        std::fs::write(path, &now).expect("the document can be written");
+    }
+    let reviewed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        reviewed == now,
+        "openapi.json is not what the code says: look at the change, then POSTHASTE_UPDATE=1"
+    );
+}
+
+#[tokio::test]
+async fn the_document_is_served() {
+    let world = World::memory().await;
+    let served = world.get("/openapi.json").await.expect(200);
+    assert_eq!(served["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));
+    assert_eq!(served, serde_json::to_value(api::document()).unwrap());
+}
+
+/// Everything the document names is answered, and what it does not name is not there. The router takes handlers only
+/// together with their description, so the other way round holds by construction; these are the exceptions.
+#[tokio::test]
+async fn every_operation_of_the_document_is_on_the_router() {
+    let world = World::memory().await;
+    for (path, method, _) in operations() {
+        let concrete = path.replace("{id}", "nonsense").replace("{token}", "nonsense");
+        let method = method.to_uppercase().parse().unwrap();
+        let answer = world.ask_as("", method, &concrete, None).await;
+        assert_ne!(answer.status, 405, "{path}");
+        assert_ne!(answer.body["detail"], "no such page", "{path}");
+    }
+    world.get("/v1/nothing").await.expect_problem(404, "not_found");
+    let refused = world.delete("/v1/destinations").await;
+    let allowed: BTreeSet<_> = refused.headers["allow"].to_str().unwrap().split(',').map(str::trim).collect();
+    assert!(allowed.contains("GET") && allowed.contains("POST"), "{allowed:?}");
+    refused.expect_problem(405, "method_not_allowed");
+}
+
+#[test]
+fn every_operation_has_a_name_of_its_own_and_says_what_can_go_wrong() {
+    let mut names = BTreeSet::new();
+    for (path, method, operation) in operations() {
+        let name = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path} has no name"));
+        assert!(names.insert(name.to_owned()), "{name} is two operations");
+        if path.starts_with("/v1/") {
+            let problems = operation["responses"]["401"]["content"]["application/problem+json"].is_object();
+            assert!(problems, "{method} {path} does not describe its problems");
+        }
+    }
+}
+
+#[test]
+fn every_schema_that_is_referred_to_is_there() {
+    let document = serde_json::to_value(api::document()).unwrap();
+    let mut wanted = BTreeSet::new();
+    collect_references(&document, &mut wanted);
+    for reference in wanted {
+        let pointer = reference.trim_start_matches('#');
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+}
+
+fn operations() -> Vec<(String, String, Value)> {
+    let document = serde_json::to_value(api::document()).unwrap();
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            found.push((path.clone(), method.clone(), operation.clone()));
+        }
+    }
+    assert!(found.len() > 40, "the document names {} operations", found.len());
+    found
+}
+
+fn collect_references(value: &Value, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value.as_str() {
+                    Some(reference) if name == "$ref" => drop(into.insert(reference.to_owned())),
+                    _ => collect_references(value, into),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect_references(value, into)),
+        _ => {}
+    }
+}

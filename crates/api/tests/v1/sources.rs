@@ -1,0 +1,70 @@
+use crate::{on_every_store, world::text};
+use http::Method;
+use serde_json::json;
+
+on_every_store! {
+    async fn a_source_is_made_read_changed_and_removed(world) {
+        let made = world.post("/v1/sources", json!({ "name": "Stripe" })).await;
+        assert!(made.headers.contains_key("etag"));
+        let made = made.expect(201);
+        assert_eq!(made.as_object().unwrap().len(), 9, "{made}");
+        assert_eq!((&made["enabled"], &made["uid"], &made["rate_limit"]), (&json!(true), &json!(null), &json!(null)));
+        assert_eq!(made["verification"], json!({ "type": "none" }));
+        assert!(text(&made["ingest_url"]).starts_with("https://hooks.example.com/ingest/"));
+
+        let path = format!("/v1/sources/{}", text(&made["id"]));
+        assert_eq!(world.get(&path).await.expect(200), made);
+        let changed = world.patch(&path, json!({ "enabled": false, "uid": "stripe" })).await.expect(200);
+        assert_eq!((&changed["enabled"], &changed["uid"], &changed["name"]), (&json!(false), &json!("stripe"), &json!("Stripe")));
+        assert_eq!(changed["ingest_url"], made["ingest_url"]);
+        let restored = world.patch(&path, json!({ "enabled": null, "uid": null })).await.expect(200);
+        assert_eq!((&restored["enabled"], &restored["uid"]), (&json!(true), &json!(null)));
+
+        let listed = world.get("/v1/sources").await.expect(200);
+        assert_eq!(listed["data"], json!([restored]));
+        assert_eq!(listed["next_cursor"], json!(null));
+        assert_eq!(world.delete(&path).await.status, 204);
+        world.get(&path).await.expect_problem(404, "not_found");
+        world.delete(&path).await.expect_problem(404, "not_found");
+    }
+
+    async fn a_rotated_token_closes_the_old_door(world) {
+        let made = world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201);
+        let path = format!("/v1/sources/{}/rotate-token", text(&made["id"]));
+        let rotated = world.tell(&path).await.expect(200);
+        assert_ne!(rotated["ingest_url"], made["ingest_url"]);
+        let post = async |url: &str| {
+            let path = url.strip_prefix("https://hooks.example.com").unwrap();
+            world.post(path, json!({ "type": "a.b" })).await.status
+        };
+        assert_eq!(post(&text(&made["ingest_url"])).await, 404);
+        assert_eq!(post(&text(&rotated["ingest_url"])).await, 202);
+    }
+
+    async fn verification_that_is_not_built_is_refused_kindly(world) {
+        let body = json!({ "name": "Stripe", "verification": { "type": "stripe", "secrets": ["whsec_x"] } });
+        world.post("/v1/sources", body).await.expect_invalid("/verification/type", "not_available");
+        let body = json!({ "name": "Stripe", "verification": { "type": "guess" } });
+        world.post("/v1/sources", body).await.expect_invalid("/verification/type", "unknown_value");
+        let body = json!({ "name": "Stripe", "rate_limit": 5 });
+        world.post("/v1/sources", body).await.expect_invalid("/rate_limit", "not_available");
+        assert_eq!(world.get("/v1/sources").await.expect(200)["data"], json!([]), "nothing was stored");
+    }
+
+    async fn removing_a_source_removes_its_routes(world) {
+        let source = text(&world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201)["id"]);
+        let destination = world.destination().await;
+        let body = json!({ "source_id": source, "destination_id": destination });
+        let route = text(&world.post("/v1/routes", body).await.expect(201)["id"]);
+        assert_eq!(world.delete(&format!("/v1/sources/{source}")).await.status, 204);
+        world.get(&format!("/v1/routes/{route}")).await.expect_problem(404, "not_found");
+    }
+
+    async fn a_uid_is_the_accounts_own(world) {
+        let body = json!({ "name": "Stripe", "uid": "stripe" });
+        world.post("/v1/sources", body.clone()).await.expect(201);
+        world.post("/v1/sources", body.clone()).await.expect_problem(409, "uid_taken");
+        world.ask_as(&world.foreign_key, Method::POST, "/v1/sources", Some(body)).await.expect(201);
+        world.post("/v1/sources", json!({ "name": "x", "uid": "a b" })).await.expect_invalid("/uid", "invalid_uid");
+    }
+}

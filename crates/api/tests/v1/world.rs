@@ -1,0 +1,464 @@
+//! A whole API in process, with two accounts, an operator and a pretended engine.
+
+use api::{ApiConfig, App, Parts, TestSend, keys::KeyText, vault::Vault};
+use async_trait::async_trait;
+use axum::{Router, body::Body};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use domain::{
+    account::{Account, ApiKey, KeyKind, Scope},
+    address::AddressPolicy,
+    attempt::{Attempt, Detail, Response, Timing},
+    delivery::{Delivery, Ending, Position, Settled},
+    dice::Dice,
+    event::Event,
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, NodeId},
+    lane::{WaitKind, WaitingFor},
+    outcome::{DeadReason, Outcome},
+    seal::MasterKeys,
+    time::{Clock, Timestamp},
+};
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use store::{
+    Announce, Arrival, AttemptRecord, Change, Fact, Joined, LaneView, Lanes, NodeRecord, OpenOptions,
+    Settlement, Store, StoreError, Window, memory::MemoryStore,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::ServiceExt;
+
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lanes: Arc<PretendedLanes>,
+    pub(crate) announced: Arc<Announced>,
+    pub(crate) clock: Arc<TestClock>,
+    /// Who acts unless somebody else is named: every scope of the first account.
+    pub(crate) key: String,
+    /// The same in the second account.
+    pub(crate) foreign_key: String,
+    pub(crate) operator_key: String,
+    pub(crate) account: AccountId,
+    dice: Arc<TestDice>,
+    vault: Arc<Vault>,
+    router: Router,
+    node: NodeId,
+    _stop: DropGuard,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Bytes,
+    /// Null if it is not JSON.
+    pub(crate) body: Value,
+}
+
+impl Reply {
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.body);
+        self.body
+    }
+
+    /// A 422 that points to this place for this reason.
+    #[track_caller]
+    pub(crate) fn expect_invalid(self, pointer: &str, code: &str) {
+        let body = self.expect(422);
+        assert_eq!(body["code"], "validation_failed");
+        let found = body["errors"].as_array().expect("a list of errors");
+        let found = found.iter().any(|error| error["pointer"] == pointer && error["code"] == code);
+        assert!(found, "no {code} at {pointer}: {body}");
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_problem(self, status: u16, code: &str) {
+        let body = self.expect(status);
+        assert_eq!(body["code"], code, "{body}");
+        assert_eq!(body["status"], status);
+    }
+}
+
+impl World {
+    pub(crate) async fn memory() -> Self {
+        let clock = Arc::new(TestClock::default());
+        Self::on(Arc::new(MemoryStore::new(clock.clone())), clock, None).await
+    }
+
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
+        let options = OpenOptions { url, pool: 2, accept_data_loss: false };
+        let store = store::open(&options).await.expect("a fresh database opens");
+        Self::on(store, Arc::default(), Some(folder)).await
+    }
+
+    async fn on(store: Arc<dyn Store>, clock: Arc<TestClock>, folder: Option<tempfile::TempDir>) -> Self {
+        let dice = Arc::new(TestDice::default());
+        let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).expect("a master key");
+        let vault = Arc::new(Vault::open(&*store, master, &*dice).await.expect("a fresh vault opens"));
+        let (lanes, announced) = (Arc::<PretendedLanes>::default(), Arc::<Announced>::default());
+        let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
+        let (app, background) = App::start(Parts {
+            store: store.clone(),
+            announce: announced.clone(),
+            lanes: lanes.clone(),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            vault: vault.clone(),
+            addresses: Arc::new(addresses),
+            sender: Arc::new(PretendedSender),
+            config: ApiConfig::new("https://hooks.example.com", "0.0.0-test"),
+        });
+        let stop = CancellationToken::new();
+        tokio::spawn(background.run(stop.clone()));
+        let node = NodeId::at(clock.now(), 1);
+        let record =
+            NodeRecord { id: node, label: "test".into(), proof: "test".into(), version: "0.0.0".into() };
+        let joined = store.join(&record, Duration::from_secs(3600)).await.expect("a node joins");
+        assert!(matches!(joined, Joined::Yes { .. }));
+        let mut world = Self {
+            store,
+            lanes,
+            announced,
+            clock,
+            key: String::new(),
+            foreign_key: String::new(),
+            operator_key: String::new(),
+            account: AccountId::MIN,
+            dice,
+            vault,
+            router: api::router(app),
+            node,
+            _stop: stop.drop_guard(),
+            _folder: folder,
+        };
+        world.account = world.make_account("Acme").await;
+        world.key = world.make_key(Some(world.account), KeyKind::Account, Scope::ALL).await;
+        let foreign = world.make_account("Umbrella").await;
+        world.foreign_key = world.make_key(Some(foreign), KeyKind::Account, Scope::ALL).await;
+        world.operator_key = world.make_key(None, KeyKind::Operator, &[]).await;
+        world
+    }
+
+    async fn make_account(&self, name: &str) -> AccountId {
+        let now = self.clock.now();
+        let id = AccountId::at(now, self.dice.bits());
+        let account = Account {
+            id,
+            uid: None,
+            name: name.into(),
+            retention_days: 90,
+            data_key: self.vault.master().new_data_key(id, &*self.dice),
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        };
+        self.store.create_account(&account).await.expect("an account");
+        id
+    }
+
+    async fn make_key(&self, account_id: Option<AccountId>, kind: KeyKind, scopes: &[Scope]) -> String {
+        let text = KeyText::generate(kind, &*self.dice);
+        let now = self.clock.now();
+        let key = ApiKey {
+            id: ApiKeyId::at(now, self.dice.bits()),
+            account_id,
+            name: "test".into(),
+            kind,
+            lookup: text.parts().lookup().into(),
+            hash: self.vault.hash(text.parts().secret.as_bytes()).to_vec(),
+            scopes: scopes.to_vec(),
+            source_id: None,
+            rate_limit: None,
+            expires_at: None,
+            last_used_at: None,
+            revoked_at: None,
+            created_at: now,
+        };
+        self.store.create_api_key(&key).await.expect("a key");
+        text.expose().to_owned()
+    }
+
+    /// A key of the first account with these scopes alone.
+    pub(crate) async fn key_with(&self, scopes: &[Scope]) -> String {
+        self.make_key(Some(self.account), KeyKind::Account, scopes).await
+    }
+
+    // --- Asking ----------------------------------------------------------------------------------------------------
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.ask_as(&self.key, Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
+        self.ask_as(&self.key, Method::POST, path, Some(body)).await
+    }
+
+    /// A POST without a body.
+    pub(crate) async fn tell(&self, path: &str) -> Reply {
+        self.ask_as(&self.key, Method::POST, path, None).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> Reply {
+        self.ask_as(&self.key, Method::PATCH, path, Some(body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.ask_as(&self.key, Method::DELETE, path, None).await
+    }
+
+    pub(crate) async fn ask_as(&self, key: &str, method: Method, path: &str, body: Option<Value>) -> Reply {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {key}"));
+        let request = match body {
+            Some(body) => {
+                request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()))
+            }
+            None => request.body(Body::empty()),
+        };
+        self.ask(request.expect("a well-formed request")).await
+    }
+
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.expect("the router always answers");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a whole body").to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Reply { status: parts.status, headers: parts.headers, bytes, body }
+    }
+
+    // --- Having something to ask about -----------------------------------------------------------------------------
+
+    /// A destination's id.
+    pub(crate) async fn destination(&self) -> String {
+        let body = serde_json::json!({ "name": "Orders", "url": "https://example.com/hooks" });
+        text(&self.post("/v1/destinations", body).await.expect(201)["id"])
+    }
+
+    /// A destination with a route for everything that is published: their ids.
+    pub(crate) async fn routed_destination(&self) -> (String, String) {
+        let destination = self.destination().await;
+        let body = serde_json::json!({ "destination_id": destination });
+        (destination, text(&self.post("/v1/routes", body).await.expect(201)["id"]))
+    }
+
+    /// Publishes an event and gives its id.
+    pub(crate) async fn publish(&self, event_type: &str, data: Value) -> String {
+        let body = serde_json::json!({ "type": event_type, "data": data });
+        text(&self.post("/v1/events", body).await.expect(202)["id"])
+    }
+
+    /// The id of an event's only delivery.
+    pub(crate) async fn delivery_of(&self, event: &str) -> String {
+        let found = self.get(&format!("/v1/deliveries?event_id={event}")).await.expect(200);
+        assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{found}");
+        text(&found["data"][0]["id"])
+    }
+
+    /// Makes an attempt at a waiting delivery, as its owner would.
+    pub(crate) async fn attempt(
+        &self,
+        destination: &str,
+        delivery: &str,
+        outcome: Outcome,
+        http_status: u16,
+    ) {
+        let destination: DestinationId = destination.parse().expect("an id");
+        let delivery: DeliveryId = delivery.parse().expect("an id");
+        let window = Window {
+            shard: destination.shard(),
+            destination_id: destination,
+            from: Position::START,
+            limit: 1000,
+        };
+        let rows = self.store.fetch(&[window]).await.expect("a window").remove(0);
+        let delivery =
+            rows.into_iter().map(|row| row.delivery).find(|row| row.id == delivery).expect("it waits");
+        let now = self.clock.now();
+        let attempt = Attempt {
+            id: AttemptId::at(now, self.dice.bits()),
+            delivery_id: delivery.id,
+            number: delivery.attempts + 1,
+            started_at: now,
+            duration: Duration::from_millis(112),
+            outcome,
+            http_status: Some(http_status),
+            detail: detail(),
+            node: self.node,
+        };
+        let settled = match outcome {
+            Outcome::Success => Settled::Ended(Ending::Delivered),
+            Outcome::Rejected => Settled::Ended(Ending::DeadLetter(DeadReason::Rejected)),
+            _ => {
+                let due_at = now.plus(Duration::from_secs(30));
+                Settled::Waits {
+                    position: Position::due(due_at, delivery.id),
+                    due_at,
+                    spent: delivery.spent + 1,
+                }
+            }
+        };
+        let settlement = Settlement {
+            shard: destination.shard(),
+            delivery,
+            fact: Fact::Attempted(Box::new(attempt)),
+            settled,
+            disables_destination: false,
+        };
+        assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+fn detail() -> Detail {
+    Detail {
+        url: "https://example.com/hooks".into(),
+        request_headers: vec![("authorization".into(), "***".into()), ("x-team".into(), "orders".into())],
+        timing: Timing {
+            dns_us: Some(1_900),
+            connect_us: Some(6_100),
+            tls_us: None,
+            first_byte_us: Some(90_000),
+        },
+        connection_reused: false,
+        retry_after_seconds: Some(60),
+        error: None,
+        response: Some(Response {
+            headers: vec![("server".into(), "nginx".into())],
+            body: Some("busy".into()),
+            body_base64: None,
+            truncated: false,
+        }),
+    }
+}
+
+/// A clock that moves a millisecond whenever it is looked at.
+pub(crate) struct TestClock(AtomicI64);
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(1_790_000_000_000_000))
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))
+    }
+}
+
+/// Draws that differ from each other and not from run to run (SplitMix64).
+#[derive(Default)]
+pub(crate) struct TestDice(AtomicU64);
+
+impl TestDice {
+    fn draw(&self) -> u64 {
+        let mut z =
+            self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Dice for TestDice {
+    fn bits(&self) -> u128 {
+        u128::from(self.draw()) << 64 | u128::from(self.draw())
+    }
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill_with(|| self.draw() as u8);
+    }
+}
+
+/// Lanes that say what a test wants them to. Those not mentioned do not run.
+#[derive(Default)]
+pub(crate) struct PretendedLanes {
+    pub(crate) views: Mutex<HashMap<String, LaneView>>,
+    pub(crate) delivering: Mutex<HashSet<String>>,
+}
+
+#[async_trait]
+impl Lanes for PretendedLanes {
+    async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
+        let views = self.views.lock().unwrap();
+        destinations.iter().map(|id| views.get(&id.to_string()).cloned()).collect()
+    }
+
+    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
+        let delivering = self.delivering.lock().unwrap();
+        let explain = |delivery: Delivery| {
+            (!delivering.contains(&delivery.id.to_string())).then(|| WaitingFor {
+                kind: WaitKind::Capacity,
+                since: delivery.created_at,
+                until: None,
+                behind: None,
+                detail: "its turn on this node".into(),
+            })
+        };
+        deliveries.into_iter().map(explain).collect()
+    }
+}
+
+/// What the engine was told.
+#[derive(Default)]
+pub(crate) struct Announced {
+    pub(crate) looks: Mutex<Vec<DeliveryId>>,
+    pub(crate) changes: Mutex<Vec<Change>>,
+}
+
+#[async_trait]
+impl Announce for Announced {
+    async fn expected(&self, _: &[(DestinationId, DeliveryId)]) {}
+    async fn arrived(&self, _: Vec<Arrival>) {}
+    async fn forgotten(&self, _: &[(DestinationId, DeliveryId)]) {}
+    async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
+        self.looks.lock().unwrap().extend(places.iter().map(|(_, id, _)| *id));
+    }
+    async fn changed(&self, change: Change) {
+        self.changes.lock().unwrap().push(change);
+    }
+}
+
+struct PretendedSender;
+
+#[async_trait]
+impl TestSend for PretendedSender {
+    async fn test_send(
+        &self,
+        destination_id: DestinationId,
+        event: Event,
+    ) -> Result<AttemptRecord, StoreError> {
+        let at = event.received_at;
+        Ok(AttemptRecord {
+            id: AttemptId::at(at, 1),
+            delivery_id: DeliveryId::at(at, 2),
+            event_id: event.id,
+            destination_id,
+            number: 1,
+            started_at: at,
+            duration: Duration::from_millis(8),
+            outcome: Outcome::Success,
+            http_status: Some(204),
+            detail: detail(),
+            node: NodeId::MIN,
+            late: false,
+        })
+    }
+}

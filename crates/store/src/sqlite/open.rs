@@ -159,8 +159,16 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
             path.display()
         )));
     }
-    let done = runner.run(connection);
-    done.map(|_| ()).map_err(|error| OpenError::Damaged(format!("{}: {error}", path.display())))
+    match runner.run(connection) {
+        Ok(_) => Ok(()),
+        // A disk that is full or a file that is busy stops a migration too, and is not the schema's fault.
+        Err(error) => match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
+            Some(sql) if reach(sql) != Reach::Row => {
+                Err(of_reach(path, reach(sql), StoreError::Unavailable(error.into())))
+            }
+            _ => Err(OpenError::Damaged(format!("{}: {error}", path.display()))),
+        },
+    }
 }
 
 fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -172,9 +180,13 @@ fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
 }
 
 fn of_sql(path: &Path, error: rusqlite::Error) -> OpenError {
-    match reach(&error) {
-        Reach::Store => OpenError::Damaged(format!("{}: {error}", path.display())),
-        _ => unavailable(error),
+    of_reach(path, reach(&error), StoreError::Unavailable(error.into()))
+}
+
+fn of_reach(path: &Path, reach: Reach, error: StoreError) -> OpenError {
+    match (reach, error) {
+        (Reach::Store, error) => OpenError::Damaged(format!("{}: {error}", path.display())),
+        (_, error) => OpenError::Unavailable(error),
     }
 }
 

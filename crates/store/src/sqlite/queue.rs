@@ -45,12 +45,12 @@ impl Queue for SqliteStore {
 
     async fn settle(
         &self,
-        node: NodeId,
+        _node: NodeId,
         settlements: &[Settlement],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
-        self.write(Turn::Settle, move |connection| settle::settle(connection, node, &entries, now)).await
+        self.write(Turn::Settle, move |connection| settle::settle(connection, &entries, now)).await
     }
 
     async fn lanes(

@@ -85,8 +85,8 @@ impl Entry {
     }
 
     /// Whether it moved its delivery.
-    fn settle(&self, connection: &Connection, owner: bool) -> Result<bool, Trouble> {
-        let moved = owner && self.move_row(connection)?;
+    fn settle(&self, connection: &Connection) -> Result<bool, Trouble> {
+        let moved = self.move_row(connection)?;
         self.record(connection, moved)?;
         Ok(moved)
     }
@@ -167,20 +167,18 @@ impl Attempted {
     }
 }
 
+/// Nobody asks which node it is: one process has the lock, and what it says is the owner's word.
 pub(super) fn settle(
     connection: &Connection,
-    node: NodeId,
     entries: &[Entry],
     now: Timestamp,
 ) -> Result<Vec<bool>, Trouble> {
-    let owner = connection.prepare_cached("select 1 from nodes where id = ?1")?.exists([node.blob()])?;
     connection.prepare_cached("savepoint batch")?.execute([])?;
-    let moved: Result<Vec<bool>, Trouble> =
-        entries.iter().map(|entry| entry.settle(connection, owner)).collect();
+    let moved: Result<Vec<bool>, Trouble> = entries.iter().map(|entry| entry.settle(connection)).collect();
     let moved = match moved {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to batch")?.execute([])?;
-            entries.iter().map(|entry| settle_alone(connection, entry, owner)).collect::<Result<_, _>>()?
+            entries.iter().map(|entry| settle_alone(connection, entry)).collect::<Result<_, _>>()?
         }
         moved => moved?,
     };
@@ -190,9 +188,9 @@ pub(super) fn settle(
 }
 
 /// One that SQLite will not take moves nothing; its neighbours do.
-fn settle_alone(connection: &Connection, entry: &Entry, owner: bool) -> Result<bool, Trouble> {
+fn settle_alone(connection: &Connection, entry: &Entry) -> Result<bool, Trouble> {
     connection.prepare_cached("savepoint settlement")?.execute([])?;
-    let moved = match entry.settle(connection, owner) {
+    let moved = match entry.settle(connection) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
             let error = StoreError::from(trouble);

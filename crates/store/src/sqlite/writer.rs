@@ -155,19 +155,20 @@ impl Pen {
             refuse(group, &Refusal::Failed(trouble.to_string()));
             return Vec::new();
         }
-        if !self.connection.is_autocommit() {
-            if let Err(error) = self.connection.execute_batch("rollback") {
-                self.fail(&error);
-                refuse(group, &Refusal::Failed(error.to_string()));
-                return Vec::new();
-            }
+        // SQLite may have rolled back by itself already.
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("rollback")
+        {
+            self.fail(&error);
+            refuse(group, &Refusal::Failed(error.to_string()));
+            return Vec::new();
         }
         tracing::warn!(error = %trouble, jobs = group.len(), "a group of writes was rolled back");
         if reach == Reach::Full {
             self.space.ran_out();
         }
-        let may_try_again = |job: &Box<dyn Job>| reach == Reach::Full && job.turn() == Turn::Settle;
-        let (again, refused) = group.into_iter().partition(may_try_again);
+        let (again, refused) =
+            group.into_iter().partition(|job| reach == Reach::Full && job.turn() == Turn::Settle);
         refuse(refused, &Refusal::Unavailable(trouble.to_string()));
         again
     }
@@ -178,9 +179,7 @@ impl Pen {
         connection.prepare_cached("begin immediate")?.execute([])?;
         for job in group {
             connection.prepare_cached("savepoint job")?.execute([])?;
-            if let Err(error) = job.run(connection) {
-                return Err(error);
-            }
+            job.run(connection)?;
             if !job.succeeded() {
                 connection.prepare_cached("rollback to job")?.execute([])?;
             }

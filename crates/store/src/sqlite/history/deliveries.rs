@@ -92,14 +92,13 @@ pub(super) fn get(
     found.ok_or(StoreError::NotFound { what: "delivery" }.into())
 }
 
+/// A statement and whose entries it walks.
+type Index = (&'static str, [u8; 16]);
 type Read = fn(&Row<'_>) -> Result<DeliveryRecord, Trouble>;
 
 /// The indexes that fit best: one event, else one destination, else the account. What waits has no order by id within
 /// a destination, so there it is the account's.
-fn indexes(
-    account: AccountId,
-    filter: &DeliveryFilter,
-) -> ((&'static str, [u8; 16]), (&'static str, [u8; 16])) {
+fn indexes(account: AccountId, filter: &DeliveryFilter) -> (Index, Index) {
     match (filter.event_ids.as_slice(), filter.destination_ids.as_slice()) {
         ([event], _) => ((WAITING_BY_EVENT, event.blob()), (ENDED_BY_EVENT, event.blob())),
         (_, [destination]) => {

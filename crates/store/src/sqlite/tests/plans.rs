@@ -24,7 +24,9 @@ async fn check(statement: &str, step: &str) {
         !plan.contains("SCAN queue") && !plan.contains("SCAN attempts") && !plan.contains("SCAN events"),
         "{plan}"
     );
-    assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
+    // What is looked up for a single row may be sorted: that is a handful.
+    let walk = plan.split("CORRELATED").next().unwrap_or_default();
+    assert!(!walk.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
 }
 
 #[tokio::test]

@@ -1,0 +1,285 @@
+CREATE TABLE accounts (
+    id blob not null primary key check (length(id) = 16),
+    uid text,
+    -- Grows with every change of anything the account owns.
+    version integer not null check (version > 0),
+    created_at integer not null,
+    deleted_at integer,
+    doc text not null
+) without rowid;
+
+CREATE UNIQUE INDEX accounts_uid on accounts (uid) where deleted_at is null;
+
+CREATE TABLE api_keys (
+    id blob not null primary key check (length(id) = 16),
+    -- Null: an operator's key.
+    account_id blob,
+    lookup text not null,
+    hash blob not null,
+    name text not null,
+    kind text not null check (kind in ('account', 'ingest', 'operator')),
+    scopes text not null,
+    source_id blob,
+    rate_limit integer,
+    expires_at integer,
+    last_used_at integer,
+    revoked_at integer,
+    created_at integer not null,
+    check ((kind = 'operator') = (account_id is null))
+) without rowid;
+
+CREATE INDEX api_keys_account on api_keys (account_id, id);
+
+CREATE UNIQUE INDEX api_keys_lookup on api_keys (lookup);
+
+CREATE TABLE attempts (
+    delivery_id blob not null check (length(delivery_id) = 16),
+    attempt_id blob not null check (length(attempt_id) = 16),
+    account_id blob not null,
+    event_id blob not null,
+    destination_id blob not null,
+    route_id blob not null,
+    replay_id blob,
+    origin blob not null,
+    -- Null: an ending without an attempt.
+    number integer check (number > 0),
+    spent integer not null check (spent >= 0),
+    started_at integer,
+    duration_us integer check (duration_us >= 0),
+    outcome text,
+    http_status integer,
+    node_id blob,
+    ending text,
+    reason text,
+    ended_at integer,
+    -- A former owner's word, or one overtaken by a cancel: it moved nothing.
+    late integer not null check (late in (0, 1)),
+    detail text,
+    primary key (delivery_id, attempt_id),
+    check ((number is null) = (outcome is null) and (number is null) = (started_at is null)
+        and (number is null) = (duration_us is null) and (number is null) = (detail is null)),
+    check (number is not null or ending is not null),
+    check (not late or ending is null),
+    check ((ending is null) = (ended_at is null)),
+    check (case ending
+        when 'delivered' then reason is null and number is not null
+        when 'dead_letter' then reason in ('exhausted', 'rejected', 'gone', 'tls', 'blocked', 'undeliverable',
+            'expired', 'destination_disabled')
+        when 'cancelled' then reason in ('requested', 'destination_deleted')
+        else ending is null and reason is null
+    end)
+);
+
+CREATE INDEX attempts_dead_letter on attempts (account_id, destination_id, reason, delivery_id)
+    where ending = 'dead_letter';
+
+CREATE INDEX attempts_destination on attempts (destination_id, delivery_id desc, attempt_id desc);
+
+CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id desc) where ending is not null;
+
+CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id desc, ending, ended_at) where ending is not null;
+
+CREATE TABLE destinations (
+    id blob not null primary key check (length(id) = 16),
+    account_id blob not null,
+    uid text,
+    version integer not null,
+    created_at integer not null,
+    -- A deleted destination stays until its lane is empty.
+    deleted_at integer,
+    shard integer not null check (shard between 0 and 1023),
+    paused_at integer,
+    resumed_at integer,
+    disabled_at integer,
+    disabled_reason text check (disabled_reason in ('requested', 'gone')),
+    doc text not null,
+    check ((disabled_at is null) = (disabled_reason is null))
+) without rowid;
+
+CREATE INDEX destinations_account on destinations (account_id, id) where deleted_at is null;
+
+CREATE UNIQUE INDEX destinations_uid on destinations (account_id, uid) where deleted_at is null;
+
+CREATE TABLE events (
+    id blob not null primary key check (length(id) = 16),
+    account_id blob not null,
+    -- Null: published by API.
+    source_id blob,
+    type text not null,
+    idempotency_key text,
+    content_type text not null,
+    ordering_key text,
+    received_at integer not null,
+    deliver_at integer,
+    -- The deliveries it was committed with; null while an expansion makes them.
+    deliveries integer check (deliveries >= 0),
+    size_bytes integer not null check (size_bytes >= 0),
+    headers text not null,
+    metadata text not null,
+    payload blob not null
+);
+
+CREATE INDEX events_account on events (account_id, id desc);
+
+CREATE TABLE expansions (
+    event_id blob not null primary key,
+    account_id blob not null,
+    -- The last route that has its delivery; moved by compare-and-swap.
+    cursor blob,
+    deliveries integer not null default 0,
+    created_at integer not null,
+    ended_at integer
+) without rowid;
+
+CREATE INDEX expansions_open on expansions (event_id) where ended_at is null;
+
+CREATE TABLE gates (
+    destination_id blob not null primary key,
+    shard integer not null,
+    updated_at integer not null,
+    doc text not null
+) without rowid;
+
+CREATE INDEX gates_shard on gates (shard);
+
+CREATE TABLE idempotency (
+    scope blob not null,
+    key_hash blob not null,
+    event_id blob not null,
+    body_hash blob not null,
+    created_at integer not null,
+    primary key (scope, key_hash)
+) without rowid;
+
+CREATE INDEX idempotency_age on idempotency (created_at);
+
+CREATE TABLE lanes (
+    destination_id blob not null primary key,
+    shard integer not null,
+    node_id blob not null,
+    seen_at integer not null,
+    doc text not null
+) without rowid;
+
+CREATE TABLE nodes (
+    id blob not null primary key,
+    label text not null,
+    proof text not null,
+    version text not null,
+    joined_at integer not null,
+    expires_at integer not null
+) without rowid;
+
+CREATE TABLE queue (
+    shard integer not null check (shard between 0 and 1023),
+    destination_id blob not null,
+    track integer not null,
+    rank integer not null,
+    delivery_id blob not null check (length(delivery_id) = 16),
+    account_id blob not null,
+    event_id blob not null,
+    route_id blob not null,
+    replay_id blob,
+    origin blob not null,
+    due_at integer not null,
+    attempts integer not null default 0 check (attempts >= 0),
+    spent integer not null default 0 check (spent >= 0),
+    tls_errors integer not null default 0 check (tls_errors >= 0),
+    last_outcome text,
+    last_http_status integer,
+    created_at integer not null,
+    available_at integer not null check (available_at >= created_at),
+    payload_bytes integer not null check (payload_bytes >= 0),
+    primary key (shard, destination_id, track, rank, delivery_id),
+    check ((attempts = 0) = (last_outcome is null)),
+    check (last_http_status is null or last_outcome is not null)
+) without rowid;
+
+CREATE UNIQUE INDEX queue_delivery on queue (account_id, delivery_id);
+
+CREATE INDEX queue_event on queue (event_id, delivery_id);
+
+CREATE TABLE replays (
+    id blob not null primary key,
+    account_id blob not null,
+    version integer not null,
+    cursor blob,
+    deliveries integer not null default 0,
+    created_at integer not null,
+    paused_at integer,
+    ended_at integer,
+    doc text not null
+) without rowid;
+
+CREATE INDEX replays_account on replays (account_id, id desc);
+
+CREATE INDEX replays_open on replays (id) where ended_at is null;
+
+CREATE TABLE rollups (
+    account_id blob not null,
+    destination_id blob not null,
+    period text not null check (period in ('minute', 'hour', 'day')),
+    starts_at integer not null,
+    doc text not null,
+    primary key (account_id, destination_id, period, starts_at)
+) without rowid;
+
+CREATE INDEX rollups_age on rollups (period, starts_at);
+
+CREATE TABLE routes (
+    id blob not null primary key check (length(id) = 16),
+    account_id blob not null,
+    uid text,
+    version integer not null,
+    created_at integer not null,
+    -- A deleted route stays, so that snapshots hear of it.
+    deleted_at integer,
+    -- Null: events published by API.
+    source_id blob,
+    destination_id blob not null,
+    doc text not null
+) without rowid;
+
+CREATE INDEX routes_account on routes (account_id, id) where deleted_at is null;
+
+CREATE INDEX routes_destination on routes (destination_id);
+
+CREATE INDEX routes_source on routes (source_id) where deleted_at is null;
+
+CREATE UNIQUE INDEX routes_uid on routes (account_id, uid) where deleted_at is null;
+
+CREATE INDEX routes_version on routes (account_id, version);
+
+CREATE TABLE settings (
+    name text not null primary key,
+    value blob not null
+) without rowid;
+
+CREATE TABLE shards (
+    shard integer not null primary key check (shard between 0 and 1023),
+    node_id blob,
+    epoch integer not null default 0
+);
+
+CREATE TABLE sources (
+    id blob not null primary key check (length(id) = 16),
+    account_id blob not null,
+    uid text,
+    version integer not null,
+    created_at integer not null,
+    deleted_at integer,
+    token_hash blob not null,
+    doc text not null
+) without rowid;
+
+CREATE INDEX sources_account on sources (account_id, id) where deleted_at is null;
+
+CREATE UNIQUE INDEX sources_token on sources (token_hash) where deleted_at is null;
+
+CREATE UNIQUE INDEX sources_uid on sources (account_id, uid) where deleted_at is null;
+
+CREATE TABLE wakes (
+    shard integer not null primary key check (shard between 0 and 1023),
+    woken_at integer not null
+);
+

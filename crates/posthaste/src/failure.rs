@@ -1,7 +1,10 @@
 //! How a command ends when it does not end well: what happened, what to do, and the exit code a script can act on.
 
 use crate::config::ConfigError;
-use std::{fmt::Display, process::ExitCode};
+use std::{
+    fmt::{self, Display},
+    process::ExitCode,
+};
 use store::{OpenError, StoreError};
 
 #[derive(Debug)]
@@ -35,16 +38,30 @@ impl Failure {
         Self::new(Code::Configuration, message)
     }
 
+    /// Whether trying again may help: the database is away.
+    pub(crate) fn is_passing(&self) -> bool {
+        let by_store = self.error.downcast_ref::<StoreError>();
+        let at_open = self.error.downcast_ref::<OpenError>();
+        matches!(by_store, Some(StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_)))
+            || matches!(at_open, Some(OpenError::Unavailable(_)))
+    }
+
     /// Says it on standard error; in JSON when asked for.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         let code = self.code as u8;
-        let message = format!("{:#}", self.error);
+        let message = self.to_string();
         if json {
             eprintln!("{}", serde_json::json!({ "error": message, "exit_code": code }));
         } else {
             eprintln!("posthaste: {message}");
         }
         ExitCode::from(code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
     }
 }
 

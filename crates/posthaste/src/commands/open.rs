@@ -1,10 +1,10 @@
-//! Opening the store: once for a command, with patience for a server.
+//! Opening the store: at once for a command, with patience for a server.
 
 use crate::{config::Config, dice::SystemDice, failure::Failure};
 use anyhow::Context;
 use domain::{dice::Dice, limits};
 use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
-use store::{OpenError, OpenOptions, Store};
+use store::{OpenOptions, Store};
 
 /// Opens it now or says why not.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
@@ -12,21 +12,27 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     Ok(store::open(&options(config)).await?)
 }
 
-/// Waits for a database server that is not there yet, for as long as it takes: whoever starts everything at once must
-/// not have to think about the order.
-pub(crate) async fn open_patiently(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    make_folder(config)?;
+/// Does what needs the store, again and again while a database server is not there (yet): whoever starts everything at
+/// once must not have to think about the order. An embedded store has no server to wait for.
+pub(crate) async fn patiently<T, F: Future<Output = Result<T, Failure>>>(
+    config: &Config,
+    work: impl Fn() -> F,
+) -> Result<T, Failure> {
     let mut pause = limits::BACKOFF_MIN;
+    let mut told = String::new();
     loop {
-        match store::open(&options(config)).await {
-            Ok(store) => return Ok(store),
-            Err(OpenError::Unavailable(error)) => {
-                tracing::warn!(%error, "the database is not there; waiting for it");
+        match work().await {
+            Err(failure) if failure.is_passing() && !config.database.starts_with("sqlite:") => {
+                let why = failure.to_string();
+                if why != told {
+                    tracing::warn!(why, "the database is not there; waiting for it");
+                    told = why;
+                }
                 // Full jitter, so that many nodes do not knock in step.
                 tokio::time::sleep(pause.mul_f64(SystemDice.unit())).await;
                 pause = (pause * 2).min(limits::BACKOFF_MAX);
             }
-            Err(error) => return Err(error.into()),
+            done => return done,
         }
     }
 }

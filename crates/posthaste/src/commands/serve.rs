@@ -10,7 +10,11 @@ mod waiting_room;
 
 use crate::{
     clock::{StoreClock, SystemClock},
-    commands::{bootstrap, dev::DevKeys, open::open_patiently},
+    commands::{
+        bootstrap,
+        dev::DevKeys,
+        open::{open, patiently},
+    },
     config::{Config, Dev, Dns, SettingFlags},
     data_dir::DataDir,
     dice::SystemDice,
@@ -33,7 +37,7 @@ use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, Test
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
 use std::{net::SocketAddr, sync::Arc};
-use store::{AttemptRecord, NodeRecord, StoreError};
+use store::{AttemptRecord, NodeRecord, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -122,14 +126,8 @@ async fn start(
     address: SocketAddr,
 ) -> Result<Started, Failure> {
     let dice: Arc<dyn Dice> = Arc::new(SystemDice);
-    let store = open_patiently(config).await?;
+    let (store, vault) = patiently(config, || opened(config, keys)).await?;
     let clock = Arc::new(StoreClock::new(SystemClock.now()));
-    clock.sync(bootstrap::now(&store).await?);
-    let vault = Vault::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, dice.as_ref()).await;
-    let vault = Arc::new(vault.map_err(bootstrap::vault_failure)?);
-    for key in keys.api_key.iter().chain(&keys.operator_key) {
-        bootstrap::enter(key, &store, &vault).await?;
-    }
     let addresses = Arc::new(config.addresses.clone());
     let node = NodeRecord {
         id: NodeId::at(clock.now(), dice.bits()),
@@ -165,6 +163,17 @@ async fn start(
         },
     });
     Ok(Started { engine, app, background })
+}
+
+/// The store with its vault, and the first keys in it.
+async fn opened(config: &Config, keys: &FirstKeys) -> Result<(Arc<dyn Store>, Arc<Vault>), Failure> {
+    let store = open(config).await?;
+    let vault = Vault::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
+    let vault = Arc::new(vault.map_err(bootstrap::vault_failure)?);
+    for key in keys.api_key.iter().chain(&keys.operator_key) {
+        bootstrap::enter(key, &store, &vault).await?;
+    }
+    Ok((store, vault))
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const ALIVE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\
     connection: close\r\n\r\n{\"status\":\"starting\"}";
 const NOT_READY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
-    retry-after: 1\r\ncontent-length: 159\r\nconnection: close\r\n\r\n\
+    retry-after: 1\r\ncontent-length: 165\r\nconnection: close\r\n\r\n\
     {\"type\":\"/docs/errors#unavailable\",\"title\":\"Unavailable\",\"status\":503,\"code\":\"unavailable\",\
     \"detail\":\"The node is starting and waits for its database.\",\"ready\":false}";
 

@@ -1,0 +1,69 @@
+//! Killed in the middle of delivering, started again: everything that was accepted arrives.
+
+use crate::node::{Database, LONG, Place, deliver_to};
+use client::{BatchResult, Publish};
+use lab::{Receiver, Reply};
+use std::{collections::HashSet, time::Duration};
+use tokio::time::timeout;
+
+const EVENTS: usize = 200;
+/// Seen by the receiver before the node is killed.
+const BEFORE: u64 = 20;
+
+#[tokio::test]
+async fn nothing_accepted_is_lost_when_the_node_is_killed_on_sqlite() {
+    nothing_is_lost(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn nothing_accepted_is_lost_when_the_node_is_killed_on_postgres() {
+    nothing_is_lost(Database::Postgres).await;
+}
+
+async fn nothing_is_lost(database: Database) {
+    let place = Place::on(database);
+    let node = place.dev().await;
+    let receiver = Receiver::local(Reply::ok().after(Duration::from_millis(10)));
+    let client = node.client();
+    let destination = deliver_to(&client, &receiver.url("/hook")).await;
+    let events: Vec<Publish> =
+        (0..EVENTS).map(|n| Publish::json("crash.test", format!("{{\"n\":{n}}}")).unwrap()).collect();
+    let accepted: HashSet<String> =
+        client.publish_batch(&events).await.unwrap().into_iter().map(id).collect();
+    assert_eq!(accepted.len(), EVENTS);
+
+    assert!(receiver.wait_for(BEFORE, LONG).await);
+    node.kill().await;
+    let sent_before = receiver.total();
+
+    let _node = place.dev().await;
+    timeout(LONG, async {
+        while delivered(&receiver) != accepted {
+            let more = receiver.succeeded() + 1;
+            assert!(
+                receiver.wait_for_succeeded(more, LONG).await,
+                "{} of {EVENTS} arrived",
+                delivered(&receiver).len()
+            );
+        }
+    })
+    .await
+    .expect("everything arrives");
+
+    assert!(receiver.max_open("/hook") <= destination.max_concurrency, "never more at once than it wanted");
+    // Sent twice is only what had no durable ending when the node died: open, or answered and not yet written.
+    let twice = receiver.total() as usize - EVENTS;
+    assert!(twice as u64 <= sent_before, "{twice} were sent twice");
+}
+
+fn delivered(receiver: &Receiver) -> HashSet<String> {
+    let records = receiver.snapshot();
+    records.iter().filter(|record| record.succeeded()).map(|record| record.event_id.to_string()).collect()
+}
+
+fn id(result: BatchResult) -> String {
+    match result {
+        BatchResult::Accepted(accepted) => accepted.id.to_string(),
+        BatchResult::Refused { error, .. } => panic!("refused: {error}"),
+    }
+}

@@ -1,0 +1,98 @@
+//! `serve --dev`: from nothing to a delivered event.
+
+use crate::node::{Database, LONG, Place, deliver_to, ended, text};
+use client::Accepted;
+use domain::{
+    delivery::Status,
+    signature::{self, SigningSecret},
+};
+use lab::{Receiver, Recording, Script};
+use std::{fs, os::unix::fs::PermissionsExt};
+use tokio::process::Command;
+
+#[tokio::test]
+async fn the_last_line_is_a_curl_line_that_works_end_to_end_on_sqlite() {
+    the_curl_line_works(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn the_last_line_is_a_curl_line_that_works_end_to_end_on_postgres() {
+    the_curl_line_works(Database::Postgres).await;
+}
+
+async fn the_curl_line_works(database: Database) {
+    let place = Place::on(database);
+    let node = place.dev().await;
+    let receiver =
+        Receiver::start_with(([127, 0, 0, 1], 0).into(), Script::ok(), Recording::FullWithBodies).unwrap();
+    let client = node.client();
+    let destination = deliver_to(&client, &receiver.url("/hook")).await;
+
+    let line = node.greeting.last().unwrap();
+    let curl = Command::new("sh").args(["-c", line]).output().await.unwrap();
+    assert!(curl.status.success(), "curl is needed for this test: {curl:?}");
+    let accepted: Accepted = serde_json::from_slice(&curl.stdout).expect(text(&curl.stdout));
+    assert_eq!(accepted.deliveries, Some(1));
+
+    assert!(receiver.wait_for_succeeded(1, LONG).await);
+    let kept = receiver.snapshot().remove(0).kept.unwrap();
+    assert_eq!(kept.body.as_ref(), br#"{"greeting":"hello"}"#);
+    let header = |name: &str| kept.headers[name].to_str().unwrap();
+    assert_eq!(header("webhook-id"), accepted.id.to_string());
+    let secret: SigningSecret = destination.signing.secret.unwrap().parse().unwrap();
+    let timestamp = header("webhook-timestamp");
+    let signed = signature::verify(
+        [&secret],
+        header("webhook-id"),
+        timestamp,
+        header("webhook-signature"),
+        &kept.body,
+        timestamp.parse().unwrap(),
+        0,
+    );
+    assert_eq!(signed, Ok(()));
+
+    let deliveries = ended(&client, accepted.id).await;
+    assert_eq!(deliveries[0].status, Status::Delivered);
+    let attempts = client.delivery(deliveries[0].id).await.unwrap().attempts.unwrap();
+    assert_eq!((attempts.len(), attempts[0].http_status), (1, Some(200)));
+}
+
+#[tokio::test]
+async fn every_start_has_the_same_key_even_on_a_new_database() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let key = node.key();
+    let mode = fs::metadata(place.data_dir().join("dev.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(node.signal("TERM").await.success());
+
+    for entry in fs::read_dir(place.data_dir()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_str().unwrap().starts_with("posthaste.db") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let node = place.dev().await;
+    assert_eq!(node.key(), key);
+    assert_eq!(node.client().own_account().await.unwrap().name, "Default");
+}
+
+#[tokio::test]
+async fn dev_refuses_to_listen_to_the_world() {
+    let refused = Place::new().run(&["serve", "--dev", "--listen", "0.0.0.0:0"]).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("loopback only"));
+}
+
+#[tokio::test]
+async fn a_destination_can_be_tested_without_an_event() {
+    let place = Place::new();
+    let node = place.dev().await;
+    let receiver = Receiver::local(Script::ok());
+    let client = node.client();
+    let destination = deliver_to(&client, &receiver.url("/hook")).await;
+    let attempt = client.test(destination.id).await.unwrap();
+    assert_eq!((attempt.http_status, attempt.destination_id), (Some(200), destination.id));
+    assert_eq!(receiver.total(), 1);
+    assert!(client.events(&client::EventsOf::default(), None).await.unwrap().data.is_empty());
+}

@@ -1,0 +1,7 @@
+//! The shipped thing, as its users run it: the real binary in a folder of its own, killed and started again.
+
+mod commands;
+mod crash;
+mod dev;
+mod node;
+mod start;

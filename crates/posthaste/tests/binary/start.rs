@@ -1,0 +1,101 @@
+//! What `serve` wants before it starts, and how it ends.
+
+use crate::node::{LONG, Node, Place, deliver_to, ended, output, text};
+use client::{Client, Publish};
+use domain::delivery::Status;
+use lab::{Receiver, Reply, Script};
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn without_a_master_key_it_says_how_to_make_one() {
+    let refused = Place::new().run(&["serve", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("posthaste keys master"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_malformed_bootstrap_key_is_refused_with_the_reason() {
+    let place = Place::new();
+    let master = place.line(&["keys", "master"]).await;
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("POSTHASTE_MASTER_KEY", &master).env("POSTHASTE_BOOTSTRAP_API_KEY", "phk_letmein");
+    let refused = output(command).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("bootstrap.api_key is not a well-formed key"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_set_up_by_script_names_its_keys_beforehand() {
+    let place = Place::new();
+    let master = place.line(&["keys", "master"]).await;
+    let api_key = place.line(&["keys", "generate"]).await;
+    let operator_key = place.line(&["keys", "generate", "--kind", "operator"]).await;
+    let serve = |master: &str| {
+        let mut command = place.command(&["serve", "--listen", "127.0.0.1:0"]);
+        command.env("POSTHASTE_MASTER_KEYS", master);
+        command
+            .env("POSTHASTE_BOOTSTRAP_API_KEY", &api_key)
+            .env("POSTHASTE_BOOTSTRAP_OPERATOR_KEY", &operator_key);
+        command
+    };
+    for _ in 0..2 {
+        let mut node = Node::start(serve(&master)).await;
+        assert!(Client::new(&node.url, &api_key).unwrap().own_account().await.is_ok());
+        let accounts = Client::new(&node.url, &operator_key).unwrap().accounts(None).await.unwrap();
+        assert_eq!(accounts.data.len(), 1);
+        assert!(node.signal("TERM").await.success());
+    }
+    let other = place.line(&["keys", "master"]).await;
+    let refused = output(serve(&other)).await;
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("master key"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_same_folder_ends_with_code_5_within_two_seconds() {
+    let place = Place::new();
+    let node = place.dev().await;
+    let started = Instant::now();
+    let second = place.run(&["serve", "--dev", "--listen", "127.0.0.1:0"]).await;
+    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+    assert_eq!(second.status.code(), Some(5));
+    assert!(text(&second.stderr).contains(&format!("in use by process {}", node.pid())), "{second:?}");
+    assert!(node.client().own_account().await.is_ok(), "the first goes on");
+}
+
+#[tokio::test]
+async fn sigterm_finishes_what_is_under_way_and_exits_0() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let receiver = Receiver::local(Reply::ok().after(Duration::from_millis(500)));
+    let client = node.client();
+    deliver_to(&client, &receiver.url("/hook")).await;
+    let accepted = client.publish(&Publish::json("slow.one", "{}").unwrap()).await.unwrap();
+    assert!(receiver.wait_for(1, LONG).await);
+
+    assert_eq!(node.signal("TERM").await.code(), Some(0));
+    assert_eq!(receiver.succeeded(), 1, "it waited for the answer");
+
+    let node = place.dev().await;
+    let deliveries = ended(&node.client(), accepted.id).await;
+    assert_eq!((deliveries[0].status, deliveries[0].attempt_count), (Status::Delivered, 1));
+    assert_eq!(receiver.total(), 1);
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let receiver = Receiver::local(Script::Always(Reply::Hang));
+    let client = node.client();
+    deliver_to(&client, &receiver.url("/hook")).await;
+    client.publish(&Publish::json("hung.one", "{}").unwrap()).await.unwrap();
+    assert!(receiver.wait_for(1, LONG).await);
+
+    node.tell("TERM").await;
+    // The first has been heard when it takes nobody new; a second before that would be the same one to the kernel.
+    while client.readiness().await.is_ok_and(|readiness| readiness.ready) {}
+    let started = Instant::now();
+    assert_eq!(node.signal("INT").await.code(), Some(1));
+    assert!(started.elapsed() < Duration::from_secs(5), "the destination's timeout was waited for");
+}

@@ -14,6 +14,8 @@ mod queue;
 mod rows;
 mod settle;
 mod start;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod trouble;
 mod url;

@@ -31,7 +31,8 @@ impl Catalog for PostgresStore {
         // Two statements: whoever loses the race sees the winner's value only in a new snapshot.
         let insert = "insert into settings (name, value) values ($1, $2) on conflict do nothing";
         connection.write(insert, params![name => TEXT, value => BYTEA]).await?;
-        let rows = connection.read("select value from settings where name = $1", params![name => TEXT]).await?;
+        let rows =
+            connection.read("select value from settings where name = $1", params![name => TEXT]).await?;
         rows.first().map(|row| row.get(0)).ok_or(StoreError::NotFound { what: "setting" })
     }
 
@@ -78,7 +79,9 @@ impl Catalog for PostgresStore {
             }
             let doc = document(changed)?;
             let sql = "update accounts set uid = $2, doc = $3 where id = $1";
-            transaction.run(sql, params![changed.id.uuid() => UUID, changed.uid => TEXT, doc => TEXT]).await?;
+            transaction
+                .run(sql, params![changed.id.uuid() => UUID, changed.uid => TEXT, doc => TEXT])
+                .await?;
             Ok(Account { version, ..changed.clone() })
         };
         let updated = updated.await;
@@ -124,7 +127,11 @@ impl Catalog for PostgresStore {
         row.as_ref().map(api_key).transpose()
     }
 
-    async fn api_keys(&self, account: Option<AccountId>, page: Page<ApiKeyId>) -> Result<Vec<ApiKey>, StoreError> {
+    async fn api_keys(
+        &self,
+        account: Option<AccountId>,
+        page: Page<ApiKeyId>,
+    ) -> Result<Vec<ApiKey>, StoreError> {
         let connection = self.pools.general().await?;
         let sql = "select doc, last_used_at, revoked_at from api_keys \
                    where (account_id = $1 or ($1 is null and account_id is null)) and id < $2 \
@@ -136,7 +143,10 @@ impl Catalog for PostgresStore {
     }
 
     async fn revoke_api_key(
-        &self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp,
+        &self,
+        account: Option<AccountId>,
+        id: ApiKeyId,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let connection = self.pools.general().await?;
         let sql = "update api_keys set revoked_at = coalesce(revoked_at, $3) \
@@ -205,7 +215,8 @@ impl Catalog for PostgresStore {
         let updated = async {
             let version = next_version(&transaction, changed.account_id, "source").await?;
             let old = "select version from sources where id = $1 and account_id = $2 and deleted_at is null";
-            unchanged(&transaction, old, changed.id.uuid(), changed.account_id, changed.version, "source").await?;
+            unchanged(&transaction, old, changed.id.uuid(), changed.account_id, changed.version, "source")
+                .await?;
             let sql = "update sources set uid = $2, token_hash = $3, version = $4, doc = $5 where id = $1";
             let doc = document(changed)?;
             let params = params![
@@ -219,7 +230,12 @@ impl Catalog for PostgresStore {
         transaction.end(updated).await
     }
 
-    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp) -> Result<(), StoreError> {
+    async fn delete_source(
+        &self,
+        account: AccountId,
+        id: SourceId,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let sql = "update sources set deleted_at = $3, version = $4 \
                    where id = $2 and account_id = $1 and deleted_at is null returning id";
         let routes = "update routes set deleted_at = $3, version = $4 \
@@ -260,7 +276,9 @@ impl Catalog for PostgresStore {
     }
 
     async fn destinations(
-        &self, account: AccountId, page: Page<DestinationId>,
+        &self,
+        account: AccountId,
+        page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
         let connection = self.pools.general().await?;
         let sql = "select doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at \
@@ -277,7 +295,8 @@ impl Catalog for PostgresStore {
         let updated = async {
             let (id, account) = (changed.id.uuid(), changed.account_id);
             let version = next_version(&transaction, account, "destination").await?;
-            let old = "select version from destinations where id = $1 and account_id = $2 and deleted_at is null";
+            let old =
+                "select version from destinations where id = $1 and account_id = $2 and deleted_at is null";
             unchanged(&transaction, old, id, account, changed.version, "destination").await?;
             let sql = "update destinations set uid = $2, version = $3, paused_at = $4, resumed_at = $5, \
                        disabled_at = $6, disabled_reason = $7, doc = $8 where id = $1";
@@ -294,7 +313,10 @@ impl Catalog for PostgresStore {
     }
 
     async fn delete_destination(
-        &self, account: AccountId, id: DestinationId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         let sql = "update destinations set deleted_at = $3, version = $4 \
                    where id = $2 and account_id = $1 and deleted_at is null returning id";
@@ -382,7 +404,12 @@ impl Catalog for PostgresStore {
 impl PostgresStore {
     /// Marks a row as deleted, then what hangs on it. Each statement takes account, id, time and version.
     async fn delete(
-        &self, account: AccountId, id: Uuid, now: Timestamp, what: &'static str, statements: &[&str],
+        &self,
+        account: AccountId,
+        id: Uuid,
+        now: Timestamp,
+        what: &'static str,
+        statements: &[&str],
     ) -> Result<(), StoreError> {
         let connection = self.pools.general().await?;
         let transaction = connection.begin().await?;
@@ -404,7 +431,9 @@ impl PostgresStore {
 
 /// The version of the change that is being made. Holds the account's row until the transaction ends.
 async fn next_version(
-    transaction: &Transaction<'_>, account: AccountId, what: &'static str,
+    transaction: &Transaction<'_>,
+    account: AccountId,
+    what: &'static str,
 ) -> Result<i64, StoreError> {
     let sql = "update accounts set version = version + 1 where id = $1 returning version";
     let row = transaction.run_opt(sql, params![account.uuid() => UUID]).await?;
@@ -413,7 +442,12 @@ async fn next_version(
 
 /// The row is as it was when it was read. Under the account's lock nothing can come between this and the update.
 async fn unchanged(
-    transaction: &Transaction<'_>, sql: &str, id: Uuid, account: AccountId, version: i64, what: &'static str,
+    transaction: &Transaction<'_>,
+    sql: &str,
+    id: Uuid,
+    account: AccountId,
+    version: i64,
+    what: &'static str,
 ) -> Result<(), StoreError> {
     let row = transaction.run_opt(sql, params![id => UUID, account.uuid() => UUID]).await?;
     let found: i64 = row.ok_or(StoreError::NotFound { what })?.get(0);
@@ -423,7 +457,8 @@ async fn unchanged(
 /// A route leads from a source of its account, or from none, to a destination of its account.
 async fn has_ends(transaction: &Transaction<'_>, route: &Route) -> Result<(), StoreError> {
     let account = route.account_id.uuid();
-    let exists = |rows: Vec<Row>, what| if rows.is_empty() { Err(StoreError::NotFound { what }) } else { Ok(()) };
+    let exists =
+        |rows: Vec<Row>, what| if rows.is_empty() { Err(StoreError::NotFound { what }) } else { Ok(()) };
     let sql = "select id from destinations where id = $1 and account_id = $2 and deleted_at is null";
     let found = transaction.run(sql, params![route.destination_id.uuid() => UUID, account => UUID]).await?;
     exists(found, "destination")?;

@@ -3,8 +3,8 @@
 
 use super::{PostgresStore, pool::params, rows};
 use crate::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History,
-    Listed, Page, StoreError,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    History, Listed, Page, StoreError,
 };
 use async_trait::async_trait;
 use domain::{
@@ -23,7 +23,10 @@ use uuid::Uuid;
 #[async_trait]
 impl History for PostgresStore {
     async fn events(
-        &self, account: AccountId, filter: &EventFilter, page: Page<EventId>,
+        &self,
+        account: AccountId,
+        filter: &EventFilter,
+        page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         // An id is made when its event is received, give or take: this spares a list of yesterday all of today.
         let until = filter.until.map(|until| EventId::at(until.plus(limits::ID_SLACK), 0));
@@ -47,8 +50,16 @@ impl History for PostgresStore {
         let connection = self.pools.general().await?;
         let read = connection.read(include_str!("sql/events.sql"), params).await?;
         let (last, looked_at) = (id_at(&read, 18), id_at(&read, 19));
-        let events = read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();
-        Ok(listed(events, |record: &EventRecord| record.event.id.uuid(), page.limit, last, looked_at, EventId::from_uuid))
+        let events =
+            read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();
+        Ok(listed(
+            events,
+            |record: &EventRecord| record.event.id.uuid(),
+            page.limit,
+            last,
+            looked_at,
+            EventId::from_uuid,
+        ))
     }
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
@@ -65,7 +76,10 @@ impl History for PostgresStore {
     }
 
     async fn deliveries(
-        &self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>,
+        &self,
+        account: AccountId,
+        filter: &DeliveryFilter,
+        page: Page<DeliveryId>,
     ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
         let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
         let below = page.before.unwrap_or(DeliveryId::MAX).min(until).uuid();
@@ -101,7 +115,14 @@ impl History for PostgresStore {
         let (last, looked_at) = (id_at(&read, 0), id_at(&read, 1));
         let found = read.iter().filter(|row| row.get::<_, Option<Uuid>>(3).is_some());
         let found = found.map(|row| delivery_record(row, 2)).collect::<Result<_, _>>()?;
-        Ok(listed(found, |record: &DeliveryRecord| record.id.uuid(), page.limit, last, looked_at, DeliveryId::from_uuid))
+        Ok(listed(
+            found,
+            |record: &DeliveryRecord| record.id.uuid(),
+            page.limit,
+            last,
+            looked_at,
+            DeliveryId::from_uuid,
+        ))
     }
 
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
@@ -112,7 +133,10 @@ impl History for PostgresStore {
     }
 
     async fn attempts_of_delivery(
-        &self, account: AccountId, id: DeliveryId, limit: usize,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         let connection = self.pools.general().await?;
         let params = params![account.uuid() => UUID, id.uuid() => UUID, limit as i64 => INT8];
@@ -121,7 +145,11 @@ impl History for PostgresStore {
     }
 
     async fn attempts_of_destination(
-        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        before: Option<(DeliveryId, AttemptId)>,
+        limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
         let connection = self.pools.general().await?;
@@ -142,7 +170,11 @@ fn bounds(filters: bool, limit: usize) -> (i64, i64) {
 
 /// A page, and where the next one begins if there is one.
 fn listed<T, K>(
-    rows: Vec<T>, id_of: impl Fn(&T) -> Uuid, limit: usize, last: Option<Uuid>, looked_at: Option<Uuid>,
+    rows: Vec<T>,
+    id_of: impl Fn(&T) -> Uuid,
+    limit: usize,
+    last: Option<Uuid>,
+    looked_at: Option<Uuid>,
     key: impl Fn(Uuid) -> K,
 ) -> Listed<T, K> {
     // A full page goes on where it stopped, a short one where the scan stopped.
@@ -172,7 +204,8 @@ impl Wanted {
             return Self { untried: may_wait, tried: may_wait, endings: None, ended: true };
         }
         let has = |status| filter.statuses.contains(&status);
-        let endings: Vec<_> = filter.statuses.iter().filter(|status| status.ended()).map(|status| status.as_str()).collect();
+        let endings: Vec<_> =
+            filter.statuses.iter().filter(|status| status.ended()).map(|status| status.as_str()).collect();
         Self {
             untried: may_wait && (has(Status::Queued) || has(Status::Delivering)),
             tried: may_wait && (has(Status::RetryScheduled) || has(Status::Delivering)),
@@ -235,7 +268,8 @@ fn delivery_record(row: &Row, at: usize) -> Result<DeliveryRecord, StoreError> {
             (delivery.created_at, DeliveryState::Waiting(Box::new(delivery)))
         }
         Some(status) => {
-            let ending = Ending::read(status, row.get(at + 20)).ok_or_else(|| unreadable("ending", status))?;
+            let ending =
+                Ending::read(status, row.get(at + 20)).ok_or_else(|| unreadable("ending", status))?;
             (id.made_at(), DeliveryState::Ended { ending, at: rows::time(row, at + 21) })
         }
     };

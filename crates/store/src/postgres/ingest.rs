@@ -2,7 +2,7 @@
 
 use super::{
     PostgresStore,
-    pool::{Connection, params},
+    pool::{Connection, Param, params},
     trouble::Trouble,
 };
 use crate::{Committed, Ingest, NewEvent, StoreError};
@@ -11,7 +11,7 @@ use domain::{id::EventId, time::Timestamp};
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
-const COMMIT: &str = include_str!("sql/commit.sql");
+pub(super) const COMMIT: &str = include_str!("sql/commit.sql");
 const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
 
 #[async_trait]
@@ -29,14 +29,18 @@ impl Ingest for PostgresStore {
             match commit(&connection, part, now).await {
                 Ok(committed) => answers.extend(committed),
                 Err(Trouble::Culprit { error }) if part.len() == 1 => {
-                    answers.push(Committed::Refused(error.as_db_error().map_or_else(String::new, |word| word.message().into())));
+                    answers.push(Committed::Refused(
+                        error.as_db_error().map_or_else(String::new, |word| word.message().into()),
+                    ));
                 }
                 Err(Trouble::Culprit { .. }) => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
                 // What earlier parts have committed, the caller finds as its own when it commits again.
-                Err(Trouble::Away(error)) if !answers.is_empty() => return Err(StoreError::OutcomeUnknown(error)),
+                Err(Trouble::Away(error)) if !answers.is_empty() => {
+                    return Err(StoreError::OutcomeUnknown(error));
+                }
                 Err(trouble) => return Err(trouble.into()),
             }
         }
@@ -51,10 +55,12 @@ impl Ingest for PostgresStore {
     }
 }
 
-async fn commit(connection: &Connection, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, Trouble> {
-    let rows = Rows::of(batch, now);
-    let written = rows.write(connection).await?;
-    let written: HashSet<Uuid> = written.iter().copied().collect();
+async fn commit(
+    connection: &Connection,
+    batch: &[NewEvent],
+    now: Timestamp,
+) -> Result<Vec<Committed>, Trouble> {
+    let written = Rows::of(batch, now).write(connection).await?;
     let lost: Vec<&NewEvent> = batch.iter().filter(|new| !written.contains(&new.event.id.uuid())).collect();
     if lost.is_empty() {
         return Ok(vec![Committed::New; batch.len()]);
@@ -66,13 +72,17 @@ async fn commit(connection: &Connection, batch: &[NewEvent], now: Timestamp) -> 
 
 /// What became of the events that were not written. A loser cannot see the winner's row in its own statement, so this
 /// is another; what it says of an event written before is the same whenever it is asked.
-async fn reasons(connection: &Connection, lost: &[&NewEvent]) -> Result<HashMap<EventId, Committed>, Trouble> {
+async fn reasons(
+    connection: &Connection,
+    lost: &[&NewEvent],
+) -> Result<HashMap<EventId, Committed>, Trouble> {
     let ids: Vec<Uuid> = lost.iter().map(|new| new.event.id.uuid()).collect();
     let accounts: Vec<Uuid> = lost.iter().map(|new| new.event.account_id.uuid()).collect();
     let scopes: Vec<Option<Uuid>> = lost.iter().map(|new| new.key.map(|key| key.scope)).collect();
     let hashes: Vec<Option<&[u8]>> =
         lost.iter().map(|new| new.key.as_ref().map(|key| key.hash.as_slice())).collect();
-    let params = params![ids => UUID_ARRAY, accounts => UUID_ARRAY, scopes => UUID_ARRAY, hashes => BYTEA_ARRAY];
+    let params =
+        params![ids => UUID_ARRAY, accounts => UUID_ARRAY, scopes => UUID_ARRAY, hashes => BYTEA_ARRAY];
     // Nothing is in doubt: what was committed is.
     let rows = connection.read(COMMIT_LOST, params).await.map_err(unknown)?;
     let reasons = lost.iter().zip(&rows).map(|(new, row)| {
@@ -107,7 +117,7 @@ fn unknown(trouble: Trouble) -> Trouble {
 
 /// A batch, by columns. Nothing is copied before it is written to the connection.
 #[derive(Default)]
-struct Rows<'a> {
+pub(super) struct Rows<'a> {
     now: i64,
     events: Events<'a>,
     keys: Keys<'a>,
@@ -159,7 +169,7 @@ struct Deliveries {
 }
 
 impl<'a> Rows<'a> {
-    fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
+    pub(super) fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
         let mut rows = Self { now: now.micros(), ..Self::default() };
         let mut matched_at = HashSet::new();
         for new in batch {
@@ -173,10 +183,15 @@ impl<'a> Rows<'a> {
     }
 
     /// The ids of the events that were written, now and by this.
-    async fn write(&self, connection: &Connection) -> Result<Vec<Uuid>, Trouble> {
+    async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
+        let rows = connection.write(COMMIT, &self.params()).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    pub(super) fn params(&self) -> Vec<Param<'_>> {
         let Self { now, events: e, keys: k, deliveries: d, accounts } = self;
-        let params = params![
-            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY, now => INT8,
+        params![
+            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY, *now => INT8,
             k.scope => UUID_ARRAY, k.hash => BYTEA_ARRAY, k.body_hash => BYTEA_ARRAY, k.event_id => UUID_ARRAY,
             k.account_id => UUID_ARRAY, k.account_version => INT8_ARRAY, k.deliveries => INT4_ARRAY,
             e.id => UUID_ARRAY, e.account_id => UUID_ARRAY, e.account_version => INT8_ARRAY, e.keyed => BOOL_ARRAY,
@@ -187,9 +202,8 @@ impl<'a> Rows<'a> {
             d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
             d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
             d.created_at => INT8_ARRAY,
-        ];
-        let rows = connection.write(COMMIT, params).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        ]
+        .to_vec()
     }
 }
 

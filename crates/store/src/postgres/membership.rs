@@ -1,6 +1,6 @@
 //! Nodes and their leases: the only place where the database is asked what time it is.
 
-use super::{PostgresStore, pool::params, pool::Transaction};
+use super::{PostgresStore, pool::Transaction, pool::params};
 use crate::{Joined, Membership, NodeRecord, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
@@ -51,7 +51,11 @@ impl Membership for PostgresStore {
     }
 }
 
-async fn join(transaction: &Transaction<'_>, node: &NodeRecord, lease: Duration) -> Result<Joined, StoreError> {
+async fn join(
+    transaction: &Transaction<'_>,
+    node: &NodeRecord,
+    lease: Duration,
+) -> Result<Joined, StoreError> {
     // One joins at a time. Renewals wait for a moment; settlements, which only share the rows, pass.
     transaction.run("lock table nodes in share row exclusive mode", &[]).await?;
     let alive = transaction.run_opt(include_str!("sql/join_alive.sql"), params![node.proof => TEXT]).await?;
@@ -60,7 +64,8 @@ async fn join(transaction: &Transaction<'_>, node: &NodeRecord, lease: Duration)
         return Ok(Joined::Occupied { by: row.get(0), for_another });
     }
     let (id, lease) = (node.id.uuid(), micros(lease));
-    let params = params![id => UUID, node.label => TEXT, node.proof => TEXT, node.version => TEXT, lease => INT8];
+    let params =
+        params![id => UUID, node.label => TEXT, node.proof => TEXT, node.version => TEXT, lease => INT8];
     transaction.run("delete from nodes", &[]).await?;
     let rows = transaction.run(include_str!("sql/join.sql"), params).await?;
     Ok(Joined::Yes { now: time(&rows[0], 0) })

@@ -35,7 +35,8 @@ impl PostgresStore {
         let mut tries = 0;
         loop {
             let connection = self.pools.general().await?;
-            let known = connection.read_opt("select to_regclass($1) is not null", params![name => TEXT]).await?;
+            let known =
+                connection.read_opt("select to_regclass($1) is not null", params![name => TEXT]).await?;
             if known.is_some_and(|row| row.get(0)) {
                 return Ok(());
             }
@@ -44,7 +45,9 @@ impl PostgresStore {
             match transaction.end(made).await {
                 Ok(()) => return Ok(()),
                 // Another node was faster: the next look finds its table.
-                Err(StoreError::Unavailable(_) | StoreError::Taken { .. }) if tries < limits::DDL_TRIES => tries += 1,
+                Err(StoreError::Unavailable(_) | StoreError::Taken { .. }) if tries < limits::DDL_TRIES => {
+                    tries += 1
+                }
                 Err(StoreError::Refused(error)) => {
                     tracing::warn!(%error, partition = name, "the default partition has rows of this day already");
                     return Ok(());
@@ -57,13 +60,18 @@ impl PostgresStore {
 
 /// Made first and attached then: attaching lets readers and writers of the other days pass.
 async fn attach(
-    transaction: &Transaction<'_>, table: &str, name: &str, options: &str, day: &Day,
+    transaction: &Transaction<'_>,
+    table: &str,
+    name: &str,
+    options: &str,
+    day: &Day,
 ) -> Result<(), StoreError> {
     let patience = limits::DDL_LOCK.as_millis();
     transaction.run(&format!("set local lock_timeout = '{patience}ms'"), &[]).await?;
     transaction.run(&format!("create table {name} (like {table} including all) {options}"), &[]).await?;
     let (from, to) = (day.from, day.to);
-    let attach = format!("alter table {table} attach partition {name} for values from ('{from}') to ('{to}')");
+    let attach =
+        format!("alter table {table} attach partition {name} for values from ('{from}') to ('{to}')");
     transaction.run(&attach, &[]).await?;
     Ok(())
 }

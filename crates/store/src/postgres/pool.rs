@@ -20,6 +20,7 @@ use std::{
 use tokio::time::timeout;
 use tokio_postgres::{
     Row,
+    error::Severity,
     types::{ToSql, Type},
 };
 
@@ -45,7 +46,8 @@ impl Pools {
     pub(super) fn new(address: &Address, size: usize) -> Result<Self, OpenError> {
         let pool = |size| {
             let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-            let manager = Manager::from_config(address.config.clone(), tls::connector(address.verify)?, config);
+            let manager =
+                Manager::from_config(address.config.clone(), tls::connector(address.verify)?, config);
             let pool = Pool::builder(manager)
                 .max_size(size)
                 .wait_timeout(Some(limits::STORE_CONNECT))
@@ -115,13 +117,19 @@ impl Connection {
     /// Like [`Self::write`], with settings that hold for this statement only. All of it is sent at once, so that it
     /// costs one round trip. `settings` is `set local …; …`.
     pub(super) async fn write_with(
-        &self, settings: &'static str, sql: &str, params: Params<'_>,
+        &self,
+        settings: &'static str,
+        sql: &str,
+        params: Params<'_>,
     ) -> Result<Vec<Row>, Trouble> {
         let client = self.client();
         let begin = format!("begin; {settings}");
         let all = async {
-            let (begun, rows, committed) =
-                tokio::join!(client.batch_execute(&begin), client.query_typed(sql, params), client.batch_execute("commit"));
+            let (begun, rows, committed) = tokio::join!(
+                client.batch_execute(&begin),
+                client.query_typed(sql, params),
+                client.batch_execute("commit")
+            );
             // If the statement failed, the commit was a rollback.
             begun.and(rows).and_then(|rows| committed.map(|()| rows))
         };
@@ -136,17 +144,30 @@ impl Connection {
     }
 
     async fn answered<T>(
-        &self, doubt: Doubt, statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        &self,
+        doubt: Doubt,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Trouble> {
         let guard = Open::of(self);
         match timeout(limits::STORE_STATEMENT, statement).await {
-            Ok(answer) => {
+            Ok(Ok(answer)) => {
                 guard.ended();
-                answer.map_err(|error| Trouble::of(error, doubt))
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                if survives(&error) {
+                    guard.ended();
+                }
+                Err(Trouble::of(error, doubt))
             }
             Err(_) => Err(Trouble::deadline(doubt)),
         }
     }
+}
+
+/// Whether the connection is good after this: the server spoke, and did not say good-bye.
+fn survives(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|word| word.parsed_severity() == Some(Severity::Error))
 }
 
 impl Drop for Connection {
@@ -160,7 +181,7 @@ impl Drop for Connection {
     }
 }
 
-/// Something under way on a connection. Forgotten (deadline, caller gone), it stays open and so closes the connection.
+/// Something under way on a connection. If it never ends (deadline, caller gone), the connection is closed.
 struct Open<'a>(&'a Connection);
 
 impl<'a> Open<'a> {

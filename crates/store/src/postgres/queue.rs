@@ -1,6 +1,10 @@
 //! The queue: windows of many lanes in one read, and the commands that move a single delivery.
 
-use super::{PostgresStore, pool::params, rows, settle};
+use super::{
+    PostgresStore,
+    pool::{Param, params},
+    rows, settle,
+};
 use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
 use async_trait::async_trait;
 use domain::{
@@ -14,11 +18,12 @@ use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
-const FETCH: &str = include_str!("sql/fetch.sql");
-const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
+pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
+pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
+pub(super) const LANES: &str = include_str!("sql/lanes.sql");
 /// The column of the payload in `fetch_events`.
 const PAYLOAD: usize = 11;
 
@@ -27,12 +32,7 @@ impl Queue for PostgresStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let mut fetched: Vec<Vec<FetchedDelivery>> = windows.iter().map(|_| Vec::new()).collect();
         let connection = self.pools.general().await?;
-        let lanes = Lanes::of(windows);
-        let params = params![
-            lanes.shard => INT2_ARRAY, lanes.destination_id => UUID_ARRAY, lanes.track => INT8_ARRAY,
-            lanes.rank => INT8_ARRAY, lanes.delivery_id => UUID_ARRAY, lanes.rows => INT8_ARRAY,
-        ];
-        let read = connection.read(FETCH, params).await?;
+        let read = connection.read(FETCH, &Lanes::of(windows).params()).await?;
         if read.is_empty() {
             return Ok(fetched);
         }
@@ -60,7 +60,12 @@ impl Queue for PostgresStore {
         Ok(row.map(|row| carried_event(&row).1.0))
     }
 
-    async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError> {
+    async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
@@ -68,16 +73,23 @@ impl Queue for PostgresStore {
         settle::settle(&connection, node, settlements, now).await
     }
 
-    async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError> {
+    async fn lanes(
+        &self,
+        after: Option<(u16, DestinationId)>,
+        limit: usize,
+    ) -> Result<Vec<LaneHead>, StoreError> {
         let (shard, destination) = after.map_or((-1, Uuid::max()), |(shard, id)| (shard as i16, id.uuid()));
         let connection = self.pools.general().await?;
         let params = params![shard => INT2, destination => UUID, limit as i64 => INT8];
-        let rows = connection.read(include_str!("sql/lanes.sql"), params).await?;
+        let rows = connection.read(LANES, params).await?;
         Ok(rows.iter().map(head).collect())
     }
 
     async fn retry_now(
-        &self, account: AccountId, id: DeliveryId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
         let params = params![account.uuid() => UUID, id.uuid() => UUID, now.micros() => INT8];
@@ -86,16 +98,23 @@ impl Queue for PostgresStore {
     }
 
     async fn cancel(
-        &self, account: AccountId, id: DeliveryId, fact: AttemptId, now: Timestamp,
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        fact: AttemptId,
+        now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
-        let params = params![account.uuid() => UUID, id.uuid() => UUID, fact.uuid() => UUID, now.micros() => INT8];
+        let params =
+            params![account.uuid() => UUID, id.uuid() => UUID, fact.uuid() => UUID, now.micros() => INT8];
         let rows = connection.write(include_str!("sql/cancel.sql"), params).await?;
         Ok(rows.first().map(|row| rows::delivery(row, 0).1))
     }
 
     async fn backlog(
-        &self, destinations: &[DestinationId], limit: i64,
+        &self,
+        destinations: &[DestinationId],
+        limit: i64,
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
         let connection = self.pools.general().await?;
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
@@ -106,7 +125,7 @@ impl Queue for PostgresStore {
 }
 
 /// Windows, by columns.
-struct Lanes {
+pub(super) struct Lanes {
     shard: Vec<i16>,
     destination_id: Vec<Uuid>,
     track: Vec<i64>,
@@ -116,7 +135,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(windows: &[Window]) -> Self {
+    pub(super) fn of(windows: &[Window]) -> Self {
         Self {
             shard: windows.iter().map(|window| window.shard as i16).collect(),
             destination_id: windows.iter().map(|window| window.destination_id.uuid()).collect(),
@@ -125,6 +144,17 @@ impl Lanes {
             delivery_id: windows.iter().map(|window| window.from.delivery_id.uuid()).collect(),
             rows: windows.iter().map(|window| window.limit as i64).collect(),
         }
+    }
+
+    pub(super) fn params(&self) -> [Param<'_>; 6] {
+        [
+            (&self.shard, Type::INT2_ARRAY),
+            (&self.destination_id, Type::UUID_ARRAY),
+            (&self.track, Type::INT8_ARRAY),
+            (&self.rank, Type::INT8_ARRAY),
+            (&self.delivery_id, Type::UUID_ARRAY),
+            (&self.rows, Type::INT8_ARRAY),
+        ]
     }
 }
 
@@ -138,7 +168,8 @@ fn waiting(row: &Row) -> (usize, u16, Delivery) {
 fn carried_event(row: &Row) -> (EventId, (Arc<Event>, bool)) {
     let payload: Option<&[u8]> = row.get(PAYLOAD);
     let has_payload = payload.is_some();
-    let event = Event { payload: bytes::Bytes::copy_from_slice(payload.unwrap_or_default()), ..rows::event(row) };
+    let event =
+        Event { payload: bytes::Bytes::copy_from_slice(payload.unwrap_or_default()), ..rows::event(row) };
     (event.id, (Arc::new(event), has_payload))
 }
 

@@ -12,7 +12,8 @@ use domain::{
     outcome::Outcome,
     time::Timestamp,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) const SETTLE: &str = include_str!("sql/settle.sql");
@@ -21,19 +22,21 @@ pub(super) const BY_KEY: &str =
 
 /// One answer per settlement, in order: whether it moved its delivery.
 pub(super) async fn settle(
-    connection: &Connection, node: NodeId, settlements: &[Settlement], now: Timestamp,
+    connection: &Connection,
+    node: NodeId,
+    settlements: &[Settlement],
+    now: Timestamp,
 ) -> Result<Vec<bool>, StoreError> {
-    let mut moved = HashMap::with_capacity(settlements.len());
+    let mut moved = HashSet::with_capacity(settlements.len());
     let mut begun = false;
     for round in rounds(settlements) {
         // One that cannot be stored never fails the others: halve until it is alone.
         let mut parts = vec![round.as_slice()];
         while let Some(part) = parts.pop() {
             match settle_part(connection, node, part, now).await {
-                Ok(answers) => moved.extend(answers),
+                Ok(part) => moved.extend(part),
                 Err(Trouble::Culprit { error }) if part.len() == 1 => {
-                    let answers = settle_bare(connection, node, part[0], now, error).await?;
-                    moved.extend(answers);
+                    moved.extend(settle_bare(connection, node, part[0], now, error).await?);
                 }
                 Err(Trouble::Culprit { .. }) => {
                     let (first, second) = part.split_at(part.len() / 2);
@@ -46,7 +49,7 @@ pub(super) async fn settle(
             begun = true;
         }
     }
-    Ok(settlements.iter().map(|settlement| moved.get(&fact_id(settlement)).copied().unwrap_or_default()).collect())
+    Ok(settlements.iter().map(|settlement| moved.contains(&fact_id(settlement))).collect())
 }
 
 /// A statement sees every row as it was before, so a delivery may come only once in it. Sorted by delivery: everybody
@@ -69,53 +72,43 @@ fn rounds(settlements: &[Settlement]) -> Vec<Vec<&Settlement>> {
 }
 
 async fn settle_part(
-    connection: &Connection, node: NodeId, part: &[&Settlement], now: Timestamp,
-) -> Result<Vec<(Uuid, bool)>, Trouble> {
+    connection: &Connection,
+    node: NodeId,
+    part: &[&Settlement],
+    now: Timestamp,
+) -> Result<HashSet<Uuid>, Trouble> {
     let facts = Facts::of(part);
     let node = node.uuid();
-    let mut answers: HashMap<Uuid, bool> = if part.iter().any(|settlement| settlement.disables_destination) {
+    if part.iter().any(|settlement| settlement.disables_destination) {
         let transaction = connection.begin().await?;
         let settled = settle_and_disable(&transaction, &node, &facts, part, now).await;
-        transaction.end(settled).await?
+        transaction.end(settled).await
     } else {
-        let rows = connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?;
-        rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect()
-    };
-    // Facts that were there already are part of a batch that is run again: they say how it went the first time.
-    let (deliveries, attempts): (Vec<Uuid>, Vec<Uuid>) = part
-        .iter()
-        .map(|settlement| (settlement.delivery.id.uuid(), fact_id(settlement)))
-        .filter(|(_, attempt)| !answers.contains_key(attempt))
-        .unzip();
-    if !attempts.is_empty() {
-        let params = params![deliveries => UUID_ARRAY, attempts => UUID_ARRAY];
-        let rows = connection.read(include_str!("sql/settled_before.sql"), params).await;
-        let rows = rows.map_err(|trouble| match trouble {
-            Trouble::Away(error) => Trouble::Unknown(error),
-            other => other,
-        })?;
-        answers.extend(rows.iter().map(|row| (row.get::<_, Uuid>(0), !row.get::<_, bool>(1))));
+        Ok(moved(&connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?))
     }
-    Ok(answers.into_iter().collect())
 }
 
 /// A destination that is gone is disabled in the transaction that says so, and only by who still owns it.
 async fn settle_and_disable(
-    transaction: &Transaction<'_>, node: &Uuid, facts: &Facts, part: &[&Settlement], now: Timestamp,
-) -> Result<HashMap<Uuid, bool>, Trouble> {
+    transaction: &Transaction<'_>,
+    node: &Uuid,
+    facts: &Facts,
+    part: &[&Settlement],
+    now: Timestamp,
+) -> Result<HashSet<Uuid>, Trouble> {
     for setting in BY_KEY.split("; ") {
         transaction.run(setting, &[]).await?;
     }
-    let rows = transaction.run(SETTLE, &facts.params(node)).await?;
-    let answers: HashMap<Uuid, bool> = rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect();
+    let moved = moved(&transaction.run(SETTLE, &facts.params(node)).await?);
     let gone: BTreeSet<Uuid> = part
         .iter()
-        .filter(|settlement| settlement.disables_destination && answers.get(&fact_id(settlement)) == Some(&true))
+        .filter(|settlement| settlement.disables_destination && moved.contains(&fact_id(settlement)))
         .map(|settlement| settlement.delivery.destination_id.uuid())
         .collect();
     if !gone.is_empty() {
         let gone = Vec::from_iter(gone);
-        let rows = transaction.run(include_str!("sql/disable_accounts.sql"), params![gone => UUID_ARRAY]).await?;
+        let rows =
+            transaction.run(include_str!("sql/disable_accounts.sql"), params![gone => UUID_ARRAY]).await?;
         let accounts: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
         let versions: Vec<i64> = rows.iter().map(|row| row.get(1)).collect();
         let params = params![
@@ -123,13 +116,22 @@ async fn settle_and_disable(
         ];
         transaction.run(include_str!("sql/disable_destinations.sql"), params).await?;
     }
-    Ok(answers)
+    Ok(moved)
+}
+
+/// The facts that moved their delivery. A fact that was there before is not among them: this time nothing moved.
+fn moved(rows: &[Row]) -> HashSet<Uuid> {
+    rows.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect()
 }
 
 /// What a person would have liked to see is not worth a delivery that is sent for ever: without it the fact fits.
 async fn settle_bare(
-    connection: &Connection, node: NodeId, settlement: &Settlement, now: Timestamp, why: tokio_postgres::Error,
-) -> Result<Vec<(Uuid, bool)>, StoreError> {
+    connection: &Connection,
+    node: NodeId,
+    settlement: &Settlement,
+    now: Timestamp,
+    why: tokio_postgres::Error,
+) -> Result<HashSet<Uuid>, StoreError> {
     let delivery_id = settlement.delivery.id;
     tracing::error!(%delivery_id, error = %why, "the store refused an attempt; writing it without its detail");
     let mut bare = settlement.clone();
@@ -139,7 +141,7 @@ async fn settle_bare(
     match settle_part(connection, node, &[&bare], now).await {
         Err(Trouble::Culprit { error }) => {
             tracing::error!(%delivery_id, %error, "the store refused an attempt; it is not recorded");
-            Ok(Vec::new())
+            Ok(HashSet::new())
         }
         other => Ok(other?),
     }
@@ -154,7 +156,7 @@ fn fact_id(settlement: &Settlement) -> Uuid {
 
 /// Settlements, by columns.
 #[derive(Default)]
-struct Facts {
+pub(super) struct Facts {
     delivery_id: Vec<Uuid>,
     attempt_id: Vec<Uuid>,
     account_id: Vec<Uuid>,
@@ -183,7 +185,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(part: &[&Settlement]) -> Self {
+    pub(super) fn of(part: &[&Settlement]) -> Self {
         let mut facts = Self::default();
         for settlement in part {
             facts.push(settlement);
@@ -227,10 +229,12 @@ impl Facts {
                 self.duration_us.push(Some(i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX)));
                 self.outcome.push(Some(attempt.outcome.as_str()));
                 self.http_status.push(attempt.http_status.map(|status| status as i16));
-                self.detail.push(Some(serde_json::to_string(&attempt.detail).expect("text and numbers are JSON")));
+                self.detail
+                    .push(Some(serde_json::to_string(&attempt.detail).expect("text and numbers are JSON")));
                 self.node_id.push(attempt.node.uuid());
                 self.ended_at.push(attempt.started_at.plus(attempt.duration).micros());
-                self.tls_errors.push(delivery.tls_errors as i32 + i32::from(attempt.outcome == Outcome::TlsError));
+                self.tls_errors
+                    .push(delivery.tls_errors as i32 + i32::from(attempt.outcome == Outcome::TlsError));
                 settlement.settled
             }
             Fact::EndedWithout { id, at, node, ending } => {
@@ -250,7 +254,7 @@ impl Facts {
         }
     }
 
-    fn params<'a>(&'a self, node: &'a Uuid) -> Vec<Param<'a>> {
+    pub(super) fn params<'a>(&'a self, node: &'a Uuid) -> Vec<Param<'a>> {
         params![
             *node => UUID,
             self.delivery_id => UUID_ARRAY, self.attempt_id => UUID_ARRAY, self.account_id => UUID_ARRAY,

@@ -19,9 +19,12 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     let lock = Door::open(address).await?;
     let seconds = limits::MIGRATION_WAIT.as_secs();
     let place = address.schema.as_deref().unwrap_or_default();
-    unless(seconds, lock.client.batch_execute(&format!(
-        "begin; set local lock_timeout = '{seconds}s'; set local idle_in_transaction_session_timeout = 0"
-    )))
+    unless(
+        seconds,
+        lock.client.batch_execute(&format!(
+            "begin; set local lock_timeout = '{seconds}s'; set local idle_in_transaction_session_timeout = 0"
+        )),
+    )
     .await?;
     let take = "select pg_advisory_xact_lock(1886350452, hashtext($1))"; // "post", and which schema
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
@@ -33,8 +36,11 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
 
 async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
     if let Some(schema) = &address.schema {
-        let sql = format!("create schema if not exists {schema}");
-        client.batch_execute(&sql).await.map_err(refused)?;
+        let sql = "select to_regnamespace($1) is null";
+        let missing = client.query_typed(sql, &[(schema, Type::TEXT)]).await.map_err(refused)?;
+        if missing[0].get(0) {
+            client.batch_execute(&format!("create schema {schema}")).await.map_err(refused)?;
+        }
     }
     let runner = embedded::migrations::runner();
     let known = runner.get_migrations().iter().map(|migration| migration.version()).max().unwrap_or_default();
@@ -109,7 +115,8 @@ impl Drop for Door {
 }
 
 async fn unless<T>(
-    seconds: u64, statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    seconds: u64,
+    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, OpenError> {
     tokio::time::timeout(Duration::from_secs(seconds), statement).await.map_err(|_| late())?.map_err(refused)
 }

@@ -15,8 +15,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 pub(super) fn connector(verify: Verify) -> Result<MakeRustlsConnect, OpenError> {
     let unusable = |error: Error| OpenError::BadUrl(format!("TLS to the database is not possible: {error}"));
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(unusable)?;
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?;
     let config = match verify {
         Verify::Everything => builder.with_platform_verifier().map_err(unusable)?.with_no_client_auth(),
         Verify::Nothing => builder
@@ -34,19 +35,30 @@ struct AnyCertificate(Arc<CryptoProvider>);
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
-        &self, _: &CertificateDer<'_>, _: &[CertificateDer<'_>], _: &ServerName<'_>, _: &[u8], _: UnixTime,
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
-        &self, message: &[u8], certificate: &CertificateDer<'_>, signed: &DigitallySignedStruct,
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
-        &self, message: &[u8], certificate: &CertificateDer<'_>, signed: &DigitallySignedStruct,
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
     }

@@ -27,8 +27,9 @@ impl Trouble {
     pub(super) fn of(error: tokio_postgres::Error, doubt: Doubt) -> Self {
         let spoken = error.as_db_error();
         // A server that ends the connection says so too, and then the statement may have been complete.
-        let last_words =
-            spoken.is_some_and(|word| matches!(word.parsed_severity(), Some(Severity::Fatal | Severity::Panic) | None));
+        let last_words = spoken.is_some_and(|word| {
+            matches!(word.parsed_severity(), Some(Severity::Fatal | Severity::Panic) | None)
+        });
         match spoken.map(|word| word.code().code().as_bytes()) {
             Some([b'2', b'2' | b'3', ..] | [b'5', b'4', ..]) => Self::Culprit { error },
             Some(_) if !last_words => Self::Away(error.into()),
@@ -54,11 +55,15 @@ impl From<Trouble> for StoreError {
                 match error.code() {
                     Some(code) if *code == SqlState::UNIQUE_VIOLATION => match constraint {
                         constraint if constraint.contains("lookup") => Self::Taken { constraint: "lookup" },
-                        constraint if constraint.contains("token_hash") => Self::Taken { constraint: "token" },
+                        constraint if constraint.contains("token_hash") => {
+                            Self::Taken { constraint: "token" }
+                        }
                         constraint if constraint.contains("uid") => Self::Taken { constraint: "uid" },
                         _ => Self::Taken { constraint: "id" },
                     },
-                    Some(code) if *code == SqlState::FOREIGN_KEY_VIOLATION && constraint.contains("account_id") => {
+                    Some(code)
+                        if *code == SqlState::FOREIGN_KEY_VIOLATION && constraint.contains("account_id") =>
+                    {
                         Self::NotFound { what: "account" }
                     }
                     _ => Self::Refused(error.into()),

@@ -116,13 +116,20 @@ mod tests {
         assert_eq!(address.schema.as_deref(), Some("test_1"));
         assert_eq!(address.config.get_options(), Some("-c jit=off -c search_path=test_1"));
         for bad in ["", "a-b", "1a", "A", "a,b", "a%20b"] {
-            assert!(matches!(Address::parse(&format!("postgres://me@db/x?schema={bad}")), Err(OpenError::BadUrl(_))));
+            assert!(matches!(
+                Address::parse(&format!("postgres://me@db/x?schema={bad}")),
+                Err(OpenError::BadUrl(_))
+            ));
         }
     }
 
     #[test]
     fn an_error_never_repeats_the_password() {
-        for url in ["postgres://me:hunter2@db:bad/x", "postgres://me:hunter2@db/x?sslmode=hunter2", "postgres://me:hunter2@db/x?hunter=hunter2"] {
+        for url in [
+            "postgres://me:hunter2@db:bad/x",
+            "postgres://me:hunter2@db/x?sslmode=hunter2",
+            "postgres://me:hunter2@db/x?hunter=hunter2",
+        ] {
             let Err(OpenError::BadUrl(message)) = Address::parse(url) else { panic!("{url} was taken") };
             assert!(!message.contains("hunter2"), "{message}");
         }

@@ -65,7 +65,8 @@ pub(super) fn target(row: &Row, id: DestinationId) -> Result<Option<Target>, Sto
     let account: Account = read(row.get(9))?;
     let (docs, versions): (Vec<&str>, Vec<i64>) = (row.get(10), row.get(11));
     // One that does not read has nothing to say; the destination's own settings hold.
-    let overrides = docs.iter().zip(versions).filter_map(|(doc, version)| Some(Route { version, ..read(doc).ok()? }));
+    let overrides =
+        docs.iter().zip(versions).filter_map(|(doc, version)| Some(Route { version, ..read(doc).ok()? }));
     Ok(Some(Target {
         id,
         account_id: AccountId::from_uuid(account_id),

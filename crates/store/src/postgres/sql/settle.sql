@@ -40,11 +40,14 @@ insert into attempts (delivery_id, attempt_id, account_id, event_id, destination
                       ending, reason, ended_at, late)
 select c.delivery_id, c.attempt_id, c.account_id, c.event_id, c.destination_id, c.route_id, c.replay_id, c.origin,
        c.number, c.attempts, c.spent, c.started_at, c.duration_us, c.outcome, c.http_status, c.detail, c.node_id,
-       case when c.delivery_id in (select delivery_id from gone) then c.ending end,
-       case when c.delivery_id in (select delivery_id from gone) then c.reason end,
-       case when c.delivery_id in (select delivery_id from gone) then c.ended_at end,
-       not (c.delivery_id in (select delivery_id from gone)     -- a former owner's word, or overtaken by a cancel
-            or c.delivery_id in (select delivery_id from moved))
-from c
+       case when c.gone then c.ending end, case when c.gone then c.reason end, case when c.gone then c.ended_at end,
+       not (c.gone or c.moved)                                  -- a former owner's word, or overtaken by a cancel
+from (
+    select c.*,
+           c.delivery_id in (select delivery_id from gone) as gone,
+           c.delivery_id in (select delivery_id from moved) as moved
+    from c
+    offset 0                                                    -- computed once a row
+) c
 on conflict do nothing                                          -- a batch that is run again
 returning attempt_id, late

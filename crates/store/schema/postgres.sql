@@ -1,0 +1,319 @@
+-- The schema on PostgreSQL, as the catalogs tell it: written by a test, for people to read and compare.
+
+table accounts
+    id uuid not null
+    uid text
+    version bigint not null
+    created_at bigint not null
+    doc text not null
+    constraint accounts_pkey PRIMARY KEY (id)
+    constraint accounts_uid_key UNIQUE (uid)
+    constraint accounts_version_check CHECK ((version > 0))
+
+table api_keys
+    id uuid not null
+    account_id uuid
+    lookup text not null
+    created_at bigint not null
+    last_used_at bigint
+    revoked_at bigint
+    doc text not null
+    constraint api_keys_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    constraint api_keys_lookup_key UNIQUE (lookup)
+    constraint api_keys_pkey PRIMARY KEY (id)
+    index api_keys_of_account USING btree (account_id, id DESC)
+
+table attempts
+    delivery_id uuid not null
+    attempt_id uuid not null
+    account_id uuid not null
+    event_id uuid not null
+    destination_id uuid not null
+    route_id uuid not null
+    replay_id uuid
+    origin uuid not null
+    number integer
+    attempts integer not null
+    spent integer not null
+    started_at bigint
+    duration_us bigint
+    outcome text
+    http_status smallint
+    detail text
+    node_id uuid
+    ending text
+    reason text
+    ended_at bigint
+    late boolean not null
+    constraint attempts_attempts_check CHECK ((attempts >= 0))
+    constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
+    constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
+    constraint attempts_check2 CHECK (((number IS NOT NULL) OR (ending IS NOT NULL) OR late))
+    constraint attempts_check3 CHECK ((NOT (late AND (ending IS NOT NULL))))
+    constraint attempts_check4 CHECK (((ending IS NULL) = (ended_at IS NULL)))
+    constraint attempts_check5 CHECK (
+CASE ending
+    WHEN 'delivered'::text THEN ((reason IS NULL) AND (number IS NOT NULL) AND (outcome = 'success'::text))
+    WHEN 'dead_letter'::text THEN (reason IS NOT NULL)
+    WHEN 'cancelled'::text THEN (reason = ANY (ARRAY['requested'::text, 'destination_deleted'::text]))
+    ELSE ((ending IS NULL) AND (reason IS NULL))
+END)
+    constraint attempts_pkey PRIMARY KEY (delivery_id, attempt_id)
+    constraint attempts_spent_check CHECK ((spent >= 0))
+    index attempts_dead_letters USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_ended_of_account USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
+    index attempts_ended_of_event USING btree (event_id) WHERE (ending IS NOT NULL)
+    index attempts_of_destination USING btree (destination_id, delivery_id DESC, attempt_id DESC)
+    partition by RANGE (delivery_id)
+
+table attempts_default
+    delivery_id uuid not null
+    attempt_id uuid not null
+    account_id uuid not null
+    event_id uuid not null
+    destination_id uuid not null
+    route_id uuid not null
+    replay_id uuid
+    origin uuid not null
+    number integer
+    attempts integer not null
+    spent integer not null
+    started_at bigint
+    duration_us bigint
+    outcome text
+    http_status smallint
+    detail text
+    node_id uuid
+    ending text
+    reason text
+    ended_at bigint
+    late boolean not null
+    constraint attempts_attempts_check CHECK ((attempts >= 0))
+    constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
+    constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
+    constraint attempts_check2 CHECK (((number IS NOT NULL) OR (ending IS NOT NULL) OR late))
+    constraint attempts_check3 CHECK ((NOT (late AND (ending IS NOT NULL))))
+    constraint attempts_check4 CHECK (((ending IS NULL) = (ended_at IS NULL)))
+    constraint attempts_check5 CHECK (
+CASE ending
+    WHEN 'delivered'::text THEN ((reason IS NULL) AND (number IS NOT NULL) AND (outcome = 'success'::text))
+    WHEN 'dead_letter'::text THEN (reason IS NOT NULL)
+    WHEN 'cancelled'::text THEN (reason = ANY (ARRAY['requested'::text, 'destination_deleted'::text]))
+    ELSE ((ending IS NULL) AND (reason IS NULL))
+END)
+    constraint attempts_default_pkey PRIMARY KEY (delivery_id, attempt_id)
+    constraint attempts_spent_check CHECK ((spent >= 0))
+    index attempts_default_account_id_delivery_id_idx USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
+    index attempts_default_account_id_destination_id_reason_delivery__idx USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_default_destination_id_delivery_id_attempt_id_idx USING btree (destination_id, delivery_id DESC, attempt_id DESC)
+    index attempts_default_event_id_idx USING btree (event_id) WHERE (ending IS NOT NULL)
+
+table destinations
+    id uuid not null
+    account_id uuid not null
+    uid text
+    shard smallint not null
+    version bigint not null
+    created_at bigint not null
+    paused_at bigint
+    resumed_at bigint
+    disabled_at bigint
+    disabled_reason text
+    deleted_at bigint
+    doc text not null
+    constraint destinations_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    constraint destinations_check CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL)))
+    constraint destinations_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['requested'::text, 'gone'::text])))
+    constraint destinations_pkey PRIMARY KEY (id)
+    constraint destinations_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
+    index destinations_of_account USING btree (account_id, id DESC)
+    index destinations_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
+
+table events
+    id uuid not null
+    account_id uuid not null
+    source_id uuid
+    type text not null
+    idempotency_key text
+    content_type text not null
+    headers text not null
+    payload bytea not null storage m
+    ordering_key text
+    metadata text not null
+    received_at bigint not null
+    deliver_at bigint
+    deliveries integer not null
+    size_bytes integer not null
+    constraint events_deliveries_check CHECK ((deliveries >= 0))
+    constraint events_pkey PRIMARY KEY (id)
+    constraint events_size_bytes_check CHECK ((size_bytes >= 0))
+    index events_of_account USING btree (account_id, id DESC)
+    partition by RANGE (id)
+
+table events_default
+    id uuid not null
+    account_id uuid not null
+    source_id uuid
+    type text not null
+    idempotency_key text
+    content_type text not null
+    headers text not null
+    payload bytea not null storage m
+    ordering_key text
+    metadata text not null
+    received_at bigint not null
+    deliver_at bigint
+    deliveries integer not null
+    size_bytes integer not null
+    constraint events_default_pkey PRIMARY KEY (id)
+    constraint events_deliveries_check CHECK ((deliveries >= 0))
+    constraint events_size_bytes_check CHECK ((size_bytes >= 0))
+    index events_default_account_id_id_idx USING btree (account_id, id DESC)
+    with toast_tuple_target=8160
+
+table expansions
+    event_id uuid not null
+    account_id uuid not null
+    cursor uuid
+    deliveries integer not null
+    created_at bigint not null
+    ended_at bigint
+    constraint expansions_deliveries_check CHECK ((deliveries >= 0))
+    constraint expansions_pkey PRIMARY KEY (event_id)
+
+table gates
+    destination_id uuid not null
+    doc text not null
+    updated_at bigint not null
+    constraint gates_pkey PRIMARY KEY (destination_id)
+
+table idempotency
+    scope uuid not null
+    key_hash bytea not null
+    body_hash bytea not null
+    event_id uuid not null
+    deliveries integer not null
+    created_at bigint not null
+    constraint idempotency_pkey PRIMARY KEY (scope, key_hash)
+    index idempotency_by_age USING btree (created_at)
+
+table lanes
+    destination_id uuid not null
+    node_id uuid not null
+    doc text not null
+    updated_at bigint not null
+    constraint lanes_pkey PRIMARY KEY (destination_id)
+
+table nodes
+    id uuid not null
+    label text not null
+    proof text not null
+    version text not null
+    expires_at timestamp with time zone not null
+    constraint nodes_pkey PRIMARY KEY (id)
+
+table queue
+    shard smallint not null
+    destination_id uuid not null
+    track bigint not null
+    rank bigint not null
+    delivery_id uuid not null
+    account_id uuid not null
+    event_id uuid not null
+    route_id uuid not null
+    replay_id uuid
+    origin uuid not null
+    due_at bigint not null
+    attempts integer not null
+    spent integer not null
+    tls_errors integer not null
+    last_outcome text
+    last_http_status smallint
+    created_at bigint not null
+    available_at bigint not null
+    payload_bytes integer not null
+    constraint queue_account_id_delivery_id_key UNIQUE (account_id, delivery_id)
+    constraint queue_attempts_check CHECK ((attempts >= 0))
+    constraint queue_check CHECK (((attempts >= spent) AND (attempts >= tls_errors)))
+    constraint queue_check1 CHECK (((attempts = 0) = (last_outcome IS NULL)))
+    constraint queue_payload_bytes_check CHECK ((payload_bytes >= 0))
+    constraint queue_pkey PRIMARY KEY (shard, destination_id, track, rank, delivery_id)
+    constraint queue_spent_check CHECK ((spent >= 0))
+    constraint queue_tls_errors_check CHECK ((tls_errors >= 0))
+    index queue_by_event USING btree (event_id)
+    with fillfactor=90, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.05
+
+table replays
+    id uuid not null
+    account_id uuid not null
+    cursor uuid
+    created_at bigint not null
+    ended_at bigint
+    doc text not null
+    constraint replays_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    constraint replays_pkey PRIMARY KEY (id)
+    index replays_of_account USING btree (account_id, id DESC)
+
+table rollups
+    account_id uuid not null
+    destination_id uuid not null
+    span text not null
+    starts_at bigint not null
+    doc text not null
+    constraint rollups_pkey PRIMARY KEY (account_id, destination_id, span, starts_at)
+    constraint rollups_span_check CHECK ((span = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
+
+table routes
+    id uuid not null
+    account_id uuid not null
+    uid text
+    source_id uuid
+    destination_id uuid not null
+    overrides boolean not null
+    version bigint not null
+    created_at bigint not null
+    deleted_at bigint
+    doc text not null
+    constraint routes_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    constraint routes_destination_id_fkey FOREIGN KEY (destination_id) REFERENCES destinations(id)
+    constraint routes_pkey PRIMARY KEY (id)
+    constraint routes_source_id_fkey FOREIGN KEY (source_id) REFERENCES sources(id)
+    index routes_by_destination USING btree (destination_id) WHERE (deleted_at IS NULL)
+    index routes_by_source USING btree (source_id) WHERE (deleted_at IS NULL)
+    index routes_by_version USING btree (account_id, version)
+    index routes_of_account USING btree (account_id, id DESC)
+    index routes_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
+    index routes_with_overrides USING btree (destination_id) WHERE overrides
+
+table settings
+    name text not null
+    value bytea not null
+    constraint settings_pkey PRIMARY KEY (name)
+
+table shards
+    shard smallint not null
+    node_id uuid
+    epoch bigint not null default 0
+    constraint shards_pkey PRIMARY KEY (shard)
+    constraint shards_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
+
+table sources
+    id uuid not null
+    account_id uuid not null
+    uid text
+    token_hash bytea not null
+    version bigint not null
+    created_at bigint not null
+    deleted_at bigint
+    doc text not null
+    constraint sources_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    constraint sources_pkey PRIMARY KEY (id)
+    constraint sources_token_hash_key UNIQUE (token_hash)
+    index sources_of_account USING btree (account_id, id DESC)
+    index sources_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
+
+table wakes
+    shard smallint not null
+    round bigint not null
+    constraint wakes_pkey PRIMARY KEY (shard)
+    constraint wakes_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))

@@ -1,0 +1,205 @@
+//! What only PostgreSQL has to keep: its plans, its schema, its races and its troubles. The promises of every store are
+//! in the conformance suite.
+
+mod plans;
+mod races;
+mod schema;
+mod start;
+mod trouble;
+
+use super::PostgresStore;
+use crate::{
+    Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Joined, Membership as _, NewDelivery,
+    NewEvent, NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
+};
+use bytes::Bytes;
+use domain::{
+    account::Account,
+    attempt::{Attempt, Detail},
+    delivery::{Delivery, Ending, Position, Settled},
+    destination::Destination,
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
+    limits,
+    outcome::Outcome,
+    route::Route,
+    seal::Sealed,
+    time::Timestamp,
+};
+use std::{sync::Arc, time::Duration};
+use tokio_postgres::{Client, NoTls};
+
+/// A schema of its own on the test server, with one node joined.
+struct World {
+    schema: String,
+    store: PostgresStore,
+    /// A second look at the same schema, past the store.
+    client: Client,
+    now: Timestamp,
+    node: NodeId,
+}
+
+impl World {
+    async fn new() -> Self {
+        let schema = format!("t_{:x}", rand::random::<u128>());
+        let store = open(&schema, "").await.expect("the store opens");
+        let now = store.now().await.expect("the store tells the time");
+        let (node, client) = (NodeId::at(now, rand::random()), connect(&schema).await);
+        let record = NodeRecord { id: node, label: "a".into(), proof: "a".into(), version: "1".into() };
+        let joined = store.join(&record, limits::LEASE).await.expect("the node joins");
+        assert!(matches!(joined, Joined::Yes { .. }));
+        Self { schema, store, client, now, node }
+    }
+
+    /// Must be the last thing a test does.
+    async fn clean_up(self) {
+        drop_schema(&self.schema).await;
+    }
+
+    /// An account with a destination and a route to it.
+    async fn ground(&self) -> Ground {
+        let account = Account {
+            id: AccountId::at(self.now, rand::random()),
+            uid: None,
+            name: "Acme".into(),
+            retention_days: 90,
+            data_key: Sealed(vec![1]),
+            created_at: self.now,
+            updated_at: self.now,
+            version: 0,
+        };
+        let account = self.store.create_account(&account).await.expect("the account is created");
+        let id = DestinationId::at(self.now, rand::random());
+        let destination = Destination::new(id, account.id, "Billing", "https://billing.example", self.now);
+        let destination =
+            self.store.create_destination(&destination).await.expect("the destination is created");
+        let route = Route {
+            id: RouteId::at(self.now, rand::random()),
+            account_id: account.id,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id: id,
+            event_types: vec!["*".parse().expect("a pattern")],
+            filter: None,
+            retry_policy: None,
+            timeout_seconds: None,
+            signing: None,
+            created_at: self.now,
+            updated_at: self.now,
+            version: 0,
+        };
+        let route = self.store.create_route(&route).await.expect("the route is created");
+        Ground { account_id: account.id, version: route.version, destination, route }
+    }
+
+    async fn commit(&self, batch: &[NewEvent]) -> Vec<Committed> {
+        self.store.commit(batch, self.now).await.expect("the batch is committed")
+    }
+
+    async fn lane(&self, ground: &Ground) -> Vec<Delivery> {
+        let id = ground.destination.id;
+        let window = Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 10_000 };
+        let mut lanes = self.store.fetch(&[window]).await.expect("the lane is read");
+        lanes.remove(0).into_iter().map(|fetched| fetched.delivery).collect()
+    }
+}
+
+struct Ground {
+    account_id: AccountId,
+    version: i64,
+    destination: Destination,
+    route: Route,
+}
+
+impl Ground {
+    /// An event with one delivery that is due at once.
+    fn event(&self, at: Timestamp, key: Option<u8>) -> NewEvent {
+        let event = Event {
+            id: EventId::at(at, rand::random()),
+            account_id: self.account_id,
+            source_id: None,
+            event_type: "invoice.paid".parse().expect("an event type"),
+            idempotency_key: None,
+            content_type: "application/json".into(),
+            headers: vec![("x-trace".into(), "1".into())],
+            payload: Bytes::from_static(b"{}"),
+            ordering_key: None,
+            metadata: serde_json::Map::new(),
+            received_at: at,
+            deliver_at: None,
+        };
+        let id = DeliveryId::at(at, rand::random());
+        let delivery = NewDelivery {
+            id,
+            route_id: self.route.id,
+            destination_id: self.destination.id,
+            shard: self.destination.id.shard(),
+            position: Position::due(at, id),
+            due_at: at,
+        };
+        let scope = self.account_id.uuid();
+        NewEvent {
+            event: Arc::new(event),
+            account_version: self.version,
+            deliveries: vec![delivery],
+            key: key.map(|key| IdempotencyKey { scope, hash: [key; 32], body_hash: [0; 32] }),
+        }
+    }
+
+    fn events(&self, at: Timestamp, count: usize) -> Vec<NewEvent> {
+        (0..count).map(|_| self.event(at, None)).collect()
+    }
+}
+
+/// The delivery was delivered at its next attempt.
+fn delivered(delivery: &Delivery, node: NodeId) -> Settlement {
+    let attempt = Attempt {
+        id: AttemptId::at(delivery.created_at, rand::random()),
+        delivery_id: delivery.id,
+        number: delivery.attempts + 1,
+        started_at: delivery.created_at,
+        duration: Duration::from_millis(5),
+        outcome: Outcome::Success,
+        http_status: Some(200),
+        detail: Detail::default(),
+        node,
+    };
+    Settlement {
+        delivery: delivery.clone(),
+        shard: delivery.destination_id.shard(),
+        fact: Fact::Attempted(Box::new(attempt)),
+        settled: Settled::Ended(Ending::Delivered),
+        disables_destination: false,
+    }
+}
+
+/// Never skipped: what was not tried is not proven.
+fn server() -> String {
+    std::env::var("POSTHASTE_TEST_POSTGRES").expect(
+        "these tests need PostgreSQL: run `scripts/postgres with cargo test`, which sets POSTHASTE_TEST_POSTGRES",
+    )
+}
+
+/// `more` are further parameters, such as `&options=…`.
+async fn open(schema: &str, more: &str) -> Result<PostgresStore, OpenError> {
+    open_with(&format!("{}?schema={schema}{more}", server()), false).await
+}
+
+async fn open_with(url: &str, accept_data_loss: bool) -> Result<PostgresStore, OpenError> {
+    PostgresStore::open(&OpenOptions { url: url.into(), pool: 2, accept_data_loss }).await
+}
+
+async fn connect(schema: &str) -> Client {
+    let mut config: tokio_postgres::Config = server().parse().expect("a URL");
+    config.options(format!("-c search_path={schema}"));
+    let (client, connection) = config.connect(NoTls).await.expect("the server is there");
+    tokio::spawn(connection);
+    client
+}
+
+async fn drop_schema(schema: &str) {
+    let drop = format!("set client_min_messages = warning; drop schema if exists {schema} cascade");
+    connect(schema).await.batch_execute(&drop).await.expect("the schema is dropped");
+}

@@ -1,0 +1,132 @@
+//! The hot statements go by their keys, on a table that is young as on one that is full: nothing may depend on the
+//! statistics having caught up.
+
+use super::{Ground, World, delivered};
+use crate::{
+    Window,
+    postgres::{
+        ingest::{COMMIT, Rows},
+        pool::{Params, params},
+        queue::{FETCH, FETCH_EVENTS, LANES, Lanes},
+        settle::{BY_KEY, Facts, SETTLE},
+    },
+};
+use domain::delivery::Position;
+
+/// The state of the tables when the plan is made.
+const AGES: [&str; 3] = ["never analysed", "full", "analysed"];
+
+#[tokio::test]
+async fn fetch_reads_ranges_of_the_key() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let id = ground.destination.id;
+    let windows =
+        vec![Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 100 }; 200];
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain("", FETCH, &Lanes::of(&windows).params()).await;
+        check(
+            &plan,
+            age,
+            &["Nested Loop", "Index Scan using queue_pkey"],
+            &["Seq Scan", "Hash Join", "Bitmap"],
+        );
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn events_are_read_from_their_own_days_only() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let ids: Vec<_> = ground.events(world.now, 50).iter().map(|new| new.event.id.uuid()).collect();
+    let params = params![ids => UUID_ARRAY, 16_384_i32 => INT4];
+    let plan = world.explain("", FETCH_EVENTS, params).await;
+    assert_eq!(plan.matches(".events_p").count(), 1, "{plan}");
+    assert!(!plan.contains("events_default") && !plan.contains("Append"), "{plan}");
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn settle_looks_up_each_delivery() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let batch = ground.events(world.now, 500);
+    world.commit(&batch).await;
+    let lane = world.lane(&ground).await;
+    let settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
+    let facts = Facts::of(&settlements.iter().collect::<Vec<_>>());
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain(BY_KEY, SETTLE, &facts.params(&world.node.uuid())).await;
+        let key = "Index Scan using queue_account_id_delivery_id_key";
+        check(&plan, age, &["Nested Loop", key], &["Seq Scan", "Hash Join", "Merge Join"]);
+        // Else each settlement is looked for among all that moved.
+        assert_eq!(plan.matches("(hashed SubPlan").count(), 2, "{age}: {plan}");
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn lanes_skip_from_one_to_the_next() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let params = params![-1_i16 => INT2, uuid::Uuid::max() => UUID, 1000_i64 => INT8];
+        let plan = world.explain("", LANES, params).await;
+        check(&plan, age, &["Recursive Union", "using queue_pkey"], &["Seq Scan", "Sort"]);
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn commit_looks_up_each_account_once() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let batch = ground.events(world.now, 500);
+    let plan = world.explain("", COMMIT, &Rows::of(&batch, world.now).params()).await;
+    check(&plan, "never analysed", &["Index Scan using accounts_pkey"], &["Seq Scan"]);
+    world.clean_up().await;
+}
+
+fn check(plan: &str, age: &str, wanted: &[&str], unwanted: &[&str]) {
+    for part in wanted {
+        assert!(plan.contains(part), "{age}: no {part} in\n{plan}");
+    }
+    for part in unwanted {
+        assert!(!plan.contains(part), "{age}: {part} in\n{plan}");
+    }
+}
+
+impl World {
+    /// Brings the queue to an age: nothing to do for a young one, then 20,000 rows of others, then statistics.
+    async fn grow(&self, ground: &Ground, age: &str) {
+        let fill = format!(
+            "insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, \
+             origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes) \
+             select n % 1024, gen_random_uuid(), 0, n, gen_random_uuid(), '{}', gen_random_uuid(), \
+             gen_random_uuid(), gen_random_uuid(), n, 0, 0, 0, n, n, 2 from generate_series(1, 20000) n",
+            ground.account_id.uuid()
+        );
+        let sql = match age {
+            "full" => fill.as_str(),
+            "analysed" => "analyze queue; analyze attempts; analyze events",
+            _ => "",
+        };
+        self.client.batch_execute(sql).await.expect("the tables change");
+    }
+
+    /// The plan of a statement with these values, as the store would have it.
+    async fn explain(&self, settings: &str, sql: &str, params: Params<'_>) -> String {
+        self.client.batch_execute(&format!("begin; {settings}")).await.expect("a transaction");
+        let rows = self
+            .client
+            .query_typed(&format!("explain (costs off, verbose) {sql}"), params)
+            .await
+            .expect("a plan");
+        self.client.batch_execute("rollback").await.expect("nothing was written");
+        rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,133 @@
+//! Bad rows, lost connections, silence.
+
+use super::{World, delivered};
+use crate::{Committed, Fact, History as _, Queue as _, StoreError, postgres::trouble::Trouble};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+#[tokio::test]
+async fn an_event_that_cannot_be_stored_is_refused_alone() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let mut batch = ground.events(world.now, 9);
+    // PostgreSQL's text cannot hold it.
+    Arc::get_mut(&mut batch[4].event).expect("not shared").ordering_key = Some("a\0b".into());
+    let answers = world.commit(&batch).await;
+    for (place, answer) in answers.iter().enumerate() {
+        match place {
+            4 => assert!(matches!(answer, Committed::Refused(_)), "{answer:?}"),
+            _ => assert_eq!(*answer, Committed::New),
+        }
+    }
+    assert_eq!(world.lane(&ground).await.len(), 8);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_cannot_be_stored_holds_up_no_other() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 5)).await;
+    let lane = world.lane(&ground).await;
+    let mut settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
+    // No success, so it cannot be delivered: the table checks what the rules say.
+    let Fact::Attempted(attempt) = &mut settlements[2].fact else { panic!("an attempt") };
+    attempt.outcome = domain::outcome::Outcome::Timeout;
+    let moved =
+        world.store.settle(world.node, &settlements, world.now).await.expect("the others are written");
+    assert_eq!(moved, [true, true, false, true, true]);
+    assert_eq!(world.lane(&ground).await, [lane[2].clone()]);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_detail_may_hold_every_character() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 1)).await;
+    let delivery = world.lane(&ground).await.remove(0);
+    let mut settlement = delivered(&delivery, world.node);
+    let Fact::Attempted(attempt) = &mut settlement.fact else { panic!("an attempt") };
+    attempt.detail.url = "https://x.example/\0\u{1}\u{10ffff}\"\\".into();
+    let wanted = attempt.detail.clone();
+    assert_eq!(world.store.settle(world.node, &[settlement], world.now).await.expect("written"), [true]);
+    let attempts =
+        world.store.attempts_of_delivery(ground.account_id, delivery.id, 10).await.expect("a list");
+    assert_eq!(attempts[0].detail, wanted);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_same_delivery_may_come_twice_in_a_batch() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 1)).await;
+    let delivery = world.lane(&ground).await.remove(0);
+    let first = delivered(&delivery, world.node);
+    let second = delivered(&delivery, world.node);
+    let moved = world.store.settle(world.node, &[first, second], world.now).await.expect("written");
+    assert_eq!(moved, [true, false]);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_write_whose_connection_is_cut_leaves_a_doubt_and_a_read_does_not() {
+    let world = World::new().await;
+    for writes in [true, false] {
+        let connection = world.store.pools.general().await.expect("a connection");
+        let pid: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
+        let wait = "select pg_sleep(60)";
+        let cut = format!("select pg_terminate_backend({pid})");
+        let cut = world.client.batch_execute(&cut);
+        let trouble = if writes {
+            let (answer, _) = tokio::join!(connection.write(wait, &[]), cut);
+            answer
+        } else {
+            let (answer, _) = tokio::join!(connection.read(wait, &[]), cut);
+            answer
+        };
+        match StoreError::from(trouble.expect_err("it was cut")) {
+            StoreError::OutcomeUnknown(_) if writes => {}
+            StoreError::Unavailable(_) if !writes => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    world.store.pools.general().await.expect("another one").read("select 1", &[]).await.expect("it works");
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_hangs_is_given_up_and_its_connection_with_it() {
+    let world = World::new().await;
+    let connection = world.store.pools.settle().await.expect("the connection");
+    let pid: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
+    let begun = Instant::now();
+    let answer = connection.write("select pg_sleep(60)", &[]).await;
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    assert!(matches!(answer, Err(Trouble::Unknown(_))), "{answer:?}");
+    drop(connection);
+    let connection = world.store.pools.settle().await.expect("a new connection");
+    let next: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
+    assert_ne!(pid, next);
+    let end = format!("select pg_terminate_backend({pid})");
+    world.client.batch_execute(&end).await.expect("the sleeper is woken");
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_settlement_of_a_lost_node_is_only_history() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 1)).await;
+    let delivery = world.lane(&ground).await.remove(0);
+    let mut settlement = delivered(&delivery, world.node);
+    settlement.disables_destination = true;
+    world.client.batch_execute("delete from nodes").await.expect("the reaper comes");
+    assert_eq!(world.store.settle(world.node, &[settlement], world.now).await.expect("written"), [false]);
+    assert_eq!(world.lane(&ground).await, [delivery]);
+    let row = world.client.query_one("select late, ending from attempts", &[]).await.expect("the fact");
+    assert_eq!((row.get::<_, bool>(0), row.get::<_, Option<String>>(1)), (true, None));
+    world.clean_up().await;
+}

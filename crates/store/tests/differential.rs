@@ -93,8 +93,8 @@ impl Stores {
         for other in others {
             let answer = perform(other, operation).await;
             if answer != expected {
-                let backend = other.backend;
-                return Err(format!("{operation:?}\n  Memory: {expected}\n{backend:>8?}: {answer}"));
+                let backend = format!("{:?}", other.backend);
+                return Err(format!("{operation:?}\n  Memory: {expected}\n{backend:>8}: {answer}"));
             }
         }
         Ok(())

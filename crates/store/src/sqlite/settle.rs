@@ -1,7 +1,8 @@
 //! Settling: the row decides, then the fact is written.
 //!
 //! A row that is not there any more, or has another number of attempts behind it, was moved by somebody else: then
-//! nothing moves, and the attempt is written as late.
+//! nothing moves, and the attempt is written as late. Unless the fact is there already: then this is a repetition, and
+//! the answer is what it was the first time.
 
 use super::{
     Trouble,
@@ -23,6 +24,18 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) const END: &str = include_str!("sql/settle_end.sql");
 pub(super) const WAIT: &str = include_str!("sql/settle_wait.sql");
 pub(super) const FACT: &str = include_str!("sql/settle_fact.sql");
+
+pub(super) const SETTLED_BEFORE: &str =
+    "select 1 from attempts where delivery_id = ?1 and attempt_id = ?2 and not late";
+
+/// What a settlement did.
+#[derive(Clone, Copy, PartialEq)]
+enum Effect {
+    Moved,
+    /// It moved its delivery before, and nothing now.
+    Repeated,
+    Nothing,
+}
 
 /// A settlement and what is to be written of it.
 pub(super) struct Entry {
@@ -84,11 +97,17 @@ impl Entry {
         }
     }
 
-    /// Whether it moved its delivery.
-    fn settle(&self, connection: &Connection) -> Result<bool, Trouble> {
-        let moved = self.move_row(connection)?;
-        self.record(connection, moved)?;
-        Ok(moved)
+    fn settle(&self, connection: &Connection) -> Result<Effect, Trouble> {
+        if self.move_row(connection)? {
+            self.record(connection, true)?;
+            return Ok(Effect::Moved);
+        }
+        let fact = params![self.delivery.id.blob(), self.fact.blob()];
+        if connection.prepare_cached(SETTLED_BEFORE)?.exists(fact)? {
+            return Ok(Effect::Repeated);
+        }
+        self.record(connection, false)?;
+        Ok(Effect::Nothing)
     }
 
     fn move_row(&self, connection: &Connection) -> Result<bool, Trouble> {
@@ -174,33 +193,35 @@ pub(super) fn settle(
     now: Timestamp,
 ) -> Result<Vec<bool>, Trouble> {
     connection.prepare_cached("savepoint batch")?.execute([])?;
-    let moved: Result<Vec<bool>, Trouble> = entries.iter().map(|entry| entry.settle(connection)).collect();
-    let moved = match moved {
+    let effects: Result<Vec<Effect>, Trouble> =
+        entries.iter().map(|entry| entry.settle(connection)).collect();
+    let effects = match effects {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to batch")?.execute([])?;
             entries.iter().map(|entry| settle_alone(connection, entry)).collect::<Result<_, _>>()?
         }
-        moved => moved?,
+        effects => effects?,
     };
-    let gone = entries.iter().zip(&moved).filter(|(entry, moved)| entry.disables_destination && **moved);
+    let moved = entries.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
+    let gone = moved.filter(|(entry, _)| entry.disables_destination);
     disable(connection, gone.map(|(entry, _)| entry.delivery.destination_id).collect(), now)?;
-    Ok(moved)
+    Ok(effects.iter().map(|effect| *effect != Effect::Nothing).collect())
 }
 
 /// One that SQLite will not take moves nothing; its neighbours do.
-fn settle_alone(connection: &Connection, entry: &Entry) -> Result<bool, Trouble> {
+fn settle_alone(connection: &Connection, entry: &Entry) -> Result<Effect, Trouble> {
     connection.prepare_cached("savepoint settlement")?.execute([])?;
-    let moved = match entry.settle(connection) {
+    let effect = match entry.settle(connection) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
             let error = StoreError::from(trouble);
             tracing::error!(delivery_id = %entry.delivery.id, %error, "a settlement was refused");
-            false
+            Effect::Nothing
         }
-        moved => moved?,
+        effect => effect?,
     };
     connection.prepare_cached("release settlement")?.execute([])?;
-    Ok(moved)
+    Ok(effect)
 }
 
 /// One change per account, however many of its destinations are gone.

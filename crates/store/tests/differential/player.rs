@@ -344,8 +344,9 @@ impl Player {
     }
 
     fn settlement(&mut self, mut delivery: Delivery) -> Settlement {
-        if self.chance(10) {
-            delivery.attempts += 1;
+        // A former owner's word, now and then.
+        if self.chance(15) {
+            delivery.attempts = delivery.attempts.saturating_sub(1);
         }
         let now = self.now;
         if self.chance(10) {

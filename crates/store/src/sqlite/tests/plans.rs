@@ -51,6 +51,8 @@ async fn settle_finds_its_row_by_account_and_delivery() {
         let plan = plan(statement).await;
         assert!(plan.contains(step) || plan.contains(by_key), "{plan}");
     }
+    let fact = plan(settle::SETTLED_BEFORE).await;
+    assert!(fact.contains("SEARCH attempts") && fact.contains("(delivery_id=? AND attempt_id=?)"), "{fact}");
     assert_eq!(plan(settle::FACT).await, "", "an insert looks for nothing");
 }
 

@@ -15,8 +15,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What is worth a line unless `POSTHASTE_LOG` says otherwise.
-const DEFAULT_FILTER: &str = "info,refinery_core=warn";
+/// What is worth a line unless `POSTHASTE_LOG` says otherwise; the libraries below the store talk at every start.
+const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 
 pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
     let filter = match std::env::var("POSTHASTE_LOG") {

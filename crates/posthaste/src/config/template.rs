@@ -111,6 +111,12 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_the_template_word_for_word() {
+        let page = include_str!("../../../../docs/configuration.md");
+        assert!(page.contains(TEXT), "docs/configuration.md differs from config.default.toml");
+    }
+
+    #[test]
     fn every_name_stands_for_one_setting() {
         let mut names: Vec<String> = SETTINGS.iter().map(Setting::flag).collect();
         names.sort();

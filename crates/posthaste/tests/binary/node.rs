@@ -60,6 +60,7 @@ impl Place {
         {
             command.env_remove(name);
         }
+        command.env("POSTHASTE_LOG", "warn");
         if let Some(database) = &self.database {
             command.env("POSTHASTE_DATABASE", database);
         }

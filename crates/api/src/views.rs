@@ -1,4 +1,4 @@
-//! The objects of the API as they are shown: one file each, field for field as PRODUCT describes them.
+//! The objects of the API as they are shown: one file each.
 //!
 //! A view is made from domain values and knows nothing of HTTP; a value that is not there is `null`, never left out.
 //! Secrets have no place here: the few that are shown once are handed in by whoever just made them.
@@ -18,8 +18,8 @@ pub use api_key::{ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, EveryRequest, RequestView, ResponseView, TimingView};
 pub use delivery::{DeliveryDetailView, DeliveryView, WaitingForView};
 pub use destination::{
-    AuthView, DestinationStatus, DestinationView, HoldView, LaneState, RateLimitView, RetryPolicyView, SecretView,
-    SigningView,
+    AuthView, DestinationStatus, DestinationView, HoldView, LaneState, RateLimitView, RetryPolicyView,
+    SecretView, SigningView,
 };
 pub use event::{EventDetailView, EventView, FanoutView};
 pub use route::{PreviewView, RoutePreviewView, RouteView, WhyView};
@@ -30,7 +30,7 @@ pub(crate) mod words {
     pub(crate) use super::{
         api_key::{KeyKindWord, ScopeWord},
         delivery::StatusWord,
-        destination::{OnDeadLetterWord, OrderingWord},
+        destination::{OnDeadLetterWord, OrderingWord, RetryPolicyWord},
     };
 }
 

@@ -1,4 +1,4 @@
-//! What an attempt met, and what follows from it: the table of PRODUCT §6, whole and in one place.
+//! What an attempt met, and what follows from it: the whole table of outcomes, in one place.
 //!
 //! A classification looks at one attempt only. It does not know how many retries are left, how old the delivery
 //! is or what its destination's hold is: `settle` and the lane join these with what is said here.

@@ -2,21 +2,10 @@
 //! request (so matching uses every core, and a panic in it is that request's alone), and then waits in a queue that is
 //! bounded by count and by bytes. A full queue is told at once.
 
-use crate::{
-    app::App,
-    committer::Submission,
-    error::ApiError,
-    snapshot::Snapshot,
-};
+use crate::{app::App, committer::Submission, error::ApiError, snapshot::Snapshot};
 use aws_lc_rs::digest;
 use domain::{
-    delivery::Position,
-    dice::Dice,
-    event::Event,
-    id::DeliveryId,
-    limits,
-    route::fan_out,
-    time::Timestamp,
+    delivery::Position, dice::Dice, event::Event, id::DeliveryId, limits, route::fan_out, time::Timestamp,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -81,13 +70,19 @@ fn stopping() -> ApiError {
 /// What an event takes of the queue's memory, about.
 fn weight(new: &NewEvent) -> usize {
     let headers: usize = new.event.headers.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
-    size_of::<Submission>() + size_of::<Event>() + new.event.payload.len() + headers + size_of_val(&*new.deliveries)
+    size_of::<Submission>()
+        + size_of::<Event>()
+        + new.event.payload.len()
+        + headers
+        + size_of_val(&*new.deliveries)
 }
 
 impl App {
     /// Matches an event and puts it into the queue. The receiver hears when it is durable, or why it is not.
     pub(crate) async fn submit(
-        &self, event: Event, key: Option<IdempotencyKey>,
+        &self,
+        event: Event,
+        key: Option<IdempotencyKey>,
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let snapshot = self.snapshots.get(event.account_id).await?;
         let deliveries = match_event(&event, &snapshot, &*self.dice, event.received_at)?;
@@ -101,13 +96,22 @@ impl App {
     }
 }
 
+/// Waits for the committer's word. None at all means that it broke off (a bug, or the end of the process) at a point
+/// that nobody knows.
 pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>) -> Answer {
-    receiver.await.unwrap_or_else(|_| Err(stopping()))
+    receiver.await.unwrap_or_else(|_| {
+        Err(ApiError::outcome_unknown(
+            "the event was not confirmed: send it again, with the same idempotency key",
+        ))
+    })
 }
 
 /// One delivery per matching route.
 pub(crate) fn match_event(
-    event: &Event, snapshot: &Snapshot, dice: &dyn Dice, now: Timestamp,
+    event: &Event,
+    snapshot: &Snapshot,
+    dice: &dyn Dice,
+    now: Timestamp,
 ) -> Result<Vec<NewDelivery>, ApiError> {
     let routes = fan_out(event, &snapshot.table);
     if routes.len() > limits::FANOUT_INLINE {

@@ -251,6 +251,9 @@ impl Background {
     pub async fn run(self, stop: CancellationToken) {
         let Self { committer, queue, catalog, touched } = self;
         let clock = committer.clock.clone();
-        tokio::join!(committer.run(queue, stop.clone()), crate::auth::note_use(catalog, clock, touched, stop));
+        tokio::join!(
+            committer.run(queue, stop.clone()),
+            crate::auth::note_use(catalog, clock, touched, stop)
+        );
     }
 }

@@ -146,7 +146,11 @@ fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
         return Err(refuse("send `Authorization: Bearer` with an API key"));
     };
     let (scheme, key) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();
-    if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(refuse("the scheme must be Bearer")) }
+    if scheme.eq_ignore_ascii_case("bearer") {
+        Ok(key.trim())
+    } else {
+        Err(refuse("the scheme must be Bearer"))
+    }
 }
 
 fn refuse(detail: &'static str) -> ApiError {
@@ -186,7 +190,9 @@ impl Keys {
     }
 
     async fn known(
-        &self, store: &dyn Catalog, lookup: &[u8; LOOKUP_LENGTH],
+        &self,
+        store: &dyn Catalog,
+        lookup: &[u8; LOOKUP_LENGTH],
     ) -> Result<Option<Arc<KnownKey>>, ApiError> {
         if let Some(known) = self.known.get(lookup) {
             return Ok(known);
@@ -213,7 +219,10 @@ impl Keys {
 
 /// Writes down when keys were used, behind everybody's back.
 pub(crate) async fn note_use(
-    store: Arc<dyn Catalog>, clock: Arc<dyn Clock>, mut touched: mpsc::Receiver<ApiKeyId>, stop: CancellationToken,
+    store: Arc<dyn Catalog>,
+    clock: Arc<dyn Clock>,
+    mut touched: mpsc::Receiver<ApiKeyId>,
+    stop: CancellationToken,
 ) {
     while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
         if let Err(error) = store.touch_api_key(id, clock.now()).await {

@@ -23,7 +23,10 @@ pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bo
 
 /// The whole body, at most `limit` bytes of it: 413 beyond, 408 if it takes too long.
 pub(crate) async fn read(
-    headers: &HeaderMap, body: Body, limit: usize, deadlines: &Deadlines,
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    deadlines: &Deadlines,
 ) -> Result<Bytes, ApiError> {
     let mut body = within(headers, body, limit)?;
     let announced = body.size_hint().lower();
@@ -90,7 +93,9 @@ mod tests {
     }
 
     fn chunks(chunks: &[&'static str]) -> Body {
-        Body::from_stream(stream::iter(chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect::<Vec<_>>()))
+        Body::from_stream(stream::iter(
+            chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect::<Vec<_>>(),
+        ))
     }
 
     #[tokio::test]

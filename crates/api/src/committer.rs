@@ -73,8 +73,10 @@ impl Committer {
                 return;
             }
             let batch = take_batch(&mut waiting);
-            for again in self.commit(batch).await.into_iter().rev() {
-                waiting.push_front(again);
+            // Whatever breaks in one flush, the next one is made: this loop is everybody's door.
+            match AssertUnwindSafe(self.commit(batch)).catch_unwind().await {
+                Ok(stale) => stale.into_iter().rev().for_each(|again| waiting.push_front(again)),
+                Err(panic) => tracing::error!(panic = message(&*panic), "commit.panicked"),
             }
         }
     }
@@ -135,7 +137,10 @@ impl Committer {
 
     /// Announces what became of each event, then answers: the lanes know of a delivery before its producer does.
     async fn tell(
-        &self, events: Vec<NewEvent>, waiters: Vec<Waiter>, committed: Vec<Committed>,
+        &self,
+        events: Vec<NewEvent>,
+        waiters: Vec<Waiter>,
+        committed: Vec<Committed>,
     ) -> Vec<Submission> {
         let (mut arrivals, mut forgotten) = (Vec::new(), Vec::new());
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
@@ -175,7 +180,8 @@ impl Committer {
         } else {
             // A panic in here is this event's alone.
             let rematched = AssertUnwindSafe(self.rematch(&new)).catch_unwind().await;
-            rematched.unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))
+            rematched
+                .unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))
         };
         match rematched {
             Ok((version, deliveries)) => {
@@ -196,7 +202,10 @@ impl Committer {
     }
 
     async fn give_up(
-        &self, events: &[NewEvent], deliveries: &[(DestinationId, DeliveryId)], error: &StoreError,
+        &self,
+        events: &[NewEvent],
+        deliveries: &[(DestinationId, DeliveryId)],
+        error: &StoreError,
     ) {
         tracing::warn!(events = events.len(), %error, "commit.failed");
         if matches!(error, StoreError::Failed(_)) {
@@ -243,17 +252,22 @@ fn names(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {
 }
 
 fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
-    let accepted = |id, status, deliveries| Accepted { id, status, deliveries: Some(deliveries), expanding: false };
+    let accepted =
+        |id, status, deliveries| Accepted { id, status, deliveries: Some(deliveries), expanding: false };
     match outcome {
         Committed::New => Ok(accepted(new.event.id, AcceptedStatus::Queued, new.deliveries.len() as u32)),
         Committed::Duplicate { of, deliveries, body_hash } => {
             if new.key.is_some_and(|key| key.body_hash == body_hash) {
                 return Ok(accepted(of, AcceptedStatus::Duplicate, deliveries));
             }
-            Err(ApiError::idempotency_conflict(format!("the key was used for {of}, with another body or type")))
+            Err(ApiError::idempotency_conflict(format!(
+                "the key was used for {of}, with another body or type"
+            )))
         }
         Committed::NoAccount(account) => Err(no_account(account)),
-        Committed::Refused(why) => Err(ApiError::validation_failed("the event cannot be stored").because(why)),
+        Committed::Refused(why) => {
+            Err(ApiError::validation_failed("the event cannot be stored").because(why))
+        }
         Committed::Stale => Err(ApiError::from_bug("a stale event is matched again, not answered")),
     }
 }

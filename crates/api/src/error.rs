@@ -39,7 +39,9 @@ pub struct FieldError {
 
 impl FieldError {
     pub fn new(
-        pointer: impl Into<String>, code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>,
+        pointer: impl Into<String>,
+        code: impl Into<Cow<'static, str>>,
+        detail: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self { pointer: pointer.into(), code: code.into(), detail: detail.into() }
     }
@@ -120,6 +122,18 @@ impl Code {
         StatusCode::from_u16(self.number()).expect("the table holds valid statuses")
     }
 
+    /// What comes after such a request on the same connection cannot be trusted, or is not wanted.
+    const fn closes(self) -> bool {
+        matches!(
+            self,
+            Self::RequestTimeout
+                | Self::PayloadTooLarge
+                | Self::UriTooLong
+                | Self::HeadersTooLarge
+                | Self::Draining
+        )
+    }
+
     /// Worth asking again, and when.
     const fn retry_after(self) -> Option<u32> {
         match self.number() {
@@ -137,7 +151,7 @@ impl ApiError {
             errors: Vec::new(),
             retry_after: code.retry_after(),
             cause: None,
-            closes: matches!(code, Code::RequestTimeout | Code::PayloadTooLarge | Code::Draining),
+            closes: code.closes(),
         }))
     }
 
@@ -155,7 +169,9 @@ impl ApiError {
 
     /// 422 with the one place that is wrong.
     pub fn invalid_field(
-        pointer: impl Into<String>, code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>,
+        pointer: impl Into<String>,
+        code: impl Into<Cow<'static, str>>,
+        detail: impl Into<Cow<'static, str>>,
     ) -> Self {
         Self::invalid(vec![FieldError::new(pointer, code, detail)])
     }
@@ -249,7 +265,9 @@ impl From<StoreError> for ApiError {
                 Self::outcome_unknown("the store did not confirm: ask again, with the same idempotency key")
                     .because(error)
             }
-            StoreError::Refused(_) => Self::validation_failed("the store does not take this value").because(error),
+            StoreError::Refused(_) => {
+                Self::validation_failed("the store does not take this value").because(error)
+            }
             StoreError::Unavailable(_) | StoreError::Failed(_) | StoreError::NodeLost => {
                 Self::unavailable("the store is not available: ask again in a moment").because(error)
             }
@@ -291,7 +309,9 @@ mod tests {
     #[test]
     fn a_store_that_is_away_is_never_a_refusal() {
         let away = || "gone".into();
-        for error in [StoreError::Unavailable(away()), StoreError::Failed(away()), StoreError::OutcomeUnknown(away())] {
+        for error in
+            [StoreError::Unavailable(away()), StoreError::Failed(away()), StoreError::OutcomeUnknown(away())]
+        {
             let error = ApiError::from(error);
             assert_eq!(error.status(), 503);
             assert!(!error.to_string().contains("gone"), "the cause is for the log alone");

@@ -38,11 +38,9 @@ const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 /// header can be wrong: what a provider calls its events is not the caller's choice.
 pub(crate) fn event_type(headers: &HeaderMap, payload: &[u8]) -> Result<EventType, ApiError> {
     if let Some(text) = single(headers, &EVENT_TYPE)? {
-        return text
-            .parse()
-            .map_err(|error: domain::event::EventTypeError| {
-                ApiError::invalid_field("/x-event-type", "invalid_event_type", error.to_string())
-            });
+        return text.parse().map_err(|error: domain::event::EventTypeError| {
+            ApiError::invalid_field("/x-event-type", "invalid_event_type", error.to_string())
+        });
     }
     let provider = PROVIDER_TYPES.iter().find_map(|name| headers.get(name)?.to_str().ok());
     if let Some(text) = provider {
@@ -116,7 +114,9 @@ impl<'de> de::Deserialize<'de> for MaybeText {
 
 /// The key a repeat is recognised by: 1 to 255 printable characters.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(name) = IDEMPOTENCY_KEYS.iter().find(|name| headers.contains_key(*name)) else { return Ok(None) };
+    let Some(name) = IDEMPOTENCY_KEYS.iter().find(|name| headers.contains_key(*name)) else {
+        return Ok(None);
+    };
     let text = single(headers, name)?.unwrap_or_default();
     let key = if name == IDEMPOTENCY_KEY && text.starts_with('"') {
         unquote(text).ok_or_else(|| malformed(name, "is not a well-formed quoted string"))?
@@ -135,7 +135,8 @@ pub(crate) fn publish_key(headers: &HeaderMap) -> Result<Option<String>, ApiErro
 }
 
 pub(crate) fn is_idempotency_key(key: &str) -> bool {
-    (1..=limits::IDEMPOTENCY_KEY_BYTES).contains(&key.len()) && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+    (1..=limits::IDEMPOTENCY_KEY_BYTES).contains(&key.len())
+        && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 /// A structured-field string (RFC 9651): quotes around, `\"` and `\\` inside.
@@ -186,16 +187,28 @@ pub(crate) fn kept(headers: &HeaderMap) -> Headers {
 
 /// What is kept of a publishing request: its headers are about the request, and the trace goes on.
 pub(crate) fn kept_of_publish(headers: &HeaderMap) -> Headers {
-    let value = |name: &str| headers.get(name)?.to_str().ok().map(|value| (name.to_owned(), value.to_owned()));
+    let value =
+        |name: &str| headers.get(name)?.to_str().ok().map(|value| (name.to_owned(), value.to_owned()));
     TRACE.into_iter().filter_map(value).collect()
 }
 
 fn is_dropped(name: &str) -> bool {
     matches!(
         name,
-        "authorization" | "cookie" | "proxy-authorization" | "proxy-connection" | "proxy-authenticate"
-            | "connection" | "keep-alive" | "te" | "trailer" | "transfer-encoding" | "upgrade"
-            | "content-length" | "expect" | "host"
+        "authorization"
+            | "cookie"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "connection"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "content-length"
+            | "expect"
+            | "host"
     )
 }
 
@@ -241,7 +254,9 @@ mod tests {
         assert_eq!(type_of(&[], r#"{"event":"of.event","type":"wins"}"#), "wins");
         assert_eq!(type_of(&[], r#"{"type":7,"event":"of.event"}"#), "of.event");
         assert_eq!(type_of(&[], r#"{"t\u0079pe":"esc\u0061ped"}"#), "escaped");
-        for nothing in ["", "null", "[1]", r#"{"type":"not valid!"}"#, r#"{"event":"cut"#, "plain", r#"{"type":7}"#] {
+        for nothing in
+            ["", "null", "[1]", r#"{"type":"not valid!"}"#, r#"{"event":"cut"#, "plain", r#"{"type":7}"#]
+        {
             assert_eq!(type_of(&[], nothing), "unknown", "{nothing}");
         }
     }
@@ -262,7 +277,10 @@ mod tests {
         assert_eq!(key(&[("idempotency-key", r#""a\"b\\""#)]), Ok(Some(r#"a"b\"#.into())));
         assert_eq!(key(&[("x-github-delivery", "1"), ("webhook-id", "2")]), Ok(Some("2".into())));
         for bad in [r#""a"#, r#""a\x""#, r#""""#, ""] {
-            assert_eq!(idempotency_key(&headers(&[("idempotency-key", bad)])).unwrap_err().code(), Code::InvalidHeader);
+            assert_eq!(
+                idempotency_key(&headers(&[("idempotency-key", bad)])).unwrap_err().code(),
+                Code::InvalidHeader
+            );
         }
         assert_eq!(key(&[("webhook-id", "a"), ("webhook-id", "b")]), Err(Code::InvalidHeader));
         assert!(is_idempotency_key(&"k".repeat(255)) && !is_idempotency_key(&"k".repeat(256)));

@@ -34,7 +34,9 @@ use serde_json::Map;
               (status = 503, description = "Ask again after `retry-after`", body = Problem,
                content_type = "application/problem+json")))]
 pub(crate) async fn ingest(
-    State(app): State<App>, Path(token): Path<String>, request: Request,
+    State(app): State<App>,
+    Path(token): Path<String>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;

@@ -63,8 +63,9 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Api
 
 /// A document that is already a [`Value`], such as a merged patch, to a checked type.
 pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(value)
-        .map_err(|error| ApiError::invalid(vec![field_error(pointer(error.path()), &error.inner().to_string())]))
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        ApiError::invalid(vec![field_error(pointer(error.path()), &error.inner().to_string())])
+    })
 }
 
 /// RFC 7396: members of the patch replace, `null` removes, objects go deeper.
@@ -179,7 +180,11 @@ mod tests {
         let error = parse::<Outer>(body.as_bytes()).unwrap_err();
         assert_eq!(error.code(), Code::ValidationFailed, "{body}");
         let problem = error.problem(domain::id::RequestId::MIN);
-        assert_eq!((problem.errors[0].pointer.as_str(), &*problem.errors[0].code), (pointer, code), "{problem:?}");
+        assert_eq!(
+            (problem.errors[0].pointer.as_str(), &*problem.errors[0].code),
+            (pointer, code),
+            "{problem:?}"
+        );
     }
 
     #[test]
@@ -222,10 +227,10 @@ mod tests {
             (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
             (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
             (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
-            (json!(["a","b"]), json!(["c","d"]), json!(["c","d"])),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
             (json!({"a":"foo"}), json!(null), json!(null)),
             (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
-            (json!([1,2]), json!({"a":"b","c":null}), json!({"a":"b"})),
+            (json!([1, 2]), json!({"a":"b","c":null}), json!({"a":"b"})),
             (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
         ];
         for (current, patch, merged) in table {

@@ -60,7 +60,8 @@ pub struct Presented<'a> {
 
 impl<'a> Presented<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
-        let well_formed = text.len() == LENGTH && text.bytes().all(|byte| byte == b'_' || ALPHABET.contains(&byte));
+        let well_formed =
+            text.len() == LENGTH && text.bytes().all(|byte| byte == b'_' || ALPHABET.contains(&byte));
         if !well_formed {
             return None;
         }
@@ -136,7 +137,8 @@ pub(crate) mod tests {
 
     impl Dice for Counting {
         fn bits(&self) -> u128 {
-            u128::from(self.0.fetch_add(1, Ordering::Relaxed)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+            u128::from(self.0.fetch_add(1, Ordering::Relaxed))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
         }
         fn fill(&self, bytes: &mut [u8]) {
             bytes.fill_with(|| (self.bits() >> 64) as u8);

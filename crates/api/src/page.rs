@@ -51,9 +51,15 @@ impl<T: DeserializeOwned> List<T> {
         let mut parameters = Parameters::of(query);
         let limit = match parameters.take("limit")? {
             None => limits::PAGE,
-            Some(text) => text.parse().ok().filter(|limit| (1..=limits::PAGE_MAX).contains(limit)).ok_or_else(|| {
-                ApiError::invalid_field("/limit", "out_of_range", format!("expected 1 to {}", limits::PAGE_MAX))
-            })?,
+            Some(text) => {
+                text.parse().ok().filter(|limit| (1..=limits::PAGE_MAX).contains(limit)).ok_or_else(|| {
+                    ApiError::invalid_field(
+                        "/limit",
+                        "out_of_range",
+                        format!("expected 1 to {}", limits::PAGE_MAX),
+                    )
+                })?
+            }
         };
         let cursor = parameters.take("cursor")?;
         let bound_to = format!("{path}?{}", parameters.canonical());
@@ -63,14 +69,22 @@ impl<T: DeserializeOwned> List<T> {
 
 impl<T> List<T> {
     /// The part of the list that is asked for.
-    pub fn page<K: CursorKey>(&self, app: &App, account: impl Into<Option<AccountId>>) -> Result<Page<K>, ApiError> {
+    pub fn page<K: CursorKey>(
+        &self,
+        app: &App,
+        account: impl Into<Option<AccountId>>,
+    ) -> Result<Page<K>, ApiError> {
         let account = account.into();
         let before = self.cursor.as_deref().map(|cursor| self.open(app, account, cursor)).transpose()?;
         Ok(Page { before, limit: self.limit })
     }
 
     /// The same with one row more, by which [`List::cut`] sees whether the list goes on.
-    pub fn peek<K: CursorKey>(&self, app: &App, account: impl Into<Option<AccountId>>) -> Result<Page<K>, ApiError> {
+    pub fn peek<K: CursorKey>(
+        &self,
+        app: &App,
+        account: impl Into<Option<AccountId>>,
+    ) -> Result<Page<K>, ApiError> {
         self.page(app, account).map(|page| Page { limit: page.limit + 1, ..page })
     }
 
@@ -85,7 +99,11 @@ impl<T> List<T> {
 
     /// The page, with a cursor to go on by.
     pub fn body<R, K: CursorKey>(
-        &self, app: &App, account: impl Into<Option<AccountId>>, data: Vec<R>, next: Option<K>,
+        &self,
+        app: &App,
+        account: impl Into<Option<AccountId>>,
+        data: Vec<R>,
+        next: Option<K>,
     ) -> ListBody<R> {
         let account = account.into();
         ListBody { data, next_cursor: next.map(|key| self.seal(app, account, &key)) }
@@ -100,7 +118,8 @@ impl<T> List<T> {
     }
 
     fn open<K: CursorKey>(&self, app: &App, account: Option<AccountId>, cursor: &str) -> Result<K, ApiError> {
-        let foreign = || ApiError::invalid_cursor("the cursor does not belong to this list with these filters");
+        let foreign =
+            || ApiError::invalid_cursor("the cursor does not belong to this list with these filters");
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| foreign())?;
         let (key, tag) = bytes.split_at_checked(K::BYTES).ok_or_else(foreign)?;
         let expected = app.vault.cursor_tag(&self.tagged(account, key));

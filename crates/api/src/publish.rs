@@ -109,7 +109,9 @@ pub(crate) struct Refused {
               (status = 503, description = "Ask again after `retry-after`", body = Problem,
                content_type = "application/problem+json")))]
 pub(crate) async fn publish(
-    State(app): State<App>, by: PublishCtx, request: Request,
+    State(app): State<App>,
+    by: PublishCtx,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
     let headers = event_text::kept_of_publish(request.headers());
@@ -129,10 +131,15 @@ pub(crate) async fn publish(
               (status = 503, description = "Nothing was accepted: ask again after `retry-after`", body = Problem,
                content_type = "application/problem+json")))]
 pub(crate) async fn publish_batch(
-    State(app): State<App>, Extension(request_id): Extension<RequestId>, by: PublishCtx, request: Request,
+    State(app): State<App>,
+    Extension(request_id): Extension<RequestId>,
+    by: PublishCtx,
+    request: Request,
 ) -> Result<Response, ApiError> {
     if event_text::publish_key(request.headers())?.is_some() {
-        return Err(ApiError::invalid_header("a batch has no key of its own: give each event an `idempotency_key`"));
+        return Err(ApiError::invalid_header(
+            "a batch has no key of its own: give each event an `idempotency_key`",
+        ));
     }
     let headers = event_text::kept_of_publish(request.headers());
     let bytes = json::read(request, &app, app.config.body_limit).await?;
@@ -187,7 +194,12 @@ impl BatchResult {
 impl Publish<'_> {
     /// From what was sent to an event; every field is looked at here, and nowhere else.
     fn checked(
-        self, by: &PublishCtx, headers: Headers, header_key: Option<String>, now: Timestamp, chance: u128,
+        self,
+        by: &PublishCtx,
+        headers: Headers,
+        header_key: Option<String>,
+        now: Timestamp,
+        chance: u128,
     ) -> Result<(Event, Option<store::IdempotencyKey>), ApiError> {
         let event_type: EventType = self.event_type.parse().map_err(|error: EventTypeError| {
             ApiError::invalid_field("/type", "invalid_event_type", error.to_string())
@@ -223,10 +235,14 @@ impl Publish<'_> {
 const LATEST_DELIVERY: Duration = Duration::from_secs(limits::RETENTION_DAYS as u64 * 24 * 3600);
 
 fn payload(
-    data: Option<&RawValue>, base64: Option<&str>, content_type: Option<String>,
+    data: Option<&RawValue>,
+    base64: Option<&str>,
+    content_type: Option<String>,
 ) -> Result<(Bytes, String), ApiError> {
     match (data, base64, content_type) {
-        (None, None, _) => Err(ApiError::invalid_field("/data", "missing_field", "`data` or `data_base64` is needed")),
+        (None, None, _) => {
+            Err(ApiError::invalid_field("/data", "missing_field", "`data` or `data_base64` is needed"))
+        }
         (Some(_), Some(_), _) => {
             Err(ApiError::invalid_field("/data_base64", "conflict", "`data` is given already"))
         }
@@ -237,18 +253,20 @@ fn payload(
         (Some(data), None, None) => {
             Ok((Bytes::copy_from_slice(data.get().as_bytes()), "application/json".to_owned()))
         }
-        (None, Some(_), None) => {
-            Err(ApiError::invalid_field("/content_type", "missing_field", "`data_base64` needs a `content_type`"))
-        }
+        (None, Some(_), None) => Err(ApiError::invalid_field(
+            "/content_type",
+            "missing_field",
+            "`data_base64` needs a `content_type`",
+        )),
         (None, Some(text), Some(content_type)) => {
             let sendable = (1..=limits::CONTENT_TYPE_BYTES).contains(&content_type.len())
                 && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
             if !sendable {
                 return Err(ApiError::invalid_field("/content_type", "invalid_value", "not a content type"));
             }
-            let payload = STANDARD
-                .decode(text)
-                .map_err(|error| ApiError::invalid_field("/data_base64", "invalid_value", error.to_string()))?;
+            let payload = STANDARD.decode(text).map_err(|error| {
+                ApiError::invalid_field("/data_base64", "invalid_value", error.to_string())
+            })?;
             Ok((payload.into(), content_type))
         }
     }

@@ -121,13 +121,18 @@ impl<'de> de::Deserializer<'de> for Values {
     }
 
     fn deserialize_newtype_struct<V: de::Visitor<'de>>(
-        self, _: &'static str, visitor: V,
+        self,
+        _: &'static str,
+        visitor: V,
     ) -> Result<V::Value, value::Error> {
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: de::Visitor<'de>>(
-        self, _: &'static str, _: &'static [&'static str], visitor: V,
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
     ) -> Result<V::Value, value::Error> {
         visitor.visit_enum(self.one()?.into_deserializer())
     }

@@ -61,6 +61,12 @@ fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     if length > limits::URI_BYTES {
         return Err(ApiError::uri_too_long(format!("a URI may have {} bytes", limits::URI_BYTES)));
     }
+    // hyper refuses what is far beyond; these are the exact limits.
+    let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if headers.len() > limits::HEADERS || length + head > limits::HEAD_BYTES {
+        let detail = format!("at most {} headers in {} bytes", limits::HEADERS, limits::HEAD_BYTES);
+        return Err(ApiError::headers_too_large(detail));
+    }
     let values = uri.query().into_iter().flat_map(|query| query.split(['&', '=']));
     if values.into_iter().any(keys::resembles_key) {
         return Err(ApiError::credential_in_url(
@@ -93,7 +99,9 @@ fn log_refusal(id: RequestId, method: &http::Method, path: &str, error: &ApiErro
     let (status, cause) = (error.status().as_u16(), error.cause().unwrap_or_default());
     match status {
         500 => tracing::error!(request_id = %id, %method, path, status, cause, %error, "request.failed"),
-        501.. => tracing::warn!(request_id = %id, %method, path, status, cause, %error, "request.turned_away"),
+        501.. => {
+            tracing::warn!(request_id = %id, %method, path, status, cause, %error, "request.turned_away")
+        }
         _ => tracing::debug!(request_id = %id, %method, path, status, cause, %error, "request.refused"),
     }
 }

@@ -1,8 +1,8 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, api_keys, app::App, deliveries, destinations, error::ApiError, events, health, ingest, publish, request,
-    routes, sources,
+    accounts, api_keys, app::App, deliveries, destinations, error::ApiError, events, health, ingest, publish,
+    request, routes, sources,
 };
 use axum::{Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -16,11 +16,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub fn router(app: App) -> Router {
     let (router, document) = urls().split_for_parts();
     let document = Bytes::from(document.to_json().expect("the document is plain data"));
-    let openapi = move || async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() };
+    let openapi =
+        move || async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() };
     router
         .route("/openapi.json", routing::get(openapi))
         .fallback(async || ApiError::no_such("page"))
-        .method_not_allowed_fallback(async || ApiError::method_not_allowed("the `allow` header names what is"))
+        .method_not_allowed_fallback(async || {
+            ApiError::method_not_allowed("the `allow` header names what is")
+        })
         .layer(middleware::from_fn_with_state(app.clone(), request::frame))
         .with_state(app)
 }

@@ -39,7 +39,11 @@ pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken, gra
 
 /// The same with pages beside the API.
 pub async fn serve_router(
-    listener: TcpListener, router: Router, app: App, stop: CancellationToken, grace: Duration,
+    listener: TcpListener,
+    router: Router,
+    app: App,
+    stop: CancellationToken,
+    grace: Duration,
 ) {
     let places = Arc::new(Semaphore::new(app.config.connections));
     let connections = TaskTracker::new();
@@ -216,7 +220,11 @@ struct Watched {
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
@@ -234,7 +242,9 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>],
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
         self.line.written(&wrote);
@@ -290,7 +300,8 @@ impl hyper::body::Body for Answer {
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>, cx: &mut Context<'_>,
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }

@@ -64,7 +64,9 @@ impl Snapshots {
     pub(crate) async fn newer(&self, account: AccountId, version: i64) -> Result<Arc<Snapshot>, StoreError> {
         let slot = self.slot(account);
         match slot.current() {
-            Some(snapshot) if snapshot.version > version && !slot.outdated.load(Ordering::Acquire) => Ok(snapshot),
+            Some(snapshot) if snapshot.version > version && !slot.outdated.load(Ordering::Acquire) => {
+                Ok(snapshot)
+            }
             seen => self.refresh(account, &slot, seen).await,
         }
     }
@@ -77,7 +79,10 @@ impl Snapshots {
     }
 
     async fn refresh(
-        &self, account: AccountId, slot: &Slot, seen: Option<Arc<Snapshot>>,
+        &self,
+        account: AccountId,
+        slot: &Slot,
+        seen: Option<Arc<Snapshot>>,
     ) -> Result<Arc<Snapshot>, StoreError> {
         let mut all = slot.all.lock().await;
         // Somebody may have read it while we waited.
@@ -132,19 +137,47 @@ impl Slot {
     }
 }
 
-/// Forgets the eighth that was used longest ago; all at once, so that newcomers do not each pay for a search.
+/// Forgets the eighth that was used longest ago; all at once, so that newcomers do not each pay for it.
 fn make_room(slots: &mut HashMap<AccountId, Arc<Slot>>) {
-    let routes: usize = if slots.len() % 64 == 63 || slots.len() >= limits::SNAPSHOT_ACCOUNTS {
-        slots.values().map(|slot| slot.routes.load(Ordering::Relaxed)).sum()
-    } else {
-        0
-    };
+    let routes: usize = slots.values().map(|slot| slot.routes.load(Ordering::Relaxed)).sum();
     if slots.len() < limits::SNAPSHOT_ACCOUNTS && routes < limits::SNAPSHOT_ROUTES {
         return;
     }
     let mut uses: Vec<u64> = slots.values().map(|slot| slot.last_use.load(Ordering::Relaxed)).collect();
-    let oldest = slots.len() / 8;
-    let (_, limit, _) = uses.select_nth_unstable(oldest);
-    let limit = *limit;
-    slots.retain(|_, slot| slot.last_use.load(Ordering::Relaxed) > limit);
+    let eighth = slots.len() / 8;
+    let (_, limit, _) = uses.select_nth_unstable(eighth);
+    slots.retain(|_, slot| slot.last_use.load(Ordering::Relaxed) > *limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::time::Timestamp;
+
+    fn slot(last_use: u64, routes: usize) -> Arc<Slot> {
+        Arc::new(Slot { last_use: last_use.into(), routes: routes.into(), ..Slot::default() })
+    }
+
+    fn account(n: u64) -> AccountId {
+        AccountId::at(Timestamp::MIN, n.into())
+    }
+
+    #[test]
+    fn the_accounts_used_longest_ago_make_room() {
+        let count = limits::SNAPSHOT_ACCOUNTS as u64;
+        let mut slots: HashMap<_, _> = (0..count).map(|n| (account(n), slot(n, 1))).collect();
+        make_room(&mut slots);
+        assert!(slots.len() < limits::SNAPSHOT_ACCOUNTS && slots.len() > limits::SNAPSHOT_ACCOUNTS / 2);
+        assert!(!slots.contains_key(&account(0)) && slots.contains_key(&account(count - 1)));
+    }
+
+    #[test]
+    fn routes_count_too() {
+        let mut slots: HashMap<_, _> = (0..6).map(|n| (account(n), slot(n, 200_000))).collect();
+        make_room(&mut slots);
+        assert_eq!(slots.len(), 5);
+        make_room(&mut slots);
+        make_room(&mut slots);
+        assert_eq!(slots.len(), 4, "less than a million now");
+    }
 }

@@ -23,7 +23,9 @@ pub enum VaultError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database and the master keys do not belong together.
-    #[error("the store's pepper does not open with the configured master keys: {0}; use the keys this store was made with")]
+    #[error(
+        "the store's pepper does not open with the configured master keys: {0}; use the keys this store was made with"
+    )]
     Pepper(SealError),
 }
 

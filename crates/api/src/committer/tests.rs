@@ -119,7 +119,8 @@ impl World {
             version: 0,
         };
         memory.create_account(&new_account).await.unwrap();
-        let destination = Destination::new(DestinationId::at(NOW, 1), account, "there", "https://example.com", NOW);
+        let destination =
+            Destination::new(DestinationId::at(NOW, 1), account, "there", "https://example.com", NOW);
         memory.create_destination(&destination).await.unwrap();
         let route = Route {
             id: RouteId::at(NOW, 1),
@@ -183,13 +184,19 @@ impl World {
     async fn matched(&self, event: Event) -> NewEvent {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
         let deliveries = match_event(&event, &snapshot, &*self.dice, NOW).unwrap();
-        let key: Option<IdempotencyKey> =
-            event.idempotency_key.as_deref().map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
+        let key: Option<IdempotencyKey> = event
+            .idempotency_key
+            .as_deref()
+            .map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key }
     }
 
     /// Runs the committer over these events, and gives their answers and what happened.
-    async fn run(&self, script: impl IntoIterator<Item = Trouble>, events: Vec<NewEvent>) -> (Vec<Answer>, Vec<String>) {
+    async fn run(
+        &self,
+        script: impl IntoIterator<Item = Trouble>,
+        events: Vec<NewEvent>,
+    ) -> (Vec<Answer>, Vec<String>) {
         let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
         let receivers: Vec<_> = events.into_iter().map(|new| admission.submit(new).unwrap()).collect();
         let stop = CancellationToken::new();
@@ -210,7 +217,8 @@ fn code(answer: &Answer) -> Code {
 #[tokio::test]
 async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
     let world = World::new().await;
-    let events = vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
+    let events =
+        vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
     let ids: Vec<_> = events.iter().map(|new| new.event.id).collect();
     let (answers, log) = world.run([], events).await;
     assert_eq!(log, ["expected 2", "commit 2", "arrived 2"]);
@@ -230,7 +238,10 @@ async fn a_repeated_key_gives_the_first_event_and_its_deliveries_are_forgotten()
     let (answers, log) = world.run([], vec![first, repeat, other]).await;
     assert_eq!(log, ["expected 3", "commit 3", "arrived 1", "forgotten 2"]);
     let duplicate = answers[1].clone().unwrap();
-    assert_eq!((duplicate.id, duplicate.status, duplicate.deliveries), (id, AcceptedStatus::Duplicate, Some(1)));
+    assert_eq!(
+        (duplicate.id, duplicate.status, duplicate.deliveries),
+        (id, AcceptedStatus::Duplicate, Some(1))
+    );
     assert_eq!(code(&answers[2]), Code::IdempotencyConflict);
 }
 

@@ -194,3 +194,12 @@ async fn what_is_not_there_is_told_in_the_same_form() {
     let head = world.ask(request("HEAD", "/healthz", &[], "")).await;
     assert_eq!((head.status.as_u16(), head.body), (200, serde_json::Value::Null));
 }
+
+#[tokio::test]
+async fn a_panic_in_a_handler_is_a_500_and_nothing_of_it_is_told() {
+    let world = World::new().await;
+    let path = format!("/v1/destinations/{}/test", world.destination);
+    let answer = world.publish(&path, &world.key, "{}").await;
+    answer.is(500, "internal");
+    assert!(!answer.body.to_string().contains("bug"), "{}", answer.body);
+}

@@ -45,6 +45,7 @@ pub(crate) struct World {
     pub(crate) dice: Arc<Dealt>,
     pub(crate) account: AccountId,
     pub(crate) source: Source,
+    pub(crate) destination: DestinationId,
     pub(crate) key: String,
     pub(crate) key_id: ApiKeyId,
     background: Option<Background>,
@@ -127,6 +128,7 @@ impl World {
             dice,
             account,
             source,
+            destination: destination.id,
             key,
             key_id,
             background: Some(background),
@@ -381,6 +383,6 @@ impl Lanes for Nothing {
 #[async_trait]
 impl TestSend for Nothing {
     async fn test_send(&self, _: DestinationId, _: Event) -> Result<AttemptRecord, StoreError> {
-        Err(StoreError::NotFound { what: "destination" })
+        panic!("a bug in the sender")
     }
 }

@@ -34,7 +34,7 @@ impl Plan {
         let hit = self.hits.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
         let now = match self.when {
             When::Nth(n) => hit == n,
-            When::Every(n) => hit % n == 0,
+            When::Every(n) => hit.is_multiple_of(n),
         };
         if now && self.panics {
             panic!("failpoint {}", self.place);

@@ -91,6 +91,7 @@ impl Committer {
         if !deliveries.is_empty() {
             self.announce.expected(&deliveries).await;
         }
+        failpoint::hit("ingest.expected");
         match self.flush(&events).await {
             Ok(committed) => self.tell(events, waiters, committed).await,
             Err(error) => {
@@ -154,7 +155,7 @@ impl Committer {
                 other => answers.push((waiter, answer_of(&new, other))),
             }
         }
-        failpoint::hit("hand_over.before");
+        failpoint::hit("ingest.committed");
         if !arrivals.is_empty() {
             self.announce.arrived(arrivals).await;
         }
@@ -166,6 +167,7 @@ impl Committer {
             // Nobody listens any more: the event is durable all the same.
             let _ = waiter.answer.send(answer);
         }
+        failpoint::hit("ack.after");
         let mut again = Vec::with_capacity(stale.len());
         for (new, waiter) in stale {
             again.extend(self.match_again(new, waiter).await);

@@ -9,7 +9,7 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 const FILE: &str = "dev.toml";
@@ -33,7 +33,7 @@ impl DevKeys {
             master_key: super::keys::new_master_key("k1"),
             api_key: KeyText::generate(KeyKind::Account, &SystemDice).expose().to_owned(),
         };
-        let path = data_dir.join(FILE);
+        let path = Self::path(data_dir);
         let text = format!("{HEAD}{}", toml::to_string(&keys).map_err(Failure::failed)?);
         // Whole or not at all: a start that is killed here must not leave a folder that no later one can open.
         let fresh = data_dir.join(format!("{FILE}.new"));
@@ -42,8 +42,12 @@ impl DevKeys {
         Ok(keys)
     }
 
+    pub(crate) fn path(data_dir: &Path) -> PathBuf {
+        data_dir.join(FILE)
+    }
+
     pub(crate) fn read(data_dir: &Path) -> Result<Option<Self>, Failure> {
-        let path = data_dir.join(FILE);
+        let path = Self::path(data_dir);
         match fs::read_to_string(&path) {
             Ok(text) => {
                 let keys = toml::from_str(&text).map_err(|error| {

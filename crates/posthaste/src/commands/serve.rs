@@ -14,6 +14,7 @@ use crate::{
         bootstrap,
         dev::DevKeys,
         open::{open, patiently},
+        print_json,
     },
     config::{Config, Dev, Dns, SettingFlags},
     data_dir::DataDir,
@@ -55,7 +56,7 @@ pub(crate) struct ServeArgs {
     settings: SettingFlags,
 }
 
-pub(crate) async fn run(args: ServeArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let dev = if args.dev { Dev::Yes } else { Dev::No };
     let mut config = args.settings.config(dev)?;
     config.accept_data_loss |= args.accept_data_loss;
@@ -86,7 +87,7 @@ pub(crate) async fn run(args: ServeArgs) -> Result<(), Failure> {
     let mut server = tokio::spawn(api::serve(listener, app.clone(), stop_server.clone(), config.grace));
     let background = tokio::spawn(background.run(stop_background.clone()));
     tracing::info!(%address, version = VERSION, database = database_kind(&config), "serving");
-    greet(&config, dev, &keys);
+    greet(&config, dev, &keys, json)?;
 
     let failure = tokio::select! {
         () = signals.stop() => None,
@@ -264,21 +265,23 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Standard output, for people and scripts; with `--dev` the last line is a command that works as it is.
-fn greet(config: &Config, dev: Dev, keys: &FirstKeys) {
+fn greet(config: &Config, dev: Dev, keys: &FirstKeys, json: bool) -> Result<(), Failure> {
     let url = &config.public_url;
+    let dev_key = keys.api_key.as_ref().filter(|_| dev == Dev::Yes).map(KeyText::expose);
+    if json {
+        return print_json(&serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
+    }
     println!("Posthaste {VERSION} is listening on {url}");
-    if let (Dev::Yes, Some(key)) = (dev, &keys.api_key) {
-        println!(
-            "For development only: loopback, private destinations allowed, keys in {}",
-            config.data_dir.join("dev.toml").display()
-        );
+    if let Some(key) = dev_key {
+        let file = DevKeys::path(&config.data_dir);
+        println!("For development only: loopback, private destinations allowed, keys in {}", file.display());
         println!("Publish an event:");
         println!(
-            "curl -sS {url}/v1/events -H 'authorization: Bearer {}' -H 'content-type: application/json' \
-             -d '{{\"type\":\"hello.world\",\"data\":{{\"greeting\":\"hello\"}}}}'",
-            key.expose()
+            "curl -sS {url}/v1/events -H 'authorization: Bearer {key}' -H 'content-type: application/json' \
+             -d '{{\"type\":\"hello.world\",\"data\":{{\"greeting\":\"hello\"}}}}'"
         );
     }
+    Ok(())
 }
 
 /// Thousands of sockets are the usual state of affairs; the soft limit of most systems is 1,024.

@@ -1,12 +1,13 @@
 //! `serve --dev`: from nothing to a delivered event.
 
-use crate::node::{Database, LONG, Place, deliver_to, ended, text};
-use client::Accepted;
+use crate::node::{Database, LONG, Node, Place, deliver_to, ended, text};
+use client::{Accepted, Client};
 use domain::{
     delivery::Status,
     signature::{self, SigningSecret},
 };
 use lab::{Receiver, Recording, Script};
+use serde_json::Value;
 use std::{fs, os::unix::fs::PermissionsExt};
 use tokio::process::Command;
 
@@ -31,7 +32,7 @@ async fn the_curl_line_works(database: Database) {
     let line = node.greeting.last().unwrap();
     let curl = Command::new("sh").args(["-c", line]).output().await.unwrap();
     assert!(curl.status.success(), "curl is needed for this test: {curl:?}");
-    let accepted: Accepted = serde_json::from_slice(&curl.stdout).expect(text(&curl.stdout));
+    let accepted: Accepted = serde_json::from_slice(&curl.stdout).unwrap_or_else(|_| panic!("{curl:?}"));
     assert_eq!(accepted.deliveries, Some(1));
 
     assert!(receiver.wait_for_succeeded(1, LONG).await);
@@ -82,6 +83,16 @@ async fn dev_refuses_to_listen_to_the_world() {
     let refused = Place::new().run(&["serve", "--dev", "--listen", "0.0.0.0:0"]).await;
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("loopback only"));
+}
+
+#[tokio::test]
+async fn a_script_reads_the_address_and_the_key_as_json() {
+    let place = Place::new();
+    let node = Node::start(place.command(&["serve", "--json", "--dev", "--listen", "127.0.0.1:0"])).await;
+    let greeting: Value = serde_json::from_str(&node.greeting[0]).unwrap();
+    let client =
+        Client::new(greeting["url"].as_str().unwrap(), greeting["api_key"].as_str().unwrap()).unwrap();
+    assert!(client.own_account().await.is_ok());
 }
 
 #[tokio::test]

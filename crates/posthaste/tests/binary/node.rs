@@ -127,6 +127,7 @@ pub(crate) struct Node {
     child: Child,
     /// Kept open: a process whose reader is gone would stumble over its next line.
     stdout: Lines<BufReader<ChildStdout>>,
+    /// Empty if it was asked to greet in JSON.
     pub(crate) url: String,
     /// Everything it printed until it was serving.
     pub(crate) greeting: Vec<String>,
@@ -135,11 +136,15 @@ pub(crate) struct Node {
 impl Node {
     /// Starts a `serve` and reads its greeting; with `--dev` this ends with the curl line.
     pub(crate) async fn start(mut command: Command) -> Self {
-        let dev = command.as_std().get_args().any(|argument| argument == "--dev");
+        let asked = |flag| command.as_std().get_args().any(|argument| argument == flag);
+        let last = match (asked("--json"), asked("--dev")) {
+            (true, _) => "{",
+            (false, true) => "curl ",
+            (false, false) => "Posthaste ",
+        };
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped above")).lines();
         let mut greeting = Vec::new();
-        let last = if dev { "curl " } else { "Posthaste " };
         timeout(LONG, async {
             while !greeting.last().is_some_and(|line: &String| line.starts_with(last)) {
                 let line = stdout.next_line().await.expect("its output is text");

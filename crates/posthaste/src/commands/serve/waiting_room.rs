@@ -10,6 +10,8 @@ use tokio::{
 
 /// A request line and a few headers; the body is not waited for.
 const HEAD_BYTES: usize = 8 * 1024;
+/// A usual start is over by then, and callers have only waited a moment instead of being sent away.
+const FIRST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const ALIVE: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 21\r\n\
@@ -21,6 +23,7 @@ const NOT_READY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: appli
 
 /// Never ends by itself: dropped when the real server takes over. Connections under way are answered to the end.
 pub(super) async fn answer(listener: &TcpListener) -> Infallible {
+    tokio::time::sleep(FIRST).await;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

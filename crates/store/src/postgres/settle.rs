@@ -17,26 +17,30 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) const SETTLE: &str = include_str!("sql/settle.sql");
+pub(super) const SETTLED_BEFORE: &str = include_str!("sql/settled_before.sql");
 pub(super) const BY_KEY: &str =
     "set local enable_hashjoin = off; set local enable_mergejoin = off; set local enable_seqscan = off";
 
-/// One answer per settlement, in order: whether it moved its delivery.
+/// Facts that are written now, and whether they moved their delivery.
+type Written = HashMap<Uuid, bool>;
+
+/// One answer per settlement, in order: whether it moved its delivery, now or when it was written first.
 pub(super) async fn settle(
     connection: &Connection,
     node: NodeId,
     settlements: &[Settlement],
     now: Timestamp,
 ) -> Result<Vec<bool>, StoreError> {
-    let mut moved = HashSet::with_capacity(settlements.len());
+    let mut written = Written::with_capacity(settlements.len());
     let mut begun = false;
     for round in rounds(settlements) {
         // One that cannot be stored never fails the others: halve until it is alone.
         let mut parts = vec![round.as_slice()];
         while let Some(part) = parts.pop() {
             match settle_part(connection, node, part, now).await {
-                Ok(part) => moved.extend(part),
+                Ok(part) => written.extend(part),
                 Err(Trouble::Culprit { error }) if part.len() == 1 => {
-                    moved.extend(settle_bare(connection, node, part[0], now, error).await?);
+                    written.extend(settle_bare(connection, node, part[0], now, error).await?);
                 }
                 Err(Trouble::Culprit { .. }) => {
                     let (first, second) = part.split_at(part.len() / 2);
@@ -49,7 +53,30 @@ pub(super) async fn settle(
             begun = true;
         }
     }
-    Ok(settlements.iter().map(|settlement| moved.contains(&fact_id(settlement))).collect())
+    let before = settled_before(connection, settlements, &written).await?;
+    let moved = |fact: &Uuid| written.get(fact).copied().unwrap_or_else(|| before.contains(fact));
+    Ok(settlements.iter().map(|settlement| moved(&fact_id(settlement))).collect())
+}
+
+/// Of the facts that were not written now, because they were there: those that moved their delivery then. It is asked
+/// only when a batch is run again; its answer lost, the whole batch may be.
+async fn settled_before(
+    connection: &Connection,
+    settlements: &[Settlement],
+    written: &Written,
+) -> Result<HashSet<Uuid>, StoreError> {
+    let there = settlements.iter().filter(|settlement| !written.contains_key(&fact_id(settlement)));
+    let (deliveries, facts): (Vec<Uuid>, Vec<Uuid>) =
+        there.map(|settlement| (settlement.delivery.id.uuid(), fact_id(settlement))).unzip();
+    if facts.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let rows = connection.read(SETTLED_BEFORE, params![deliveries => UUID_ARRAY, facts => UUID_ARRAY]).await;
+    match rows {
+        Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
+        Err(Trouble::Away(error)) => Err(StoreError::OutcomeUnknown(error)),
+        Err(trouble) => Err(trouble.into()),
+    }
 }
 
 /// A statement sees every row as it was before, so a delivery may come only once in it. Sorted by delivery: everybody
@@ -76,7 +103,7 @@ async fn settle_part(
     node: NodeId,
     part: &[&Settlement],
     now: Timestamp,
-) -> Result<HashSet<Uuid>, Trouble> {
+) -> Result<Written, Trouble> {
     let facts = Facts::of(part);
     let node = node.uuid();
     if part.iter().any(|settlement| settlement.disables_destination) {
@@ -84,7 +111,7 @@ async fn settle_part(
         let settled = settle_and_disable(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
-        Ok(moved(&connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?))
+        Ok(written(&connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?))
     }
 }
 
@@ -95,14 +122,15 @@ async fn settle_and_disable(
     facts: &Facts,
     part: &[&Settlement],
     now: Timestamp,
-) -> Result<HashSet<Uuid>, Trouble> {
+) -> Result<Written, Trouble> {
     for setting in BY_KEY.split("; ") {
         transaction.run(setting, &[]).await?;
     }
-    let moved = moved(&transaction.run(SETTLE, &facts.params(node)).await?);
+    let written = written(&transaction.run(SETTLE, &facts.params(node)).await?);
+    let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
     let gone: BTreeSet<Uuid> = part
         .iter()
-        .filter(|settlement| settlement.disables_destination && moved.contains(&fact_id(settlement)))
+        .filter(|settlement| settlement.disables_destination && moved(settlement))
         .map(|settlement| settlement.delivery.destination_id.uuid())
         .collect();
     if !gone.is_empty() {
@@ -116,12 +144,12 @@ async fn settle_and_disable(
         ];
         transaction.run(include_str!("sql/disable_destinations.sql"), params).await?;
     }
-    Ok(moved)
+    Ok(written)
 }
 
-/// The facts that moved their delivery. A fact that was there before is not among them: this time nothing moved.
-fn moved(rows: &[Row]) -> HashSet<Uuid> {
-    rows.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect()
+/// A fact that was there before is not among them: this time nothing moved.
+fn written(rows: &[Row]) -> Written {
+    rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect()
 }
 
 /// What a person would have liked to see is not worth a delivery that is sent for ever: without it the fact fits.
@@ -131,7 +159,7 @@ async fn settle_bare(
     settlement: &Settlement,
     now: Timestamp,
     why: tokio_postgres::Error,
-) -> Result<HashSet<Uuid>, StoreError> {
+) -> Result<Written, StoreError> {
     let delivery_id = settlement.delivery.id;
     tracing::error!(%delivery_id, error = %why, "the store refused an attempt; writing it without its detail");
     let mut bare = settlement.clone();
@@ -141,7 +169,7 @@ async fn settle_bare(
     match settle_part(connection, node, &[&bare], now).await {
         Err(Trouble::Culprit { error }) => {
             tracing::error!(%delivery_id, %error, "the store refused an attempt; it is not recorded");
-            Ok(HashSet::new())
+            Ok(Written::new())
         }
         other => Ok(other?),
     }

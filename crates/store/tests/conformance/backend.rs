@@ -35,7 +35,7 @@ pub(crate) fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOn
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let opened = Opened::new(backend).await;
-        let world = World { store: opened.store.clone(), backend, node: opened.node.clone() };
+        let world = World { store: opened.store.clone(), backend: opened.backend, node: opened.node.clone() };
         let kept = AssertUnwindSafe(promise(world)).catch_unwind().await;
         opened.clean_up().await;
         kept.unwrap_or_else(|broken| resume_unwind(broken));

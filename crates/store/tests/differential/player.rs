@@ -228,6 +228,8 @@ impl Player {
 
     async fn ingest(&mut self, seen: &dyn Store) -> Operation {
         if self.chance(8) {
+            // A batch is repeated seconds after it was lost; keys are pruned after a day.
+            self.batches.clear();
             return Operation::Prune(self.now, self.dice.random_range(0..4));
         }
         if self.chance(15)

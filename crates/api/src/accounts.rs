@@ -3,7 +3,7 @@
 use crate::{
     app::App,
     auth::{AccountCtx, OperatorCtx},
-    changes::{IfMatch, Versioned, until_unchanged},
+    changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
     page::{List, ListBody, NoFilter},
@@ -70,7 +70,9 @@ impl AccountInput {
     responses((status = 201, description = "Made.", body = AccountView), problems::Creating),
 )]
 pub(crate) async fn create(
-    State(app): State<App>, _: OperatorCtx, Body(body): Body<Value>,
+    State(app): State<App>,
+    _: OperatorCtx,
+    Body(body): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let input: AccountInput = json::from_value(json::merge_patch(json!({}), body))?;
     input.check()?;
@@ -97,7 +99,9 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page.", body = ListBody<AccountView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, _: OperatorCtx, list: List<NoFilter>,
+    State(app): State<App>,
+    _: OperatorCtx,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<AccountView>>, ApiError> {
     let mut accounts = app.store.accounts(list.peek(&app, None)?).await?;
     let next = list.cut(&mut accounts, |account| account.id);
@@ -111,7 +115,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The account.", body = AccountView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, _: OperatorCtx, Id(id): Id<AccountId>,
+    State(app): State<App>,
+    _: OperatorCtx,
+    Id(id): Id<AccountId>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let account = app.store.account(id).await?;
     Ok(Versioned::ok(account.version, AccountView::from(&account)))
@@ -120,11 +126,15 @@ pub(crate) async fn get(
 /// Change an account. Operators only.
 #[utoipa::path(
     patch, path = "/v1/accounts/{id}", operation_id = "update_account", tag = "accounts",
-    params(("id" = schema::AccountId, Path)), request_body = AccountPatch,
+    params(("id" = schema::AccountId, Path), IfMatchParam), request_body = AccountPatch,
     responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
 )]
 pub(crate) async fn update(
-    State(app): State<App>, _: OperatorCtx, Id(id): Id<AccountId>, if_match: IfMatch, Body(patch): Body<Value>,
+    State(app): State<App>,
+    _: OperatorCtx,
+    Id(id): Id<AccountId>,
+    if_match: IfMatch,
+    Body(patch): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     change(&app, id, &if_match, |account| {
         let form = json!({
@@ -143,7 +153,8 @@ pub(crate) async fn update(
     responses((status = 200, description = "The account.", body = AccountView), problems::Reading),
 )]
 pub(crate) async fn get_own(
-    State(app): State<App>, ctx: AccountCtx,
+    State(app): State<App>,
+    ctx: AccountCtx,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let account = app.store.account(ctx.account_id()).await?;
     Ok(Versioned::ok(account.version, AccountView::from(&account)))
@@ -152,11 +163,15 @@ pub(crate) async fn get_own(
 /// Change the account of the key. Scope `account:admin`.
 #[utoipa::path(
     patch, path = "/v1/account", operation_id = "update_own_account", tag = "accounts",
+    params(IfMatchParam),
     request_body = OwnAccountPatch,
     responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
 )]
 pub(crate) async fn update_own(
-    State(app): State<App>, ctx: AccountCtx, if_match: IfMatch, Body(patch): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    if_match: IfMatch,
+    Body(patch): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     ctx.require(Scope::AccountAdmin)?;
     change(&app, ctx.account_id(), &if_match, |account| {
@@ -170,7 +185,10 @@ pub(crate) async fn update_own(
 }
 
 async fn change(
-    app: &App, id: AccountId, if_match: &IfMatch, decide: impl Fn(Account) -> Result<Account, ApiError>,
+    app: &App,
+    id: AccountId,
+    if_match: &IfMatch,
+    decide: impl Fn(Account) -> Result<Account, ApiError>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let decide = &decide;
     let account = until_unchanged(if_match, || async move {

@@ -88,7 +88,9 @@ impl Owner {
     responses((status = 201, description = "Made. The key is shown this once.", body = NewApiKeyView), problems::Creating),
 )]
 pub(crate) async fn create(
-    State(app): State<App>, owner: Owner, Body(body): Body<Value>,
+    State(app): State<App>,
+    owner: Owner,
+    Body(body): Body<Value>,
 ) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
     let input: ApiKeyInput = json::from_value(json::merge_patch(json!({}), body))?;
     let now = app.now();
@@ -129,7 +131,9 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page.", body = ListBody<ApiKeyView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, owner: Owner, list: List<NoFilter>,
+    State(app): State<App>,
+    owner: Owner,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
     let account = owner.account_id();
     let mut keys = app.store.api_keys(account, list.peek(&app, account)?).await?;
@@ -144,7 +148,9 @@ pub(crate) async fn list(
     responses((status = 204, description = "Revoked."), problems::Acting),
 )]
 pub(crate) async fn revoke(
-    State(app): State<App>, owner: Owner, Id(id): Id<ApiKeyId>,
+    State(app): State<App>,
+    owner: Owner,
+    Id(id): Id<ApiKeyId>,
 ) -> Result<StatusCode, ApiError> {
     app.store.revoke_api_key(owner.account_id(), id, app.now()).await?;
     app.key_revoked(id);
@@ -160,14 +166,26 @@ impl ApiKeyInput {
         let default = if account_id.is_some() { KeyKind::Account } else { KeyKind::Operator };
         let kind = self.kind.unwrap_or(default);
         if self.account_id.is_some() && owner.account_id().is_some() {
-            checks.refuse("/account_id", "not_allowed", "a key is made for the account that asks; leave it out");
+            checks.refuse(
+                "/account_id",
+                "not_allowed",
+                "a key is made for the account that asks; leave it out",
+            );
         }
         match (kind, account_id) {
             (KeyKind::Operator, Some(_)) => {
-                checks.refuse("/kind", "not_allowed", "operator keys are made by operators, and for no account");
+                checks.refuse(
+                    "/kind",
+                    "not_allowed",
+                    "operator keys are made by operators, and for no account",
+                );
             }
             (KeyKind::Account | KeyKind::Ingest, None) => {
-                checks.refuse("/account_id", "missing_field", "an operator must say which account the key is for");
+                checks.refuse(
+                    "/account_id",
+                    "missing_field",
+                    "an operator must say which account the key is for",
+                );
             }
             _ => {}
         }
@@ -197,7 +215,11 @@ impl ApiKeyInput {
                 checks.refuse("/scopes", "too_few", "a key without a scope can do nothing");
             }
             KeyKind::Ingest if scopes.as_slice() != [Scope::IngestWrite] => {
-                checks.refuse("/scopes", "not_allowed", "an ingest key has the scope `ingest:write` and no other");
+                checks.refuse(
+                    "/scopes",
+                    "not_allowed",
+                    "an ingest key has the scope `ingest:write` and no other",
+                );
             }
             KeyKind::Operator if !scopes.is_empty() => {
                 checks.refuse("/scopes", "not_allowed", "an operator's key has no scopes of an account");
@@ -222,7 +244,9 @@ impl ApiKeyInput {
 /// What the key is bound to must be there.
 async fn check_references(app: &App, account: AccountId, source: Option<SourceId>) -> Result<(), ApiError> {
     let absent = |error, pointer: &'static str| match error {
-        StoreError::NotFound { what } => ApiError::invalid_field(pointer, "not_found", format!("no such {what}")),
+        StoreError::NotFound { what } => {
+            ApiError::invalid_field(pointer, "not_found", format!("no such {what}"))
+        }
         other => other.into(),
     };
     app.store.account(account).await.map_err(|error| absent(error, "/account_id"))?;

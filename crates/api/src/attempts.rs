@@ -15,18 +15,23 @@ use store::{AttemptRecord, DeliveryRecord, StoreError};
 
 /// Shows attempts of different events, each event read once.
 pub(crate) async fn show(
-    app: &App, account: AccountId, attempts: &[AttemptRecord],
+    app: &App,
+    account: AccountId,
+    attempts: &[AttemptRecord],
 ) -> Result<Vec<AttemptView>, ApiError> {
     let ids: BTreeSet<EventId> = attempts.iter().map(|attempt| attempt.event_id).collect();
     let read = |id| async move { Ok::<_, ApiError>((id, of_event(app, account, id).await?)) };
-    let events: Vec<_> = stream::iter(ids.into_iter().map(read)).buffered(limits::READS_AT_ONCE).collect().await;
+    let events: Vec<_> =
+        stream::iter(ids.into_iter().map(read)).buffered(limits::READS_AT_ONCE).collect().await;
     let events: BTreeMap<_, _> = events.into_iter().collect::<Result<_, _>>()?;
     Ok(attempts.iter().map(|attempt| AttemptView::new(attempt, &events[&attempt.event_id])).collect())
 }
 
 /// What every request of one delivery carries.
 pub(crate) async fn every_request(
-    app: &App, account: AccountId, delivery: &DeliveryRecord,
+    app: &App,
+    account: AccountId,
+    delivery: &DeliveryRecord,
 ) -> Result<EveryRequest, ApiError> {
     let every = of_event(app, account, delivery.event_id).await?;
     Ok(EveryRequest { replay_id: delivery.replay_id, ..every })

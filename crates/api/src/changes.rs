@@ -14,10 +14,21 @@ use axum::{
 use domain::limits;
 use http::{HeaderMap, HeaderValue, StatusCode, header, request};
 use serde::Serialize;
+use utoipa::IntoParams;
 
 /// The versions a caller will have changed; none: any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IfMatch(Option<Vec<i64>>);
+
+/// How it is described in the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes what IfMatch reads")]
+pub(crate) struct IfMatchParam {
+    /// Change it only if its `etag` is still this one.
+    #[param(rename = "if-match", example = "\"42\"")]
+    if_match: Option<String>,
+}
 
 impl FromRequestParts<App> for IfMatch {
     type Rejection = ApiError;
@@ -29,7 +40,8 @@ impl FromRequestParts<App> for IfMatch {
 
 impl IfMatch {
     fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
-        let malformed = || ApiError::invalid_header("`if-match` is `*` or a list of entity tags such as \"42\"");
+        let malformed =
+            || ApiError::invalid_header("`if-match` is `*` or a list of entity tags such as \"42\"");
         let mut versions: Option<Vec<i64>> = None;
         for value in headers.get_all(header::IF_MATCH) {
             let value = value.to_str().map_err(|_| malformed())?.trim();
@@ -39,7 +51,8 @@ impl IfMatch {
             for tag in value.split(',') {
                 let tag = tag.trim();
                 let tag = tag.strip_prefix("W/").unwrap_or(tag);
-                let tag = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
+                let tag =
+                    tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
                 // A tag that none of ours can be matches nothing.
                 versions.get_or_insert_default().extend(tag.parse::<i64>());
             }
@@ -59,7 +72,10 @@ impl IfMatch {
 }
 
 /// Runs a change until it meets an unchanged row. `change` reads, checks `if_match`, decides and writes.
-pub(crate) async fn until_unchanged<T, F>(if_match: &IfMatch, mut change: impl FnMut() -> F) -> Result<T, ApiError>
+pub(crate) async fn until_unchanged<T, F>(
+    if_match: &IfMatch,
+    mut change: impl FnMut() -> F,
+) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ApiError>>,
 {

@@ -34,7 +34,9 @@ use store::{DeliveryRecord, DeliveryState};
     responses((status = 200, description = "A page.", body = ListBody<DeliveryView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, ctx: AccountCtx, list: List<DeliveryQuery>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<DeliveryQuery>,
 ) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
@@ -53,7 +55,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The delivery.", body = DeliveryDetailView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DeliveryId>,
 ) -> Result<Json<DeliveryDetailView>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     read(&app, ctx.account_id(), id).await.map(Json)
@@ -66,7 +70,9 @@ pub(crate) async fn get(
     responses((status = 202, description = "It is due now.", body = DeliveryDetailView), problems::Moving),
 )]
 pub(crate) async fn retry(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DeliveryId>,
 ) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
     let account = ctx.account_id();
@@ -84,7 +90,9 @@ pub(crate) async fn retry(
     responses((status = 200, description = "Cancelled.", body = DeliveryDetailView), problems::Moving),
 )]
 pub(crate) async fn cancel(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DeliveryId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DeliveryId>,
 ) -> Result<Json<DeliveryDetailView>, ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
     let (account, now) = (ctx.account_id(), app.now());
@@ -134,10 +142,15 @@ pub(crate) async fn show(app: &App, records: &[DeliveryRecord]) -> Vec<DeliveryV
     let explain = |record| {
         let delivery = waiting(record)?;
         let said = said.next().flatten();
-        if running.contains(&delivery.destination_id) { said } else { Some(no_worker(&delivery)) }
+        // Nothing said about a lane that runs means that it is being delivered; about one that does not, nothing.
+        said.or_else(|| (!running.contains(&delivery.destination_id)).then(|| no_worker(&delivery)))
     };
     let explained: Vec<_> = records.iter().map(explain).collect();
-    records.iter().zip(explained).map(|(record, waiting_for)| DeliveryView::new(record, waiting_for)).collect()
+    records
+        .iter()
+        .zip(explained)
+        .map(|(record, waiting_for)| DeliveryView::new(record, waiting_for))
+        .collect()
 }
 
 /// The destinations of these deliveries whose lane somebody runs.

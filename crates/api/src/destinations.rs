@@ -9,7 +9,7 @@ pub(crate) mod secret;
 use crate::{
     app::App,
     auth::AccountCtx,
-    changes::{IfMatch, Versioned, until_unchanged},
+    changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::Body,
     page::{List, ListBody, NoFilter},
@@ -45,7 +45,9 @@ patch_schema!(DestinationPatch as "DestinationPatch" of DestinationInput);
     ),
 )]
 pub(crate) async fn create(
-    State(app): State<App>, ctx: AccountCtx, Body(body): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Body(body): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let account = ctx.account_id();
@@ -73,7 +75,9 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page.", body = ListBody<DestinationView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, ctx: AccountCtx, list: List<NoFilter>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<DestinationView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
@@ -81,7 +85,8 @@ pub(crate) async fn list(
     let next = list.cut(&mut destinations, |destination| destination.id);
     let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
     let lanes = lane_states(&app, &ids).await?;
-    let views = destinations.iter().zip(&lanes).map(|(destination, lane)| DestinationView::new(destination, lane));
+    let views =
+        destinations.iter().zip(&lanes).map(|(destination, lane)| DestinationView::new(destination, lane));
     Ok(Json(list.body(&app, account, views.collect(), next)))
 }
 
@@ -92,7 +97,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The destination.", body = DestinationView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let destination = app.store.destination(ctx.account_id(), id).await?;
@@ -102,11 +109,15 @@ pub(crate) async fn get(
 /// Change a destination. Secrets that the patch leaves out are kept. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/destinations/{id}", operation_id = "update_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)), request_body = DestinationPatch,
+    params(("id" = schema::DestinationId, Path), IfMatchParam), request_body = DestinationPatch,
     responses((status = 200, description = "As it is now.", body = DestinationView), problems::Changing),
 )]
 pub(crate) async fn update(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch, Body(patch): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
+    Body(patch): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let rules = rules(&app, ctx.account_id()).await?;
@@ -130,7 +141,9 @@ pub(crate) async fn update(
     responses((status = 204, description = "Removed."), problems::Acting),
 )]
 pub(crate) async fn delete(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     app.store.delete_destination(ctx.account_id(), id, app.now()).await?;
@@ -140,7 +153,10 @@ pub(crate) async fn delete(
 
 /// Reads, decides and writes until nobody came in between. `decide` says whether there is anything to write.
 async fn change(
-    app: &App, account: AccountId, id: DestinationId, if_match: &IfMatch,
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    if_match: &IfMatch,
     decide: impl Fn(&mut Destination) -> Result<bool, ApiError>,
 ) -> Result<Destination, ApiError> {
     let decide = &decide;
@@ -175,7 +191,5 @@ async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>,
     let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
     let views = app.lanes.views(ids).await;
     let states = backlog.into_iter().zip(views.into_iter().chain(std::iter::repeat(None)));
-    Ok(states
-        .map(|((rows, oldest_queued_at), view)| LaneState { view, rows, oldest_queued_at })
-        .collect())
+    Ok(states.map(|((rows, oldest_queued_at), view)| LaneState { view, rows, oldest_queued_at }).collect())
 }

@@ -18,9 +18,7 @@ macro_rules! patch_schema {
                 std::borrow::Cow::Borrowed($name)
             }
 
-            fn schemas(
-                schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
-            ) {
+            fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
                 <$input as utoipa::ToSchema>::schemas(schemas);
             }
         }
@@ -33,7 +31,8 @@ pub(crate) fn nothing_required(schema: RefOr<Schema>) -> RefOr<Schema> {
     match schema {
         RefOr::T(Schema::Object(mut object)) => {
             object.required.clear();
-            let text = "A merge patch (RFC 7396): null restores the default, what is left out stays as it is.";
+            let text =
+                "A merge patch (RFC 7396): null restores the default, what is left out stays as it is.";
             object.description = Some(text.into());
             RefOr::T(Schema::Object(object))
         }

@@ -42,10 +42,14 @@ problems! {
     Creating: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken OutcomeUnknown;
     /// An object is changed.
     Changing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NotFound VersionMismatch OutcomeUnknown;
+    /// An object is told to do something, if it is still as the caller knows it.
+    Switching: NotFound InvalidHeader VersionMismatch OutcomeUnknown;
     /// An object is removed, or told to do something.
     Acting: NotFound OutcomeUnknown;
     /// An object is told to do something that the body describes.
     ActingWith: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound OutcomeUnknown;
+    /// The same, if it is still as the caller knows it.
+    SwitchingWith: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound VersionMismatch OutcomeUnknown;
     /// A delivery is told to do something: it must not have ended.
     Moving: NotFound DeliveryEnded OutcomeUnknown;
     /// The bytes of an event.

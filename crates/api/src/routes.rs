@@ -5,7 +5,7 @@ pub(crate) mod preview;
 use crate::{
     app::App,
     auth::AccountCtx,
-    changes::{IfMatch, Versioned, until_unchanged},
+    changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     destinations::SigningInput,
     error::ApiError,
     json::{self, Body},
@@ -15,7 +15,7 @@ use crate::{
     path::Id,
     problems,
     validate::Checks,
-    views::{RetryPolicyView, RouteView, schema},
+    views::{RouteView, schema, words},
 };
 use axum::{Json, extract::State};
 use domain::{
@@ -57,7 +57,7 @@ pub(crate) struct RouteInput {
     #[schema(value_type = Option<schema::Filter>)]
     filter: Option<Value>,
     /// Null: the destination's.
-    #[schema(value_type = Option<RetryPolicyView>)]
+    #[schema(value_type = Option<words::RetryPolicyWord>)]
     retry_policy: Option<RetryPolicy>,
     /// Null: the destination's.
     #[schema(minimum = 1, maximum = 30)]
@@ -177,7 +177,9 @@ impl RouteInput {
     responses((status = 201, description = "Made.", body = RouteView), problems::Creating),
 )]
 pub(crate) async fn create(
-    State(app): State<App>, ctx: AccountCtx, Body(body): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Body(body): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let input = RouteInput::read(json!({}), body)?;
@@ -213,7 +215,9 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page.", body = ListBody<RouteView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, ctx: AccountCtx, list: List<NoFilter>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<RouteView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
@@ -229,7 +233,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The route.", body = RouteView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<RouteId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<RouteId>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let route = app.store.route(ctx.account_id(), id).await?;
@@ -239,11 +245,15 @@ pub(crate) async fn get(
 /// Change a route. It touches later events only. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/routes/{id}", operation_id = "update_route", tag = "routes",
-    params(("id" = schema::RouteId, Path)), request_body = RoutePatch,
+    params(("id" = schema::RouteId, Path), IfMatchParam), request_body = RoutePatch,
     responses((status = 200, description = "As it is now.", body = RouteView), problems::Changing),
 )]
 pub(crate) async fn update(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<RouteId>, if_match: IfMatch, Body(patch): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<RouteId>,
+    if_match: IfMatch,
+    Body(patch): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let account = ctx.account_id();
@@ -274,7 +284,9 @@ pub(crate) async fn update(
     responses((status = 204, description = "Removed."), problems::Acting),
 )]
 pub(crate) async fn delete(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<RouteId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<RouteId>,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let route = app.store.route(ctx.account_id(), id).await?;

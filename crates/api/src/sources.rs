@@ -3,7 +3,7 @@
 use crate::{
     app::App,
     auth::AccountCtx,
-    changes::{IfMatch, Versioned, until_unchanged},
+    changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
     page::{List, ListBody, NoFilter},
@@ -111,7 +111,8 @@ impl SourceInput {
 /// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
 fn check_verification(body: &Value) -> Result<(), ApiError> {
     const LATER: [&str; 11] = [
-        "stripe", "github", "shopify", "slack", "twilio", "linear", "paddle", "standard", "basic", "bearer", "hmac",
+        "stripe", "github", "shopify", "slack", "twilio", "linear", "paddle", "standard", "basic", "bearer",
+        "hmac",
     ];
     let kind = body.pointer("/verification/type").and_then(Value::as_str);
     if !kind.is_some_and(|kind| LATER.contains(&kind)) {
@@ -129,7 +130,9 @@ fn check_verification(body: &Value) -> Result<(), ApiError> {
     responses((status = 201, description = "Made.", body = SourceView), problems::Creating),
 )]
 pub(crate) async fn create(
-    State(app): State<App>, ctx: AccountCtx, Body(body): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Body(body): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let input = SourceInput::read(json!({}), body)?;
@@ -163,7 +166,9 @@ pub(crate) async fn create(
     responses((status = 200, description = "A page.", body = ListBody<SourceView>), problems::Listing),
 )]
 pub(crate) async fn list(
-    State(app): State<App>, ctx: AccountCtx, list: List<NoFilter>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<SourceView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
@@ -181,7 +186,9 @@ pub(crate) async fn list(
     responses((status = 200, description = "The source.", body = SourceView), problems::Reading),
 )]
 pub(crate) async fn get(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<SourceId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let source = app.store.source(ctx.account_id(), id).await?;
@@ -192,11 +199,15 @@ pub(crate) async fn get(
 /// Change a source. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/sources/{id}", operation_id = "update_source", tag = "sources",
-    params(("id" = schema::SourceId, Path)), request_body = SourcePatch,
+    params(("id" = schema::SourceId, Path), IfMatchParam), request_body = SourcePatch,
     responses((status = 200, description = "As it is now.", body = SourceView), problems::Changing),
 )]
 pub(crate) async fn update(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<SourceId>, if_match: IfMatch, Body(patch): Body<Value>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
+    if_match: IfMatch,
+    Body(patch): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(ctx.account_id()).await?;
@@ -210,11 +221,14 @@ pub(crate) async fn update(
 /// Give a source a new ingest URL; the old one stops working. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/sources/{id}/rotate-token", operation_id = "rotate_source_token", tag = "sources",
-    params(("id" = schema::SourceId, Path)),
-    responses((status = 200, description = "With its new URL.", body = SourceView), problems::Acting),
+    params(("id" = schema::SourceId, Path), IfMatchParam),
+    responses((status = 200, description = "With its new URL.", body = SourceView), problems::Switching),
 )]
 pub(crate) async fn rotate_token(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<SourceId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
+    if_match: IfMatch,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(ctx.account_id()).await?;
@@ -232,7 +246,9 @@ pub(crate) async fn rotate_token(
     responses((status = 204, description = "Removed."), problems::Acting),
 )]
 pub(crate) async fn delete(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<SourceId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     app.store.delete_source(ctx.account_id(), id, app.now()).await?;
@@ -241,7 +257,11 @@ pub(crate) async fn delete(
 }
 
 async fn change(
-    app: &App, account: AccountId, id: SourceId, if_match: &IfMatch, key: &DataKey,
+    app: &App,
+    account: AccountId,
+    id: SourceId,
+    if_match: &IfMatch,
+    key: &DataKey,
     decide: impl Fn(&mut Source) -> Result<(), ApiError>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     let decide = &decide;

@@ -10,7 +10,10 @@ pub(crate) struct Checks(Vec<FieldError>);
 
 impl Checks {
     pub(crate) fn refuse(
-        &mut self, pointer: impl Into<String>, code: &'static str, detail: impl Into<Cow<'static, str>>,
+        &mut self,
+        pointer: impl Into<String>,
+        code: &'static str,
+        detail: impl Into<Cow<'static, str>>,
     ) {
         self.0.push(FieldError::new(pointer, code, detail));
     }
@@ -27,22 +30,27 @@ impl Checks {
     pub(crate) fn name(&mut self, pointer: &str, name: &str) {
         let printable = !name.chars().any(char::is_control);
         if name.trim().is_empty() || name.chars().count() > limits::NAME_CHARS || !printable {
-            let detail = format!("a name has 1 to {} characters and no control characters", limits::NAME_CHARS);
+            let detail =
+                format!("a name has 1 to {} characters and no control characters", limits::NAME_CHARS);
             self.refuse(pointer, "invalid_name", detail);
         }
     }
 
     pub(crate) fn uid(&mut self, uid: Option<&str>) {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if uid.is_some_and(|uid| {
-            uid.is_empty() || uid.len() > limits::UID_BYTES || !uid.bytes().all(allowed)
-        }) {
+        if uid.is_some_and(|uid| uid.is_empty() || uid.len() > limits::UID_BYTES || !uid.bytes().all(allowed))
+        {
             let detail = format!("a uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
             self.refuse("/uid", "invalid_uid", detail);
         }
     }
 
-    pub(crate) fn range<T: PartialOrd + Display>(&mut self, pointer: &str, value: T, range: RangeInclusive<T>) {
+    pub(crate) fn range<T: PartialOrd + Display>(
+        &mut self,
+        pointer: &str,
+        value: T,
+        range: RangeInclusive<T>,
+    ) {
         if !range.contains(&value) {
             self.refuse(pointer, "out_of_range", format!("{} to {}", range.start(), range.end()));
         }
@@ -66,14 +74,17 @@ impl Checks {
         }
         let retention = Duration::from_secs(u64::from(retention_days) * 24 * 3600);
         if policy.total_pause() > retention {
-            let detail = format!("all pauses together exceed the account's retention of {retention_days} days");
+            let detail =
+                format!("all pauses together exceed the account's retention of {retention_days} days");
             self.refuse(format!("{pointer}/schedule_seconds"), "out_of_range", detail);
         }
     }
 
     /// Headers that are sent with every request, in the clear; gives them with their names in lower case.
     pub(crate) fn headers<'h>(
-        &mut self, pointer: &str, headers: impl IntoIterator<Item = (&'h String, &'h String)>,
+        &mut self,
+        pointer: &str,
+        headers: impl IntoIterator<Item = (&'h String, &'h String)>,
     ) -> Vec<(String, String)> {
         let mut kept = Vec::new();
         let mut seen = BTreeSet::new();
@@ -111,12 +122,18 @@ impl Checks {
     /// `barred` comes on top of the names that are ours in any case. Says whether it may be used.
     pub(crate) fn header_name(&mut self, pointer: &str, name: &str, barred: &[&str]) -> bool {
         let lower = name.to_ascii_lowercase();
-        let well_formed = name.len() <= limits::CUSTOM_HEADER_NAME_BYTES && http::HeaderName::try_from(name).is_ok();
+        let well_formed =
+            name.len() <= limits::CUSTOM_HEADER_NAME_BYTES && http::HeaderName::try_from(name).is_ok();
         if !well_formed {
-            let detail = format!("a header name has 1 to {} token characters", limits::CUSTOM_HEADER_NAME_BYTES);
+            let detail =
+                format!("a header name has 1 to {} token characters", limits::CUSTOM_HEADER_NAME_BYTES);
             self.refuse(pointer, "invalid_header_name", detail);
         } else if is_reserved(&lower) {
-            self.refuse(pointer, "reserved_header", format!("`{lower}` is set by Posthaste or by HTTP itself"));
+            self.refuse(
+                pointer,
+                "reserved_header",
+                format!("`{lower}` is set by Posthaste or by HTTP itself"),
+            );
         } else if barred.contains(&lower.as_str()) {
             let detail = format!("`{lower}` is a credential: set it by `auth`, where it is kept as a secret");
             self.refuse(pointer, "reserved_header", detail);

@@ -67,7 +67,11 @@ impl DeliveryQuery {
         counts.into_iter().for_each(|(pointer, count)| checks.filter_values(pointer, count));
         for (index, reason) in self.reason.iter().enumerate() {
             if !is_reason(reason) {
-                checks.refuse(format!("/reason/{index}"), "unknown_value", "no delivery ends for this reason");
+                checks.refuse(
+                    format!("/reason/{index}"),
+                    "unknown_value",
+                    "no delivery ends for this reason",
+                );
             }
         }
         checks.done()?;

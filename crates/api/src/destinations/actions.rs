@@ -5,7 +5,7 @@ use crate::{
     app::App,
     attempts,
     auth::AccountCtx,
-    changes::{IfMatch, Versioned},
+    changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
     optional_body::OptionalBody,
     page::{List, ListBody, NoFilter},
@@ -31,11 +31,14 @@ use utoipa::ToSchema;
 /// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/pause", operation_id = "pause_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
-    responses((status = 200, description = "Paused.", body = DestinationView), problems::Acting),
+    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    responses((status = 200, description = "Paused.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn pause(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     switch(app, ctx, id, if_match, |destination, now| {
         let changes = destination.switch.paused_at.is_none();
@@ -48,11 +51,14 @@ pub(crate) async fn pause(
 /// Go on delivering after a pause. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/resume", operation_id = "resume_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
-    responses((status = 200, description = "Resumed.", body = DestinationView), problems::Acting),
+    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    responses((status = 200, description = "Resumed.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn resume(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     switch(app, ctx, id, if_match, |destination, now| {
         let changes = destination.switch.paused_at.take().is_some();
@@ -67,11 +73,14 @@ pub(crate) async fn resume(
 /// Deliver to it again. What ended meanwhile can be replayed. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/enable", operation_id = "enable_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
-    responses((status = 200, description = "Enabled.", body = DestinationView), problems::Acting),
+    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    responses((status = 200, description = "Enabled.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn enable(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     switch(app, ctx, id, if_match, |destination, _| destination.switch.disabled.take().is_some()).await
 }
@@ -79,11 +88,14 @@ pub(crate) async fn enable(
 /// Deliver nothing to it: what waits and what comes ends as a dead letter. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/disable", operation_id = "disable_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
-    responses((status = 200, description = "Disabled.", body = DestinationView), problems::Acting),
+    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    responses((status = 200, description = "Disabled.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn disable(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     switch(app, ctx, id, if_match, |destination, at| {
         let changes = destination.switch.disabled.is_none();
@@ -95,7 +107,10 @@ pub(crate) async fn disable(
 
 /// `turn` says whether it changed anything: repeating is fine and writes nothing.
 async fn switch(
-    app: App, ctx: AccountCtx, id: DestinationId, if_match: IfMatch,
+    app: App,
+    ctx: AccountCtx,
+    id: DestinationId,
+    if_match: IfMatch,
     turn: impl Fn(&mut Destination, Timestamp) -> bool,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
@@ -113,14 +128,18 @@ async fn switch(
     responses((status = 202, description = "Asked for.", body = DestinationView), problems::Acting),
 )]
 pub(crate) async fn probe(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let destination = app.store.destination(ctx.account_id(), id).await?;
     if app.probes.get(&id).is_some() {
         let seconds = limits::PROBE_PAUSE.as_secs();
-        return Err(ApiError::rate_limited(format!("a destination is probed once in {seconds} seconds at most"))
-            .retry_after(seconds as u32));
+        return Err(ApiError::rate_limited(format!(
+            "a destination is probed once in {seconds} seconds at most"
+        ))
+        .retry_after(seconds as u32));
     }
     app.probes.put(id, ());
     app.announce.changed(Change::Probe(id)).await;
@@ -148,13 +167,17 @@ pub(crate) struct TestEvent {
     responses((status = 200, description = "How it went.", body = AttemptView), problems::ActingWith),
 )]
 pub(crate) async fn test(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, OptionalBody(body): OptionalBody<TestEvent>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    OptionalBody(body): OptionalBody<TestEvent>,
 ) -> Result<Json<AttemptView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     app.store.destination(ctx.account_id(), id).await?;
     let now = app.now();
     let event_type = body.event_type.unwrap_or_else(|| EventType::of_provider("test"));
-    let greeting = || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
+    let greeting =
+        || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
     let payload = body.data.unwrap_or_else(greeting).to_string();
     let event = Event {
         id: EventId::at(now, app.dice.bits()),
@@ -182,7 +205,10 @@ pub(crate) async fn test(
     responses((status = 200, description = "A page.", body = ListBody<AttemptView>), problems::ListingOf),
 )]
 pub(crate) async fn attempts(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, list: List<NoFilter>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    list: List<NoFilter>,
 ) -> Result<Json<ListBody<AttemptView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();

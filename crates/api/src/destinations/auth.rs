@@ -5,7 +5,12 @@ use crate::{
     error::ApiError,
     validate::{Checks, escaped},
 };
-use domain::{destination::Auth, dice::Dice, limits, seal::{DataKey, Sealed}};
+use domain::{
+    destination::Auth,
+    dice::Dice,
+    limits,
+    seal::{DataKey, Sealed},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt};
@@ -93,11 +98,27 @@ impl AuthInput {
     pub(super) fn check(&self, checks: &mut Checks, headers: &[(String, String)], current: Option<&Auth>) {
         let bearer = self.kind == AuthKindInput::Bearer;
         let basic = self.kind == AuthKindInput::Basic;
-        self.check_member(checks, "token", bearer, self.token.as_deref(), matches!(current, Some(Auth::Bearer { .. })));
+        self.check_member(
+            checks,
+            "token",
+            bearer,
+            self.token.as_deref(),
+            matches!(current, Some(Auth::Bearer { .. })),
+        );
         self.check_member(checks, "username", basic, self.username.as_deref(), false);
-        self.check_member(checks, "password", basic, self.password.as_deref(), matches!(current, Some(Auth::Basic { .. })));
+        self.check_member(
+            checks,
+            "password",
+            basic,
+            self.password.as_deref(),
+            matches!(current, Some(Auth::Basic { .. })),
+        );
         if self.username.as_deref().is_some_and(|name| name.contains(':')) {
-            checks.refuse("/auth/username", "invalid_value", "a user name of basic authentication has no colon");
+            checks.refuse(
+                "/auth/username",
+                "invalid_value",
+                "a user name of basic authentication has no colon",
+            );
         }
         match &self.headers {
             Some(_) if self.kind != AuthKindInput::Headers => {
@@ -111,7 +132,14 @@ impl AuthInput {
         }
     }
 
-    fn check_member(&self, checks: &mut Checks, member: &str, belongs: bool, value: Option<&str>, kept: bool) {
+    fn check_member(
+        &self,
+        checks: &mut Checks,
+        member: &str,
+        belongs: bool,
+        value: Option<&str>,
+        kept: bool,
+    ) {
         let pointer = format!("/auth/{member}");
         match value {
             Some(_) if !belongs => {
@@ -121,7 +149,8 @@ impl AuthInput {
                 checks.refuse(pointer, "missing_field", format!("this type of auth needs `{member}`"));
             }
             Some(value) => {
-                let printable = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
+                let printable =
+                    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
                 if value.is_empty() || !printable || value.len() > limits::AUTH_VALUE_BYTES {
                     let detail = format!("1 to {} visible ASCII characters", limits::AUTH_VALUE_BYTES);
                     checks.refuse(pointer, "invalid_value", detail);
@@ -140,12 +169,14 @@ impl AuthInput {
         match self.kind {
             AuthKindInput::None => Auth::None,
             AuthKindInput::Bearer => {
-                let kept = current.and_then(|auth| if let Auth::Bearer { token } = auth { Some(token) } else { None });
+                let kept = current
+                    .and_then(|auth| if let Auth::Bearer { token } = auth { Some(token) } else { None });
                 Auth::Bearer { token: seal(&self.token, kept) }
             }
             AuthKindInput::Basic => {
-                let kept =
-                    current.and_then(|auth| if let Auth::Basic { password, .. } = auth { Some(password) } else { None });
+                let kept = current.and_then(|auth| {
+                    if let Auth::Basic { password, .. } = auth { Some(password) } else { None }
+                });
                 Auth::Basic {
                     username: self.username.clone().unwrap_or_default(),
                     password: seal(&self.password, kept),
@@ -165,7 +196,10 @@ impl AuthInput {
 }
 
 fn check_headers(
-    checks: &mut Checks, own: &BTreeMap<String, Option<String>>, clear: &[(String, String)], current: Option<&Auth>,
+    checks: &mut Checks,
+    own: &BTreeMap<String, Option<String>>,
+    clear: &[(String, String)],
+    current: Option<&Auth>,
 ) {
     let mut seen = Vec::new();
     for (name, value) in own {
@@ -194,7 +228,9 @@ fn check_headers(
 
 fn kept_header<'a>(current: Option<&'a Auth>, name: &str) -> Option<&'a Sealed> {
     match current {
-        Some(Auth::Headers { headers }) => headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value),
+        Some(Auth::Headers { headers }) => {
+            headers.iter().find(|(kept, _)| kept == name).map(|(_, value)| value)
+        }
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     error::ApiError,
     json,
     validate::Checks,
-    views::{RateLimitView, RetryPolicyView, schema},
+    views::{RateLimitView, schema, words},
 };
 use domain::{
     address::{AddressPolicy, UrlError},
@@ -41,13 +41,13 @@ pub(crate) struct DestinationInput {
     #[schema(value_type = Option<RateLimitView>)]
     pub(super) rate_limit: Option<RateLimit>,
     #[serde(default)]
-    #[schema(value_type = Option<crate::views::words::OrderingWord>)]
+    #[schema(value_type = Option<words::OrderingWord>)]
     pub(super) ordering: Ordering,
     #[serde(default)]
-    #[schema(value_type = Option<crate::views::words::OnDeadLetterWord>)]
+    #[schema(value_type = Option<words::OnDeadLetterWord>)]
     pub(super) on_dead_letter: OnDeadLetter,
     #[serde(default)]
-    #[schema(value_type = Option<RetryPolicyView>)]
+    #[schema(value_type = Option<words::RetryPolicyWord>)]
     pub(super) retry_policy: RetryPolicy,
     /// Sent with every request; at most 20.
     #[serde(default)]
@@ -110,7 +110,9 @@ impl DestinationInput {
     pub(super) fn patched(current: &Destination, patch: Value) -> Result<Self, ApiError> {
         let mut form = serde_json::to_value(Self::of(current)).expect("an input is plain data");
         // Another type of auth has other members: nothing of the old one is kept.
-        if let Some(kind) = patch.pointer("/auth/type").filter(|kind| Some(*kind) != form.pointer("/auth/type")) {
+        if let Some(kind) =
+            patch.pointer("/auth/type").filter(|kind| Some(*kind) != form.pointer("/auth/type"))
+        {
             form["auth"] = serde_json::json!({ "type": kind });
         }
         Self::read(form, patch)
@@ -212,7 +214,8 @@ impl SigningInput {
             checks.not_available(&format!("{pointer}/ed25519"), "Ed25519 signatures are not available yet");
         }
         if self.svix_headers {
-            checks.not_available(&format!("{pointer}/svix_headers"), "`svix-*` headers are not available yet");
+            checks
+                .not_available(&format!("{pointer}/svix_headers"), "`svix-*` headers are not available yet");
         }
         if let Some(Err(error)) = self.secret.as_deref().map(str::parse::<domain::signature::SigningSecret>) {
             checks.refuse(format!("{pointer}/secret"), "invalid_secret", error.to_string());

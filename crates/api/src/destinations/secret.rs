@@ -4,7 +4,7 @@ use super::{change, show};
 use crate::{
     app::App,
     auth::AccountCtx,
-    changes::{IfMatch, Versioned},
+    changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
     optional_body::OptionalBody,
     path::Id,
@@ -49,7 +49,9 @@ pub(crate) struct RotateSecret {
     responses((status = 200, description = "The secret.", body = SecretView), problems::Reading),
 )]
 pub(crate) async fn reveal(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
 ) -> Result<impl IntoResponse, ApiError> {
     ctx.require(Scope::SecretsReveal)?;
     let destination = app.store.destination(ctx.account_id(), id).await?;
@@ -66,14 +68,17 @@ pub(crate) async fn reveal(
 /// Give a destination a new signing secret. The old one signs as well for a while. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/rotate-secret", operation_id = "rotate_destination_secret", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)), request_body = Option<RotateSecret>,
+    params(("id" = schema::DestinationId, Path), IfMatchParam), request_body = Option<RotateSecret>,
     responses(
         (status = 200, description = "With the new secret in `signing.secret`.", body = DestinationView),
-        problems::ActingWith,
+        problems::SwitchingWith,
     ),
 )]
 pub(crate) async fn rotate(
-    State(app): State<App>, ctx: AccountCtx, Id(id): Id<DestinationId>, if_match: IfMatch,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DestinationId>,
+    if_match: IfMatch,
     OptionalBody(body): OptionalBody<RotateSecret>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
@@ -101,11 +106,9 @@ pub(crate) async fn rotate(
 /// The caller's own secret, checked before, or a new one.
 pub(super) fn given_or_new(given: Option<&str>, dice: &dyn Dice) -> Result<SigningSecret, ApiError> {
     if let Some(text) = given {
-        return text
-            .parse()
-            .map_err(|error: domain::signature::SecretError| {
-                ApiError::invalid_field("/secret", "invalid_secret", error.to_string())
-            });
+        return text.parse().map_err(|error: domain::signature::SecretError| {
+            ApiError::invalid_field("/secret", "invalid_secret", error.to_string())
+        });
     }
     let mut bytes = Zeroizing::new([0u8; SECRET_BYTES]);
     dice.fill(bytes.as_mut());

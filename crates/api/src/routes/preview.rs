@@ -53,7 +53,9 @@ pub(crate) struct PreviewInput {
     ),
 )]
 pub(crate) async fn preview(
-    State(app): State<App>, ctx: AccountCtx, Body(input): Body<PreviewInput>,
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Body(input): Body<PreviewInput>,
 ) -> Result<Json<PreviewView>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     input.check()?;

@@ -136,7 +136,8 @@ impl AttemptView {
     pub fn new(attempt: &AttemptRecord, every: &EveryRequest) -> Self {
         let detail = &attempt.detail;
         // What the sender kept is nearer to the truth than what we can say afterwards.
-        let kept = |name: &str| detail.request_headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let kept =
+            |name: &str| detail.request_headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let sent = every.headers(attempt).into_iter().filter(|(name, _)| !kept(name));
         Self {
             id: attempt.id,
@@ -151,10 +152,10 @@ impl AttemptView {
             outcome: attempt.outcome,
             http_status: attempt.http_status,
             retry_after_seconds: detail.retry_after_seconds,
-            error: detail.error.as_ref().map(|error| AttemptErrorView {
-                code: error.code.clone(),
-                message: error.message.clone(),
-            }),
+            error: detail
+                .error
+                .as_ref()
+                .map(|error| AttemptErrorView { code: error.code.clone(), message: error.message.clone() }),
             request: RequestView {
                 method: "POST",
                 url: detail.url.clone(),

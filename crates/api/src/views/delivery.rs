@@ -171,6 +171,12 @@ impl DeliveryView {
 
 impl From<WaitingFor> for WaitingForView {
     fn from(wait: WaitingFor) -> Self {
-        Self { kind: wait.kind, since: wait.since, until: wait.until, behind: wait.behind, detail: wait.detail }
+        Self {
+            kind: wait.kind,
+            since: wait.since,
+            until: wait.until,
+            behind: wait.behind,
+            detail: wait.detail,
+        }
     }
 }

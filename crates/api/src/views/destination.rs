@@ -119,6 +119,21 @@ pub struct RetryPolicyView {
     retry_statuses: Vec<u16>,
 }
 
+/// How often and for how long a delivery is to be tried. What is left out takes its default.
+#[derive(ToSchema)]
+#[schema(as = RetryPolicyInput)]
+#[expect(dead_code, reason = "describes domain::retry::RetryPolicy in the OpenAPI document")]
+pub(crate) struct RetryPolicyWord {
+    #[schema(max_items = 20)]
+    schedule_seconds: Option<Vec<u64>>,
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    jitter: Option<f64>,
+    #[schema(minimum = 1, maximum = 7776000)]
+    expire_after_seconds: Option<u64>,
+    #[schema(max_items = 32)]
+    retry_statuses: Option<Vec<u16>>,
+}
+
 /// How we prove who we are. The values are write-only.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Auth)]

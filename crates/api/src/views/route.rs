@@ -114,8 +114,10 @@ fn explain(why: Why, route: &Route, event: &Candidate<'_>) -> WhyView {
         Why::Disabled => say("enabled", json!(true), json!(false)),
         Why::OtherSource => say("source_id", json!(route.source_id), json!(event.source_id)),
         Why::EventType => say("type", json!(route.event_types), json!(event.event_type)),
-        Why::Filter(mismatch) => {
-            WhyView { path: mismatch.path, expected: mismatch.expected, found: mismatch.found.unwrap_or_default() }
-        }
+        Why::Filter(mismatch) => WhyView {
+            path: mismatch.path,
+            expected: mismatch.expected,
+            found: mismatch.found.unwrap_or_default(),
+        },
     }
 }

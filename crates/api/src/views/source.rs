@@ -1,5 +1,9 @@
 use super::schema;
-use domain::{id::SourceId, source::{Source, Verification}, time::Timestamp};
+use domain::{
+    id::SourceId,
+    source::{Source, Verification},
+    time::Timestamp,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -53,8 +53,12 @@ fn every_operation_has_a_name_of_its_own_and_says_what_can_go_wrong() {
         let name = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path} has no name"));
         assert!(names.insert(name.to_owned()), "{name} is two operations");
         if path.starts_with("/v1/") {
-            let problems = operation["responses"]["401"]["content"]["application/problem+json"].is_object();
-            assert!(problems, "{method} {path} does not describe its problems");
+            let problem =
+                |status: &str| operation["responses"][status]["content"].get("application/problem+json");
+            assert!(
+                problem("401").or_else(|| problem("4XX")).is_some(),
+                "{method} {path} does not describe its problems"
+            );
         }
     }
 }

@@ -402,9 +402,10 @@ impl Lanes for PretendedLanes {
     }
 
     async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
-        let delivering = self.delivering.lock().unwrap();
+        let (views, delivering) = (self.views.lock().unwrap(), self.delivering.lock().unwrap());
         let explain = |delivery: Delivery| {
-            (!delivering.contains(&delivery.id.to_string())).then(|| WaitingFor {
+            let runs = views.contains_key(&delivery.destination_id.to_string());
+            (runs && !delivering.contains(&delivery.id.to_string())).then(|| WaitingFor {
                 kind: WaitKind::Capacity,
                 since: delivery.created_at,
                 until: None,

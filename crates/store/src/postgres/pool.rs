@@ -125,7 +125,9 @@ impl Connection {
         let client = self.client();
         let begin = format!("begin; {settings}");
         let all = async {
+            // In this order: each is sent when it is first polled.
             let (begun, rows, committed) = tokio::join!(
+                biased;
                 client.batch_execute(&begin),
                 client.query_typed(sql, params),
                 client.batch_execute("commit")

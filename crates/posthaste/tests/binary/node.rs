@@ -153,12 +153,8 @@ impl Node {
         })
         .await
         .expect("it serves in time");
-        let url = greeting
-            .iter()
-            .find_map(|line| line.split_once("listening on "))
-            .expect("it says where")
-            .1
-            .to_owned();
+        let url = greeting.iter().find_map(|line| line.split_once("listening on "));
+        let url = url.map(|(_, url)| url.to_owned()).unwrap_or_default();
         Self { child, stdout, url, greeting }
     }
 

@@ -19,7 +19,8 @@ use crate::harness::{Fleet, Plan, Report, StoreKind};
 const DESTINATIONS: usize = 20;
 const SLOTS: u32 = 4;
 const KILL_EVERY: Duration = Duration::from_secs(2);
-const SERVING_WITHIN: f64 = 1.0;
+/// The promise is the release build's; a debug build on a busy machine has more time.
+const SERVING_WITHIN: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();

@@ -42,12 +42,14 @@ async fn one_failure(ask: &Ask, store: StoreKind, n: u64) -> Result<(Duration, R
     let mut part = Report::default();
     let mut stage = Plan::new(ask, store)?.start().await?;
     let fleet = Fleet::assemble(&stage, 3, 4).await?;
-    let inject = format!("inject=fdatasync:error=EIO:when={n}");
+    let inject = format!("inject=fdatasync,fsync:error=EIO:when={n}");
     let strace = Strace::attach(&stage, &["-e", "trace=fdatasync,fsync", "-e", &inject]).await?;
     let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(50.0)))?;
 
     let failure = injected(&strace).await?;
+    let failed_us = failure.at_us.saturating_sub(lab::clock::unix_us() - stage.receiver.now_us());
     let noticed = refuses(&mut stage, &fleet).await?;
+    let noticed_us = stage.receiver.now_us();
     part.must(noticed.is_some(), "it neither refused events nor exited within a second");
     // Time enough to flush again, if it were to.
     sleep(Duration::from_millis(300)).await;
@@ -66,7 +68,9 @@ async fn one_failure(ask: &Ask, store: StoreKind, n: u64) -> Result<(Duration, R
         sent.acked() && (failure.at_us + UNDER_WAY_US..alive_until).contains(&sent.answered_us())
     };
     part.exactly("acknowledged_in_between", sent.sent.iter().filter(in_between).count() as u64, 0u64);
-    settle_accounts(&stage, &fleet, fleet.promised(&sent.sent), vec![kill], &mut part).await?;
+    // From the failure on, what was answered could not be written down.
+    let (promised, lost_words) = (fleet.promised(&sent.sent), vec![failed_us, noticed_us, kill]);
+    settle_accounts(&stage, &fleet, promised, lost_words, &mut part).await?;
     stage.strike().await?;
     Ok((noticed.unwrap_or_default(), part))
 }

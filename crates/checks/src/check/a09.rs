@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use lab::{Pump, Until};
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::Ask;
 use crate::harness::audit::settle_accounts;
@@ -25,6 +25,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let fleet = Fleet::assemble(&stage, 2, 4).await?;
     let said_before = stage.log();
     let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(50.0)))?;
+    sleep(Duration::from_secs(1)).await;
 
     let began = Instant::now();
     let second = Command::new(&stage.launch.binary)
@@ -39,6 +40,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.note("second_says", String::from_utf8_lossy(&second.stderr).trim().to_owned());
     report.must(second.status.code() == Some(IN_USE), "the second does not exit with 5");
 
+    sleep(Duration::from_secs(1)).await;
     let sent = pump.finish().await;
     let left = stage.quiesce(Duration::from_secs(30)).await?;
     report.exactly("left_in_queue", left, 0u64);

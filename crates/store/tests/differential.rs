@@ -22,7 +22,7 @@ use player::Player;
 use std::env;
 use store::Store;
 
-const SEQUENCES: u64 = 60;
+const SEQUENCES: u64 = 40;
 const OPERATIONS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

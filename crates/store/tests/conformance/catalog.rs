@@ -2,80 +2,17 @@
 
 use crate::fixtures::*;
 use domain::{
-    destination::{Auth, Disabled, DisabledReason, RateLimit, Secrets, Signing},
+    destination::{Auth, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
     filter::Filter,
-    id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    id::{AccountId, DestinationId, RouteId, SourceId},
     retry::RetryPolicy,
+    route::Route,
     seal::Sealed,
+    source::Source,
 };
 use serde_json::json;
 use std::time::Duration;
 use store::Page;
-
-// --- The installation ----------------------------------------------------------------------------------------------
-
-pub(crate) async fn a_setting_keeps_its_first_value(world: World) {
-    let first = [0, 1, 255];
-    assert_eq!(world.store.setting_or_insert("pepper", &first).await.unwrap(), first);
-    assert_eq!(world.store.setting_or_insert("pepper", b"later").await.unwrap(), first);
-    assert_eq!(world.store.setting_or_insert("other", b"later").await.unwrap(), b"later");
-}
-
-// --- Accounts ------------------------------------------------------------------------------------------------------
-
-pub(crate) async fn an_account_reads_back_as_it_was_created(world: World) {
-    let mut given = account();
-    (given.uid, given.name, given.retention_days) = (Some("acme".into()), "Ácme \"& Söhne\"".into(), 7);
-    let created = world.store.create_account(&given).await.unwrap();
-    given.version = 1;
-    assert_eq!(created, given);
-    assert_eq!(world.store.account(given.id).await.unwrap(), given);
-    is_not_found(world.store.account(AccountId::at(at(0), chance())).await, "account");
-}
-
-pub(crate) async fn accounts_are_listed_newest_first(world: World) {
-    let mut made = Vec::new();
-    for _ in 0..5 {
-        made.push(world.account().await.id);
-    }
-    let ids = |accounts: Vec<domain::account::Account>| {
-        accounts.iter().map(|account| account.id).collect::<Vec<_>>()
-    };
-    assert_eq!(ids(world.store.accounts(first(2)).await.unwrap()), [made[4], made[3]]);
-    let page = Page { before: Some(made[3]), limit: 10 };
-    assert_eq!(ids(world.store.accounts(page).await.unwrap()), [made[2], made[1], made[0]]);
-    assert_eq!(world.store.first_account().await.unwrap().map(|account| account.id), Some(made[0]));
-}
-
-pub(crate) async fn an_empty_store_has_no_first_account(world: World) {
-    assert_eq!(world.store.first_account().await.unwrap(), None);
-}
-
-pub(crate) async fn an_account_is_updated_only_over_the_version_it_was_read_with(world: World) {
-    let read = world.account().await;
-    let mut wanted = read.clone();
-    (wanted.name, wanted.retention_days, wanted.updated_at) = ("Beta".into(), 3, at(5));
-    let updated = world.store.update_account(&wanted).await.unwrap();
-    assert!(updated.version > read.version);
-    wanted.version = updated.version;
-    assert_eq!(updated, wanted);
-    assert_eq!(world.store.account(read.id).await.unwrap(), wanted);
-
-    is_changed(world.store.update_account(&read).await);
-    is_not_found(world.store.update_account(&account()).await, "account");
-}
-
-pub(crate) async fn an_accounts_uid_is_its_own(world: World) {
-    let named = |uid: &str| domain::account::Account { uid: Some(uid.into()), ..account() };
-    let acme = world.store.create_account(&named("acme")).await.unwrap();
-    is_taken(world.store.create_account(&named("acme")).await, "uid");
-    let mut beta = world.store.create_account(&named("beta")).await.unwrap();
-    beta.uid = acme.uid.clone();
-    is_taken(world.store.update_account(&beta).await, "uid");
-    world.store.update_account(&acme).await.expect("it may keep its own");
-    world.account().await;
-    world.account().await;
-}
 
 // --- Versions and changes ------------------------------------------------------------------------------------------
 
@@ -119,7 +56,7 @@ pub(crate) async fn one_accounts_changes_are_none_of_anothers(world: World) {
 
 pub(crate) async fn changes_are_what_is_newer_than_a_version(world: World) {
     let ground = world.ground().await;
-    let disabled = domain::route::Route { enabled: false, ..route(&ground.destination) };
+    let disabled = Route { enabled: false, ..route(&ground.destination) };
     let disabled = world.store.create_route(&disabled).await.unwrap();
     let short_lived = world.route(&ground.destination).await;
 
@@ -144,79 +81,6 @@ pub(crate) async fn changes_are_what_is_newer_than_a_version(world: World) {
     is_not_found(world.store.changes(AccountId::at(at(0), chance()), 0).await.map(|_| ()), "account");
 }
 
-// --- API keys ------------------------------------------------------------------------------------------------------
-
-pub(crate) async fn an_api_key_is_found_by_its_lookup(world: World) {
-    let account = world.account().await;
-    let given = api_key(Some(&account), "abcdefghijkl");
-    world.store.create_api_key(&given).await.unwrap();
-    assert!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap() == Some(given));
-    assert!(world.store.api_key_by_lookup("ABCDEFGHIJKL").await.unwrap().is_none());
-}
-
-pub(crate) async fn a_lookup_is_taken_once(world: World) {
-    let account = world.account().await;
-    world.store.create_api_key(&api_key(Some(&account), "abcdefghijkl")).await.unwrap();
-    is_taken(world.store.create_api_key(&api_key(None, "abcdefghijkl")).await, "lookup");
-    is_not_found(
-        world.store.create_api_key(&api_key(Some(&crate::fixtures::account()), "other")).await,
-        "account",
-    );
-}
-
-pub(crate) async fn api_keys_are_listed_by_account_and_operator_keys_apart(world: World) {
-    let (ours, theirs) = (world.account().await, world.account().await);
-    let made: Vec<_> = (0..4).map(|n| api_key(Some(&ours), &format!("ours-{n}"))).collect();
-    let operator = api_key(None, "operator");
-    for key in made.iter().chain([&operator, &api_key(Some(&theirs), "theirs")]) {
-        world.store.create_api_key(key).await.unwrap();
-    }
-    let ids = |keys: Vec<domain::account::ApiKey>| keys.iter().map(|key| key.id).collect::<Vec<_>>();
-    assert_eq!(
-        ids(world.store.api_keys(Some(ours.id), first(3)).await.unwrap()),
-        [made[3].id, made[2].id, made[1].id]
-    );
-    let page = Page { before: Some(made[1].id), limit: 3 };
-    assert_eq!(ids(world.store.api_keys(Some(ours.id), page).await.unwrap()), [made[0].id]);
-    assert_eq!(ids(world.store.api_keys(None, first(10)).await.unwrap()), [operator.id]);
-}
-
-pub(crate) async fn revoking_twice_keeps_the_first_time(world: World) {
-    let account = world.account().await;
-    let key = api_key(Some(&account), "abcdefghijkl");
-    world.store.create_api_key(&key).await.unwrap();
-    world.store.revoke_api_key(Some(account.id), key.id, at(1)).await.unwrap();
-    world.store.revoke_api_key(Some(account.id), key.id, at(2)).await.unwrap();
-    let kept =
-        world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().expect("revoked, and still found");
-    assert_eq!(kept.revoked_at, Some(at(1)));
-}
-
-pub(crate) async fn a_key_is_revoked_by_its_owner_only(world: World) {
-    let (ours, theirs) = (world.account().await, world.account().await);
-    let key = api_key(Some(&ours), "abcdefghijkl");
-    world.store.create_api_key(&key).await.unwrap();
-    let foreign = world.store.revoke_api_key(Some(theirs.id), key.id, at(1)).await.unwrap_err();
-    let random =
-        world.store.revoke_api_key(Some(ours.id), ApiKeyId::at(at(0), chance()), at(1)).await.unwrap_err();
-    let operators = world.store.revoke_api_key(None, key.id, at(1)).await.unwrap_err();
-    assert_eq!(foreign.to_string(), random.to_string());
-    assert_eq!(operators.to_string(), random.to_string());
-    assert_eq!(world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().revoked_at, None);
-}
-
-pub(crate) async fn using_a_key_is_noted(world: World) {
-    let account = world.account().await;
-    let key = api_key(Some(&account), "abcdefghijkl");
-    world.store.create_api_key(&key).await.unwrap();
-    world.store.touch_api_key(key.id, at(7)).await.unwrap();
-    assert_eq!(
-        world.store.api_key_by_lookup("abcdefghijkl").await.unwrap().unwrap().last_used_at,
-        Some(at(7))
-    );
-    world.store.touch_api_key(ApiKeyId::at(at(0), chance()), at(7)).await.expect("nothing to note");
-}
-
 // --- Sources -------------------------------------------------------------------------------------------------------
 
 pub(crate) async fn a_source_reads_back_as_it_was_created(world: World) {
@@ -236,7 +100,7 @@ pub(crate) async fn a_source_is_found_by_its_token(world: World) {
     let given = world.source(&account).await;
     assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), Some(given.clone()));
     assert_eq!(world.store.source_by_token(b"unknown").await.unwrap(), None);
-    let moved = domain::source::Source { token_hash: vec![1; 32], ..given.clone() };
+    let moved = Source { token_hash: vec![1; 32], ..given.clone() };
     let moved = world.store.update_source(&moved).await.unwrap();
     assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), None);
     assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), Some(moved));
@@ -247,8 +111,7 @@ pub(crate) async fn a_source_is_found_by_its_token(world: World) {
 pub(crate) async fn a_source_is_updated_only_over_the_version_it_was_read_with(world: World) {
     let account = world.account().await;
     let read = world.source(&account).await;
-    let mut wanted =
-        domain::source::Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
+    let mut wanted = Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
     wanted.version = world.store.update_source(&wanted).await.unwrap().version;
     assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
     is_changed(world.store.update_source(&read).await);
@@ -258,7 +121,7 @@ pub(crate) async fn a_source_is_updated_only_over_the_version_it_was_read_with(w
 pub(crate) async fn deleting_a_source_removes_its_routes_and_no_others(world: World) {
     let ground = world.ground().await;
     let source = world.source(&ground.account).await;
-    let from_source = domain::route::Route { source_id: Some(source.id), ..route(&ground.destination) };
+    let from_source = Route { source_id: Some(source.id), ..route(&ground.destination) };
     let from_source = world.store.create_route(&from_source).await.unwrap();
     let before = world.version(&ground.account).await;
 
@@ -313,27 +176,20 @@ pub(crate) async fn a_destinations_switches_are_written_with_it(world: World) {
 
 pub(crate) async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
     let (ours, theirs) = (world.account().await, world.account().await);
-    let named =
-        |account| domain::destination::Destination { uid: Some("main".into()), ..destination(account) };
+    let named = |account| Destination { uid: Some("main".into()), ..destination(account) };
     let held = world.store.create_destination(&named(&ours)).await.unwrap();
     is_taken(world.store.create_destination(&named(&ours)).await, "uid");
     world.store.create_destination(&named(&theirs)).await.expect("another account");
-    let source = domain::source::Source { uid: Some("main".into()), ..source(&ours) };
+    let source = Source { uid: Some("main".into()), ..source(&ours) };
     world.store.create_source(&source).await.expect("another kind");
     is_taken(
-        world
-            .store
-            .create_source(&domain::source::Source { uid: source.uid, ..crate::fixtures::source(&ours) })
-            .await,
+        world.store.create_source(&Source { uid: source.uid, ..crate::fixtures::source(&ours) }).await,
         "uid",
     );
-    let route = domain::route::Route { uid: Some("main".into()), ..route(&held) };
+    let route = Route { uid: Some("main".into()), ..route(&held) };
     world.store.create_route(&route).await.expect("a third kind");
     is_taken(
-        world
-            .store
-            .create_route(&domain::route::Route { uid: route.uid, ..crate::fixtures::route(&held) })
-            .await,
+        world.store.create_route(&Route { uid: route.uid, ..crate::fixtures::route(&held) }).await,
         "uid",
     );
 
@@ -347,15 +203,12 @@ pub(crate) async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
 
 pub(crate) async fn a_refused_write_takes_no_version(world: World) {
     let ground = world.ground().await;
-    let named = domain::destination::Destination { uid: Some("main".into()), ..destination(&ground.account) };
+    let named = Destination { uid: Some("main".into()), ..destination(&ground.account) };
     let named = world.store.create_destination(&named).await.unwrap();
     let before = world.version(&ground.account).await;
-    let again = domain::destination::Destination { uid: named.uid, ..destination(&ground.account) };
+    let again = Destination { uid: named.uid, ..destination(&ground.account) };
     is_taken(world.store.create_destination(&again).await, "uid");
-    let stale = domain::destination::Destination {
-        version: ground.destination.version + 100,
-        ..ground.destination.clone()
-    };
+    let stale = Destination { version: ground.destination.version + 100, ..ground.destination.clone() };
     is_changed(world.store.update_destination(&stale).await);
     is_not_found(
         world.store.delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1)).await,
@@ -409,12 +262,11 @@ pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(wor
 
 pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
     let ground = world.ground().await;
-    let patient = domain::route::Route { timeout_seconds: Some(30), ..route(&ground.destination) };
+    let patient = Route { timeout_seconds: Some(30), ..route(&ground.destination) };
     let patient = world.store.create_route(&patient).await.unwrap();
-    let stubborn =
-        domain::route::Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
+    let stubborn = Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
     let stubborn = world.store.create_route(&stubborn).await.unwrap();
-    let unsigned = domain::route::Route { signing: Some(Signing::default()), ..route(&ground.destination) };
+    let unsigned = Route { signing: Some(Signing::default()), ..route(&ground.destination) };
     let unsigned = world.store.create_route(&unsigned).await.unwrap();
 
     let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
@@ -456,12 +308,11 @@ pub(crate) async fn a_route_reads_back_as_it_was_created(world: World) {
 pub(crate) async fn a_route_needs_both_its_ends(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let foreign_source = world.source(&theirs.account).await;
-    let to_foreign = domain::route::Route { account_id: ours.account.id, ..route(&theirs.destination) };
+    let to_foreign = Route { account_id: ours.account.id, ..route(&theirs.destination) };
     is_not_found(world.store.create_route(&to_foreign).await, "destination");
-    let from_foreign =
-        domain::route::Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
+    let from_foreign = Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
     is_not_found(world.store.create_route(&from_foreign).await, "source");
-    let moved = domain::route::Route { destination_id: theirs.destination.id, ..ours.route.clone() };
+    let moved = Route { destination_id: theirs.destination.id, ..ours.route.clone() };
     is_not_found(world.store.update_route(&moved).await, "destination");
 
     let gone = world.destination(&ours.account).await;
@@ -517,12 +368,11 @@ pub(crate) async fn a_foreign_id_answers_as_a_random_one(world: World) {
     for (foreign, random) in pairs {
         assert_eq!(foreign.unwrap_err().to_string(), random.unwrap_err().to_string());
     }
-    let claimed = domain::destination::Destination { account_id: me, ..theirs.destination.clone() };
+    let claimed = Destination { account_id: me, ..theirs.destination.clone() };
     is_not_found(store.update_destination(&claimed).await, "destination");
-    let claimed = domain::source::Source { account_id: me, ..their_source.clone() };
+    let claimed = Source { account_id: me, ..their_source.clone() };
     is_not_found(store.update_source(&claimed).await, "source");
-    let claimed =
-        domain::route::Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
+    let claimed = Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
     is_not_found(store.update_route(&claimed).await, "route");
     assert_eq!(
         store.destination(theirs.account.id, theirs.destination.id).await.unwrap(),
@@ -561,4 +411,21 @@ pub(crate) async fn lists_page_from_newest_to_oldest(world: World) {
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), routes[..2]);
     let rest = world.store.routes(account.id, Page { before: Some(routes[1]), limit: 9 }).await.unwrap();
     assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), routes[2..]);
+}
+
+pub(crate) async fn of_many_updates_at_once_one_is_made(world: World) {
+    let ground = world.ground().await;
+    let attempts = (0..8).map(|n| {
+        let name = format!("Billing {n}");
+        let (store, wanted) = (world.store.clone(), Destination { name, ..ground.destination.clone() });
+        tokio::spawn(async move { store.update_destination(&wanted).await })
+    });
+    let mut made = Vec::new();
+    for attempt in attempts.collect::<Vec<_>>() {
+        match attempt.await.expect("no panic") {
+            Ok(updated) => made.push(updated),
+            refused => is_changed(refused),
+        }
+    }
+    assert_eq!(made, [world.store.destination(ground.account.id, ground.destination.id).await.unwrap()]);
 }

@@ -188,6 +188,30 @@ pub(crate) async fn pruned_keys_may_be_used_again(world: World) {
     assert_eq!(world.store.prune_idempotency(at(3), 10).await.unwrap(), 0);
 }
 
+pub(crate) async fn of_many_commits_at_once_with_one_key_one_wins(world: World) {
+    let ground = world.ground().await;
+    let mut commits = Vec::new();
+    for second in 1..=8 {
+        let new = keyed(&world, &ground, second, key(&ground.account, 7, 1)).await;
+        let store = world.store.clone();
+        commits.push(tokio::spawn(async move {
+            let results = store.commit(std::slice::from_ref(&new), at(9)).await.expect("a commit");
+            (new.event.id, results.into_iter().next().expect("one result"))
+        }));
+    }
+    let (mut first, mut named) = (Vec::new(), Vec::new());
+    for commit in commits {
+        match commit.await.expect("no panic") {
+            (id, Committed::New) => first.push(id),
+            (_, Committed::Duplicate { of, .. }) => named.push(of),
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(first.len(), 1);
+    assert_eq!(named, [first[0]; 7]);
+    assert_eq!(world.lane(ground.destination.id).await.len(), 1);
+}
+
 async fn keyed(world: &World, ground: &Ground, second: u64, key: IdempotencyKey) -> NewEvent {
     let event = event(&ground.account, at(second));
     let new = world.matched(event, vec![promise(&ground.route, at(second))]).await;

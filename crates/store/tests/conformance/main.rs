@@ -1,8 +1,9 @@
 //! The promises of a store, each written once against its traits and kept by every store there is: a test is called
-//! `sqlite::queue::a_retry_waits_at_its_new_place`, and a bug found in one store becomes a promise of all.
+//! `sqlite::settle::a_retry_waits_at_its_new_place`, and a bug found in one store becomes a promise of all.
 //!
 //! PostgreSQL is needed: `scripts/postgres with cargo test -p store`.
 
+mod accounts;
 mod backend;
 mod catalog;
 mod fixtures;
@@ -10,27 +11,31 @@ mod history;
 mod ingest;
 mod membership;
 mod queue;
+mod settle;
 
 macro_rules! kept_by {
     ($store:ident, $backend:ident) => {
         mod $store {
             promises! {
-                $backend, catalog:
+                $backend, accounts:
                 a_setting_keeps_its_first_value,
                 an_account_reads_back_as_it_was_created,
                 accounts_are_listed_newest_first,
                 an_empty_store_has_no_first_account,
                 an_account_is_updated_only_over_the_version_it_was_read_with,
                 an_accounts_uid_is_its_own,
-                every_change_takes_the_accounts_next_version,
-                one_accounts_changes_are_none_of_anothers,
-                changes_are_what_is_newer_than_a_version,
                 an_api_key_is_found_by_its_lookup,
                 a_lookup_is_taken_once,
                 api_keys_are_listed_by_account_and_operator_keys_apart,
                 revoking_twice_keeps_the_first_time,
                 a_key_is_revoked_by_its_owner_only,
                 using_a_key_is_noted,
+            }
+            promises! {
+                $backend, catalog:
+                every_change_takes_the_accounts_next_version,
+                one_accounts_changes_are_none_of_anothers,
+                changes_are_what_is_newer_than_a_version,
                 a_source_reads_back_as_it_was_created,
                 a_source_is_found_by_its_token,
                 a_source_is_updated_only_over_the_version_it_was_read_with,
@@ -49,6 +54,7 @@ macro_rules! kept_by {
                 a_foreign_id_answers_as_a_random_one,
                 nothing_is_created_for_an_account_that_is_not_there,
                 lists_page_from_newest_to_oldest,
+                of_many_updates_at_once_one_is_made,
             }
             promises! {
                 $backend, ingest:
@@ -63,6 +69,7 @@ macro_rules! kept_by {
                 of_two_equal_keys_in_one_batch_the_first_wins,
                 a_key_counts_within_its_scope,
                 pruned_keys_may_be_used_again,
+                of_many_commits_at_once_with_one_key_one_wins,
                 a_stale_version_writes_nothing,
                 a_stale_neighbour_does_not_hold_up_the_batch,
                 an_event_without_an_account_is_named,
@@ -81,6 +88,16 @@ macro_rules! kept_by {
                 an_event_is_read_once_however_many_lanes_have_it,
                 large_payloads_are_left_behind,
                 lanes_are_paged_by_shard_and_destination,
+                a_cancel_wins_over_a_later_settlement,
+                a_settlement_wins_over_a_later_cancel,
+                a_retrying_delivery_can_be_cancelled,
+                retry_now_moves_a_delivery_to_the_present,
+                retry_now_leaves_a_due_delivery_in_its_place,
+                retry_now_does_not_wake_the_dead,
+                a_backlog_is_counted_up_to_the_limit,
+            }
+            promises! {
+                $backend, settle:
                 a_delivered_delivery_leaves_the_queue,
                 a_retry_waits_at_its_new_place,
                 a_throttled_delivery_keeps_its_place,
@@ -97,13 +114,6 @@ macro_rules! kept_by {
                 an_ending_without_an_attempt_needs_the_row_as_well,
                 a_destination_that_is_gone_is_disabled_with_the_settlement,
                 a_disabled_destination_keeps_its_first_reason,
-                a_cancel_wins_over_a_later_settlement,
-                a_settlement_wins_over_a_later_cancel,
-                a_retrying_delivery_can_be_cancelled,
-                retry_now_moves_a_delivery_to_the_present,
-                retry_now_leaves_a_due_delivery_in_its_place,
-                retry_now_does_not_wake_the_dead,
-                a_backlog_is_counted_up_to_the_limit,
                 a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced,
                 a_node_that_never_joined_moves_nothing_where_nodes_are_fenced,
             }

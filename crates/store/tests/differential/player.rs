@@ -1,6 +1,8 @@
 //! Draws operations from a seed. It looks at the memory store to know what there is, so that most of what it asks for
 //! makes sense, and some of it on purpose does not: old versions, foreign accounts, random ids, words said twice.
 
+mod draw;
+
 use crate::{
     backend::START,
     fixtures::{self, first},
@@ -9,7 +11,7 @@ use crate::{
 use domain::{
     account::Account,
     attempt::Attempt,
-    delivery::{CancelReason, Delivery, Ending, Position, Settled, Status},
+    delivery::{CancelReason, Delivery, Ending, Position, Settled},
     destination::{Destination, Disabled, DisabledReason},
     event::Event,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
@@ -28,7 +30,6 @@ use store::{
 
 const ACCOUNTS: usize = 2;
 const TYPES: [&str; 4] = ["invoice.paid", "invoice.sent", "refund.card.done", "ping"];
-const PATTERNS: [&str; 5] = ["*", "invoice.*", "refund.**", "ping", "*.card.*"];
 const EVERYTHING: usize = 1_000;
 
 pub(crate) struct Player {
@@ -422,95 +423,6 @@ impl Player {
                 Operation::Destinations(account, Page { before, limit })
             }
         }
-    }
-
-    fn event_filter(&mut self) -> EventFilter {
-        EventFilter {
-            types: self.some(30, Self::pattern),
-            source_ids: self.some(20, Self::source_id),
-            idempotency_keys: self.some(15, |player| format!("key-{}", player.dice.random_range(0..3))),
-            since: self.chance(15).then(|| self.moment()),
-            until: self.chance(15).then(|| self.moment()),
-            fanout_complete: self.chance(30).then(|| self.chance(50)),
-        }
-    }
-
-    fn delivery_filter(&mut self) -> DeliveryFilter {
-        DeliveryFilter {
-            statuses: self.some(40, |player| Status::ALL[player.dice.random_range(0..Status::ALL.len())]),
-            reasons: self
-                .some(10, |player| ["rejected", "gone", "requested"][player.dice.random_range(0..3)].into()),
-            event_ids: self.some(15, |player| {
-                player.one(&player.events.clone()).unwrap_or(EventId::at(player.now, player.dice.random()))
-            }),
-            destination_ids: self.some(25, Self::destination_id),
-            route_ids: Vec::new(),
-            source_ids: self.some(15, Self::source_id),
-            types: self.some(20, Self::pattern),
-            http_statuses: self.some(15, |player| [200, 404, 429, 503][player.dice.random_range(0..4)]),
-            replay_ids: Vec::new(),
-            since: self.chance(15).then(|| self.moment()),
-            until: self.chance(15).then(|| self.moment()),
-        }
-    }
-
-    // --- Drawing ---------------------------------------------------------------------------------------------------
-
-    fn chance(&mut self, percent: u32) -> bool {
-        self.dice.random_range(0..100) < percent
-    }
-
-    fn one<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() { None } else { Some(from[self.dice.random_range(0..from.len())].clone()) }
-    }
-
-    /// No filter, or one of one or two values.
-    fn some<T>(&mut self, percent: u32, draw: impl Fn(&mut Self) -> T) -> Vec<T> {
-        let count = if self.chance(percent) { self.dice.random_range(1..=2) } else { 0 };
-        (0..count).map(|_| draw(self)).collect()
-    }
-
-    fn account(&mut self) -> AccountId {
-        self.accounts[self.dice.random_range(0..self.accounts.len())]
-    }
-
-    fn destination_id(&mut self) -> DestinationId {
-        match self.chance(5) {
-            true => DestinationId::at(self.now, self.dice.random()),
-            false => self.one(&self.destinations.clone()).expect("some were created first"),
-        }
-    }
-
-    fn source_id(&mut self) -> SourceId {
-        let random = SourceId::at(self.now, self.dice.random());
-        self.one(&self.sources.clone()).map_or(random, |source| source.id)
-    }
-
-    fn delivery_id(&mut self) -> DeliveryId {
-        self.one(&self.deliveries.clone()).unwrap_or(DeliveryId::at(self.now, self.dice.random()))
-    }
-
-    /// Seldom any, and then seldom a free one.
-    fn uid(&mut self) -> Option<String> {
-        self.chance(25).then(|| format!("uid-{}", self.dice.random_range(0..3)))
-    }
-
-    /// Accounts of all sequences share their names: only these two, of this sequence, may meet.
-    fn account_uid(&mut self) -> Option<String> {
-        self.chance(50).then(|| self.accounts[0].to_string())
-    }
-
-    /// The right version, mostly.
-    fn version(&mut self, version: i64) -> i64 {
-        if self.chance(8) { version - 1 } else { version }
-    }
-
-    fn pattern(&mut self) -> domain::pattern::Pattern {
-        PATTERNS[self.dice.random_range(0..PATTERNS.len())].parse().expect("a pattern")
-    }
-
-    fn moment(&mut self) -> Timestamp {
-        self.now.minus(Duration::from_secs(self.dice.random_range(0..60)))
     }
 
     /// Whatever waits for the destinations of this sequence, by memory's word.

@@ -271,7 +271,7 @@ impl Dispatcher {
         let destination = match sent {
             Sent::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
-                self.node.finished(settlement, now);
+                self.node.finished(*settlement, now);
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
                 }

@@ -20,7 +20,7 @@ pub(crate) struct Settler {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) node: NodeId,
-    pub(crate) settlements: mpsc::UnboundedReceiver<Box<Settlement>>,
+    pub(crate) settlements: mpsc::UnboundedReceiver<Settlement>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Flushed {
 impl Settler {
     /// Runs until every sender of settlements is gone and everything is written.
     pub(crate) async fn run(mut self) {
-        let mut waiting: Vec<Box<Settlement>> = Vec::new();
+        let mut waiting: Vec<Settlement> = Vec::new();
         let mut backoff = Backoff::default();
         loop {
             if waiting.is_empty() && self.settlements.recv_many(&mut waiting, limits::SETTLE_BATCH).await == 0
@@ -57,7 +57,7 @@ impl Settler {
                     if backoff.worth_telling() {
                         tracing::error!(%error, waiting = batch.len(), "results could not be written; trying again");
                     }
-                    waiting.splice(0..0, batch.into_iter().map(Box::new));
+                    waiting.splice(0..0, batch);
                     tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
                 }
             }
@@ -65,14 +65,14 @@ impl Settler {
     }
 
     /// As many as fit a flush, oldest first.
-    fn take_batch(&self, waiting: &mut Vec<Box<Settlement>>) -> Vec<Settlement> {
+    fn take_batch(&self, waiting: &mut Vec<Settlement>) -> Vec<Settlement> {
         let mut bytes = 0;
         let fits = waiting.iter().take_while(|settlement| {
             bytes += weight(settlement);
             bytes <= limits::SETTLE_BATCH_BYTES
         });
         let count = fits.count().clamp(1, limits::SETTLE_BATCH).min(waiting.len());
-        waiting.drain(..count).map(|settlement| *settlement).collect()
+        waiting.drain(..count).collect()
     }
 
     async fn flush(&self, batch: &[Settlement]) -> Result<Vec<bool>, StoreError> {

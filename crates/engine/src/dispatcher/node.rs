@@ -26,7 +26,7 @@ use super::Message;
 
 pub(crate) struct Node {
     sender: Arc<Sender>,
-    settler: mpsc::UnboundedSender<Box<Settlement>>,
+    settler: mpsc::UnboundedSender<Settlement>,
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -46,7 +46,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(
         sender: Arc<Sender>,
-        settler: mpsc::UnboundedSender<Box<Settlement>>,
+        settler: mpsc::UnboundedSender<Settlement>,
         inbox: mpsc::Sender<Message>,
         gate: GateSettings,
         max_in_flight: usize,
@@ -123,10 +123,10 @@ impl Node {
             settled: Settled::Ended(ending),
             disables_destination: false,
         };
-        self.settle(Box::new(settlement), now);
+        self.settle(settlement, now);
     }
 
-    pub(super) fn finished(&mut self, settlement: Box<Settlement>, now: Timestamp) {
+    pub(super) fn finished(&mut self, settlement: Settlement, now: Timestamp) {
         self.in_flight -= 1;
         self.settle(settlement, now);
     }
@@ -155,7 +155,7 @@ impl Node {
         backoff.pause(self.dice.as_ref())
     }
 
-    fn settle(&mut self, settlement: Box<Settlement>, now: Timestamp) {
+    fn settle(&mut self, settlement: Settlement, now: Timestamp) {
         self.unflushed += 1;
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no. A settler that is gone means

@@ -51,10 +51,18 @@ pub trait Catalog: Send + Sync {
     /// Of any account, revoked and expired ones too: whoever asks decides.
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError>;
     /// Keys of an account, or operator keys for None; newest first.
-    async fn api_keys(&self, account: Option<AccountId>, page: Page<ApiKeyId>) -> Result<Vec<ApiKey>, StoreError>;
+    async fn api_keys(
+        &self,
+        account: Option<AccountId>,
+        page: Page<ApiKeyId>,
+    ) -> Result<Vec<ApiKey>, StoreError>;
     /// Revoking again is fine and keeps the first time.
-    async fn revoke_api_key(&self, account: Option<AccountId>, id: ApiKeyId, now: Timestamp)
-    -> Result<(), StoreError>;
+    async fn revoke_api_key(
+        &self,
+        account: Option<AccountId>,
+        id: ApiKeyId,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
     /// Notes that the key was used; a key that is not there is none to note.
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError>;
 
@@ -67,20 +75,28 @@ pub trait Catalog: Send + Sync {
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError>;
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
     /// Removes its routes too.
-    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp) -> Result<(), StoreError>;
+    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp)
+    -> Result<(), StoreError>;
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
     /// `destination.id.shard()` is stored with it.
     async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError>;
-    async fn destinations(&self, account: AccountId, page: Page<DestinationId>)
-    -> Result<Vec<Destination>, StoreError>;
+    async fn destinations(
+        &self,
+        account: AccountId,
+        page: Page<DestinationId>,
+    ) -> Result<Vec<Destination>, StoreError>;
     /// Writes the document and the switches (not `deleted_at`: that is for `delete_destination`).
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
     /// Marks it deleted and removes its routes; the row stays until its lane is empty.
-    async fn delete_destination(&self, account: AccountId, id: DestinationId, now: Timestamp)
-    -> Result<(), StoreError>;
+    async fn delete_destination(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
     /// What the engine needs to deliver, deleted destinations included, in the order asked for; None where there is
     /// no row at all.
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError>;

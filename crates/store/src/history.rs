@@ -18,23 +18,39 @@ use std::time::Duration;
 /// is empty; one thing that is not there is [`StoreError::NotFound`]. A delivery was created when its id was made.
 #[async_trait]
 pub trait History: Send + Sync {
-    async fn events(&self, account: AccountId, filter: &EventFilter, page: Page<EventId>)
-    -> Result<Listed<EventRecord, EventId>, StoreError>;
+    async fn events(
+        &self,
+        account: AccountId,
+        filter: &EventFilter,
+        page: Page<EventId>,
+    ) -> Result<Listed<EventRecord, EventId>, StoreError>;
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError>;
     /// With its payload.
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
 
-    async fn deliveries(&self, account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>)
-    -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError>;
+    async fn deliveries(
+        &self,
+        account: AccountId,
+        filter: &DeliveryFilter,
+        page: Page<DeliveryId>,
+    ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError>;
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError>;
 
     /// All attempts of a delivery, oldest first (by id), facts without an attempt left out; at most `limit`.
-    async fn attempts_of_delivery(&self, account: AccountId, id: DeliveryId, limit: usize)
-    -> Result<Vec<AttemptRecord>, StoreError>;
+    async fn attempts_of_delivery(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        limit: usize,
+    ) -> Result<Vec<AttemptRecord>, StoreError>;
     /// The attempts of a destination whose deliveries ended or are under way, newest delivery first and within it
     /// newest attempt first, below `before`.
     async fn attempts_of_destination(
-        &self, account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize,
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        before: Option<(DeliveryId, AttemptId)>,
+        limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError>;
 }
 
@@ -122,7 +138,10 @@ pub struct DeliveryRecord {
 pub enum DeliveryState {
     /// In the queue; its owner may have it open.
     Waiting(Box<Delivery>),
-    Ended { ending: Ending, at: Timestamp },
+    Ended {
+        ending: Ending,
+        at: Timestamp,
+    },
 }
 
 /// An attempt as it is kept.

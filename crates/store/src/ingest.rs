@@ -62,7 +62,11 @@ pub struct IdempotencyKey {
 pub enum Committed {
     New,
     /// The key was used before, by this event, which was committed with so many deliveries.
-    Duplicate { of: EventId, deliveries: u32, body_hash: [u8; 32] },
+    Duplicate {
+        of: EventId,
+        deliveries: u32,
+        body_hash: [u8; 32],
+    },
     /// The account's configuration has changed since the event was matched: match it again. Nothing was written.
     Stale,
     /// The account is gone.

@@ -21,7 +21,8 @@ pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};
 pub use history::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts, History, Listed,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    History, Listed,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use membership::{Joined, Membership, NodeRecord};

@@ -44,7 +44,12 @@ pub struct NodeRecord {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Joined {
-    Yes { now: Timestamp },
+    Yes {
+        now: Timestamp,
+    },
     /// Another node is alive; its lease ends then, unless it renews it.
-    Occupied { by: String, for_another: Duration },
+    Occupied {
+        by: String,
+        for_another: Duration,
+    },
 }

@@ -35,26 +35,47 @@ pub trait Queue: Send + Sync {
     /// to the microsecond), or at the fact's `at`. Only when the delivery is moved is its destination disabled
     /// (`reason: gone, at: now`, unless it is disabled already), not when the settlement is repeated; and that is a
     /// change of configuration as any other: it takes the account's next version.
-    async fn settle(&self, node: NodeId, settlements: &[Settlement], now: Timestamp) -> Result<Vec<bool>, StoreError>;
+    async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError>;
 
     /// The lanes that have something waiting, with their first position, in order of (shard, destination) after the
     /// given one; at most `limit`. The net under every wake-up.
-    async fn lanes(&self, after: Option<(u16, DestinationId)>, limit: usize) -> Result<Vec<LaneHead>, StoreError>;
+    async fn lanes(
+        &self,
+        after: Option<(u16, DestinationId)>,
+        limit: usize,
+    ) -> Result<Vec<LaneHead>, StoreError>;
 
     /// "Retry now": the delivery becomes due at `now` and stands there in its lane; one that is due already keeps its
     /// place. Gives the delivery as it waits now. None if it has ended or is not this account's.
-    async fn retry_now(&self, account: AccountId, id: DeliveryId, now: Timestamp)
-    -> Result<Option<Delivery>, StoreError>;
+    async fn retry_now(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError>;
 
     /// Ends a waiting delivery as cancelled, if it has not ended. None if it has, or is not this account's. The
     /// fact that records it has the id given. Gives the delivery as it waited.
-    async fn cancel(&self, account: AccountId, id: DeliveryId, fact: AttemptId, now: Timestamp)
-    -> Result<Option<Delivery>, StoreError>;
+    async fn cancel(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        fact: AttemptId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError>;
 
     /// How many deliveries wait for each destination, counted up to `limit` in the order of their position, and when
     /// the oldest of those counted was created.
-    async fn backlog(&self, destinations: &[DestinationId], limit: i64)
-    -> Result<Vec<(i64, Option<Timestamp>)>, StoreError>;
+    async fn backlog(
+        &self,
+        destinations: &[DestinationId],
+        limit: i64,
+    ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError>;
 }
 
 /// A part of one lane to read.

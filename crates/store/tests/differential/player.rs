@@ -231,7 +231,8 @@ impl Player {
         if self.chance(8) {
             // A batch is repeated seconds after it was lost; keys are pruned after a day.
             self.batches.clear();
-            return Operation::Prune(self.now, self.dice.random_range(0..4));
+            // All or none: which of two equally old keys goes first is each store's own business.
+            return Operation::Prune(self.now, if self.chance(20) { 0 } else { EVERYTHING });
         }
         if self.chance(15)
             && let Some(batch) = self.one(&self.batches.clone())

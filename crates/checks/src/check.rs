@@ -29,11 +29,14 @@ use anyhow::Result;
 use crate::Ask;
 use crate::harness::{Report, StoreKind};
 
+/// A check under way.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Report>>>>;
+
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) shows: &'static str,
     pub(crate) stores: &'static [StoreKind],
-    pub(crate) run: fn(Ask, StoreKind) -> Pin<Box<dyn Future<Output = Result<Report>>>>,
+    pub(crate) run: fn(Ask, StoreKind) -> Running,
 }
 
 const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Postgres];

@@ -76,7 +76,8 @@ async fn send(
         let text = json_text(n);
         (keyed.publish(&Publish::json("lab.d00", text.clone())?).await?, text.into())
     } else {
-        let (content_type, bytes) = if n.is_multiple_of(3) { raw_bytes(n) } else { (JSON, json_text(n).into()) };
+        let (content_type, bytes) =
+            if n.is_multiple_of(3) { raw_bytes(n) } else { (JSON, json_text(n).into()) };
         let headers = [
             (HeaderName::from_static("x-event-type"), HeaderValue::from_static("lab.d00")),
             (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),

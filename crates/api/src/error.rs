@@ -260,6 +260,7 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::NotFound { what } => Self::no_such(what),
             StoreError::Taken { constraint } => Self::uid_taken(format!("this {constraint} is taken")),
+            StoreError::Full { what } => Self::quota_exceeded(format!("the account has as many {what} as it may")),
             StoreError::Changed => Self::version_mismatch("it has changed since it was read: read it again"),
             StoreError::OutcomeUnknown(_) => {
                 Self::outcome_unknown("the store did not confirm: ask again, with the same idempotency key")

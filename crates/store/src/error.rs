@@ -10,16 +10,20 @@ pub enum StoreError {
     /// 409: a unique name is taken. `constraint` is a word such as `uid`.
     #[error("{constraint} is taken")]
     Taken { constraint: &'static str },
+    /// 409: the account has as many of these as it may. `what` is a word such as `destinations`.
+    #[error("no room for more {what}")]
+    Full { what: &'static str },
     /// The row has changed since it was read: read it again and decide again (412 if the caller named a version).
     #[error("changed meanwhile")]
     Changed,
-    /// 503, and certainly nothing was written: the database is away, full or busy. Trying again is safe.
+    /// 503, and certainly nothing was written: the database is away, full or busy, or what we kept does not read back.
+    /// Trying again is safe.
     #[error("the store is unavailable: {0}")]
     Unavailable(#[source] BoxError),
     /// 503, and it is not known whether it was written: the connection broke during the commit.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(#[source] BoxError),
-    /// A single row the database will not take, whatever we do (too large, impossible value).
+    /// A single row the database will not take, whatever we do (too large, impossible value). Said of writes only.
     #[error("refused by the store: {0}")]
     Refused(#[source] BoxError),
     /// The store can no longer be trusted (a failed flush, a damaged file): the process must not go on writing.

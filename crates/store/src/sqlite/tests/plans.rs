@@ -58,7 +58,7 @@ async fn settle_finds_its_row_by_account_and_delivery() {
 
 #[tokio::test]
 async fn a_rescan_steps_from_lane_to_lane() {
-    check(queue::LANES, "SEARCH queue USING PRIMARY KEY ((shard,destination_id)>(?,?))").await;
+    check(queue::LANES, "SEARCH queue USING PRIMARY KEY ((shard,destination_id,track,rank)>(?,?,?,?))").await;
 }
 
 #[tokio::test]

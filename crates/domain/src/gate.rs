@@ -95,8 +95,10 @@ impl Gate {
     }
 
     /// Nothing to remember: as good as new.
-    pub fn at_rest(&self) -> bool {
-        *self == Self::default()
+    pub fn at_rest(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.ramp.is_none()
+            && self.throttle == Throttle::default()
+            && self.breaker.at_rest(&settings.breaker, now)
     }
 
     pub fn started(&mut self) {
@@ -121,7 +123,7 @@ impl Gate {
         let held_before = self.held_until(now);
         match met.outcome {
             Outcome::Throttled => self.throttle.throttled(&met, proves, &settings.ladder, now),
-            Outcome::Success if proves => self.succeeded(max_concurrency, now),
+            Outcome::Success if proves => self.succeeded(max_concurrency, settings, now),
             outcome if feeds_breaker(outcome) && proves => self.breaker.failed(&settings.breaker, now),
             _ => {}
         }
@@ -140,12 +142,12 @@ impl Gate {
         }
     }
 
-    fn succeeded(&mut self, max_concurrency: u32, now: Timestamp) {
+    fn succeeded(&mut self, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
         if self.held_until(now).is_some() {
             return; // a late success of an older request says nothing about a newer hold
         }
         self.throttle = Throttle::default();
-        self.breaker.succeeded(now);
+        self.breaker.succeeded(&settings.breaker, now);
         if let Some(ramp) = &mut self.ramp {
             ramp.slots += 1;
             if ramp.slots >= max_concurrency {

@@ -196,7 +196,7 @@ impl<C> Lane<C> {
             if self.is_in_hand(&delivery) {
                 continue;
             }
-            if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.ends_everything() {
+            if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.is_ending() {
                 self.hold(Held { delivery, cargo, read_at: now });
             } else {
                 self.look(delivery.position);
@@ -337,7 +337,7 @@ impl<C> Lane<C> {
         }
         self.unseen = None;
         self.fetching = true;
-        let ending = self.ends_everything();
+        let ending = self.is_ending();
         // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
         let limit = self.window.ask(settings.max_concurrency, ending, now) + self.in_flight as usize;
         Some(Wish { from, limit: limit.min(limits::WINDOW_MAX) })
@@ -372,8 +372,8 @@ impl<C> Lane<C> {
     }
 
     /// Nothing to do, nothing to remember: the lane can be forgotten.
-    pub fn is_idle(&self) -> bool {
-        self.known.is_empty() && self.unseen.is_none() && !self.fetching && self.gate.at_rest()
+    pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.known.is_empty() && self.unseen.is_none() && !self.fetching && self.gate.at_rest(settings, now)
     }
 
     /// Has something due and a slot of its own for it, but the node's capacity leaves it none.
@@ -460,7 +460,8 @@ impl<C> Lane<C> {
         live && !held && self.held.len() < limits::WINDOW_MAX
     }
 
-    fn ends_everything(&self) -> bool {
+    /// Disabled or deleted: its deliveries are being ended.
+    pub fn is_ending(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::End { .. }))
     }
 

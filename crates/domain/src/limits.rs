@@ -116,9 +116,12 @@ pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DNS_ADDRESSES: usize = 16;
 /// Requests a node has open at once, over all destinations.
 pub const IN_FLIGHT: usize = 4_096;
-/// Idle connections kept per host, and for how long.
-pub const IDLE_PER_HOST: usize = 20;
+/// Idle connections kept per host, and for how long. A destination never has more than its own limit of them; keeping
+/// fewer than that made every burst pay for its connections again (a quarter of the CPU of a delivery).
+pub const IDLE_PER_HOST: usize = 256;
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a request that was given up waits for its socket to be closed.
+pub const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Enough to debug with; a destination cannot fill our disk by answering with a film.
 pub const RESPONSE_BODY_KEPT_BYTES: usize = 16 * 1024;
 /// What is read to be able to use the connection again.
@@ -146,6 +149,11 @@ pub const UPDATE_ROUNDS: usize = 5;
 
 // --- Lanes ---------------------------------------------------------------------------------------------------------
 
+/// Messages that may wait for the dispatcher (who sends more waits), and how many it takes in before lanes run again.
+pub const DISPATCHER_INBOX: usize = 8_192;
+pub const DISPATCHER_TURN: usize = 1_024;
+/// Deliveries a lane starts before the next lane has its turn.
+pub const LANE_TURN: usize = 8;
 /// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
 pub const HELD_FRESH: Duration = Duration::from_secs(1);
 /// Deliveries of one lane in memory: a lane starts small and grows with its pace.
@@ -153,14 +161,23 @@ pub const WINDOW_MIN: usize = 16;
 pub const WINDOW_MAX: usize = 2_048;
 /// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
 pub const CARRIED_BYTES: usize = 16 * 1024;
+/// What a delivery costs in memory besides its payload, about.
+pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
 /// Windows, hand-overs, open requests and unflushed results of a node together.
 pub const CARGO_BUDGET_BYTES: usize = 128 * 1024 * 1024;
+/// Large payloads in memory for the requests that carry them; further ones wait in their slot.
+pub const LARGE_PAYLOADS_BYTES: usize = 128 * 1024 * 1024;
 /// Attempts that have ended and are not yet durable, per node: beyond, nothing new starts.
 pub const UNFLUSHED: usize = 10_000;
-/// Deliveries of a disabled or deleted destination that are being ended at once.
+/// Deliveries of a disabled or deleted destination that are being ended at once, per lane and per node; and how many
+/// of them go into one flush, after all results.
 pub const ENDING_UNFLUSHED: u32 = 1_000;
+pub const ENDING_UNFLUSHED_NODE: usize = 2_000;
+pub const ENDING_BATCH: usize = 500;
 /// A flush older than this stops new starts.
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a delivery whose payload could not be read keeps its slot before it is tried again.
+pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush.

@@ -2,7 +2,7 @@
 //!
 //! A share is given back when it is dropped, so nothing that panics or is forgotten can leak it.
 
-use domain::event::Event;
+use domain::{event::Event, limits};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -26,9 +26,6 @@ pub(crate) struct Parcel {
 
 pub(crate) type Cargo = Arc<Parcel>;
 
-/// What a delivery costs in memory besides its payload.
-const OVERHEAD_BYTES: usize = 512;
-
 impl Budget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), limit })
@@ -40,7 +37,7 @@ impl Budget {
 
     pub(crate) fn load(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Cargo {
         let payload = event.as_ref().map_or(0, |event| event.payload.len());
-        let bytes = OVERHEAD_BYTES + payload;
+        let bytes = limits::DELIVERY_OVERHEAD_BYTES + payload;
         self.used.fetch_add(bytes, Ordering::Relaxed);
         Arc::new(Parcel { event, has_payload, bytes, budget: Arc::clone(self) })
     }
@@ -58,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_dropped_parcel_gives_its_share_back() {
-        let budget = Budget::new(OVERHEAD_BYTES);
+        let budget = Budget::new(limits::DELIVERY_OVERHEAD_BYTES);
         let parcel = budget.load(None, false);
         assert!(!budget.has_room());
         drop(parcel);

@@ -22,13 +22,6 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use node::Node;
 use roster::Roster;
 
-/// Messages that may wait for the dispatcher; who sends more waits.
-pub(crate) const INBOX: usize = 8_192;
-/// Messages taken in before lanes are run again.
-const INBOX_TURN: usize = 1_024;
-/// Deliveries a lane starts before the next lane has its turn.
-const LANE_TURN: usize = 8;
-
 /// Something that happened, or a question.
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -94,13 +87,13 @@ impl Dispatcher {
         stop: CancellationToken,
         grace: watch::Receiver<Duration>,
     ) {
-        let mut messages = Vec::with_capacity(INBOX_TURN);
+        let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
         loop {
             let pause = self.pause(self.node.now());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                _ = inbox.recv_many(&mut messages, INBOX_TURN) => {}
+                _ = inbox.recv_many(&mut messages, limits::DISPATCHER_TURN) => {}
                 () = tokio::time::sleep(pause) => {}
             }
             self.turn(&mut messages);
@@ -109,7 +102,7 @@ impl Dispatcher {
         let grace = *grace.borrow();
         let drained = async {
             while !self.node.is_quiet() {
-                inbox.recv_many(&mut messages, INBOX_TURN).await;
+                inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
                 self.turn(&mut messages);
             }
         };
@@ -131,7 +124,7 @@ impl Dispatcher {
         for id in self.roster.woken(now) {
             self.touch(id);
         }
-        self.roster.check_up(now);
+        self.roster.check_up(self.node.gate(), now);
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
@@ -286,17 +279,12 @@ impl Dispatcher {
             }
         };
         self.touch(destination);
-        if let Some(next) = self.starved.pop_front() {
-            if let Some(run) = self.roster.get_mut(next) {
-                run.is_starved = false;
-            }
-            self.touch(next);
-        }
+        self.feed_starved();
     }
 
     fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
-        self.node.flushed(flushed.len(), now);
-        for Flushed { destination, delivery, settled, disabled } in flushed {
+        self.node.flushed(&flushed, now);
+        for Flushed { destination, delivery, settled, disabled, .. } in flushed {
             if let Some(run) = self.roster.get_mut(destination) {
                 run.lane.flushed(delivery, &settled);
                 self.touch(destination);
@@ -305,6 +293,16 @@ impl Dispatcher {
                 self.unread.push_back(destination);
             }
         }
+        self.feed_starved();
+    }
+
+    /// Capacity has come back: the lane that has waited longest for it has its turn.
+    fn feed_starved(&mut self) {
+        let Some(next) = self.starved.pop_front() else { return };
+        if let Some(run) = self.roster.get_mut(next) {
+            run.is_starved = false;
+        }
+        self.touch(next);
     }
 
     /// Lanes in turn, a few deliveries each, until none can start anything.
@@ -316,10 +314,13 @@ impl Dispatcher {
             let mut steps = 0;
             let blocked = loop {
                 let Some(target) = run.target.as_ref() else { break false };
-                if steps == LANE_TURN || !self.node.may_start(now) {
+                if steps == limits::LANE_TURN || !self.node.may_start(now) {
                     run.is_ready = true;
                     self.ready.push_back(id);
                     break false;
+                }
+                if run.lane.is_ending() && !self.node.may_end() {
+                    break true;
                 }
                 let share = self.node.share();
                 match run.lane.next(share, now) {
@@ -340,7 +341,7 @@ impl Dispatcher {
     }
 
     fn fetch_windows(&mut self, now: Timestamp) {
-        if !self.fetching.may_go(now) {
+        if !self.fetching.may_go(now) || !self.node.has_room() {
             return;
         }
         let (mut wishes, mut rows) = (Vec::new(), 0);
@@ -390,10 +391,11 @@ impl Dispatcher {
 
     /// How long nothing needs doing if nothing happens.
     fn pause(&self, now: Timestamp) -> Duration {
-        let retry_fetch = self.fetching.not_before.filter(|_| !self.hungry.is_empty());
-        let retry_read = self.reading.not_before.filter(|_| !self.unread.is_empty());
-        // Held back by the lease or by an old flush: look again soon, nothing else would wake us.
-        let held_back = (!self.ready.is_empty()).then(|| now.plus(limits::HELD_BACK_LOOK));
+        let retry_fetch = self.fetching.retry_at().filter(|_| !self.hungry.is_empty());
+        let retry_read = self.reading.retry_at().filter(|_| !self.unread.is_empty());
+        // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
+        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
+        let held_back = (no_room || !self.ready.is_empty()).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next = [self.roster.next_wake(), retry_fetch, retry_read, held_back].into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }
@@ -402,6 +404,11 @@ impl Dispatcher {
 impl Errand {
     fn may_go(&self, now: Timestamp) -> bool {
         !self.under_way && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// When a failed read is to be tried again.
+    fn retry_at(&self) -> Option<Timestamp> {
+        self.not_before.filter(|_| !self.under_way)
     }
 
     fn succeeded(&mut self) {

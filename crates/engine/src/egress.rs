@@ -31,6 +31,7 @@ use tokio::{
     net::TcpStream,
     time::{Instant, timeout},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Turns a name into addresses.
 #[async_trait]
@@ -201,21 +202,27 @@ impl tower_service::Service<Uri> for Egress {
     }
 }
 
-/// A connection that remembers how it came about and whether it has been used.
+/// What a request can know of its connection: how it came about, whether it was used before, when it is closed.
 #[derive(Clone)]
 pub struct LinkFacts {
     facts: ConnectionFacts,
     used: Arc<AtomicBool>,
+    closed: CancellationToken,
 }
 
+/// A connection.
 pub struct Link {
     stream: TokioIo<Box<dyn Duplex>>,
     facts: LinkFacts,
+    /// Dropped after the stream: whoever waits for the end finds the socket closed.
+    _closed: DropGuard,
 }
 
 impl Link {
     fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts) -> Self {
-        Self { stream: TokioIo::new(stream), facts: LinkFacts { facts, used: Arc::default() } }
+        let closed = CancellationToken::new();
+        let facts = LinkFacts { facts, used: Arc::default(), closed: closed.clone() };
+        Self { stream: TokioIo::new(stream), facts, _closed: closed.drop_guard() }
     }
 }
 
@@ -227,6 +234,13 @@ impl LinkFacts {
         } else {
             self.facts
         }
+    }
+
+    /// Waits until the socket is closed. The connection lives in a task of its own and goes a moment after the request
+    /// that gave it up; until then the destination still counts it as open, and so must we.
+    pub(crate) async fn closed(&self) {
+        // Closing is a matter of one poll: this bound is for a runtime that is choked.
+        let _ = timeout(limits::CLOSE_PATIENCE, self.closed.cancelled()).await;
     }
 }
 

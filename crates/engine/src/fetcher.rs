@@ -3,8 +3,9 @@
 
 use crate::{dispatcher::Message, target::Prepared};
 use domain::{id::DestinationId, lane::Wish, seal::MasterKeys};
-use std::sync::Arc;
-use store::{Store, Window};
+use futures_util::FutureExt;
+use std::{panic::AssertUnwindSafe, sync::Arc};
+use store::{Store, StoreError, Window};
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
@@ -20,7 +21,7 @@ impl Fetcher {
         let this = self.clone();
         tokio::spawn(async move {
             let windows: Vec<Window> = wishes.iter().map(window).collect();
-            let result = this.store.fetch(&windows).await;
+            let result = unharmed(this.store.fetch(&windows)).await;
             store::failpoint::hit("fetch.after");
             this.answer(Message::Fetched { wishes, result }).await;
         });
@@ -31,7 +32,7 @@ impl Fetcher {
         let this = self.clone();
         tokio::spawn(async move {
             let ids: Vec<DestinationId> = wanted.iter().map(|(id, _)| *id).collect();
-            let result = this.store.targets(&ids).await.map(|targets| {
+            let result = unharmed(this.store.targets(&ids)).await.map(|targets| {
                 let prepare = |(id, target): (&DestinationId, Option<store::Target>)| match target {
                     Some(target) => Arc::new(Prepared::new(target, &this.master_keys)),
                     None => Arc::new(Prepared::missing(*id)),
@@ -48,6 +49,12 @@ impl Fetcher {
             let _ = dispatcher.send(message).await;
         }
     }
+}
+
+/// A read that panics is a read that failed: the dispatcher waits for an answer.
+async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let panicked = || StoreError::Unavailable("the read panicked".into());
+    AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
 
 fn window((destination_id, wish): &(DestinationId, Wish)) -> Window {

@@ -65,7 +65,7 @@ pub(crate) struct Owner {
     pub(crate) length: Duration,
     pub(crate) lease: Arc<Lease>,
     /// Says why, when the node must end.
-    pub(crate) failed: watch::Sender<Option<String>>,
+    pub(crate) failed: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Owner {
@@ -76,7 +76,7 @@ impl Owner {
         dice: Arc<dyn Dice>,
         node: NodeRecord,
         length: Duration,
-        failed: watch::Sender<Option<String>>,
+        failed: Arc<watch::Sender<Option<String>>>,
     ) -> Result<Self, StartError> {
         let owner = Self { store, clock, dice, node, length, lease: Arc::new(Lease::new()), failed };
         let mut backoff = Backoff::default();

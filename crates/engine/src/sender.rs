@@ -26,6 +26,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{Fact, Settlement, Store, failpoint};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) struct Sender {
     pub(crate) store: Arc<dyn Store>,
@@ -34,6 +35,8 @@ pub(crate) struct Sender {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) node: NodeId,
+    /// Kibibytes of large payloads that may be in memory.
+    pub(crate) large_payloads: Arc<Semaphore>,
 }
 
 /// What became of a started delivery.
@@ -107,16 +110,22 @@ impl Sender {
         started_at: Timestamp,
     ) -> Option<Attempted> {
         failpoint::hit("send.before");
+        // Holds its share of the memory for large payloads until the attempt is over.
+        let _room;
         let event = match &cargo.event {
             Some(event) if cargo.has_payload => Arc::clone(event),
-            _ => match self.store.payload(delivery.event_id).await {
-                Ok(Some(event)) => event,
-                Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
-                Err(error) => {
-                    tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; it is tried again");
-                    return None;
+            _ => {
+                _room = self.room_for(delivery).await;
+                match self.store.payload(delivery.event_id).await {
+                    Ok(Some(event)) => event,
+                    Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
+                    Err(error) => {
+                        tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
+                        tokio::time::sleep(limits::ABANDONED_PAUSE).await;
+                        return None;
+                    }
                 }
-            },
+            }
         };
         let policy = target.policy(delivery.route_id);
         let (request, shown) = match build(target, delivery, &event, started_at) {
@@ -131,6 +140,12 @@ impl Sender {
         let answer = self.transport.send(request).await;
         failpoint::hit("send.answered");
         Some(Attempted::of_answer(answer, shown, policy, self.clock.now()))
+    }
+
+    /// Waits, in its slot, until there is memory for a payload that was too large to carry.
+    async fn room_for(&self, delivery: &Delivery) -> Option<SemaphorePermit<'_>> {
+        let kibibytes = (delivery.payload_bytes as usize).min(limits::LARGE_PAYLOADS_BYTES).div_ceil(1024);
+        self.large_payloads.acquire_many(kibibytes as u32).await.ok()
     }
 }
 

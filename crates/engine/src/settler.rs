@@ -1,7 +1,8 @@
 //! Makes results durable: whatever has ended since the last flush is written in one transaction.
 //!
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
-//! against its limit, which is the back-pressure.
+//! against its limit, which is the back-pressure. Results of attempts go first; endings of disabled or deleted
+//! destinations, which may be millions, fill up what is left of a flush.
 
 use crate::{backoff::Backoff, dispatcher::Message};
 use domain::{
@@ -20,8 +21,20 @@ pub(crate) struct Settler {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) node: NodeId,
-    pub(crate) settlements: mpsc::UnboundedReceiver<Settlement>,
+    pub(crate) waiting: Waiting,
     pub(crate) dispatcher: mpsc::Sender<Message>,
+}
+
+/// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
+pub(crate) struct Waiting {
+    results: mpsc::UnboundedReceiver<Settlement>,
+    endings: mpsc::UnboundedReceiver<Settlement>,
+}
+
+/// The way to the settler.
+pub(crate) struct Settling {
+    pub(crate) results: mpsc::UnboundedSender<Settlement>,
+    pub(crate) endings: mpsc::UnboundedSender<Settlement>,
 }
 
 /// A settlement that is durable, and what the lane needs to know of it.
@@ -30,52 +43,35 @@ pub(crate) struct Flushed {
     pub(crate) destination: DestinationId,
     pub(crate) delivery: DeliveryId,
     pub(crate) settled: Settled,
+    /// It was an attempt, not an ending without one.
+    pub(crate) attempted: bool,
     /// The destination has been disabled by it.
     pub(crate) disabled: bool,
 }
 
+pub(crate) fn channels() -> (Settling, Waiting) {
+    let (results, results_waiting) = mpsc::unbounded_channel();
+    let (endings, endings_waiting) = mpsc::unbounded_channel();
+    (Settling { results, endings }, Waiting { results: results_waiting, endings: endings_waiting })
+}
+
 impl Settler {
-    /// Runs until every sender of settlements is gone and everything is written.
+    /// Runs until the dispatcher is gone and everything is written.
     pub(crate) async fn run(mut self) {
-        let mut waiting: Vec<Settlement> = Vec::new();
         let mut backoff = Backoff::default();
-        loop {
-            if waiting.is_empty() && self.settlements.recv_many(&mut waiting, limits::SETTLE_BATCH).await == 0
-            {
-                return;
-            }
-            let batch = self.take_batch(&mut waiting);
-            match self.flush(&batch).await {
-                Ok(moved) => {
-                    backoff.reset();
-                    let flushed = batch.into_iter().zip(moved).map(flushed).collect();
-                    if self.dispatcher.send(Message::Flushed(flushed)).await.is_err() {
-                        tracing::debug!("flushed after the dispatcher had stopped");
-                    }
+        while let Some(first) = self.waiting.first().await {
+            let batch = self.waiting.batch(first);
+            while let Err(error) = self.flush(&batch).await {
+                if backoff.worth_telling() {
+                    tracing::error!(%error, waiting = batch.len(), "results could not be written; trying again");
                 }
-                Err(error) => {
-                    if backoff.worth_telling() {
-                        tracing::error!(%error, waiting = batch.len(), "results could not be written; trying again");
-                    }
-                    waiting.splice(0..0, batch);
-                    tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
-                }
+                tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
             }
+            backoff.reset();
         }
     }
 
-    /// As many as fit a flush, oldest first.
-    fn take_batch(&self, waiting: &mut Vec<Settlement>) -> Vec<Settlement> {
-        let mut bytes = 0;
-        let fits = waiting.iter().take_while(|settlement| {
-            bytes += weight(settlement);
-            bytes <= limits::SETTLE_BATCH_BYTES
-        });
-        let count = fits.count().clamp(1, limits::SETTLE_BATCH).min(waiting.len());
-        waiting.drain(..count).collect()
-    }
-
-    async fn flush(&self, batch: &[Settlement]) -> Result<Vec<bool>, StoreError> {
+    async fn flush(&self, batch: &[Settlement]) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
         if batch.iter().any(|settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_))))
         {
@@ -83,33 +79,66 @@ impl Settler {
         }
         let moved = self.store.settle(self.node, batch, self.clock.now()).await?;
         failpoint::hit("settle.after");
-        Ok(moved)
+        let flushed = batch.iter().zip(moved).map(flushed).collect();
+        if self.dispatcher.send(Message::Flushed(flushed)).await.is_err() {
+            tracing::debug!("flushed after the dispatcher had stopped");
+        }
+        Ok(())
     }
 }
 
-fn flushed((settlement, moved): (Settlement, bool)) -> Flushed {
+impl Waiting {
+    /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
+    async fn first(&mut self) -> Option<Settlement> {
+        tokio::select! {
+            biased;
+            Some(result) = self.results.recv() => Some(result),
+            Some(ending) = self.endings.recv() => Some(ending),
+            else => None,
+        }
+    }
+
+    /// Whatever has gathered, as much as fits a flush.
+    fn batch(&mut self, first: Settlement) -> Vec<Settlement> {
+        let mut bytes = weight(&first);
+        let mut batch = vec![first];
+        let mut take = |queue: &mut mpsc::UnboundedReceiver<Settlement>, most: usize| {
+            let most = batch.len() + most;
+            while batch.len() < most.min(limits::SETTLE_BATCH)
+                && bytes < limits::SETTLE_BATCH_BYTES
+                && let Ok(next) = queue.try_recv()
+            {
+                bytes += weight(&next);
+                batch.push(next);
+            }
+        };
+        take(&mut self.results, limits::SETTLE_BATCH);
+        take(&mut self.endings, limits::ENDING_BATCH);
+        batch
+    }
+}
+
+fn flushed((settlement, moved): (&Settlement, bool)) -> Flushed {
     // What did not move is no longer ours: cancelled meanwhile, or another owner's.
     let gone = Settled::Ended(Ending::Delivered);
     Flushed {
         destination: settlement.delivery.destination_id,
         delivery: settlement.delivery.id,
         settled: if moved { settlement.settled } else { gone },
+        attempted: matches!(settlement.fact, Fact::Attempted(_)),
         disabled: settlement.disables_destination,
     }
 }
 
+/// What a settlement adds to a flush, about.
 fn weight(settlement: &Settlement) -> usize {
     const ROW_BYTES: usize = 256;
-    let detail = match &settlement.fact {
-        Fact::Attempted(attempt) => {
-            let response = attempt.detail.response.as_ref();
-            let body = response.and_then(|response| response.body.as_ref()).map_or(0, String::len);
-            let headers: usize = response.map_or(0, |response| {
-                response.headers.iter().map(|(name, value)| name.len() + value.len()).sum()
-            });
-            body + headers
-        }
-        Fact::EndedWithout { .. } => 0,
-    };
-    ROW_BYTES + detail
+    let Fact::Attempted(attempt) = &settlement.fact else { return ROW_BYTES };
+    let pairs = |pairs: &[(String, String)]| pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let response: usize = attempt.detail.response.as_ref().map_or(0, |response| {
+        let body = response.body.as_ref().or(response.body_base64.as_ref()).map_or(0, String::len);
+        body + pairs(&response.headers)
+    });
+    let request: usize = pairs(&attempt.detail.request_headers);
+    ROW_BYTES + attempt.detail.url.len() + request + response
 }

@@ -2,20 +2,21 @@
 
 use crate::{
     chores,
-    dispatcher::{Dispatcher, INBOX, Node},
+    dispatcher::{Dispatcher, Node},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
     owner::{Owner, StartError},
     sender::Sender,
-    settler::Settler,
+    settler::{self, Settler},
     transport::{HttpTransport, SharedTransport},
 };
 use domain::{address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock};
-use std::{sync::Arc, time::Duration};
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{NodeRecord, Store};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -85,6 +86,7 @@ impl Engine {
     pub async fn start_with(parts: EngineParts, transport: SharedTransport) -> Result<Self, StartError> {
         let EngineParts { store, clock, dice, master_keys, node, settings, .. } = parts;
         let (failed_sender, failed) = watch::channel(None);
+        let failed_sender = Arc::new(failed_sender);
         let node_id = node.id;
         let owner = Owner::join(
             Arc::clone(&store),
@@ -92,7 +94,7 @@ impl Engine {
             Arc::clone(&dice),
             node,
             settings.lease,
-            failed_sender,
+            Arc::clone(&failed_sender),
         )
         .await?;
         let sender = Arc::new(Sender {
@@ -102,15 +104,16 @@ impl Engine {
             dice: Arc::clone(&dice),
             lease: Arc::clone(&owner.lease),
             node: node_id,
+            large_payloads: Arc::new(Semaphore::new(limits::LARGE_PAYLOADS_BYTES / 1024)),
         });
-        let (inbox, messages) = mpsc::channel(INBOX);
-        let (settlements_sender, settlements) = mpsc::unbounded_channel();
+        let (inbox, messages) = mpsc::channel(limits::DISPATCHER_INBOX);
+        let (settling, waiting) = settler::channels();
         let settler = Settler {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
             node: node_id,
-            settlements,
+            waiting,
             dispatcher: inbox.clone(),
         };
         let fetcher = Fetcher {
@@ -118,21 +121,25 @@ impl Engine {
             master_keys: Arc::clone(&master_keys),
             dispatcher: inbox.downgrade(),
         };
-        let run_node = Node::new(
+        let node = Node::new(
             Arc::clone(&sender),
-            settlements_sender,
+            settling,
             inbox.clone(),
             settings.gate.clone(),
             settings.max_in_flight,
         );
         let (stop, leave) = (CancellationToken::new(), CancellationToken::new());
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
-        let dispatcher = Dispatcher::new(run_node, fetcher);
+        let dispatcher = Dispatcher::new(node, fetcher);
         chores::start(&store, &clock, &dice, &settings, inbox.clone(), &stop);
+        let watched = |name, task| tokio::spawn(watched(name, task, Arc::clone(&failed_sender)));
         Ok(Self {
-            dispatcher: tokio::spawn(dispatcher.run(messages, stop.clone(), grace_given)),
-            settler: tokio::spawn(settler.run()),
-            owner: tokio::spawn(owner.run(leave.clone())),
+            dispatcher: watched(
+                "the dispatcher",
+                dispatcher.run(messages, stop.clone(), grace_given).boxed(),
+            ),
+            settler: watched("the settler", settler.run().boxed()),
+            owner: watched("the owner", owner.run(leave.clone()).boxed()),
             handle: Arc::new(EngineHandle { inbox, sender, master_keys }),
             failed,
             stop,
@@ -168,5 +175,13 @@ impl Engine {
         }
         self.leave.cancel();
         let _ = tokio::time::timeout(limits::LEASE_MARGIN, self.owner).await;
+    }
+}
+
+/// Without one of its loops a node would accept events and deliver none: then it must end, and be started again.
+async fn watched(name: &str, task: BoxFuture<'static, ()>, failed: Arc<watch::Sender<Option<String>>>) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        tracing::error!("{name} panicked: this node must end");
+        failed.send_replace(Some(format!("{name} panicked")));
     }
 }

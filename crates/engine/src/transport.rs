@@ -9,7 +9,10 @@ use http::{HeaderMap, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper_util::{
-    client::legacy::{self, Client},
+    client::legacy::{
+        self, Client,
+        connect::{CaptureConnection, capture_connection},
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use std::{error::Error as StdError, sync::Arc, time::Duration};
@@ -93,20 +96,29 @@ impl Transport for HttpTransport {
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = outgoing.uri;
         *request.headers_mut() = outgoing.headers;
-        let response = match timeout_at(deadline, self.client.request(request)).await {
+        let captured = capture_connection(&mut request);
+        let sent = timeout_at(deadline, self.client.request(request)).await;
+        let response = match sent {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Answer::failed(failure(&error)),
             Err(_) => {
+                if let Some(link) = link_of(&captured) {
+                    link.closed().await;
+                }
                 let seconds = outgoing.timeout.as_secs_f64();
                 let message = format!("no answer within {seconds} s");
                 return Answer::failed(Failure { fault: Fault::ReadTimeout, message });
             }
         };
         let first_byte = started.elapsed();
-        let connection = response.extensions().get::<LinkFacts>().map(LinkFacts::take);
+        let link = response.extensions().get::<LinkFacts>().cloned();
+        let connection = link.as_ref().map(LinkFacts::take);
         let (head, body) = response.into_parts();
-        let (body, truncated) =
-            read_prefix(body, deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT)).await;
+        let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
+        let Prefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
+        if let Some(link) = link.filter(|_| !read_to_its_end) {
+            link.closed().await;
+        }
         let received = Received { status: head.status.as_u16(), headers: head.headers, body, truncated };
         Answer { result: Ok(received), connection, first_byte: Some(first_byte) }
     }
@@ -120,26 +132,49 @@ impl Answer {
 
 /// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
 /// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
-async fn read_prefix(mut body: Incoming, deadline: Instant) -> (Bytes, bool) {
+async fn read_prefix(mut body: Incoming, deadline: Instant) -> Prefix {
     if body.is_end_stream() {
-        return (Bytes::new(), false);
+        return Prefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
     }
     let mut kept = BytesMut::new();
     let mut read = 0;
     loop {
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return (kept.freeze(), read > limits::RESPONSE_BODY_KEPT_BYTES),
-            Ok(Some(Err(_))) | Err(_) => return (kept.freeze(), true),
+            Ok(None) => {
+                let truncated = read > limits::RESPONSE_BODY_KEPT_BYTES;
+                return Prefix { body: kept.freeze(), truncated, read_to_its_end: true };
+            }
+            Ok(Some(Err(_))) | Err(_) => return Prefix::cut_short(kept),
         };
         let Ok(data) = frame.into_data() else { continue };
         read += data.len();
         let room = limits::RESPONSE_BODY_KEPT_BYTES - kept.len();
         kept.extend_from_slice(&data[..data.len().min(room)]);
         if read > limits::RESPONSE_BODY_READ_BYTES {
-            return (kept.freeze(), true);
+            return Prefix::cut_short(kept);
         }
     }
+}
+
+/// The beginning of a body, and whether it was all.
+struct Prefix {
+    body: Bytes,
+    truncated: bool,
+    read_to_its_end: bool,
+}
+
+impl Prefix {
+    fn cut_short(kept: BytesMut) -> Self {
+        Self { body: kept.freeze(), truncated: true, read_to_its_end: false }
+    }
+}
+
+/// The connection a request was written to, if it came that far.
+fn link_of(captured: &CaptureConnection) -> Option<LinkFacts> {
+    let mut extras = http::Extensions::new();
+    captured.connection_metadata().as_ref()?.get_extras(&mut extras);
+    extras.remove()
 }
 
 /// What went wrong, in the product's words.

@@ -70,14 +70,19 @@ impl Breaker {
         self.opened = Some(Opened { since, until: now.plus(pause), step });
     }
 
-    pub(super) fn succeeded(&mut self, now: Timestamp) {
+    pub(super) fn succeeded(&mut self, settings: &BreakerSettings, now: Timestamp) {
         self.in_a_row = 0;
         if self.opened.take().is_some() {
             self.recent = Recent::default();
         } else if self.recent != Recent::default() {
             // Successes are counted only where there are failures to weigh them against: a healthy gate stays at rest.
-            self.recent.count(true, Duration::MAX, now);
+            self.recent.count(true, settings.window, now);
         }
+    }
+
+    /// Closed, and whatever failed lately is so long ago that it no longer counts.
+    pub(super) fn at_rest(&self, settings: &BreakerSettings, now: Timestamp) -> bool {
+        self.opened.is_none() && self.recent.is_over(settings.window, now)
     }
 
     pub(super) fn end(&mut self, now: Timestamp) {
@@ -112,9 +117,7 @@ const PARTS: usize = 6;
 impl Recent {
     /// Adds one attempt and gives (tried, failed) within the window.
     fn count(&mut self, ok: bool, window: Duration, now: Timestamp) -> (u32, u32) {
-        let window = if window == Duration::MAX { Duration::from_secs(60) } else { window };
-        let length = (window.as_micros() as i64 / PARTS as i64).max(1);
-        let part = now.micros() / length;
+        let part = part_of(window, now);
         let passed = (part - self.newest).clamp(0, PARTS as i64);
         for step in 1..=passed {
             self.parts[((part - passed + step).rem_euclid(PARTS as i64)) as usize] = (0, 0);
@@ -125,4 +128,13 @@ impl Recent {
         current.1 += u32::from(!ok);
         self.parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
     }
+
+    fn is_over(&self, window: Duration, now: Timestamp) -> bool {
+        *self == Self::default() || part_of(window, now) - self.newest > PARTS as i64
+    }
+}
+
+fn part_of(window: Duration, now: Timestamp) -> i64 {
+    let length = (window.as_micros() as i64 / PARTS as i64).max(1);
+    now.micros() / length
 }

@@ -167,5 +167,26 @@ fn probe_now_ends_the_hold_but_not_the_probe() {
 fn a_healthy_gate_is_at_rest() {
     let mut bench = bench();
     bench.met(Outcome::Success, 0, 0);
-    assert!(bench.gate.at_rest());
+    assert!(bench.gate.at_rest(&bench.settings, at(0)));
+}
+
+#[test]
+fn a_failure_is_forgotten_when_its_window_has_passed() {
+    let mut bench = bench();
+    bench.met(Outcome::ServerError, 0, 0);
+    bench.met(Outcome::Success, 1, 1);
+    assert!(!bench.gate.at_rest(&bench.settings, at(30)));
+    assert!(bench.gate.at_rest(&bench.settings, at(90)));
+}
+
+#[test]
+fn a_longer_window_is_honoured_by_successes_too() {
+    let mut bench = bench();
+    bench.settings.breaker =
+        BreakerSettings { window: Duration::from_secs(300), min: 4, ..BreakerSettings::default() };
+    bench.met(Outcome::ServerError, 0, 0);
+    bench.met(Outcome::ServerError, 1, 1);
+    bench.met(Outcome::Success, 120, 120);
+    bench.met(Outcome::ServerError, 240, 240);
+    assert_eq!(bench.held(240), Some(270), "three of four within five minutes");
 }

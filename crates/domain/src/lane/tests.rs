@@ -227,9 +227,9 @@ fn an_expected_delivery_is_ignored_by_a_fetch_and_taken_when_it_arrives() {
 fn what_was_rolled_back_is_forgotten() {
     let mut lane = lane();
     lane.expected(id(1));
-    assert!(!lane.is_idle());
+    assert!(!lane.is_idle(&GateSettings::default(), at(0)));
     lane.forgotten(id(1));
-    assert!(lane.is_idle());
+    assert!(lane.is_idle(&GateSettings::default(), at(0)));
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn a_paused_lane_starts_nothing_and_forgets_nothing() {
     assert_eq!(lane.start(1), None);
     lane.arrive(delivery(2), 2);
     assert_eq!((lane.held(), lane.wants(at(2)), lane.wake_at(at(2))), (0, None, None));
-    assert!(!lane.is_idle());
+    assert!(!lane.is_idle(&GateSettings::default(), at(0)));
     lane.configured(settings(2));
     assert_eq!(lane.wants(at(3)).map(|wish| wish.from), Some(delivery(1).position));
     lane.fetched(rows([1, 2]), 16, at(4));
@@ -475,7 +475,7 @@ fn a_disabled_lane_ends_everything_also_what_is_due_tomorrow() {
     assert_eq!(lane.end_next(2), Some((id(2), DISABLED)));
     assert_eq!(lane.in_flight(), 0);
     (1..=3).for_each(|n| lane.flushed(id(n), &Settled::Ended(DISABLED)));
-    assert!(lane.is_idle());
+    assert!(lane.is_idle(&GateSettings::default(), at(0)));
 }
 
 #[test]
@@ -656,7 +656,7 @@ fn lane_with_retry_at(millis: i64) -> Lane<()> {
 #[test]
 fn a_lane_with_nothing_to_do_does_not_wake() {
     assert_eq!(lane().wake_at(at(0)), None);
-    assert!(lane().is_idle());
+    assert!(lane().is_idle(&GateSettings::default(), at(0)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::{
     budget::{Budget, Cargo},
     owner::Lease,
     sender::Sender,
+    settler::{Flushed, Settling},
     target::Prepared,
 };
 use domain::{
@@ -26,7 +27,7 @@ use super::Message;
 
 pub(crate) struct Node {
     sender: Arc<Sender>,
-    settler: mpsc::UnboundedSender<Settlement>,
+    settler: Settling,
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -37,6 +38,8 @@ pub(crate) struct Node {
     in_flight: usize,
     /// Ended and not yet durable.
     unflushed: usize,
+    /// Being ended without an attempt and not yet durable.
+    ending: usize,
     /// Since when something has been waiting to be flushed.
     unflushed_since: Option<Timestamp>,
     requests: TaskTracker,
@@ -46,7 +49,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(
         sender: Arc<Sender>,
-        settler: mpsc::UnboundedSender<Settlement>,
+        settler: Settling,
         inbox: mpsc::Sender<Message>,
         gate: GateSettings,
         max_in_flight: usize,
@@ -63,6 +66,7 @@ impl Node {
             max_in_flight,
             in_flight: 0,
             unflushed: 0,
+            ending: 0,
             unflushed_since: None,
             requests: TaskTracker::new(),
             abort: CancellationToken::new(),
@@ -82,7 +86,7 @@ impl Node {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.in_flight == 0 && self.unflushed == 0
+        self.in_flight == 0 && self.unflushed == 0 && self.ending == 0
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -93,6 +97,11 @@ impl Node {
     pub(super) fn may_start(&self, now: Timestamp) -> bool {
         let flushing = self.unflushed_since.is_none_or(|since| now.since(since) < limits::FLUSH_PATIENCE);
         flushing && self.unflushed < limits::UNFLUSHED && self.lease.is_good()
+    }
+
+    /// Whether one more delivery may be ended without an attempt: millions may have to, and results come first.
+    pub(super) fn may_end(&self) -> bool {
+        self.ending < limits::ENDING_UNFLUSHED_NODE
     }
 
     /// How many requests one lane may have open: what is left of the capacity, and always one.
@@ -123,20 +132,27 @@ impl Node {
             settled: Settled::Ended(ending),
             disables_destination: false,
         };
-        self.settle(settlement, now);
+        self.ending += 1;
+        // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.
+        let _ = self.settler.endings.send(settlement);
     }
 
     pub(super) fn finished(&mut self, settlement: Settlement, now: Timestamp) {
         self.in_flight -= 1;
-        self.settle(settlement, now);
+        self.unflushed += 1;
+        self.unflushed_since.get_or_insert(now);
+        // Bounded by `may_start`: what is unflushed, and what was open when it said no.
+        let _ = self.settler.results.send(settlement);
     }
 
     pub(super) fn abandoned(&mut self) {
         self.in_flight -= 1;
     }
 
-    pub(super) fn flushed(&mut self, count: usize, now: Timestamp) {
-        self.unflushed -= count;
+    pub(super) fn flushed(&mut self, flushed: &[Flushed], now: Timestamp) {
+        let attempted = flushed.iter().filter(|flushed| flushed.attempted).count();
+        self.unflushed -= attempted;
+        self.ending -= flushed.len() - attempted;
         self.unflushed_since = (self.unflushed > 0).then_some(now);
     }
 
@@ -153,14 +169,6 @@ impl Node {
             tracing::warn!(%error, "{what} could not be read; trying again");
         }
         backoff.pause(self.dice.as_ref())
-    }
-
-    fn settle(&mut self, settlement: Settlement, now: Timestamp) {
-        self.unflushed += 1;
-        self.unflushed_since.get_or_insert(now);
-        // Bounded by `may_start`: what is unflushed, and what was open when it said no. A settler that is gone means
-        // that the node is stopping and its grace has ended.
-        let _ = self.settler.send(settlement);
     }
 }
 

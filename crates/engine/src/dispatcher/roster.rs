@@ -3,6 +3,7 @@
 use crate::{budget::Cargo, target::Prepared};
 use domain::{
     delivery::Delivery,
+    gate::GateSettings,
     id::DestinationId,
     lane::{Lane, WaitingFor},
     limits,
@@ -19,8 +20,10 @@ pub(super) struct Roster {
     lanes: HashMap<DestinationId, Run>,
     /// When to wake which lane; one entry a lane at most.
     wakes: BTreeSet<(Timestamp, DestinationId)>,
-    /// Lanes to check for rows held too long, or for having nothing to do; one entry a lane, in time order.
-    checks: VecDeque<(Timestamp, DestinationId)>,
+    /// Lanes that hold rows, to be checked for rows held too long; one entry a lane, in time order.
+    holding: VecDeque<(Timestamp, DestinationId)>,
+    /// All lanes, to be checked for having nothing to do; one entry a lane, in time order.
+    idling: VecDeque<(Timestamp, DestinationId)>,
 }
 
 /// A lane at work.
@@ -37,7 +40,10 @@ pub(super) struct Run {
     /// Counts changes of the destination: what was read before the last one is thrown away.
     change: u64,
     wake_at: Option<Timestamp>,
-    idle_since: Option<Timestamp>,
+    /// In the queue of lanes that hold rows.
+    is_holding: bool,
+    /// Had nothing to do when it was last checked.
+    was_idle: bool,
 }
 
 impl Roster {
@@ -46,7 +52,7 @@ impl Roster {
         match self.lanes.entry(id) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => {
-                self.checks.push_back((now.plus(limits::HELD_FRESH), id));
+                self.idling.push_back((now.plus(limits::LANE_IDLE), id));
                 (entry.insert(Run::default()), true)
             }
         }
@@ -83,6 +89,9 @@ impl Roster {
     /// Sets the lane's alarm to when it wants to be asked next.
     pub(super) fn schedule(&mut self, id: DestinationId, now: Timestamp) {
         let Some(run) = self.lanes.get_mut(&id) else { return };
+        if run.lane.held() > 0 && !std::mem::replace(&mut run.is_holding, true) {
+            self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+        }
         let wake_at = run.lane.wake_at(now);
         if run.wake_at != wake_at {
             if let Some(before) = run.wake_at {
@@ -113,29 +122,32 @@ impl Roster {
 
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         let wake = self.wakes.first().map(|(at, _)| *at);
-        let check = self.checks.front().map(|(at, _)| *at);
-        wake.into_iter().chain(check).min()
+        let checks = [self.holding.front(), self.idling.front()];
+        wake.into_iter().chain(checks.into_iter().flatten().map(|(at, _)| *at)).min()
     }
 
     /// Lets go of rows that were held too long, and of lanes that have had nothing to do for a while.
-    pub(super) fn check_up(&mut self, now: Timestamp) {
-        while let Some((at, id)) = self.checks.front().copied() {
-            if at > now {
-                break;
-            }
-            self.checks.pop_front();
+    pub(super) fn check_up(&mut self, gate: &GateSettings, now: Timestamp) {
+        while let Some(id) = next_due(&mut self.holding, now) {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             run.lane.refresh(now);
-            if !run.lane.is_idle() || run.is_ready {
-                run.idle_since = None;
-            } else if now.since(*run.idle_since.get_or_insert(now)) >= limits::LANE_IDLE {
+            run.is_holding = run.lane.held() > 0;
+            if run.is_holding {
+                self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+            }
+        }
+        while let Some(id) = next_due(&mut self.idling, now) {
+            let Some(run) = self.lanes.get_mut(&id) else { continue };
+            let is_idle = !run.is_ready && run.lane.is_idle(gate, now);
+            if is_idle && run.was_idle {
                 if let Some(wake_at) = run.wake_at {
                     self.wakes.remove(&(wake_at, id));
                 }
                 self.lanes.remove(&id);
                 continue;
             }
-            self.checks.push_back((now.plus(limits::HELD_FRESH), id));
+            run.was_idle = is_idle;
+            self.idling.push_back((now.plus(limits::LANE_IDLE), id));
         }
     }
 
@@ -150,4 +162,8 @@ impl Roster {
             None => Lane::<Cargo>::default().waiting_for(delivery, now),
         }
     }
+}
+
+fn next_due(queue: &mut VecDeque<(Timestamp, DestinationId)>, now: Timestamp) -> Option<DestinationId> {
+    queue.pop_front_if(|(at, _)| *at <= now).map(|(_, id)| id)
 }

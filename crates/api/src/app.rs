@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 use store::{Announce, AttemptRecord, Change, Lanes, Store, StoreError};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Handed to every handler; cloning it is cheap.
@@ -210,9 +210,32 @@ impl App {
         Ok(key)
     }
 
-    /// To be called after every write to an account's sources, destinations or routes, with the destinations whose
-    /// settings, switches, secrets or routes changed: what this process remembers is read again, and owners are told.
-    pub async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
+    /// Every write to an account's sources, destinations or routes passes through here, with the destinations whose
+    /// settings, switches, secrets or routes it changes. A write with an unknown outcome may have happened, or may do
+    /// so until the statement has ended.
+    pub async fn config_written<T>(
+        &self,
+        account: AccountId,
+        destinations: &[DestinationId],
+        written: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match &written {
+            Ok(_) => self.config_changed(account, destinations).await,
+            Err(StoreError::OutcomeUnknown(_)) => {
+                self.config_changed(account, destinations).await;
+                let (app, destinations) = (self.clone(), destinations.to_vec());
+                tokio::spawn(async move {
+                    sleep(limits::STORE_STATEMENT).await;
+                    app.config_changed(account, &destinations).await;
+                });
+            }
+            Err(_) => {}
+        }
+        written
+    }
+
+    /// What this process remembers is read again, and owners are told.
+    async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
         self.snapshots.outdated(account);
         self.sources.forget(account);
         if !destinations.is_empty() {

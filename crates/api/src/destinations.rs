@@ -62,8 +62,8 @@ pub(crate) async fn create(
     destination.auth = input.auth.to_auth(None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
-    let destination = app.store.create_destination(&destination).await?;
-    app.config_changed(account, &[id]).await;
+    let created = app.store.create_destination(&destination).await;
+    let destination = app.config_written(account, &[id], created).await?;
     let view = DestinationView::new(&destination, &LaneState::default()).revealing(&secret.expose());
     Ok(Versioned::created(destination.version, view))
 }
@@ -146,8 +146,8 @@ pub(crate) async fn delete(
     Id(id): Id<DestinationId>,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    app.store.delete_destination(ctx.account_id(), id, app.now()).await?;
-    app.config_changed(ctx.account_id(), &[id]).await;
+    let deleted = app.store.delete_destination(ctx.account_id(), id, app.now()).await;
+    app.config_written(ctx.account_id(), &[id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -160,20 +160,17 @@ async fn change(
     decide: impl Fn(&mut Destination) -> Result<bool, ApiError>,
 ) -> Result<Destination, ApiError> {
     let decide = &decide;
-    let (destination, written) = until_unchanged(if_match, || async move {
+    until_unchanged(if_match, || async move {
         let mut destination = app.store.destination(account, id).await?;
         if_match.check(destination.version)?;
         if !decide(&mut destination)? {
-            return Ok((destination, false));
+            return Ok(destination);
         }
         destination.updated_at = app.now();
-        Ok((app.store.update_destination(&destination).await?, true))
+        let updated = app.store.update_destination(&destination).await;
+        Ok(app.config_written(account, &[id], updated).await?)
     })
-    .await?;
-    if written {
-        app.config_changed(account, &[id]).await;
-    }
-    Ok(destination)
+    .await
 }
 
 async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {

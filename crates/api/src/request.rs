@@ -52,6 +52,16 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
+/// A change that has begun is finished, and told to whom it concerns, even if the client hangs up: its connection, and
+/// all that runs in it, is dropped then.
+pub(crate) async fn see_through(request: Request, next: Next) -> Response {
+    if request.method().is_safe() {
+        return next.run(request).await;
+    }
+    let answer = tokio::spawn(next.run(request)).await;
+    answer.unwrap_or_else(|panic| ApiError::from_bug(panic).into_response())
+}
+
 /// What is wrong with a request whatever it asks for.
 fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz") {

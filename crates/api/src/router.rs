@@ -35,10 +35,6 @@ pub fn document() -> utoipa::openapi::OpenApi {
 
 fn urls() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Contract::openapi())
-        // Events come in.
-        .routes(routes!(ingest::ingest))
-        .routes(routes!(publish::publish))
-        .routes(routes!(publish::publish_batch))
         // Accounts and their keys.
         .routes(routes!(accounts::create, accounts::list))
         .routes(routes!(accounts::get, accounts::update))
@@ -71,6 +67,12 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(deliveries::get))
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
+        // Everything above changes things in several steps; below, the committer takes care of that.
+        .route_layer(middleware::from_fn(request::see_through))
+        // Events come in.
+        .routes(routes!(ingest::ingest))
+        .routes(routes!(publish::publish))
+        .routes(routes!(publish::publish_batch))
         // Probes.
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

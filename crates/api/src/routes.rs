@@ -203,8 +203,9 @@ pub(crate) async fn create(
         version: 0,
     };
     input.write(checked, &mut route);
-    let route = app.store.create_route(&route).await.map_err(refuse_reference)?;
-    app.config_changed(ctx.account_id(), &[route.destination_id]).await;
+    let created = app.store.create_route(&route).await;
+    let written = app.config_written(ctx.account_id(), &[route.destination_id], created).await;
+    let route = written.map_err(refuse_reference)?;
     Ok(Versioned::created(route.version, RouteView::from(&route)))
 }
 
@@ -259,21 +260,20 @@ pub(crate) async fn update(
     let account = ctx.account_id();
     let retention_days = retention_days(&app, account).await?;
     let (app, patch, if_match) = (&app, &patch, &if_match);
-    let (route, led_to) = until_unchanged(if_match, || async move {
+    let route = until_unchanged(if_match, || async move {
         let mut route = app.store.route(account, id).await?;
         if_match.check(route.version)?;
-        let led_to = route.destination_id;
+        let mut touched = vec![route.destination_id];
         let input = RouteInput::read(RouteInput::of(&route), patch.clone())?;
         let checked = input.check(retention_days)?;
         input.write(checked, &mut route);
         route.updated_at = app.now();
-        let route = app.store.update_route(&route).await.map_err(refuse_reference)?;
-        Ok((route, led_to))
+        touched.push(route.destination_id);
+        touched.dedup();
+        let updated = app.store.update_route(&route).await;
+        app.config_written(account, &touched, updated).await.map_err(refuse_reference)
     })
     .await?;
-    let mut touched = vec![led_to, route.destination_id];
-    touched.dedup();
-    app.config_changed(account, &touched).await;
     Ok(Versioned::ok(route.version, RouteView::from(&route)))
 }
 
@@ -290,8 +290,8 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let route = app.store.route(ctx.account_id(), id).await?;
-    app.store.delete_route(ctx.account_id(), id, app.now()).await?;
-    app.config_changed(ctx.account_id(), &[route.destination_id]).await;
+    let deleted = app.store.delete_route(ctx.account_id(), id, app.now()).await;
+    app.config_written(ctx.account_id(), &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -154,8 +154,8 @@ pub(crate) async fn create(
     };
     input.write(&mut source);
     give_token(&app, &mut source, &key);
-    let source = app.store.create_source(&source).await?;
-    app.config_changed(ctx.account_id(), &[]).await;
+    let created = app.store.create_source(&source).await;
+    let source = app.config_written(ctx.account_id(), &[], created).await?;
     Ok(Versioned::created(source.version, show(&app, &source, &key)?))
 }
 
@@ -251,8 +251,8 @@ pub(crate) async fn delete(
     Id(id): Id<SourceId>,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    app.store.delete_source(ctx.account_id(), id, app.now()).await?;
-    app.config_changed(ctx.account_id(), &[]).await;
+    let deleted = app.store.delete_source(ctx.account_id(), id, app.now()).await;
+    app.config_written(ctx.account_id(), &[], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -270,10 +270,10 @@ async fn change(
         if_match.check(source.version)?;
         decide(&mut source)?;
         source.updated_at = app.now();
-        Ok(app.store.update_source(&source).await?)
+        let updated = app.store.update_source(&source).await;
+        Ok(app.config_written(account, &[], updated).await?)
     })
     .await?;
-    app.config_changed(account, &[]).await;
     Ok(Versioned::ok(source.version, show(app, &source, key)?))
 }
 

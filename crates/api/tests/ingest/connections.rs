@@ -2,11 +2,14 @@
 
 use crate::world::{TOKEN, World};
 use api::ApiConfig;
+use domain::limits;
 use std::{net::SocketAddr, time::Duration};
+use store::{Change, StoreError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,9 +31,8 @@ async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
 }
 
 impl Served {
-    #[expect(clippy::disallowed_methods, reason = "the client of these tests")]
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
+        connect(self.address).await
     }
 
     /// Sends this and reads until the server closes.
@@ -40,6 +42,11 @@ impl Served {
         let _ = stream.write_all(bytes).await;
         until_closed(&mut stream).await
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the client of these tests")]
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.unwrap()
 }
 
 async fn until_closed(stream: &mut TcpStream) -> String {
@@ -152,6 +159,41 @@ async fn a_connection_too_many_is_turned_away() {
     let mut second = served.connect().await;
     let answer = until_closed(&mut second).await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("retry-after: 1"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_change_is_told_even_if_the_client_hangs_up() {
+    let Served { world, address, stop, serving } = served(|_| {}).await;
+    let held = world.recording.hearing.lock().await;
+    let mut stream = connect(address).await;
+    let pause = format!(
+        "POST /v1/destinations/{}/pause HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {}\r\n\r\n",
+        world.destination, world.key
+    );
+    stream.write_all(pause.as_bytes()).await.unwrap();
+    world.recording.telling.notified().await;
+    drop(stream);
+    // The server has nothing open any more: the connection is gone, with all that ran in it.
+    stop.cancel();
+    serving.await.unwrap();
+    drop(held);
+    timeout(Duration::from_secs(10), world.recording.heard.notified()).await.expect("the engine is told");
+    let change = Change::Destinations(world.account, vec![world.destination]);
+    assert_eq!(world.recording.taken(), [format!("changed {change:?}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_may_have_been_written_is_told_now_and_when_its_statement_has_ended() {
+    let world = World::new().await;
+    let written = async |outcome: Result<(), StoreError>| {
+        let _ = world.app.config_written(world.account, &[world.destination], outcome).await;
+        world.recording.taken().len()
+    };
+    assert_eq!(written(Err(StoreError::NotFound { what: "destination" })).await, 0);
+    assert_eq!(written(Ok(())).await, 1);
+    assert_eq!(written(Err(StoreError::OutcomeUnknown("cut".into()))).await, 1);
+    tokio::time::sleep(limits::STORE_STATEMENT * 2).await;
+    assert_eq!(world.recording.taken().len(), 1);
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ use store::{
     Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, History as _, LaneView,
     Lanes, Page, StoreError, memory::MemoryStore,
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -333,15 +334,23 @@ impl Dice for Dealt {
 
 /// What the engine was told, in order.
 #[derive(Default)]
-pub(crate) struct Recording(Mutex<Vec<String>>);
+pub(crate) struct Recording {
+    lines: Mutex<Vec<String>>,
+    /// Somebody is about to tell of a change …
+    pub(crate) telling: Notify,
+    /// … which is not heard while a test holds this …
+    pub(crate) hearing: tokio::sync::Mutex<()>,
+    /// … and now it is.
+    pub(crate) heard: Notify,
+}
 
 impl Recording {
     fn note(&self, line: String) {
-        self.0.lock().unwrap().push(line);
+        self.lines.lock().unwrap().push(line);
     }
 
     pub(crate) fn taken(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.lines.lock().unwrap())
     }
 }
 
@@ -364,7 +373,10 @@ impl Announce for Recording {
         self.note(format!("look {}", places.len()));
     }
     async fn changed(&self, change: Change) {
+        self.telling.notify_one();
+        drop(self.hearing.lock().await);
         self.note(format!("changed {change:?}"));
+        self.heard.notify_one();
     }
 }
 

@@ -15,7 +15,8 @@ use std::sync::Arc;
 pub trait Queue: Send + Sync {
     /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
     /// and in the order of their position; due or not due is the lane's business. Payloads above
-    /// [`domain::limits::CARRIED_BYTES`] are left out. A window never returns more than its limit.
+    /// [`domain::limits::CARRIED_BYTES`] are left out. A window never returns more than its limit. A row that does not
+    /// read back is left out, and those behind it are not.
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
 
     /// The event with its payload, for a delivery whose payload was too large to carry. None: it is gone.
@@ -35,6 +36,9 @@ pub trait Queue: Send + Sync {
     /// to the microsecond), or at the fact's `at`. Only when the delivery is moved is its destination disabled
     /// (`reason: gone, at: now`, unless it is disabled already), not when the settlement is repeated; and that is a
     /// change of configuration as any other: it takes the account's next version.
+    ///
+    /// A settlement that the database will not take, whatever is left out of it, ends its delivery as `undeliverable`
+    /// without an attempt (true): the delivery would be sent again for ever.
     async fn settle(
         &self,
         node: NodeId,

@@ -8,8 +8,8 @@ use crate::{Fact, Settlement, StoreError};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
-    id::NodeId,
-    outcome::Outcome,
+    id::{AttemptId, NodeId},
+    outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -168,7 +168,33 @@ async fn settle_bare(
     }
     match settle_part(connection, node, &[&bare], now).await {
         Err(Trouble::Culprit { error }) => {
-            tracing::error!(%delivery_id, %error, "the store refused an attempt; it is not recorded");
+            tracing::error!(%delivery_id, %error, "the store refused an attempt; its delivery is ended without it");
+            settle_least(connection, node, settlement, now).await
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Left in the queue, the delivery would be sent again for ever: it ends with the least that can be said.
+async fn settle_least(
+    connection: &Connection,
+    node: NodeId,
+    settlement: &Settlement,
+    now: Timestamp,
+) -> Result<Written, StoreError> {
+    let delivery = settlement.delivery.clone();
+    let ending = Ending::DeadLetter(DeadReason::Undeliverable);
+    let id = AttemptId::from_uuid(fact_id(settlement));
+    let least = Settlement {
+        shard: settlement.shard,
+        fact: Fact::EndedWithout { id, at: now, node, ending },
+        settled: Settled::Ended(ending),
+        disables_destination: false,
+        delivery,
+    };
+    match settle_part(connection, node, &[&least], now).await {
+        Err(Trouble::Culprit { error }) => {
+            tracing::error!(delivery_id = %least.delivery.id, %error, "the store refused a delivery's end");
             Ok(Written::new())
         }
         other => Ok(other?),

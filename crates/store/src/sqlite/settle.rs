@@ -15,7 +15,7 @@ use domain::{
     attempt::Attempt,
     delivery::{Delivery, Ending, Settled},
     id::{AccountId, AttemptId, DestinationId, NodeId},
-    outcome::Outcome,
+    outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -198,7 +198,7 @@ pub(super) fn settle(
     let effects = match effects {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to batch")?.execute([])?;
-            entries.iter().map(|entry| settle_alone(connection, entry)).collect::<Result<_, _>>()?
+            entries.iter().map(|entry| settle_alone(connection, entry, now)).collect::<Result<_, _>>()?
         }
         effects => effects?,
     };
@@ -208,17 +208,28 @@ pub(super) fn settle(
     Ok(effects.iter().map(|effect| *effect != Effect::Nothing).collect())
 }
 
-/// One that SQLite will not take moves nothing; its neighbours do.
-fn settle_alone(connection: &Connection, entry: &Entry) -> Result<Effect, Trouble> {
+/// One that SQLite will not take ends its delivery with the least that can be said: left in the queue, it would be sent
+/// again for ever.
+fn settle_alone(connection: &Connection, entry: &Entry, now: Timestamp) -> Result<Effect, Trouble> {
+    if let Some(effect) = try_to_settle(connection, entry)? {
+        return Ok(effect);
+    }
+    let ending = Ending::DeadLetter(DeadReason::Undeliverable);
+    let least = Entry::ended_without(&entry.delivery, entry.fact, now, entry.node, ending);
+    Ok(try_to_settle(connection, &least)?.unwrap_or(Effect::Nothing))
+}
+
+/// None if SQLite will not take it: then nothing of it is written, and its neighbours go on.
+fn try_to_settle(connection: &Connection, entry: &Entry) -> Result<Option<Effect>, Trouble> {
     connection.prepare_cached("savepoint settlement")?.execute([])?;
     let effect = match entry.settle(connection) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
             let error = StoreError::from(trouble);
             tracing::error!(delivery_id = %entry.delivery.id, %error, "a settlement was refused");
-            Effect::Nothing
+            None
         }
-        effect => effect?,
+        effect => Some(effect?),
     };
     connection.prepare_cached("release settlement")?.execute([])?;
     Ok(effect)

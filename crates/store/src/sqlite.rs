@@ -31,6 +31,8 @@ use writer::{Turn, Writer};
 pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
+    /// For what the engine reads to deliver: a crowd of API reads never stands before it.
+    engine_readers: Arc<Readers>,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,
 }
@@ -52,6 +54,14 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.readers.read(work).await
+    }
+
+    /// Like [`Self::read`], on the engine's own connections.
+    async fn read_for_engine<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.engine_readers.read(work).await
     }
 
     /// Whether a flush has failed: nothing is written any more.

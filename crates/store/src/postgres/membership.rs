@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 #[async_trait]
 impl Membership for PostgresStore {
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        let connection = self.pools.lease().await?;
+        let connection = self.pools.general().await?;
         let rows = connection.read("select (extract(epoch from now()) * 1000000)::bigint", &[]).await?;
         Ok(time(&rows[0], 0))
     }
@@ -38,7 +38,7 @@ impl Membership for PostgresStore {
     }
 
     async fn health(&self) -> Result<(), StoreError> {
-        let connection = self.pools.lease().await?;
+        let connection = self.pools.general().await?;
         let rows = connection.read("select current_setting('transaction_read_only')", &[]).await?;
         match rows[0].get(0) {
             "off" => Ok(()),

@@ -1,9 +1,9 @@
-//! Connections. Ingest, settlements and renewals have their own, so that a crowd of API reads never stands before
-//! them; all are made when they are needed and made again when they are lost.
+//! Connections. Ingest, settlements, renewals and the engine's reads have their own, so that a crowd of API reads never
+//! stands before them; all are made when they are needed and made again when they are lost.
 //!
 //! Statements are unnamed and carry their types, and nothing is set on a session: everything here passes through a
 //! pooler in transaction mode. Every wait has an end: a stalled database is noticed, and a connection whose last word
-//! was not heard is never used again.
+//! was not heard is never used again; the server is told to stop what it still does there.
 
 use super::{
     tls,
@@ -15,14 +15,18 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 use domain::limits;
 use std::{
     future::Future,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
-use tokio::time::timeout;
+use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
 use tokio_postgres::{
     Row,
     error::Severity,
     types::{ToSql, Type},
 };
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Values and their types, as the protocol wants them.
 macro_rules! params {
@@ -40,7 +44,14 @@ pub(super) struct Pools {
     ingest: Pool,
     settle: Pool,
     lease: Pool,
+    engine: Pool,
+    canceller: Canceller,
 }
+
+/// For the engine's reads: a fetch, targets and a large payload at a time.
+const ENGINE_CONNECTIONS: usize = 3;
+/// Statements that the server is being asked to stop. What exceeds it runs to its own end.
+const CANCELS_AT_ONCE: usize = 4;
 
 impl Pools {
     pub(super) fn new(address: &Address, size: usize) -> Result<Self, OpenError> {
@@ -57,25 +68,78 @@ impl Pools {
             Ok(pool.expect("a runtime is given for the timeouts"))
         };
         // Two to ingest: the chore that forgets old keys does not make the committer wait.
-        Ok(Self { general: pool(size.max(1))?, ingest: pool(2)?, settle: pool(1)?, lease: pool(1)? })
+        Ok(Self {
+            general: pool(size.max(1))?,
+            ingest: pool(2)?,
+            settle: pool(1)?,
+            lease: pool(1)?,
+            engine: pool(ENGINE_CONNECTIONS)?,
+            canceller: Canceller {
+                tls: tls::connector(address.verify)?,
+                permits: Arc::new(Semaphore::new(CANCELS_AT_ONCE)),
+            },
+        })
     }
 
-    /// For the API, fetches and chores.
+    /// For the API, health checks and chores.
     pub(super) async fn general(&self) -> Result<Connection, StoreError> {
-        Connection::take(&self.general).await
+        self.take(&self.general).await
     }
 
     pub(super) async fn ingest(&self) -> Result<Connection, StoreError> {
-        Connection::take(&self.ingest).await
+        self.take(&self.ingest).await
     }
 
     pub(super) async fn settle(&self) -> Result<Connection, StoreError> {
-        Connection::take(&self.settle).await
+        self.take(&self.settle).await
     }
 
-    /// For renewals.
+    /// For renewals, and for nothing else: who cannot renew is replaced.
     pub(super) async fn lease(&self) -> Result<Connection, StoreError> {
-        Connection::take(&self.lease).await
+        self.take(&self.lease).await
+    }
+
+    /// For what the engine reads to deliver.
+    pub(super) async fn engine(&self) -> Result<Connection, StoreError> {
+        self.take(&self.engine).await
+    }
+
+    async fn take(&self, pool: &Pool) -> Result<Connection, StoreError> {
+        // Over all: waiting, looking whether an old one still lives, and making a new one.
+        let taken = timeout(limits::STORE_CONNECT, pool.get()).await;
+        match taken {
+            Ok(Ok(object)) => Ok(Connection {
+                object: Some(object),
+                open: AtomicU32::new(0),
+                canceller: self.canceller.clone(),
+            }),
+            Ok(Err(error)) => Err(StoreError::Unavailable(error.into())),
+            Err(_) => Err(Trouble::deadline(Doubt::Harmless).into()),
+        }
+    }
+}
+
+/// Tells the server that nobody waits for a statement any more: closing the connection alone would not stop it.
+#[derive(Clone)]
+struct Canceller {
+    tls: MakeRustlsConnect,
+    permits: Arc<Semaphore>,
+}
+
+impl Canceller {
+    fn cancel(&self, client: &tokio_postgres::Client) {
+        let (Ok(permit), Ok(runtime)) = (self.permits.clone().try_acquire_owned(), Handle::try_current())
+        else {
+            return;
+        };
+        let (token, tls) = (client.cancel_token(), self.tls.clone());
+        runtime.spawn(async move {
+            // It travels on a connection of its own. If it does not arrive, the statement ends by itself.
+            if !matches!(timeout(limits::STORE_CONNECT, token.cancel_query(tls)).await, Ok(Ok(()))) {
+                tracing::debug!("a statement that was given up could not be cancelled");
+            }
+            drop(permit);
+        });
     }
 }
 
@@ -84,19 +148,10 @@ pub(super) struct Connection {
     object: Option<Object>,
     /// Statements and transactions that were begun and have not ended.
     open: AtomicU32,
+    canceller: Canceller,
 }
 
 impl Connection {
-    async fn take(pool: &Pool) -> Result<Self, StoreError> {
-        // Over all: waiting, looking whether an old one still lives, and making a new one.
-        let taken = timeout(limits::STORE_CONNECT, pool.get()).await;
-        match taken {
-            Ok(Ok(object)) => Ok(Self { object: Some(object), open: AtomicU32::new(0) }),
-            Ok(Err(error)) => Err(StoreError::Unavailable(error.into())),
-            Err(_) => Err(Trouble::deadline(Doubt::Harmless).into()),
-        }
-    }
-
     fn client(&self) -> &tokio_postgres::Client {
         self.object.as_ref().expect("there until it is dropped")
     }
@@ -183,17 +238,32 @@ impl Drop for Connection {
     }
 }
 
-/// Something under way on a connection. If it never ends (deadline, caller gone), the connection is closed.
-struct Open<'a>(&'a Connection);
+/// Something under way on a connection. If it never ends (deadline, caller gone), it is cancelled and the connection
+/// closed.
+struct Open<'a> {
+    connection: &'a Connection,
+    ended: bool,
+}
 
 impl<'a> Open<'a> {
     fn of(connection: &'a Connection) -> Self {
         connection.open.fetch_add(1, Ordering::Relaxed);
-        Self(connection)
+        Self { connection, ended: false }
     }
 
-    fn ended(self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    fn ended(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let client = self.connection.client();
+        if self.ended {
+            self.connection.open.fetch_sub(1, Ordering::Relaxed);
+        } else if !client.is_closed() {
+            self.connection.canceller.cancel(client);
+        }
     }
 }
 

@@ -31,7 +31,7 @@ const PAYLOAD: usize = 11;
 impl Queue for PostgresStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let mut fetched: Vec<Vec<FetchedDelivery>> = windows.iter().map(|_| Vec::new()).collect();
-        let connection = self.pools.general().await?;
+        let connection = self.pools.engine().await?;
         let read = connection.read(FETCH, &Lanes::of(windows).params()).await?;
         if read.is_empty() {
             return Ok(fetched);
@@ -54,7 +54,7 @@ impl Queue for PostgresStore {
     }
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
-        let connection = self.pools.general().await?;
+        let connection = self.pools.engine().await?;
         let (ids, carried) = (vec![event.uuid()], i32::MAX);
         let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
         Ok(row.map(|row| carried_event(&row).1.0))
@@ -79,7 +79,7 @@ impl Queue for PostgresStore {
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
         let (shard, destination) = after.map_or((-1, Uuid::max()), |(shard, id)| (shard as i16, id.uuid()));
-        let connection = self.pools.general().await?;
+        let connection = self.pools.engine().await?;
         let params = params![shard => INT2, destination => UUID, limit as i64 => INT8];
         let rows = connection.read(LANES, params).await?;
         Ok(rows.iter().map(head).collect())

@@ -2,7 +2,7 @@
 
 use super::{
     SqliteStore,
-    readers::{BUSY_TIMEOUT, Readers, STATEMENTS},
+    readers::{BUSY_TIMEOUT, ENGINE_READERS, Readers, STATEMENTS},
     space::Space,
     trouble::{Reach, reach},
     writer::Writer,
@@ -36,7 +36,7 @@ impl SqliteStore {
     pub async fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let (path, options) = (path.to_owned(), options.clone());
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(&path, &options)).await;
-        opened.unwrap_or_else(|panic| Err(OpenError::Unavailable(StoreError::Refused(panic.into()))))
+        opened.unwrap_or_else(|panic| Err(OpenError::Unavailable(StoreError::Unavailable(panic.into()))))
     }
 
     fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
@@ -47,8 +47,9 @@ impl SqliteStore {
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
         let space = Space::new(folder, beside(&path, "reserve"));
         let writer = Writer::start(connection, space).map_err(unavailable)?;
+        let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
-        Ok(Self { writer, readers, _lock: lock })
+        Ok(Self { writer, readers, engine_readers, _lock: lock })
     }
 }
 

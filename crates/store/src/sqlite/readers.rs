@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 pub(super) const STATEMENTS: usize = 128;
 /// Only another program on the same file can make us wait.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// For the engine alone: a fetch and a large payload at a time.
+pub(super) const ENGINE_READERS: usize = 2;
 
 /// Little: there are several of them, and the system's own cache lies below.
 const CACHE_KIB: i64 = 2_048;
@@ -46,9 +48,13 @@ impl Readers {
             result
         });
         match read.await {
-            Ok(result) => result.map_err(StoreError::from),
+            Ok(result) => result.map_err(|trouble| match StoreError::from(trouble) {
+                // Only a write can be refused: what does not read was ours.
+                StoreError::Refused(error) => StoreError::Unavailable(error),
+                error => error,
+            }),
             // Its connection went with it; the next read opens another.
-            Err(panic) => Err(StoreError::Refused(panic.into())),
+            Err(panic) => Err(StoreError::Unavailable(panic.into())),
         }
     }
 

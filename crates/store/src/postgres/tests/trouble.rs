@@ -1,11 +1,19 @@
 //! Bad rows, lost connections, silence.
 
 use super::{World, delivered};
-use crate::{Committed, Fact, History as _, Queue as _, StoreError, postgres::trouble::Trouble};
+use crate::{
+    Committed, DeliveryState, Fact, History as _, Queue as _, StoreError,
+    postgres::{pool::params, trouble::Trouble},
+};
+use domain::{
+    delivery::Ending,
+    outcome::{DeadReason, Outcome},
+};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn an_event_that_cannot_be_stored_is_refused_alone() {
@@ -26,7 +34,7 @@ async fn an_event_that_cannot_be_stored_is_refused_alone() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_cannot_be_stored_holds_up_no_other() {
+async fn an_attempt_that_cannot_be_stored_holds_up_no_other_and_ends_its_delivery() {
     let world = World::new().await;
     let ground = world.ground().await;
     world.commit(&ground.events(world.now, 5)).await;
@@ -34,11 +42,24 @@ async fn an_attempt_that_cannot_be_stored_holds_up_no_other() {
     let mut settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
     // No success, so it cannot be delivered: the table checks what the rules say.
     let Fact::Attempted(attempt) = &mut settlements[2].fact else { panic!("an attempt") };
-    attempt.outcome = domain::outcome::Outcome::Timeout;
-    let moved =
-        world.store.settle(world.node, &settlements, world.now).await.expect("the others are written");
-    assert_eq!(moved, [true, true, false, true, true]);
-    assert_eq!(world.lane(&ground).await, [lane[2].clone()]);
+    attempt.outcome = Outcome::Timeout;
+    for _ in 0..2 {
+        let moved = world.store.settle(world.node, &settlements, world.now).await.expect("all are settled");
+        assert_eq!(moved, [true; 5]);
+    }
+    assert_eq!(world.lane(&ground).await, []);
+    for delivery in &lane {
+        let record = world.store.delivery(ground.account_id, delivery.id).await.expect("a record");
+        let wanted = if delivery.id == lane[2].id {
+            Ending::DeadLetter(DeadReason::Undeliverable)
+        } else {
+            Ending::Delivered
+        };
+        assert!(
+            matches!(record.state, DeliveryState::Ended { ending, .. } if ending == wanted),
+            "{record:?}"
+        );
+    }
     world.clean_up().await;
 }
 
@@ -104,15 +125,43 @@ async fn a_statement_that_hangs_is_given_up_and_its_connection_with_it() {
     let connection = world.store.pools.settle().await.expect("the connection");
     let pid: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
     let begun = Instant::now();
-    let answer = connection.write("select pg_sleep(60)", &[]).await;
+    let lock: i64 = rand::random();
+    let hang = "select pg_advisory_lock($1), pg_sleep(600)";
+    let answer = connection.write(hang, params![lock => INT8]).await;
     assert!(begun.elapsed() < Duration::from_secs(8));
     assert!(matches!(answer, Err(Trouble::Unknown(_))), "{answer:?}");
     drop(connection);
     let connection = world.store.pools.settle().await.expect("a new connection");
     let next: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
     assert_ne!(pid, next);
-    let end = format!("select pg_terminate_backend({pid})");
-    world.client.batch_execute(&end).await.expect("the sleeper is woken");
+    is_let_go(&world, lock).await;
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_statement_whose_caller_is_gone_is_stopped() {
+    let world = World::new().await;
+    let connection = world.store.pools.general().await.expect("a connection");
+    let lock: i64 = rand::random();
+    {
+        let params = params![lock => INT8];
+        let hang = connection.read("select pg_advisory_lock($1), pg_sleep(600)", params);
+        let is_held = async {
+            // Given up once the server holds the lock.
+            let mut held = true;
+            while held {
+                let free = "select pg_try_advisory_lock($1) and pg_advisory_unlock($1)";
+                let rows = world.client.query_typed(free, params![lock => INT8]).await.expect("a row");
+                held = rows[0].get(0);
+            }
+        };
+        tokio::select! {
+            answer = hang => panic!("{answer:?}"),
+            () = is_held => {}
+        }
+    }
+    drop(connection);
+    is_let_go(&world, lock).await;
     world.clean_up().await;
 }
 
@@ -130,4 +179,11 @@ async fn a_settlement_of_a_lost_node_is_only_history() {
     let row = world.client.query_one("select late, ending from attempts", &[]).await.expect("the fact");
     assert_eq!((row.get::<_, bool>(0), row.get::<_, Option<String>>(1)), (true, None));
     world.clean_up().await;
+}
+
+/// A session's lock is free when the server has stopped what it did there.
+async fn is_let_go(world: &World, lock: i64) {
+    let params = params![lock => INT8];
+    let taken = world.client.execute_typed("select pg_advisory_lock($1)", params);
+    timeout(Duration::from_secs(10), taken).await.expect("it was told to stop").expect("the lock");
 }

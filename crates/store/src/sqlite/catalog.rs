@@ -186,7 +186,8 @@ impl Catalog for SqliteStore {
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
         let ids = ids.to_owned();
-        self.read(move |connection| ids.iter().map(|id| targets::get(connection, *id)).collect()).await
+        self.read_for_engine(move |connection| ids.iter().map(|id| targets::get(connection, *id)).collect())
+            .await
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------

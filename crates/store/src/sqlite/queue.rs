@@ -4,6 +4,7 @@ use super::{
     SqliteStore, Trouble,
     row::{self, DELIVERY_COLUMNS, Key as _},
     settle,
+    trouble::Reach,
     writer::Turn,
 };
 use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
@@ -16,7 +17,7 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params, types::Value};
 use std::{collections::HashMap, sync::Arc};
 
 pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
@@ -30,7 +31,7 @@ pub(super) const CARRIED: &str = include_str!("sql/carried.sql");
 impl Queue for SqliteStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let windows = windows.to_owned();
-        self.read(move |connection| {
+        self.read_for_engine(move |connection| {
             let mut carried = HashMap::new();
             windows.iter().map(|window| fetch(connection, window, &mut carried)).collect()
         })
@@ -39,7 +40,7 @@ impl Queue for SqliteStore {
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         // No limit: this is for those that were too large to carry.
-        let found = self.read(move |connection| carry(connection, event, i64::MAX)).await?;
+        let found = self.read_for_engine(move |connection| carry(connection, event, i64::MAX)).await?;
         Ok(found.map(|carried| carried.event))
     }
 
@@ -58,7 +59,7 @@ impl Queue for SqliteStore {
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        self.read(move |connection| lanes(connection, after, limit)).await
+        self.read_for_engine(move |connection| lanes(connection, after, limit)).await
     }
 
     async fn retry_now(
@@ -130,11 +131,22 @@ fn fetch(
         from.track,
         from.rank,
         from.delivery_id.blob(),
-        limit as i64
+        limit.saturating_add(limits::WINDOW_MAX) as i64 // room for rows to skip; what is not asked for is not read
     ])?;
     let mut fetched = Vec::with_capacity(limit.min(limits::WINDOW_MAX));
-    while let Some(row) = rows.next()? {
-        let delivery = row::delivery(row)?;
+    let mut skipped = None;
+    while fetched.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let delivery = match row::delivery(row) {
+            Ok(delivery) => delivery,
+            // Nobody can deliver it; it must not keep those behind it.
+            Err(trouble) if trouble.reach() == Reach::Row => {
+                skipped.get_or_insert((0_usize, trouble)).0 += 1;
+                continue;
+            }
+            Err(trouble) => return Err(trouble),
+        };
         let known = match carried.get(&delivery.event_id) {
             Some(known) => known.clone(),
             None => {
@@ -150,6 +162,10 @@ fn fetch(
             event: known.map(|known| known.event),
         });
     }
+    if let Some((count, trouble)) = skipped {
+        let error = StoreError::from(trouble);
+        tracing::error!(%destination_id, count, %error, "deliveries do not read back and are left where they are");
+    }
     Ok(fetched)
 }
 
@@ -158,13 +174,17 @@ fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carri
     let mut select = connection.prepare_cached(CARRIED)?;
     let mut rows = select.query(params![id.blob(), most])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let payload: Option<Vec<u8>> = row.get(11)?;
-    let has_payload = payload.is_some();
-    match row::event(row, Bytes::from(payload.unwrap_or_default())) {
-        Ok(event) => Ok(Some(Carried { event: Arc::new(event), has_payload })),
+    let read = || -> Result<Carried, Trouble> {
+        let payload: Option<Vec<u8>> = row.get(11)?;
+        let has_payload = payload.is_some();
+        let event = row::event(row, Bytes::from(payload.unwrap_or_default()))?;
+        Ok(Carried { event: Arc::new(event), has_payload })
+    };
+    match read() {
+        Ok(carried) => Ok(Some(carried)),
         // One that does not read back is as good as missing: its deliveries must end, and the others go on.
-        Err(Trouble::Store(error)) => {
-            tracing::error!(event_id = %id, %error, "an event does not read back");
+        Err(trouble) if trouble.reach() == Reach::Row => {
+            tracing::error!(event_id = %id, error = %StoreError::from(trouble), "an event does not read back");
             Ok(None)
         }
         Err(trouble) => Err(trouble),
@@ -179,17 +199,27 @@ fn lanes(
 ) -> Result<Vec<LaneHead>, Trouble> {
     let mut select = connection.prepare_cached(LANES)?;
     let mut heads: Vec<LaneHead> = Vec::new();
-    let mut last = after.map_or((-1, DestinationId::MIN), |(shard, id)| (i64::from(shard), id));
+    let mut last = after.map_or((Value::Integer(-1), Value::Blob(Vec::new())), |(shard, id)| {
+        (Value::Integer(shard.into()), Value::Blob(id.blob().to_vec()))
+    });
     while heads.len() < limit {
-        let head = select.query_row(params![last.0, last.1.blob()], |row| {
-            let first = Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? };
-            Ok(LaneHead { shard: row.get(0)?, destination_id: row::id(row, 1)?, first })
-        });
-        let Some(head) = head.optional()? else { break };
-        last = (i64::from(head.shard), head.destination_id);
-        heads.push(head);
+        let row = params![last.0, last.1];
+        let found = select.query_row(row, |row| Ok((row.get(0)?, row.get(1)?, head(row)))).optional()?;
+        let Some((shard, destination, head)) = found else { break };
+        last = (shard, destination);
+        match head {
+            Ok(head) => heads.push(head),
+            Err(error) => tracing::error!(%error, "a lane does not read back and is passed over"),
+        }
     }
     Ok(heads)
+}
+
+fn head(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
+    let first = || Ok(Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? });
+    // A first row that does not read back hides none of those behind it.
+    let first = first().unwrap_or_else(|_: rusqlite::Error| Position::START);
+    Ok(LaneHead { shard: row.get(0)?, destination_id: row::id(row, 1)?, first })
 }
 
 /// The account's own, if it waits.

@@ -65,6 +65,11 @@ pub(super) fn ending(row: &Row<'_>, word: usize, reason: usize) -> Result<Ending
     Ending::read(&word, reason.as_deref()).ok_or_else(|| unreadable("ending", word))
 }
 
+/// For those who can do without it: a newer version's word is none.
+fn known_outcome(row: &Row<'_>, column: usize) -> Option<Outcome> {
+    row.get_ref(column).ok()?.as_str().ok()?.parse().ok()
+}
+
 /// How many columns [`delivery`] reads, in the order in which they stand in the statements.
 pub(super) const DELIVERY_COLUMNS: usize = 18;
 
@@ -85,7 +90,7 @@ pub(super) fn delivery(row: &Row<'_>) -> Result<Delivery, Trouble> {
         attempts: row.get(10)?,
         spent: row.get(11)?,
         tls_errors: row.get(12)?,
-        last_outcome: maybe_outcome(row, 13)?,
+        last_outcome: known_outcome(row, 13),
         last_http_status: row.get(14)?,
         created_at: time(row, 15)?,
         available_at: time(row, 16)?,

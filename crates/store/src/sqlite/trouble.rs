@@ -74,6 +74,7 @@ impl From<Trouble> for StoreError {
         match trouble {
             Trouble::Store(error) => error,
             Trouble::Sql(error) => match reach(&error) {
+                Reach::Row if is_ours(&error) => Self::Unavailable(error.into()),
                 Reach::Row => Self::Refused(error.into()),
                 Reach::Full | Reach::Transaction => Self::Unavailable(error.into()),
                 Reach::Store => Self::Failed(error.into()),
@@ -82,7 +83,12 @@ impl From<Trouble> for StoreError {
     }
 }
 
+/// A value that we kept and cannot read. Whoever asked has done nothing wrong.
+fn is_ours(error: &SqlError) -> bool {
+    !matches!(error, SqlError::SqliteFailure(..) | SqlError::ToSqlConversionFailure(_))
+}
+
 /// A document of ours that does not read back: damaged by hand, or written by a newer version.
 pub(super) fn unreadable(what: &'static str, why: impl std::fmt::Display) -> Trouble {
-    Trouble::Store(StoreError::Refused(format!("unreadable {what}: {why}").into()))
+    Trouble::Store(StoreError::Unavailable(format!("unreadable {what}: {why}").into()))
 }

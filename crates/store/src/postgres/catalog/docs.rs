@@ -7,11 +7,13 @@ use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::{AccountId, DestinationId},
     route::Route,
+    seal::Sealed,
     source::Source,
     time::Timestamp,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 pub(super) fn document<T: Serialize>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Refused(error.into()))
@@ -60,19 +62,27 @@ pub(super) fn destination(row: &Row) -> Result<Destination, StoreError> {
 
 /// The columns of a destination, then account_id, shard, the account's document and the routes' documents and
 /// versions; all null where there is no such destination.
-pub(super) fn target(row: &Row, id: DestinationId) -> Result<Option<Target>, StoreError> {
-    let Some(account_id) = row.get(7) else { return Ok(None) };
-    let account: Account = read(row.get(9))?;
+pub(super) fn target(row: &Row, id: DestinationId) -> Option<Target> {
+    let account_id = row.get::<_, Option<Uuid>>(7)?;
+    // What does not read back stops the deliveries of its own destination, nobody else's.
+    let account = read::<Account>(row.get::<_, Option<&str>>(9).unwrap_or_default());
+    let (destination, data_key) = match (destination(row), account) {
+        (Ok(destination), Ok(account)) => (Ok(destination), account.data_key),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(destination_id = %id, %error, "a destination does not read back");
+            (Err(error.to_string()), Sealed::default())
+        }
+    };
     let (docs, versions): (Vec<&str>, Vec<i64>) = (row.get(10), row.get(11));
     // One that does not read has nothing to say; the destination's own settings hold.
     let overrides =
         docs.iter().zip(versions).filter_map(|(doc, version)| Some(Route { version, ..read(doc).ok()? }));
-    Ok(Some(Target {
+    Some(Target {
         id,
         account_id: AccountId::from_uuid(account_id),
         shard: row.get::<_, i16>(8) as u16,
-        destination: destination(row).map_err(|error| error.to_string()),
-        data_key: account.data_key,
+        destination,
+        data_key,
         overrides: overrides.collect(),
-    }))
+    })
 }

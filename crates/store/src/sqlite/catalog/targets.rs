@@ -3,14 +3,19 @@
 use super::{
     super::{
         row::{self, Key as _},
-        trouble::Trouble,
+        trouble::{Reach, Trouble},
     },
     accounts,
     table::{self, Kept as _},
 };
-use crate::Target;
-use domain::{destination::Destination, id::DestinationId, route::Route};
-use rusqlite::Connection;
+use crate::{StoreError, Target};
+use domain::{
+    destination::Destination,
+    id::{AccountId, DestinationId},
+    route::Route,
+    seal::Sealed,
+};
+use rusqlite::{Connection, Row};
 
 pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
     let mut select = connection.prepare_cached(
@@ -19,17 +24,34 @@ pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<T
     )?;
     let mut rows = select.query([id.blob()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let account_id = row::id(row, 7)?;
-    // A document that does not read back stops the deliveries of its own destination, nobody else's.
-    let (destination, overrides) = match (Destination::read(row), overrides(connection, id)) {
-        (Ok(destination), Ok(overrides)) => (Ok(destination), overrides),
-        (Err(Trouble::Store(error)), _) | (_, Err(Trouble::Store(error))) => {
-            (Err(error.to_string()), Vec::new())
+    match whole(connection, row, id) {
+        // What does not read back stops the deliveries of its own destination, nobody else's.
+        Err(trouble) if trouble.reach() == Reach::Row => {
+            let reason = StoreError::from(trouble).to_string();
+            tracing::error!(destination_id = %id, reason, "a destination does not read back");
+            Ok(Some(Target {
+                id,
+                account_id: row::id(row, 7).unwrap_or(AccountId::MIN),
+                shard: id.shard(),
+                destination: Err(reason),
+                data_key: Sealed::default(),
+                overrides: Vec::new(),
+            }))
         }
-        (Err(trouble), _) | (_, Err(trouble)) => return Err(trouble),
-    };
-    let data_key = accounts::get(connection, account_id)?.data_key;
-    Ok(Some(Target { id, account_id, shard: row.get(8)?, destination, data_key, overrides }))
+        target => target.map(Some),
+    }
+}
+
+fn whole(connection: &Connection, row: &Row<'_>, id: DestinationId) -> Result<Target, Trouble> {
+    let account_id = row::id(row, 7)?;
+    Ok(Target {
+        id,
+        account_id,
+        shard: row.get(8)?,
+        destination: Ok(Destination::read(row)?),
+        data_key: accounts::get(connection, account_id)?.data_key,
+        overrides: overrides(connection, id)?,
+    })
 }
 
 /// Removed routes too: what waits keeps its schedule.

@@ -1,0 +1,162 @@
+//! What was damaged by hand, or written by a newer version: it is told, it ends, and it holds up nobody else.
+
+use super::{Fixture, NOW, window};
+use crate::{Catalog as _, DeliveryState, Fact, History as _, Queue as _, Settlement, StoreError};
+use domain::{
+    attempt::{Attempt, Detail},
+    delivery::{Delivery, Ending, Position, Settled},
+    id::{AttemptId, NodeId},
+    outcome::{DeadReason, Outcome},
+};
+use rusqlite::{Connection, ToSql};
+use std::time::Duration;
+
+/// Past the store and its checks.
+fn damage(connection: &Connection, sql: &str, params: &[&dyn ToSql]) {
+    connection.pragma_update(None, "ignore_check_constraints", true).expect("a setting");
+    assert_eq!(connection.execute(sql, params).expect("damage"), 1);
+}
+
+#[tokio::test]
+async fn a_delivery_that_does_not_read_back_holds_up_no_other() {
+    let fixture = Fixture::new().await;
+    let destination = fixture.destination(&fixture.account().await).await;
+    let lane = fixture.commit(&destination, 4).await;
+    let outsider = fixture.outsider();
+    let unreadable = "update queue set route_id = x'00' where delivery_id = ?";
+    damage(&outsider, unreadable, &[lane[0].id.bytes()]);
+    let negative = "update queue set attempts = -1, last_outcome = 'timeout' where delivery_id = ?";
+    damage(&outsider, negative, &[lane[1].id.bytes()]);
+    let newer = "update queue set attempts = 1, last_outcome = 'from_the_future' where delivery_id = ?";
+    damage(&outsider, newer, &[lane[2].id.bytes()]);
+
+    let fetched = fixture.store.fetch(&[window(&destination, 2)]).await.expect("the rest").remove(0);
+    let fetched: Vec<Delivery> = fetched.into_iter().map(|row| row.delivery).collect();
+    assert_eq!(fetched, [Delivery { attempts: 1, ..lane[2].clone() }, lane[3].clone()]);
+}
+
+#[tokio::test]
+async fn a_lane_that_does_not_read_back_hides_no_other() {
+    let fixture = Fixture::new().await;
+    let account = fixture.account().await;
+    let (nobodys, first, second) = (
+        fixture.destination(&account).await,
+        fixture.destination(&account).await,
+        fixture.destination(&account).await,
+    );
+    let outsider = fixture.outsider();
+    let delivery = fixture.commit(&nobodys, 1).await.remove(0);
+    damage(
+        &outsider,
+        "update queue set destination_id = x'00' where delivery_id = ?",
+        &[delivery.id.bytes()],
+    );
+    let delivery = fixture.commit(&first, 1).await.remove(0);
+    damage(&outsider, "update queue set delivery_id = x'00' where delivery_id = ?", &[delivery.id.bytes()]);
+    let whole = fixture.commit(&second, 1).await.remove(0);
+
+    let mut wanted = [(first.id, Position::START), (second.id, whole.position)];
+    wanted.sort_by_key(|(id, _)| (id.shard(), *id));
+    let heads = fixture.store.lanes(None, 10).await.expect("the lanes");
+    let heads: Vec<_> = heads.into_iter().map(|head| (head.destination_id, head.first)).collect();
+    assert_eq!(heads, wanted);
+}
+
+#[tokio::test]
+async fn an_event_that_does_not_read_back_is_as_good_as_missing() {
+    for broken in ["headers = x'ff'", "headers = 'x'", "payload = 'text'", "account_id = x'00'"] {
+        let fixture = Fixture::new().await;
+        let account = fixture.account().await;
+        let (theirs, ours) = (fixture.destination(&account).await, fixture.destination(&account).await);
+        let delivery = fixture.commit(&theirs, 1).await.remove(0);
+        fixture.commit(&ours, 1).await;
+        let sql = format!("update events set {broken} where id = ?");
+        damage(&fixture.outsider(), &sql, &[delivery.event_id.bytes()]);
+        let windows = [window(&theirs, 10), window(&ours, 10)];
+        let fetched = fixture.store.fetch(&windows).await.expect("both lanes");
+        assert!(fetched[0][0].event.is_none(), "{broken}");
+        assert!(fetched[1][0].event.is_some(), "{broken}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_does_not_read_back_says_so_for_itself_alone() {
+    for broken in [
+        "update accounts set doc = 'x' where id = ?1",
+        "update accounts set doc = x'ff' where id = ?1",
+        "update destinations set doc = x'ff' where account_id = ?1",
+        "update destinations set account_id = x'00' where account_id = ?1",
+        "delete from accounts where id = ?1",
+    ] {
+        let fixture = Fixture::new().await;
+        let account = fixture.account().await;
+        let theirs = fixture.destination(&account).await;
+        let ours = fixture.destination(&fixture.account().await).await;
+        damage(&fixture.outsider(), broken, &[account.id.bytes()]);
+        let targets = fixture.store.targets(&[theirs.id, ours.id]).await.expect("both targets");
+        let destinations: Vec<bool> =
+            targets.iter().map(|target| target.as_ref().expect("a row").destination.is_ok()).collect();
+        assert_eq!(destinations, [false, true], "{broken}");
+    }
+}
+
+#[tokio::test]
+async fn our_own_damage_is_never_the_callers_fault() {
+    for doc in ["'x'", "x'ff'"] {
+        let fixture = Fixture::new().await;
+        let account = fixture.account().await;
+        let destination = fixture.destination(&account).await;
+        let outsider = fixture.outsider();
+        damage(&outsider, &format!("update accounts set doc = {doc}"), &[]);
+        damage(&outsider, &format!("update destinations set doc = {doc}"), &[]);
+        let answer = fixture.store.account(account.id).await;
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        let answer = fixture.store.destination(account.id, destination.id).await;
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_settlement_that_is_refused_ends_its_delivery() {
+    let fixture = Fixture::new().await;
+    let destination = fixture.destination(&fixture.account().await).await;
+    let lane = fixture.commit(&destination, 3).await;
+    let mut settlements: Vec<Settlement> = lane.iter().map(delivered).collect();
+    let Fact::Attempted(attempt) = &mut settlements[1].fact else { panic!("an attempt") };
+    // Attempts are counted from one: the table checks it.
+    attempt.number = 0;
+    for _ in 0..2 {
+        let moved = fixture.store.settle(NodeId::MIN, &settlements, NOW).await.expect("settled");
+        assert_eq!(moved, [true; 3]);
+    }
+    assert_eq!(fixture.lane(&destination).await, []);
+    let mut endings = Vec::new();
+    for delivery in &lane {
+        let record = fixture.store.delivery(delivery.account_id, delivery.id).await.expect("a record");
+        let DeliveryState::Ended { ending, .. } = record.state else { panic!("it waits") };
+        endings.push(ending);
+    }
+    let dead = Ending::DeadLetter(DeadReason::Undeliverable);
+    assert_eq!(endings, [Ending::Delivered, dead, Ending::Delivered]);
+}
+
+fn delivered(delivery: &Delivery) -> Settlement {
+    let attempt = Attempt {
+        id: AttemptId::at(NOW, rand::random()),
+        delivery_id: delivery.id,
+        number: delivery.attempts + 1,
+        started_at: NOW,
+        duration: Duration::from_millis(5),
+        outcome: Outcome::Success,
+        http_status: Some(200),
+        detail: Detail::default(),
+        node: NodeId::MIN,
+    };
+    Settlement {
+        delivery: delivery.clone(),
+        shard: delivery.destination_id.shard(),
+        fact: Fact::Attempted(Box::new(attempt)),
+        settled: Settled::Ended(Ending::Delivered),
+        disables_destination: false,
+    }
+}

@@ -23,8 +23,10 @@ use domain::{
 ///
 /// What is created or updated is given back as it is kept from now on, with its new version. An account's own version
 /// is 1 when it is created; it is the one that everything below counts up, so that its row counts as changed when
-/// anything of it has. Where several reasons to refuse hold, the first of NotFound, Changed, Taken is given. Lists are
-/// newest first.
+/// anything of it has. An account has at most [`domain::limits::DESTINATIONS_PER_ACCOUNT`] destinations and
+/// [`domain::limits::ROUTES_PER_ACCOUNT`] routes, deleted ones not counted: `Full { "destinations" }` or
+/// `Full { "routes" }` beyond. Where several reasons to refuse hold, the first of NotFound, Changed, Full, Taken is
+/// given. Lists are newest first.
 #[async_trait]
 pub trait Catalog: Send + Sync {
     // --- The installation --------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ pub struct Target {
     pub id: DestinationId,
     pub account_id: AccountId,
     pub shard: u16,
-    /// An unreadable document is a reason to dead-letter, not to fail.
+    /// A document that does not read back, its account's too, is a reason to dead-letter, not to fail.
     pub destination: Result<Destination, String>,
     /// The account's data key, wrapped.
     pub data_key: Sealed,

@@ -5,6 +5,7 @@ use crate::{Page, StoreError};
 use domain::{
     destination::Destination,
     id::{AccountId, DestinationId, RouteId, SourceId},
+    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -15,6 +16,8 @@ use std::collections::BTreeMap;
 pub(super) trait Row: Clone + Sized {
     type Id: Ord + Copy;
     const WHAT: &'static str;
+    /// How many of them an account may have, and their name.
+    const MOST: Option<(usize, &'static str)>;
 
     fn id(&self) -> Self::Id;
     fn account_id(&self) -> AccountId;
@@ -72,6 +75,14 @@ impl<R: Row> Table<R> {
         }
     }
 
+    fn has_room(&self, account: AccountId) -> Result<(), StoreError> {
+        let Some((most, what)) = R::MOST else { return Ok(()) };
+        // Where there are fewer in all, nobody has to be asked whose they are.
+        let full =
+            || self.live().filter(|row| row.account_id() == account).nth(most.saturating_sub(1)).is_some();
+        if self.0.len() >= most && full() { Err(StoreError::Full { what }) } else { Ok(()) }
+    }
+
     fn put(&mut self, row: &R, version: i64) -> R {
         let mut row = row.clone();
         *row.version_mut() = version;
@@ -92,6 +103,7 @@ impl<R: Row> Table<R> {
 impl State {
     pub(super) fn create<R: Row>(&mut self, row: &R) -> Result<R, StoreError> {
         self.account(row.account_id())?;
+        R::table(self).has_room(row.account_id())?;
         R::table(self).uid_is_free(row)?;
         let version = self.next_version(row.account_id())?;
         Ok(R::table_mut(self).put(row, version))
@@ -111,10 +123,11 @@ impl State {
 }
 
 macro_rules! rows {
-    ($($row:ident, $id:ident, $what:literal, $table:ident;)*) => {$(
+    ($($row:ident, $id:ident, $what:literal, $table:ident, $most:expr;)*) => {$(
         impl Row for $row {
             type Id = $id;
             const WHAT: &'static str = $what;
+            const MOST: Option<(usize, &'static str)> = $most;
 
             fn id(&self) -> $id { self.id }
             fn account_id(&self) -> AccountId { self.account_id }
@@ -127,7 +140,53 @@ macro_rules! rows {
 }
 
 rows! {
-    Source, SourceId, "source", sources;
-    Destination, DestinationId, "destination", destinations;
-    Route, RouteId, "route", routes;
+    Source, SourceId, "source", sources, None;
+    Destination, DestinationId, "destination", destinations, Some((limits::DESTINATIONS_PER_ACCOUNT, "destinations"));
+    Route, RouteId, "route", routes, Some((limits::ROUTES_PER_ACCOUNT, "routes"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Catalog as _, memory::MemoryStore};
+    use domain::{account::Account, seal::Sealed, time::Clock};
+    use std::sync::Arc;
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::MIN
+        }
+    }
+
+    #[tokio::test]
+    async fn an_account_has_no_more_destinations_than_it_may() {
+        let (store, now) = (MemoryStore::new(Arc::new(Still)), Timestamp::MIN);
+        let account = |n| Account {
+            id: AccountId::at(now, n),
+            uid: None,
+            name: "Acme".into(),
+            retention_days: 90,
+            data_key: Sealed::default(),
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        };
+        let ours = store.create_account(&account(1)).await.expect("an account").id;
+        let theirs = store.create_account(&account(2)).await.expect("another").id;
+        let destination = |account, n| {
+            let id = DestinationId::at(now, (n as u128) << 16);
+            Destination::new(id, account, "Billing", "https://billing.example", now)
+        };
+        let most = limits::DESTINATIONS_PER_ACCOUNT;
+        for n in 0..most {
+            store.create_destination(&destination(ours, n)).await.expect("there is room");
+        }
+        let full = store.create_destination(&destination(ours, most)).await;
+        assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
+        store.create_destination(&destination(theirs, most + 1)).await.expect("theirs are their own");
+        store.delete_destination(ours, destination(ours, 0).id, now).await.expect("deleted");
+        store.create_destination(&destination(ours, most)).await.expect("there is room again");
+    }
 }

@@ -15,6 +15,7 @@ use domain::{
     account::{Account, ApiKey},
     destination::Destination,
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -250,6 +251,10 @@ impl Catalog for PostgresStore {
         let transaction = connection.begin().await?;
         let created = async {
             let version = next_version(&transaction, new.account_id, "account").await?;
+            let count = "select count(*) from (select 1 from destinations \
+                         where account_id = $1 and deleted_at is null limit $2) live";
+            let most = limits::DESTINATIONS_PER_ACCOUNT;
+            has_room(&transaction, count, new.account_id, most, "destinations").await?;
             let sql = "insert into destinations (id, account_id, uid, version, paused_at, resumed_at, disabled_at, \
                        disabled_reason, doc, shard, created_at) \
                        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -326,10 +331,10 @@ impl Catalog for PostgresStore {
     }
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
-        let connection = self.pools.general().await?;
+        let connection = self.pools.engine().await?;
         let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
         let rows = connection.read(include_str!("sql/targets.sql"), params![uuids => UUID_ARRAY]).await?;
-        rows.iter().zip(ids).map(|(row, id)| docs::target(row, *id)).collect()
+        Ok(rows.iter().zip(ids).map(|(row, id)| docs::target(row, *id)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
@@ -340,6 +345,9 @@ impl Catalog for PostgresStore {
         let created = async {
             let version = next_version(&transaction, new.account_id, "account").await?;
             has_ends(&transaction, new).await?;
+            let count = "select count(*) from (select 1 from routes \
+                         where account_id = $1 and deleted_at is null limit $2) live";
+            has_room(&transaction, count, new.account_id, limits::ROUTES_PER_ACCOUNT, "routes").await?;
             let sql = "insert into routes (id, account_id, uid, source_id, destination_id, overrides, version, \
                        created_at, doc) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
             let doc = document(new)?;
@@ -438,6 +446,19 @@ async fn next_version(
     let sql = "update accounts set version = version + 1 where id = $1 returning version";
     let row = transaction.run_opt(sql, params![account.uuid() => UUID]).await?;
     row.map(|row| row.get(0)).ok_or(StoreError::NotFound { what })
+}
+
+/// Counted anew each time, under the account's lock: a range of the index of live uids without a look at the rows, some
+/// milliseconds where there are as many as may be. Creating is rare, and there is no number that could go wrong.
+async fn has_room(
+    transaction: &Transaction<'_>,
+    count: &str,
+    account: AccountId,
+    most: usize,
+    what: &'static str,
+) -> Result<(), StoreError> {
+    let rows = transaction.run(count, params![account.uuid() => UUID, most as i64 => INT8]).await?;
+    if rows[0].get::<_, i64>(0) < most as i64 { Ok(()) } else { Err(StoreError::Full { what }) }
 }
 
 /// The row is as it was when it was read. Under the account's lock nothing can come between this and the update.

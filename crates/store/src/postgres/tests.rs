@@ -1,7 +1,10 @@
 //! What only PostgreSQL has to keep: its plans, its schema, its races and its troubles. The promises of every store are
 //! in the conformance suite.
 
+mod damage;
 mod plans;
+mod pools;
+mod quota;
 mod races;
 mod schema;
 mod start;

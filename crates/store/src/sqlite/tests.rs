@@ -1,15 +1,33 @@
 //! What is SQLite's own: the lock, the settings, the schema, the plans. The promises of a store are tested with all
 //! stores, in `tests/conformance`; the writer's, beside it.
 
+mod damage;
 mod disk;
 mod pace;
 mod plans;
+mod quota;
+mod readers;
 mod writer;
 
 use super::SqliteStore;
-use crate::{OpenError, OpenOptions};
+use crate::{
+    Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent, OpenError, OpenOptions, Queue as _, Window,
+};
+use bytes::Bytes;
+use domain::{
+    account::Account,
+    delivery::{Delivery, Position},
+    destination::Destination,
+    event::Event,
+    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    seal::Sealed,
+    time::Timestamp,
+};
 use rusqlite::Connection;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tempfile::TempDir;
 
 /// A store in a folder of its own, which goes with it.
@@ -33,6 +51,77 @@ impl Fixture {
     pub(super) fn outsider(&self) -> Connection {
         Connection::open(self.path()).expect("the file is there")
     }
+
+    async fn account(&self) -> Account {
+        let account = Account {
+            id: AccountId::at(NOW, rand::random()),
+            uid: None,
+            name: "Acme".into(),
+            retention_days: 90,
+            data_key: Sealed(vec![1]),
+            created_at: NOW,
+            updated_at: NOW,
+            version: 0,
+        };
+        self.store.create_account(&account).await.expect("an account")
+    }
+
+    async fn destination(&self, account: &Account) -> Destination {
+        let id = DestinationId::at(NOW, rand::random());
+        let destination = Destination::new(id, account.id, "Billing", "https://billing.example", NOW);
+        self.store.create_destination(&destination).await.expect("a destination")
+    }
+
+    /// An event with so many deliveries to one destination, in the order of their lane.
+    async fn commit(&self, destination: &Destination, deliveries: usize) -> Vec<Delivery> {
+        let account = self.store.account(destination.account_id).await.expect("the account");
+        let event = Event {
+            id: EventId::at(NOW, rand::random()),
+            account_id: account.id,
+            source_id: None,
+            event_type: "invoice.paid".parse().expect("an event type"),
+            idempotency_key: None,
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            payload: Bytes::from_static(b"{}"),
+            ordering_key: None,
+            metadata: serde_json::Map::new(),
+            received_at: NOW,
+            deliver_at: None,
+        };
+        let promise = |_| {
+            let id = DeliveryId::at(NOW, rand::random());
+            NewDelivery {
+                id,
+                route_id: RouteId::at(NOW, rand::random()),
+                destination_id: destination.id,
+                shard: destination.id.shard(),
+                position: Position::due(NOW, id),
+                due_at: NOW,
+            }
+        };
+        let new = NewEvent {
+            event: Arc::new(event),
+            account_version: account.version,
+            deliveries: (0..deliveries).map(promise).collect(),
+            key: None,
+        };
+        let committed = self.store.commit(&[new], NOW).await.expect("a commit");
+        assert_eq!(committed, [Committed::New]);
+        self.lane(destination).await
+    }
+
+    async fn lane(&self, destination: &Destination) -> Vec<Delivery> {
+        let mut lanes = self.store.fetch(&[window(destination, 1000)]).await.expect("a lane");
+        lanes.remove(0).into_iter().map(|fetched| fetched.delivery).collect()
+    }
+}
+
+const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
+
+fn window(destination: &Destination, limit: usize) -> Window {
+    let id = destination.id;
+    Window { shard: id.shard(), destination_id: id, from: Position::START, limit }
 }
 
 pub(super) async fn open(path: &Path, accept_data_loss: bool) -> Result<SqliteStore, OpenError> {

@@ -11,6 +11,7 @@ use crate::{Page, StoreError};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::{AccountId, DestinationId, RouteId, SourceId},
+    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -26,8 +27,11 @@ pub(super) trait Kept: Clone + Sized {
     const GET: &'static str;
     const LIST: &'static str;
     const VERSION: &'static str;
+    const COUNT: &'static str;
     const DELETE: &'static str;
     const FIRST_PAGE: Self::Id;
+    /// How many of them an account may have, and their name.
+    const MOST: Option<(usize, &'static str)> = None;
 
     fn id(&self) -> Self::Id;
     fn account_id(&self) -> AccountId;
@@ -67,8 +71,18 @@ pub(super) fn version<K: Kept>(
 pub(super) fn create<K: Kept>(connection: &Connection, kept: &K) -> Result<K, Trouble> {
     let mut kept = kept.clone();
     *kept.version_mut() = accounts::next_version(connection, kept.account_id())?;
+    has_room::<K>(connection, kept.account_id())?;
     kept.insert(connection)?;
     Ok(kept)
+}
+
+/// Counted anew each time: a range of an index without a look at the rows, some milliseconds where there are as many as
+/// may be. Creating is rare, and there is no number that could go wrong.
+fn has_room<K: Kept>(connection: &Connection, account: AccountId) -> Result<(), Trouble> {
+    let Some((most, what)) = K::MOST else { return Ok(()) };
+    let mut count = connection.prepare_cached(K::COUNT)?;
+    let count: i64 = count.query_row(params![account.blob(), most as i64], |row| row.get(0))?;
+    if count < most as i64 { Ok(()) } else { Err(StoreError::Full { what }.into()) }
 }
 
 /// Writes only over the version it was read with.
@@ -124,6 +138,11 @@ macro_rules! statements {
             "select version from ",
             $table,
             " where id = ?1 and account_id = ?2 and deleted_at is null"
+        );
+        const COUNT: &'static str = concat!(
+            "select count(*) from (select 1 from ",
+            $table,
+            " where account_id = ?1 and deleted_at is null limit ?2)"
         );
         const DELETE: &'static str =
             concat!("update ", $table, " set deleted_at = ?2, version = ?3 where id = ?1");
@@ -181,6 +200,7 @@ impl Kept for Destination {
     type Id = DestinationId;
     const WHAT: &'static str = "destination";
     const FIRST_PAGE: DestinationId = DestinationId::MAX;
+    const MOST: Option<(usize, &'static str)> = Some((limits::DESTINATIONS_PER_ACCOUNT, "destinations"));
     statements!("destinations", ", paused_at, resumed_at, disabled_at, disabled_reason, deleted_at");
 
     fn id(&self) -> DestinationId {
@@ -255,6 +275,7 @@ impl Kept for Route {
     type Id = RouteId;
     const WHAT: &'static str = "route";
     const FIRST_PAGE: RouteId = RouteId::MAX;
+    const MOST: Option<(usize, &'static str)> = Some((limits::ROUTES_PER_ACCOUNT, "routes"));
     statements!("routes", "");
 
     fn id(&self) -> RouteId {

@@ -1,0 +1,73 @@
+//! An account has as many destinations and routes as it may, and no more.
+
+use super::{Fixture, NOW};
+use crate::{Catalog as _, StoreError};
+use domain::{
+    destination::Destination,
+    id::{DestinationId, RouteId},
+    limits,
+    route::Route,
+};
+use rusqlite::params;
+
+fn numbers(rest: &str) -> String {
+    format!("with recursive n (i) as (select 1 union all select i + 1 from n where i < ?2) {rest} from n")
+}
+
+#[tokio::test]
+async fn an_account_has_no_more_destinations_than_it_may() {
+    let fixture = Fixture::new().await;
+    let (account, other) = (fixture.account().await, fixture.account().await);
+    let fill = numbers(
+        "insert into destinations (id, account_id, version, created_at, shard, doc) select randomblob(16), ?1, 1, 0, 0, '{}'",
+    );
+    let room = limits::DESTINATIONS_PER_ACCOUNT as i64 - 1;
+    fixture.outsider().execute(&fill, params![account.id.bytes(), room]).expect("many");
+    let last = fixture.destination(&account).await;
+    let id = DestinationId::at(NOW, rand::random());
+    let one_more = Destination::new(id, account.id, "More", "https://more.example", NOW);
+    let full = fixture.store.create_destination(&one_more).await;
+    assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
+    assert_eq!(fixture.store.account(account.id).await.expect("it").version, last.version);
+    fixture.destination(&other).await;
+    fixture.store.delete_destination(account.id, last.id, NOW).await.expect("deleted");
+    fixture.store.create_destination(&one_more).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn an_account_has_no_more_routes_than_it_may() {
+    let fixture = Fixture::new().await;
+    let account = fixture.account().await;
+    let destination = fixture.destination(&account).await;
+    let fill = numbers(
+        "insert into routes (id, account_id, version, created_at, destination_id, doc) select randomblob(16), ?1, 1, 0, x'', '{}'",
+    );
+    let room = limits::ROUTES_PER_ACCOUNT as i64 - 1;
+    fixture.outsider().execute(&fill, params![account.id.bytes(), room]).expect("many");
+    let last = fixture.store.create_route(&route(&destination)).await.expect("the last");
+    let one_more = route(&destination);
+    let full = fixture.store.create_route(&one_more).await;
+    assert!(matches!(full, Err(StoreError::Full { what: "routes" })), "{full:?}");
+    fixture.store.delete_route(account.id, last.id, NOW).await.expect("deleted");
+    fixture.store.create_route(&one_more).await.expect("there is room again");
+}
+
+fn route(destination: &Destination) -> Route {
+    Route {
+        id: RouteId::at(NOW, rand::random()),
+        account_id: destination.account_id,
+        uid: None,
+        name: None,
+        enabled: true,
+        source_id: None,
+        destination_id: destination.id,
+        event_types: vec!["*".parse().expect("a pattern")],
+        filter: None,
+        retry_policy: None,
+        timeout_seconds: None,
+        signing: None,
+        created_at: NOW,
+        updated_at: NOW,
+        version: 0,
+    }
+}

@@ -1,6 +1,7 @@
 //! The way from a handler to the committer: an event is matched with its account's routes here, in the task of its own
 //! request (so matching uses every core, and a panic in it is that request's alone), and then waits in a queue that is
-//! bounded by count and by bytes. A full queue is told at once.
+//! bounded by count and by bytes. A full queue is told at once. The bytes are counted from the first one read of a
+//! body, so that bodies still on their way are bounded with those that wait.
 
 use crate::{app::App, committer::Submission, error::ApiError, snapshot::Snapshot};
 use aws_lc_rs::digest;
@@ -10,7 +11,7 @@ use domain::{
 use serde::Serialize;
 use std::sync::Arc;
 use store::{IdempotencyKey, NewDelivery, NewEvent};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use utoipa::ToSchema;
 
 /// What a producer is told.
@@ -35,7 +36,10 @@ pub(crate) enum AcceptedStatus {
 
 pub(crate) type Answer = Result<Accepted, ApiError>;
 
-/// The queue before the committer.
+/// A share of the bytes that requests may hold together, given back when it is dropped.
+pub(crate) type Room = OwnedSemaphorePermit;
+
+/// The queue before the committer, and the room for what is on its way there.
 pub(crate) struct Admission {
     queue: mpsc::Sender<Submission>,
     bytes: Arc<Semaphore>,
@@ -47,9 +51,28 @@ impl Admission {
         (Self { queue, bytes: Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)) }, receiver)
     }
 
-    pub(crate) fn submit(&self, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
-        let weight = weight(&new).min(limits::INGEST_QUEUE_BYTES) as u32;
-        let room = self.bytes.clone().try_acquire_many_owned(weight).map_err(|_| overloaded())?;
+    /// 503 if there is none. What is larger than all there is may have all of it.
+    pub(crate) fn room(&self, bytes: usize) -> Result<Room, ApiError> {
+        let permits = bytes.min(limits::INGEST_QUEUE_BYTES) as u32;
+        self.bytes.clone().try_acquire_many_owned(permits).map_err(|_| overloaded())
+    }
+
+    /// Makes it at least this large.
+    pub(crate) fn widen(&self, room: &mut Room, bytes: usize) -> Result<(), ApiError> {
+        let lacking = bytes.min(limits::INGEST_QUEUE_BYTES).saturating_sub(room.num_permits());
+        if lacking > 0 {
+            room.merge(self.room(lacking)?);
+        }
+        Ok(())
+    }
+
+    /// `room` is what the event's body has taken already.
+    pub(crate) fn submit(
+        &self,
+        new: NewEvent,
+        mut room: Room,
+    ) -> Result<oneshot::Receiver<Answer>, ApiError> {
+        self.widen(&mut room, weight(&new))?;
         let (answer, receiver) = oneshot::channel();
         self.queue.try_send(Submission { new, rounds: 0, answer, room }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => overloaded(),
@@ -83,27 +106,28 @@ impl App {
         &self,
         event: Event,
         key: Option<IdempotencyKey>,
+        room: Room,
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let snapshot = self.snapshots.get(event.account_id).await?;
         let deliveries = match_event(&event, &snapshot, &*self.dice, event.received_at)?;
         let new = NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key };
-        self.admission.submit(new)
+        self.admission.submit(new, room)
     }
 
     /// The same, and waits for the answer.
-    pub(crate) async fn admit(&self, event: Event, key: Option<IdempotencyKey>) -> Answer {
-        answered(self.submit(event, key).await?).await
+    pub(crate) async fn admit(&self, event: Event, key: Option<IdempotencyKey>, room: Room) -> Answer {
+        answered(self.submit(event, key, room).await?).await
     }
 }
 
 /// Waits for the committer's word. None at all means that it broke off (a bug, or the end of the process) at a point
 /// that nobody knows.
 pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>) -> Answer {
-    receiver.await.unwrap_or_else(|_| {
-        Err(ApiError::outcome_unknown(
-            "the event was not confirmed: send it again, with the same idempotency key",
-        ))
-    })
+    receiver.await.unwrap_or_else(|_| Err(unconfirmed()))
+}
+
+pub(crate) fn unconfirmed() -> ApiError {
+    ApiError::outcome_unknown("the event was not confirmed: send it again, with the same idempotency key")
 }
 
 /// One delivery per matching route.

@@ -1,6 +1,13 @@
 //! Reading a request's body: its size is checked before anything else, and its pace all the time.
+//!
+//! Room for it is taken before its bytes are: at once for a small one, in steps that double for a large one. Only who
+//! sends much gets much; announcing it is not enough.
 
-use crate::{app::Deadlines, error::ApiError};
+use crate::{
+    admission::{Admission, Room},
+    app::Deadlines,
+    error::ApiError,
+};
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
 use domain::limits;
@@ -9,44 +16,66 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
+/// Room that is given to an announcement alone: most bodies are smaller.
+const FIRST_ROOM: usize = 16 * 1024;
+
 /// 413 if the client announces more than the limit; nothing of it is read.
 pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Body, ApiError> {
     if body.size_hint().lower() <= limit as u64 {
         return Ok(body);
     }
-    // Who asks first is refused before it sends anything; who does not gets a chance to see why.
-    if !headers.contains_key(header::EXPECT) {
-        linger(body);
-    }
+    refuse(headers, body);
     Err(too_large(limit))
 }
 
-/// The whole body, at most `limit` bytes of it: 413 beyond, 408 if it takes too long.
+/// Who asks first is refused before it sends anything; who does not gets a chance to see why.
+fn refuse(headers: &HeaderMap, body: Body) {
+    if !headers.contains_key(header::EXPECT) {
+        linger(body);
+    }
+}
+
+/// The whole body and the room it takes, at most `limit` bytes of it: 413 beyond, 408 if it takes too long, 503 if
+/// there is no room.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
     deadlines: &Deadlines,
-) -> Result<Bytes, ApiError> {
+    admission: &Admission,
+) -> Result<(Bytes, Room), ApiError> {
     let mut body = within(headers, body, limit)?;
-    let announced = body.size_hint().lower();
+    let announced = body.size_hint().lower() as usize;
+    let mut room = match admission.room(announced.min(FIRST_ROOM)) {
+        Ok(room) => room,
+        Err(full) => {
+            refuse(headers, body);
+            return Err(full);
+        }
+    };
     let started = Instant::now();
     let mut whole = BytesMut::new();
     loop {
         let frame = match timeout_at(pace(started, whole.len(), deadlines), body.frame()).await {
             Err(_) => return Err(ApiError::request_timeout("the body came too slowly, or not at all")),
-            Ok(None) => return Ok(whole.freeze()),
+            Ok(None) => return Ok((whole.freeze(), room)),
             Ok(Some(Err(_))) => return Err(ApiError::request_timeout("the body broke off")),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + data.len() > limit {
+        let length = whole.len() + data.len();
+        if length > limit {
             linger(body);
             return Err(too_large(limit));
         }
-        if whole.is_empty() {
+        if length > whole.capacity() {
             // Its own memory, of its own size: a small body must not keep the connection's buffer alive.
-            whole = BytesMut::with_capacity(room(announced as usize, data.len()));
+            let size = size(length, whole.capacity(), announced);
+            if let Err(full) = admission.widen(&mut room, size) {
+                linger(body);
+                return Err(full);
+            }
+            whole.reserve(size - whole.len());
         }
         whole.extend_from_slice(&data);
     }
@@ -76,10 +105,10 @@ fn linger(mut body: Body) {
     }));
 }
 
-/// What was announced, if the first bytes make it believable; a client cannot make us set megabytes aside by announcing
-/// them.
-fn room(announced: usize, first: usize) -> usize {
-    announced.min(first.saturating_mul(64)).max(first)
+/// What to set aside for a body that has this `length` by now: twice what it had before, but no more than announced.
+fn size(length: usize, before: usize, announced: usize) -> usize {
+    let step = FIRST_ROOM.max(before * 2);
+    length.max(if announced > 0 { announced.min(step) } else { before * 2 })
 }
 
 #[cfg(test)]
@@ -89,7 +118,12 @@ mod tests {
     use futures_util::stream;
 
     async fn check(body: Body, limit: usize) -> Result<Bytes, Code> {
-        read(&HeaderMap::new(), body, limit, &Deadlines::default()).await.map_err(|error| error.code())
+        check_in(&Admission::new(1).0, body, limit).await
+    }
+
+    async fn check_in(admission: &Admission, body: Body, limit: usize) -> Result<Bytes, Code> {
+        let read = read(&HeaderMap::new(), body, limit, &Deadlines::default(), admission).await;
+        read.map(|(bytes, _)| bytes).map_err(|error| error.code())
     }
 
     fn chunks(chunks: &[&'static str]) -> Body {
@@ -105,6 +139,36 @@ mod tests {
         assert_eq!(check(chunks(&["12", "345"]), 5).await, Ok("12345".into()));
         assert_eq!(check(chunks(&["12", "345", "6"]), 5).await, Err(Code::PayloadTooLarge));
         assert_eq!(check(Body::empty(), 5).await, Ok(Bytes::new()));
+    }
+
+    #[tokio::test]
+    async fn a_body_without_room_is_refused_and_room_comes_back() {
+        let (admission, _queue) = Admission::new(1);
+        let taken = admission.room(limits::INGEST_QUEUE_BYTES - 20).unwrap();
+        let (ten, ten_more) = ("0123456789", "abcdefghij");
+        let twenty = "0123456789abcdefghij";
+        for _ in 0..2 {
+            assert_eq!(check_in(&admission, Body::from(twenty), 99).await, Ok(twenty.into()));
+            assert_eq!(
+                check_in(&admission, Body::from([twenty, "!"].concat()), 99).await,
+                Err(Code::Overloaded)
+            );
+            assert_eq!(check_in(&admission, chunks(&[ten, ten_more]), 99).await, Ok(twenty.into()));
+            assert_eq!(check_in(&admission, chunks(&[ten, ten_more, "!"]), 99).await, Err(Code::Overloaded));
+        }
+        drop(taken);
+        assert!(check_in(&admission, chunks(&[ten, ten_more, "!"]), 99).await.is_ok());
+    }
+
+    #[test]
+    fn much_is_set_aside_for_who_sends_much() {
+        let announced = 5_000_000;
+        assert_eq!(size(100, 0, 300), 300, "a small body at once");
+        assert_eq!(size(100, 0, announced), FIRST_ROOM);
+        assert_eq!(size(FIRST_ROOM + 1, FIRST_ROOM, announced), 2 * FIRST_ROOM);
+        assert_eq!(size(4_000_001, 4_000_000, announced), announced);
+        assert_eq!(size(100, 0, 0), 100, "nothing announced");
+        assert_eq!(size(101, 100, 0), 200);
     }
 
     #[tokio::test(start_paused = true)]

@@ -47,7 +47,8 @@ pub(crate) async fn ingest(
     }
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;
-    let payload = body::read(headers, body, app.config.body_limit, &app.config.deadlines).await?;
+    let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
+    let (payload, room) = body::read(headers, body, limit, deadlines, &app.admission).await?;
     let now = app.now();
     let event = Event {
         id: EventId::at(now, app.dice.bits()),
@@ -65,7 +66,7 @@ pub(crate) async fn ingest(
     };
     let scope = door.source_id.uuid();
     let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));
-    respond(app.admit(event, key).await)
+    respond(app.admit(event, key, room).await)
 }
 
 /// 202 for a new event, 200 for one that was seen before.

@@ -3,6 +3,7 @@
 //! What is not JSON is a 400 with line and column; what is JSON and does not fit is a 422 with a pointer to the place.
 
 use crate::{
+    admission::Room,
     app::App,
     body,
     error::{ApiError, FieldError},
@@ -23,19 +24,19 @@ impl<T: serde::de::DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let bytes = read(request, app, limits::MANAGEMENT_BODY_BYTES).await?;
+        let (bytes, _room) = read(request, app, limits::MANAGEMENT_BODY_BYTES).await?;
         check_shape(&bytes, Some(limits::JSON_KEYS))?;
         parse(&bytes).map(Self)
     }
 }
 
 /// Reads a JSON body: 415 for another content type, 413 beyond the limit.
-pub(crate) async fn read(request: Request, app: &App, limit: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn read(request: Request, app: &App, limit: usize) -> Result<(Bytes, Room), ApiError> {
     if !is_json(request.headers()) {
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
     let (parts, stream) = request.into_parts();
-    body::read(&parts.headers, stream, limit, &app.config.deadlines).await
+    body::read(&parts.headers, stream, limit, &app.config.deadlines, &app.admission).await
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -115,11 +115,12 @@ pub(crate) async fn publish(
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
     let headers = event_text::kept_of_publish(request.headers());
-    let bytes = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, room) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
-    let event = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
-    respond(app.admit(event.0, event.1).await)
+    let (event, key) = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
+    drop(bytes);
+    respond(app.admit(event, key, room).await)
 }
 
 /// Publishes up to 1,000 events at once: each is accepted or refused for itself.
@@ -142,7 +143,7 @@ pub(crate) async fn publish_batch(
         ));
     }
     let headers = event_text::kept_of_publish(request.headers());
-    let bytes = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, _room) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let batch: PublishBatch<'_> = json::parse(&bytes)?;
     if batch.events.0.is_empty() {
@@ -154,9 +155,10 @@ pub(crate) async fn publish_batch(
         // A microsecond apart, so that they are listed in the order they were given in.
         let at = now.plus(Duration::from_micros(place as u64));
         let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
-            .and_then(|publish| publish.checked(&by, headers.clone(), None, at, app.dice.bits()));
+            .and_then(|publish| publish.checked(&by, headers.clone(), None, at, app.dice.bits()))
+            .and_then(|event| Ok((event, app.admission.room(raw.get().len())?)));
         submitted.push(match checked {
-            Ok((event, key)) => app.submit(event, key).await,
+            Ok(((event, key), room)) => app.submit(event, key, room).await,
             Err(error) => Err(error),
         });
         // Matching a thousand events must not keep the others from their turn.

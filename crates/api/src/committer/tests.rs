@@ -198,7 +198,7 @@ impl World {
         events: Vec<NewEvent>,
     ) -> (Vec<Answer>, Vec<String>) {
         let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
-        let receivers: Vec<_> = events.into_iter().map(|new| admission.submit(new).unwrap()).collect();
+        let receivers: Vec<_> = events.into_iter().map(|new| submit(&admission, new).unwrap()).collect();
         let stop = CancellationToken::new();
         stop.cancel();
         self.committer(script).run(queue, stop).await;
@@ -208,6 +208,10 @@ impl World {
         }
         (answers, self.log.taken())
     }
+}
+
+fn submit(admission: &Admission, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
+    admission.submit(new, admission.room(0)?)
 }
 
 fn code(answer: &Answer) -> Code {
@@ -332,8 +336,8 @@ async fn a_flush_is_bounded_by_its_bytes() {
 async fn a_full_queue_is_told_at_once() {
     let world = World::new().await;
     let (admission, _queue) = Admission::new(1);
-    admission.submit(world.matched(world.event(None, "1")).await).unwrap();
-    let error = admission.submit(world.matched(world.event(None, "2")).await).unwrap_err();
+    submit(&admission, world.matched(world.event(None, "1")).await).unwrap();
+    let error = submit(&admission, world.matched(world.event(None, "2")).await).unwrap_err();
     assert_eq!(error.code(), Code::Overloaded);
 }
 
@@ -344,15 +348,15 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     let large = Bytes::from(vec![b'x'; limits::INGEST_QUEUE_BYTES / 4]);
     let event = async || world.matched(Event { payload: large.clone(), ..world.event(None, "") }).await;
     for _ in 0..3 {
-        admission.submit(event().await).unwrap();
+        submit(&admission, event().await).unwrap();
     }
-    assert_eq!(admission.submit(event().await).unwrap_err().code(), Code::Overloaded);
+    assert_eq!(submit(&admission, event().await).unwrap_err().code(), Code::Overloaded);
     let stop = CancellationToken::new();
     let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
     // Room comes back when the flush before is answered.
     let answered = async {
         loop {
-            match admission.submit(event().await) {
+            match submit(&admission, event().await) {
                 Ok(receiver) => return receiver.await,
                 Err(_) => tokio::task::yield_now().await,
             }

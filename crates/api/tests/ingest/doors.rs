@@ -1,7 +1,10 @@
 //! What is accepted, by which door, and as what.
 
 use crate::world::{TOKEN, World};
-use domain::account::KeyKind;
+use axum::body::Body;
+use bytes::Bytes;
+use domain::{account::KeyKind, limits};
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 
 #[tokio::test]
@@ -118,6 +121,22 @@ async fn nobody_is_answered_before_the_commit() {
     second.is(503, "overloaded");
     assert_eq!(second.headers["retry-after"], "1");
     assert!(futures_util::poll!(&mut first).is_pending());
+}
+
+#[tokio::test]
+async fn bodies_on_their_way_are_bounded_together() {
+    let world = World::with(|config| config.body_limit = limits::INGEST_QUEUE_BYTES).await;
+    let most = Bytes::from(vec![b' '; limits::INGEST_QUEUE_BYTES * 3 / 4]);
+    let half_sent = stream::iter([Ok::<_, std::io::Error>(most)]).chain(stream::pending());
+    let mut slow = Box::pin(world.ingest(TOKEN, &[], Body::from_stream(half_sent)));
+    assert!(futures_util::poll!(&mut slow).is_pending());
+    let half = vec![b' '; limits::INGEST_QUEUE_BYTES / 2];
+    world.ingest(TOKEN, &[], half.clone()).await.is(503, "overloaded");
+    let published = json!({"type": "a", "data": "x".repeat(half.len())}).to_string();
+    world.publish("/v1/events", &world.key, published).await.is(503, "overloaded");
+    world.ingest(TOKEN, &[], "small").await.accepted("queued", 1);
+    drop(slow);
+    world.ingest(TOKEN, &[], half).await.accepted("queued", 1);
 }
 
 #[tokio::test]

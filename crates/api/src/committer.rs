@@ -3,13 +3,16 @@
 //! While one flush runs, the next batch gathers by itself. The order around a flush is fixed: deliveries are announced
 //! as `expected` before it; afterwards as `arrived`, as `forgotten` or, if nobody knows, as something to look for; and
 //! only then is anybody answered. No producer sees success before the commit has returned.
+//!
+//! Events whose account's configuration had changed are matched again beside the loop, so that nobody else waits for
+//! the reading of it. They keep their share of the queue's bytes, which is what bounds them.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, match_event},
+    admission::{Accepted, AcceptedStatus, Answer, Room, match_event, unconfirmed},
     app::Health,
     error::ApiError,
     request::message,
-    snapshot::Snapshots,
+    snapshot::{Snapshot, Snapshots},
 };
 use domain::{
     delivery::{Delivery, Position},
@@ -20,10 +23,16 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use futures_util::FutureExt;
-use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 use store::{Announce, Arrival, Committed, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+    select,
+    sync::{mpsc, oneshot},
+    task::{JoinSet, consume_budget},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -44,25 +53,40 @@ pub(crate) struct Submission {
     pub(crate) rounds: usize,
     pub(crate) answer: oneshot::Sender<Answer>,
     /// Its share of the queue's bytes, given back when it is answered.
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) room: Room,
+}
+
+/// What a flush has said.
+struct Flushed {
+    committed: Vec<Committed>,
+    /// It was made twice, and what the first try did, or still does, is not known.
+    first_unknown: bool,
 }
 
 struct Waiter {
     rounds: usize,
     answer: oneshot::Sender<Answer>,
-    room: OwnedSemaphorePermit,
+    room: Room,
 }
 
 impl Committer {
     /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
     pub(crate) async fn run(self, mut queue: mpsc::Receiver<Submission>, stop: CancellationToken) {
+        let committer = Arc::new(self);
         let mut waiting = VecDeque::new();
+        let mut matching = JoinSet::new();
         loop {
             if waiting.is_empty() {
-                let gathered = stop.run_until_cancelled(gather(&mut queue, &mut waiting)).await;
-                if gathered.is_none() {
-                    queue.close();
+                select! {
+                    () = stop.cancelled(), if !queue.is_closed() => queue.close(),
+                    Some(submission) = queue.recv() => waiting.push_back(submission),
+                    // Nothing comes of a panic in there: whoever waits hears that nothing was confirmed.
+                    Some(matched) = matching.join_next() => waiting.extend(matched.unwrap_or_default()),
+                    else => return,
                 }
+            }
+            while let Some(matched) = matching.try_join_next() {
+                waiting.extend(matched.unwrap_or_default());
             }
             while waiting.len() < limits::INGEST_BATCH
                 && let Ok(submission) = queue.try_recv()
@@ -70,18 +94,22 @@ impl Committer {
                 waiting.push_back(submission);
             }
             if waiting.is_empty() {
-                return;
+                continue;
             }
             let batch = take_batch(&mut waiting);
             // Whatever breaks in one flush, the next one is made: this loop is everybody's door.
-            match AssertUnwindSafe(self.commit(batch)).catch_unwind().await {
-                Ok(stale) => stale.into_iter().rev().for_each(|again| waiting.push_front(again)),
+            match AssertUnwindSafe(committer.commit(batch)).catch_unwind().await {
+                Ok(stale) => {
+                    for (account, stale) in by_account(stale) {
+                        matching.spawn(committer.clone().match_again(account, stale));
+                    }
+                }
                 Err(panic) => tracing::error!(panic = message(&*panic), "commit.panicked"),
             }
         }
     }
 
-    /// One flush. Gives back what must be tried once more because its account's configuration had changed.
+    /// One flush. Gives back what must be matched again because its account's configuration had changed.
     async fn commit(&self, batch: Vec<Submission>) -> Vec<Submission> {
         let (events, waiters): (Vec<_>, Vec<_>) = batch
             .into_iter()
@@ -93,7 +121,7 @@ impl Committer {
         }
         failpoint::hit("ingest.expected");
         match self.flush(&events).await {
-            Ok(committed) => self.tell(events, waiters, committed).await,
+            Ok(flushed) => self.tell(events, waiters, flushed).await,
             Err(error) => {
                 self.give_up(&events, &deliveries, &error).await;
                 let refused = match error {
@@ -112,15 +140,18 @@ impl Committer {
 
     /// Commits, and once more after a short pause if the store was away: the very same batch may be repeated safely.
     /// What stays unknown once stays unknown, unless the repetition settles it.
-    async fn flush(&self, events: &[NewEvent]) -> Result<Vec<Committed>, StoreError> {
+    async fn flush(&self, events: &[NewEvent]) -> Result<Flushed, StoreError> {
         let first = match self.flush_once(events).await {
+            Ok(committed) => return Ok(Flushed { committed, first_unknown: false }),
             Err(error @ (StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))) => error,
-            settled => return settled,
+            Err(error) => return Err(error),
         };
         sleep(limits::BACKOFF_MIN.mul_f64(self.dice.unit())).await;
-        match (self.flush_once(events).await, first) {
-            (Err(_), unknown @ StoreError::OutcomeUnknown(_)) => Err(unknown),
-            (second, _) => second,
+        let first_unknown = matches!(first, StoreError::OutcomeUnknown(_));
+        match self.flush_once(events).await {
+            Ok(committed) => Ok(Flushed { committed, first_unknown }),
+            Err(_) if first_unknown => Err(first),
+            Err(second) => Err(second),
         }
     }
 
@@ -141,17 +172,26 @@ impl Committer {
         &self,
         events: Vec<NewEvent>,
         waiters: Vec<Waiter>,
-        committed: Vec<Committed>,
+        Flushed { committed, first_unknown }: Flushed,
     ) -> Vec<Submission> {
-        let (mut arrivals, mut forgotten) = (Vec::new(), Vec::new());
+        let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
                 Committed::New => arrivals.extend(arrivals_of(&new)),
+                // The first try may still be running, and write these deliveries: others must not take their place.
+                Committed::Stale if first_unknown => {
+                    unsure.extend(places(&new));
+                    answers.push((waiter, Err(unconfirmed())));
+                    continue;
+                }
                 _ => forgotten.extend(names(&new)),
             }
             match outcome {
-                Committed::Stale => stale.push((new, waiter)),
+                Committed::Stale => {
+                    let Waiter { rounds, answer, room } = waiter;
+                    stale.push(Submission { new, rounds, answer, room });
+                }
                 other => answers.push((waiter, answer_of(&new, other))),
             }
         }
@@ -162,45 +202,45 @@ impl Committer {
         if !forgotten.is_empty() {
             self.announce.forgotten(&forgotten).await;
         }
+        self.look_for(unsure).await;
         failpoint::hit("ack.before");
         for (waiter, answer) in answers {
             // Nobody listens any more: the event is durable all the same.
             let _ = waiter.answer.send(answer);
         }
         failpoint::hit("ack.after");
-        let mut again = Vec::with_capacity(stale.len());
-        for (new, waiter) in stale {
-            again.extend(self.match_again(new, waiter).await);
-        }
-        again
+        stale
     }
 
-    async fn match_again(&self, mut new: NewEvent, waiter: Waiter) -> Option<Submission> {
-        let Waiter { rounds, answer, room } = waiter;
-        let rematched = if rounds >= limits::MATCH_ROUNDS {
-            Err(ApiError::overloaded("the account's configuration changes faster than events can be matched"))
-        } else {
-            // A panic in here is this event's alone.
-            let rematched = AssertUnwindSafe(self.rematch(&new)).catch_unwind().await;
-            rematched
-                .unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))
-        };
-        match rematched {
-            Ok((version, deliveries)) => {
-                (new.account_version, new.deliveries) = (version, deliveries);
-                Some(Submission { new, rounds: rounds + 1, answer, room })
+    /// Matches stale events of one account with its routes as they are now, in order. What cannot be matched is
+    /// answered.
+    async fn match_again(self: Arc<Self>, account: AccountId, stale: Vec<Submission>) -> Vec<Submission> {
+        let seen = stale.iter().map(|submission| submission.new.account_version).max().unwrap_or_default();
+        let snapshot = self.snapshots.newer(account, seen).await.map_err(ApiError::from);
+        let mut matched = Vec::with_capacity(stale.len());
+        for mut submission in stale {
+            let snapshot = snapshot.as_deref().map_err(ApiError::clone);
+            match snapshot.and_then(|snapshot| self.rematch(&mut submission, snapshot)) {
+                Ok(()) => matched.push(submission),
+                Err(error) => drop(submission.answer.send(Err(error))),
             }
-            Err(error) => {
-                let _ = answer.send(Err(error));
-                None
-            }
+            consume_budget().await;
         }
+        matched
     }
 
-    async fn rematch(&self, new: &NewEvent) -> Result<(i64, Vec<NewDelivery>), ApiError> {
-        let snapshot = self.snapshots.newer(new.event.account_id, new.account_version).await?;
-        let deliveries = match_event(&new.event, &snapshot, &*self.dice, self.clock.now())?;
-        Ok((snapshot.version, deliveries))
+    fn rematch(&self, stale: &mut Submission, snapshot: &Snapshot) -> Result<(), ApiError> {
+        if stale.rounds >= limits::MATCH_ROUNDS {
+            let detail = "the account's configuration changes faster than events can be matched";
+            return Err(ApiError::overloaded(detail));
+        }
+        let matching = || match_event(&stale.new.event, snapshot, &*self.dice, self.clock.now());
+        // A panic in here is this event's alone.
+        let deliveries = catch_unwind(AssertUnwindSafe(matching))
+            .unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))?;
+        stale.rounds += 1;
+        (stale.new.account_version, stale.new.deliveries) = (snapshot.version, deliveries);
+        Ok(())
     }
 
     async fn give_up(
@@ -218,20 +258,33 @@ impl Committer {
         }
         match error {
             StoreError::OutcomeUnknown(_) | StoreError::Failed(_) => {
-                let places: Vec<(DestinationId, DeliveryId, Position)> = events
-                    .iter()
-                    .flat_map(|new| &new.deliveries)
-                    .map(|delivery| (delivery.destination_id, delivery.id, delivery.position))
-                    .collect();
-                self.announce.look(&places).await;
+                self.look_for(events.iter().flat_map(places).collect()).await;
             }
             _ => self.announce.forgotten(deliveries).await,
         }
     }
+
+    /// These may be there, or come to be until their statement has ended: they are looked for now, and once
+    /// more then. A flush that fails takes a while itself, so few of these wait at a time.
+    async fn look_for(&self, unsure: Vec<(DestinationId, DeliveryId, Position)>) {
+        if unsure.is_empty() {
+            return;
+        }
+        self.announce.look(&unsure).await;
+        let announce = self.announce.clone();
+        tokio::spawn(async move {
+            sleep(limits::STORE_STATEMENT).await;
+            announce.look(&unsure).await;
+        });
+    }
 }
 
-async fn gather(queue: &mut mpsc::Receiver<Submission>, waiting: &mut VecDeque<Submission>) {
-    waiting.extend(queue.recv().await);
+fn by_account(stale: Vec<Submission>) -> BTreeMap<AccountId, Vec<Submission>> {
+    let mut accounts: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for submission in stale {
+        accounts.entry(submission.new.event.account_id).or_default().push(submission);
+    }
+    accounts
 }
 
 /// The first of those that wait, as many as one flush may take; at least one.
@@ -251,6 +304,10 @@ fn take_batch(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
 
 fn names(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {
     new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id))
+}
+
+fn places(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId, Position)> {
+    new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id, delivery.position))
 }
 
 fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {

@@ -78,6 +78,14 @@ impl Snapshots {
         }
     }
 
+    /// Somebody reads the account's routes `meanwhile`.
+    #[cfg(test)]
+    pub(crate) async fn stalled<T>(&self, account: AccountId, meanwhile: impl Future<Output = T>) -> T {
+        let slot = self.slot(account);
+        let _reading = slot.all.lock().await;
+        meanwhile.await
+    }
+
     async fn refresh(
         &self,
         account: AccountId,

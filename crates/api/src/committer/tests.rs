@@ -10,8 +10,9 @@ use domain::{
     route::Route,
     seal::Sealed,
 };
-use std::{collections::VecDeque as Script, sync::Mutex};
+use std::{collections::VecDeque as Script, sync::Mutex, time::Duration};
 use store::{Catalog, Change, IdempotencyKey, memory::MemoryStore};
+use tokio::{task::yield_now, time::timeout};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
@@ -59,6 +60,8 @@ enum Trouble {
     Unknown,
     /// Committed, and then nobody heard of it.
     UnknownAfterCommit,
+    /// Of the first try nothing is known yet, and the routes change before the second.
+    UnknownBeforeChange,
     Failed,
     Panics,
 }
@@ -81,6 +84,11 @@ impl Ingest for Scripted {
             Some(Trouble::Unknown) => Err(StoreError::OutcomeUnknown("cut".into())),
             Some(Trouble::UnknownAfterCommit) => {
                 self.memory.commit(batch, now).await?;
+                Err(StoreError::OutcomeUnknown("cut".into()))
+            }
+            Some(Trouble::UnknownBeforeChange) => {
+                let (account, route) = (batch[0].event.account_id, batch[0].deliveries[0].route_id);
+                self.memory.delete_route(account, route, now).await?;
                 Err(StoreError::OutcomeUnknown("cut".into()))
             }
             Some(Trouble::Failed) => Err(StoreError::Failed("flush".into())),
@@ -297,6 +305,53 @@ async fn an_outcome_that_stays_unknown_is_said_and_looked_for() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_may_be_there_is_looked_for_again_when_its_statement_has_ended() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (_, log) = world.run([Trouble::Unknown, Trouble::Unknown], vec![event]).await;
+    assert_eq!(log.last().unwrap(), "look 1");
+    sleep(limits::STORE_STATEMENT * 2).await;
+    assert_eq!(world.log.taken(), ["look 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_there_is_never_matched_again() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "1")).await;
+    let (answers, log) = world.run([Trouble::UnknownBeforeChange], vec![event]).await;
+    assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
+    assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_while_another_accounts_routes_are_read() {
+    let world = World::new().await;
+    let stale = world.matched(world.event(None, "1")).await;
+    world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
+    let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
+    let reading = async {
+        let stale = submit(&admission, stale).unwrap();
+        while !world.log.taken().contains(&"forgotten 1".to_owned()) {
+            yield_now().await;
+        }
+        let mut other = world.event(None, "2");
+        other.account_id = AccountId::at(NOW, 2);
+        let other =
+            NewEvent { event: Arc::new(other), account_version: 1, deliveries: Vec::new(), key: None };
+        let other = timeout(Duration::from_secs(1), submit(&admission, other).unwrap()).await;
+        assert_eq!(code(&other.expect("no wait").unwrap()), Code::NotFound);
+        // What was admitted is answered, though it must stop now.
+        stop.cancel();
+        stale
+    };
+    let stale = world.snapshots.stalled(world.account, reading).await;
+    assert_eq!(stale.await.unwrap().unwrap().deliveries, Some(0));
+    running.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_failed_flush_is_not_tried_again_and_the_node_says_so() {
     let world = World::new().await;
@@ -358,7 +413,7 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
         loop {
             match submit(&admission, event().await) {
                 Ok(receiver) => return receiver.await,
-                Err(_) => tokio::task::yield_now().await,
+                Err(_) => yield_now().await,
             }
         }
     };

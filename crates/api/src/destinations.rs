@@ -41,7 +41,7 @@ patch_schema!(DestinationPatch as "DestinationPatch" of DestinationInput);
     request_body = DestinationInput,
     responses(
         (status = 201, description = "Made. Its signing secret is in `signing.secret`.", body = DestinationView),
-        problems::Creating,
+        problems::CreatingCounted,
     ),
 )]
 pub(crate) async fn create(

@@ -260,7 +260,9 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::NotFound { what } => Self::no_such(what),
             StoreError::Taken { constraint } => Self::uid_taken(format!("this {constraint} is taken")),
-            StoreError::Full { what } => Self::quota_exceeded(format!("the account has as many {what} as it may")),
+            StoreError::Full { what } => {
+                Self::quota_exceeded(format!("the account has as many {what} as it may"))
+            }
             StoreError::Changed => Self::version_mismatch("it has changed since it was read: read it again"),
             StoreError::OutcomeUnknown(_) => {
                 Self::outcome_unknown("the store did not confirm: ask again, with the same idempotency key")
@@ -305,6 +307,13 @@ mod tests {
             let again = matches!(code.status().as_u16(), 429 | 503);
             assert_eq!(headers.contains_key(header::RETRY_AFTER), again, "{code:?}");
         }
+    }
+
+    #[test]
+    fn an_account_that_is_full_is_a_conflict() {
+        let error = ApiError::from(StoreError::Full { what: "destinations" });
+        assert_eq!((error.code(), error.status().as_u16()), (Code::QuotaExceeded, 409));
+        assert!(error.to_string().contains("destinations"));
     }
 
     #[test]

@@ -40,6 +40,8 @@ problems! {
     ListingOf: InvalidCursor ValidationFailed NotFound;
     /// An object is made.
     Creating: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken OutcomeUnknown;
+    /// An object is made of which an account may have so many.
+    CreatingCounted: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken QuotaExceeded OutcomeUnknown;
     /// An object is changed.
     Changing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NotFound VersionMismatch OutcomeUnknown;
     /// An object is told to do something, if it is still as the caller knows it.

@@ -174,7 +174,7 @@ impl RouteInput {
 #[utoipa::path(
     post, path = "/v1/routes", operation_id = "create_route", tag = "routes",
     request_body = RouteInput,
-    responses((status = 201, description = "Made.", body = RouteView), problems::Creating),
+    responses((status = 201, description = "Made.", body = RouteView), problems::CreatingCounted),
 )]
 pub(crate) async fn create(
     State(app): State<App>,

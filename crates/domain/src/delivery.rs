@@ -196,15 +196,15 @@ pub fn settle(delivery: &Delivery, met: &Classified, on: Circumstances<'_>) -> S
     }
 }
 
-/// When a waiting delivery stops being worth a try.
-pub fn expires_at(delivery: &Delivery, policy: &RetryPolicy, resumed_at: Option<Timestamp>) -> Timestamp {
+/// When a waiting delivery stops being worth a try. Nothing expires while paused: its age counts from the last resume.
+pub fn expires_at(delivery: &Delivery, expire_after: Duration, resumed_at: Option<Timestamp>) -> Timestamp {
     let counted_from = resumed_at.map_or(delivery.available_at, |resumed| resumed.max(delivery.available_at));
-    counted_from.plus(policy.expire_after)
+    counted_from.plus(expire_after)
 }
 
 /// A throttled delivery spends no retry and stands one microsecond behind where it stood.
 fn keep_place(delivery: &Delivery, on: Circumstances<'_>) -> Settled {
-    if on.now >= expires_at(delivery, on.policy, on.resumed_at) {
+    if on.now >= expires_at(delivery, on.policy.expire_after, on.resumed_at) {
         return Settled::Ended(Ending::DeadLetter(DeadReason::Expired));
     }
     let rank = if on.ordered { delivery.position.rank } else { delivery.position.rank.saturating_add(1) };
@@ -222,7 +222,7 @@ fn retry(
         return Settled::Ended(Ending::DeadLetter(spent_out));
     };
     let due_at = on.now.plus(pause.max(not_before.unwrap_or_default()));
-    if due_at >= expires_at(delivery, on.policy, on.resumed_at) {
+    if due_at >= expires_at(delivery, on.policy.expire_after, on.resumed_at) {
         return Settled::Ended(Ending::DeadLetter(DeadReason::Expired));
     }
     let position = if on.ordered { delivery.position } else { Position::due(due_at, delivery.id) };

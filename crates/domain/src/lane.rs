@@ -13,7 +13,7 @@ mod explain;
 mod window;
 
 use crate::{
-    delivery::{Delivery, Ending, Position, Settled},
+    delivery::{Delivery, Ending, Position, Settled, expires_at},
     gate::{Gate, GateSettings, Hold, HoldReason, Met},
     id::{DeliveryId, RouteId},
     limits,
@@ -302,7 +302,9 @@ impl<C> Lane<C> {
         if first.delivery.due_at > now {
             return None;
         }
-        if self.expires_at(&first.delivery, settings) <= now {
+        let own_age = settings.expire_after_by_route.get(&first.delivery.route_id);
+        let expire_after = *own_age.unwrap_or(&settings.expire_after);
+        if expires_at(&first.delivery, expire_after, settings.resumed_at) <= now {
             let held = self.take_first()?;
             return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
         }
@@ -463,13 +465,6 @@ impl<C> Lane<C> {
     /// Disabled or deleted: its deliveries are being ended.
     pub fn is_ending(&self) -> bool {
         self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::End { .. }))
-    }
-
-    fn expires_at(&self, delivery: &Delivery, settings: &LaneSettings) -> Timestamp {
-        let own = settings.expire_after_by_route.get(&delivery.route_id);
-        let counted_from =
-            settings.resumed_at.map_or(delivery.available_at, |at| at.max(delivery.available_at));
-        counted_from.plus(*own.unwrap_or(&settings.expire_after))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::limits;
 use serde::{Deserialize, Serialize};
 
 /// Attempts are one more than the steps.
@@ -28,7 +29,7 @@ pub struct RetryPolicy {
     /// The part of a pause that chance may add or take away, 0 to 1.
     pub jitter: f64,
     /// The age at which a delivery is given up, whatever the schedule has left.
-    #[serde(rename = "expire_after_seconds", with = "seconds")]
+    #[serde(rename = "expire_after_seconds", with = "crate::time::seconds")]
     pub expire_after: Duration,
     /// Answers from 300 to 499 that are worth a retry here although they usually are final.
     pub retry_statuses: Vec<u16>,
@@ -128,21 +129,7 @@ pub fn parse_retry_after(values: &[&str], now_unix_seconds: i64) -> Option<Durat
         let ahead = i128::from(date) - i128::from(now_unix_seconds);
         u64::try_from(ahead.max(0)).unwrap_or(u64::MAX)
     };
-    Some(Duration::from_secs(seconds).clamp(PAUSE_MIN, PAUSE_MAX))
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_u64(value.as_secs())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
-        u64::deserialize(input).map(Duration::from_secs)
-    }
+    Some(Duration::from_secs(seconds).clamp(limits::RETRY_AFTER_MIN, limits::RETRY_AFTER_MAX))
 }
 
 mod list_of_seconds {

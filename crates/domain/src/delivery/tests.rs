@@ -203,10 +203,10 @@ fn an_ordered_delivery_keeps_its_place_while_it_retries() {
 fn the_age_counts_from_the_latest_of_creation_deliver_at_and_resume() {
     let policy = RetryPolicy { expire_after: DAY, ..policy(&[60]) };
     let later = Delivery { available_at: at(500), ..delivery() };
-    assert_eq!(expires_at(&delivery(), &policy, None), at(86_400));
-    assert_eq!(expires_at(&later, &policy, None), at(86_900));
-    assert_eq!(expires_at(&later, &policy, Some(at(100))), at(86_900));
-    assert_eq!(expires_at(&later, &policy, Some(at(1_000))), at(87_400));
+    assert_eq!(expires_at(&delivery(), policy.expire_after, None), at(86_400));
+    assert_eq!(expires_at(&later, policy.expire_after, None), at(86_900));
+    assert_eq!(expires_at(&later, policy.expire_after, Some(at(100))), at(86_900));
+    assert_eq!(expires_at(&later, policy.expire_after, Some(at(1_000))), at(87_400));
 }
 
 #[test]

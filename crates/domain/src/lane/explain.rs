@@ -1,6 +1,6 @@
 //! Why a delivery waits, and until when: every delivery a lane is responsible for has an answer.
 
-use super::{Lane, Mode};
+use super::Lane;
 use crate::{delivery::Delivery, gate::HoldReason, time::Timestamp};
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ impl<C> Lane<C> {
         let Some(settings) = &self.settings else {
             return wait(WaitKind::Capacity, delivery.due_at, None, "its destination is being read".into());
         };
-        if self.in_flight >= settings.max_concurrency || !matches!(settings.mode, Mode::Deliver) {
+        if self.in_flight >= settings.max_concurrency {
             let detail = format!("all {} slots of the destination are taken", settings.max_concurrency);
             let since = self.full_since.unwrap_or(delivery.due_at).max(delivery.due_at);
             return wait(WaitKind::Concurrency, since, None, detail);

@@ -216,9 +216,11 @@ fn lanes(
 }
 
 fn head(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
-    let first = || Ok(Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? });
+    let first = || -> rusqlite::Result<Position> {
+        Ok(Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? })
+    };
     // A first row that does not read back hides none of those behind it.
-    let first = first().unwrap_or_else(|_: rusqlite::Error| Position::START);
+    let first = first().unwrap_or(Position::START);
     Ok(LaneHead { shard: row.get(0)?, destination_id: row::id(row, 1)?, first })
 }
 

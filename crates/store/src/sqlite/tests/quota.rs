@@ -3,6 +3,7 @@
 use super::{Fixture, NOW};
 use crate::{Catalog as _, StoreError};
 use domain::{
+    account::Account,
     destination::Destination,
     id::{DestinationId, RouteId},
     limits,
@@ -10,19 +11,24 @@ use domain::{
 };
 use rusqlite::params;
 
-fn numbers(rest: &str) -> String {
-    format!("with recursive n (i) as (select 1 union all select i + 1 from n where i < ?2) {rest} from n")
+/// As if so many had been created.
+fn fill(fixture: &Fixture, account: &Account, count: usize, insert: &str) {
+    let numbers = "with recursive n (i) as (select 1 union all select i + 1 from n where i < ?2)";
+    let connection = fixture.outsider();
+    let params = params![account.id.bytes(), count as i64];
+    connection.execute(&format!("{numbers} {insert} from n"), params).expect("many");
+    connection
+        .execute("update accounts set version = version + ?2 where id = ?1", params)
+        .expect("as many changes");
 }
 
 #[tokio::test]
 async fn an_account_has_no_more_destinations_than_it_may() {
     let fixture = Fixture::new().await;
     let (account, other) = (fixture.account().await, fixture.account().await);
-    let fill = numbers(
-        "insert into destinations (id, account_id, version, created_at, shard, doc) select randomblob(16), ?1, 1, 0, 0, '{}'",
-    );
-    let room = limits::DESTINATIONS_PER_ACCOUNT as i64 - 1;
-    fixture.outsider().execute(&fill, params![account.id.bytes(), room]).expect("many");
+    let insert = "insert into destinations (id, account_id, version, created_at, shard, doc)
+                  select cast(printf('%016d', i) as blob), ?1, 1, 0, 0, '{}'";
+    fill(&fixture, &account, limits::DESTINATIONS_PER_ACCOUNT - 1, insert);
     let last = fixture.destination(&account).await;
     let id = DestinationId::at(NOW, rand::random());
     let one_more = Destination::new(id, account.id, "More", "https://more.example", NOW);
@@ -39,11 +45,9 @@ async fn an_account_has_no_more_routes_than_it_may() {
     let fixture = Fixture::new().await;
     let account = fixture.account().await;
     let destination = fixture.destination(&account).await;
-    let fill = numbers(
-        "insert into routes (id, account_id, version, created_at, destination_id, doc) select randomblob(16), ?1, 1, 0, x'', '{}'",
-    );
-    let room = limits::ROUTES_PER_ACCOUNT as i64 - 1;
-    fixture.outsider().execute(&fill, params![account.id.bytes(), room]).expect("many");
+    let insert = "insert into routes (id, account_id, version, created_at, destination_id, doc)
+                  select cast(printf('%016d', i) as blob), ?1, 1, 0, x'', '{}'";
+    fill(&fixture, &account, limits::ROUTES_PER_ACCOUNT - 1, insert);
     let last = fixture.store.create_route(&route(&destination)).await.expect("the last");
     let one_more = route(&destination);
     let full = fixture.store.create_route(&one_more).await;

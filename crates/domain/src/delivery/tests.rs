@@ -307,7 +307,7 @@ proptest! {
         let delivery = Delivery { spent, attempts: spent, ..delivery() };
         let resumed_at = resumed.filter(|resumed| *resumed <= age).map(at);
         let circumstances = Circumstances { resumed_at, jitter, ..on(&policy, at(age)) };
-        let expires_at = expires_at(&delivery, &policy, resumed_at);
+        let expires_at = expires_at(&delivery, policy.expire_after, resumed_at);
         match settle(&delivery, &met, circumstances) {
             // A throttled delivery is due already; it is asked for its age again when the hold has ended.
             Settled::Waits { due_at, .. } if met.outcome == Outcome::Throttled => {

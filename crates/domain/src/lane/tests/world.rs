@@ -627,8 +627,11 @@ impl World {
             Mode::End { with, .. } => promise!(ending == with, "{id} ended as {ending:?}"),
             Mode::Paused { .. } => return Err(format!("{id} ended while paused")),
             Mode::Deliver => {
-                let expires_at =
-                    crate::delivery::expires_at(&delivery, &self.policy, self.settings.resumed_at);
+                let expires_at = crate::delivery::expires_at(
+                    &delivery,
+                    self.policy.expire_after,
+                    self.settings.resumed_at,
+                );
                 promise!(ending == Ending::DeadLetter(DeadReason::Expired), "{id} ended as {ending:?}");
                 promise!(self.now >= expires_at, "{id} expired too early");
             }

@@ -332,8 +332,8 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
     let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
     let stop = CancellationToken::new();
     let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
-    let reading = async {
-        let stale = submit(&admission, stale).unwrap();
+    let stale = submit(&admission, stale).unwrap();
+    let meanwhile = async {
         while !world.log.taken().contains(&"forgotten 1".to_owned()) {
             yield_now().await;
         }
@@ -345,9 +345,8 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
         assert_eq!(code(&other.expect("no wait").unwrap()), Code::NotFound);
         // What was admitted is answered, though it must stop now.
         stop.cancel();
-        stale
     };
-    let stale = world.snapshots.stalled(world.account, reading).await;
+    world.snapshots.stalled(world.account, meanwhile).await;
     assert_eq!(stale.await.unwrap().unwrap().deliveries, Some(0));
     running.await.unwrap();
 }

@@ -229,6 +229,8 @@ pub const STORE_RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
 /// How often the free space is looked at.
 pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
+/// Groups the writer writes before it looks how long the log has grown.
+pub const CHECKPOINT_LOOK: u32 = 4;
 /// Pages in the log (4 KiB each) before they are copied into the database.
 pub const CHECKPOINT_PAGES: i64 = 4_000;
 /// The same when room is short: the log is used again from its beginning instead of growing.

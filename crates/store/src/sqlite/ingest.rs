@@ -21,7 +21,19 @@ impl Ingest for SqliteStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
         // Documents are written here, not by the one thread everybody waits for.
         let entries: Arc<[Entry]> = batch.iter().map(Entry::new).collect();
-        self.write(Turn::Ingest, move |connection| commit(connection, &entries, now)).await
+        // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
+        let mut one_by_one = false;
+        self.write(Turn::Ingest, move |connection| {
+            let mut hand = Hand::new(connection, now)?;
+            let committed: Result<Vec<_>, Trouble> = match one_by_one {
+                false => entries.iter().map(|entry| hand.commit(entry)).collect(),
+                true => entries.iter().map(|entry| commit_alone(connection, &mut hand, entry)).collect(),
+            };
+            // The writer rolls back what has failed and asks once more.
+            one_by_one |= committed.is_err();
+            committed
+        })
+        .await
     }
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -48,21 +60,6 @@ impl Entry {
             metadata: serde_json::to_string(&new.event.metadata).expect(json),
             new: new.clone(),
         }
-    }
-}
-
-/// All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
-fn commit(connection: &Connection, entries: &[Entry], now: Timestamp) -> Result<Vec<Committed>, Trouble> {
-    connection.prepare_cached("savepoint batch")?.execute([])?;
-    let mut hand = Hand::new(connection, now)?;
-    let results: Result<Vec<_>, Trouble> = entries.iter().map(|entry| hand.commit(entry)).collect();
-    match results {
-        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
-            connection.prepare_cached("rollback to batch")?.execute([])?;
-            let mut hand = Hand::new(connection, now)?;
-            entries.iter().map(|entry| commit_alone(connection, &mut hand, entry)).collect()
-        }
-        results => results,
     }
 }
 

@@ -51,7 +51,14 @@ impl Queue for SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
-        self.write(Turn::Settle, move |connection| settle::settle(connection, &entries, now)).await
+        let mut one_by_one = false;
+        self.write(Turn::Settle, move |connection| {
+            let settled = settle::settle(connection, &entries, one_by_one, now);
+            // The writer rolls back what has failed and asks once more.
+            one_by_one |= settled.is_err();
+            settled
+        })
+        .await
     }
 
     async fn lanes(

@@ -186,22 +186,19 @@ impl Attempted {
     }
 }
 
-/// Nobody asks which node it is: one process has the lock, and what it says is the owner's word.
+/// All at once or, where SQLite will not take one of them, one by one. Nobody asks which node it is: one process has the
+/// lock, and what it says is the owner's word.
 pub(super) fn settle(
     connection: &Connection,
     entries: &[Entry],
+    one_by_one: bool,
     now: Timestamp,
 ) -> Result<Vec<bool>, Trouble> {
-    connection.prepare_cached("savepoint batch")?.execute([])?;
-    let effects: Result<Vec<Effect>, Trouble> =
-        entries.iter().map(|entry| entry.settle(connection)).collect();
-    let effects = match effects {
-        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
-            connection.prepare_cached("rollback to batch")?.execute([])?;
-            entries.iter().map(|entry| settle_alone(connection, entry, now)).collect::<Result<_, _>>()?
-        }
-        effects => effects?,
+    let effects: Result<Vec<Effect>, Trouble> = match one_by_one {
+        false => entries.iter().map(|entry| entry.settle(connection)).collect(),
+        true => entries.iter().map(|entry| settle_alone(connection, entry, now)).collect(),
     };
+    let effects = effects?;
     let moved = entries.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
     let gone = moved.filter(|(entry, _)| entry.disables_destination);
     disable(connection, gone.map(|(entry, _)| entry.delivery.destination_id).collect(), now)?;

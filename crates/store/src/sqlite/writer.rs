@@ -1,10 +1,10 @@
 //! The one thread that writes: group commit without a timer.
 //!
-//! It takes whatever waits, runs every job in a savepoint of its own inside one transaction, and answers all of them
-//! after the flush has returned. While one flush runs the next group forms by itself. Settlements go first, then
+//! It takes whatever waits, runs all of it in one transaction, and answers everybody after the flush has returned. While one flush runs the next group forms by itself. Settlements go first, then
 //! events, then what the API writes, then at most one chunk of bulk work.
 //!
-//! A job that fails, or panics, is rolled back alone. When the disk is full the whole transaction is rolled back and
+//! A job that fails, or panics, is rolled back alone: by its savepoint or, since savepoints cost a copy of every page
+//! that is touched, by running the whole group again with savepoints where a job of the hot path fails. When the disk is full the whole transaction is rolled back and
 //! everybody is told to try again, settlements after a second try in the reserved room. When a flush fails for any
 //! other reason, nobody knows what is on disk: nothing is written on this handle ever again.
 
@@ -46,7 +46,7 @@ impl Writer {
     pub(super) fn start(connection: Connection, space: Space) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
         let failed = Arc::new(OnceLock::new());
-        let pen = Pen { connection, space, failed: failed.clone(), patience: 0 };
+        let pen = Pen { connection, space, failed: failed.clone(), patience: 0, groups: 0 };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || write_all(pen, waiting))?;
@@ -119,6 +119,8 @@ struct Pen {
     failed: Arc<OnceLock<String>>,
     /// How much longer the log may get before its readers are waited for, because waiting was in vain the last time.
     patience: i64,
+    /// Groups written since the log was last looked at.
+    groups: u32,
 }
 
 impl Pen {
@@ -175,20 +177,35 @@ impl Pen {
 
     /// Runs all jobs and flushes. An error means that nothing of it is there, or that nobody knows.
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+        if !self.run(group, Savepoints::ForWhatOftenFails)? {
+            self.connection.execute_batch("rollback")?;
+            self.run(group, Savepoints::ForAll)?;
+        }
+        failpoint::hit("store.commit.before");
+        self.connection.prepare_cached("commit")?.execute([])?;
+        failpoint::hit("store.commit.after");
+        Ok(())
+    }
+
+    /// False if a job has failed that had no savepoint to go back to.
+    fn run(&self, group: &mut [Box<dyn Job>], savepoints: Savepoints) -> rusqlite::Result<bool> {
         let connection = &self.connection;
         connection.prepare_cached("begin immediate")?.execute([])?;
         for job in group {
-            connection.prepare_cached("savepoint job")?.execute([])?;
+            let guarded = savepoints == Savepoints::ForAll || matches!(job.turn(), Turn::Api | Turn::Bulk);
+            if guarded {
+                connection.prepare_cached("savepoint job")?.execute([])?;
+            }
             job.run(connection)?;
-            if !job.succeeded() {
-                connection.prepare_cached("rollback to job")?.execute([])?;
+            match (job.succeeded(), guarded) {
+                (true, false) => continue,
+                (true, true) => {}
+                (false, true) => drop(connection.prepare_cached("rollback to job")?.execute([])?),
+                (false, false) => return Ok(false),
             }
             connection.prepare_cached("release job")?.execute([])?;
         }
-        failpoint::hit("store.commit.before");
-        connection.prepare_cached("commit")?.execute([])?;
-        failpoint::hit("store.commit.after");
-        Ok(())
+        Ok(true)
     }
 
     /// A flush that failed may have dropped the pages it could not write and yet succeed when asked again, so nobody
@@ -202,9 +219,12 @@ impl Pen {
     /// Copies the log into the database when it has grown long. After the answers: nobody waits for it. Done here and
     /// not by SQLite itself, which would hide a failed flush of the database.
     fn checkpoint(&mut self) {
-        if self.failed.get().is_some() {
+        self.groups += 1;
+        let due = self.groups >= limits::CHECKPOINT_LOOK || self.space.was_short();
+        if !due || self.failed.get().is_some() {
             return;
         }
+        self.groups = 0;
         if let Err(error) = self.try_checkpoint() {
             match reach(&error) {
                 Reach::Store => self.fail(&error),
@@ -234,6 +254,13 @@ impl Pen {
             .prepare_cached(pragma)?
             .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
     }
+}
+
+#[derive(PartialEq)]
+enum Savepoints {
+    /// What the API writes may be refused any time; results and events hardly ever are.
+    ForWhatOftenFails,
+    ForAll,
 }
 
 /// The write-ahead log.

@@ -232,7 +232,7 @@ pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
 /// Groups the writer writes before it looks how long the log has grown.
 pub const CHECKPOINT_LOOK: u32 = 4;
 /// Pages in the log (4 KiB each) before they are copied into the database.
-pub const CHECKPOINT_PAGES: i64 = 4_000;
+pub const CHECKPOINT_PAGES: i64 = 8_000;
 /// The same when room is short: the log is used again from its beginning instead of growing.
 pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
 /// A log this long waits for its readers, so that it can begin again: without, overlapping reads let it grow for ever.

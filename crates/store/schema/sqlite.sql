@@ -73,11 +73,11 @@ CREATE TABLE attempts (
 CREATE INDEX attempts_dead_letter on attempts (account_id, destination_id, reason, delivery_id)
     where ending = 'dead_letter';
 
-CREATE INDEX attempts_destination on attempts (destination_id, delivery_id desc, attempt_id desc);
+CREATE INDEX attempts_destination on attempts (destination_id, delivery_id, attempt_id);
 
-CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id desc) where ending is not null;
+CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id) where ending is not null;
 
-CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id desc, ending, ended_at) where ending is not null;
+CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at) where ending is not null;
 
 CREATE TABLE destinations (
     id blob not null primary key check (length(id) = 16),
@@ -119,7 +119,7 @@ CREATE TABLE events (
     payload blob not null
 );
 
-CREATE INDEX events_account on events (account_id, id desc);
+CREATE INDEX events_account on events (account_id, id);
 
 CREATE TABLE expansions (
     event_id blob not null primary key,

@@ -122,7 +122,9 @@ create table events (
     payload blob not null
 );
 
-create index events_account on events (account_id, id desc);
+-- Ascending, though lists are read newest first: SQLite reads an index backwards at no cost, and appends to its end
+-- without splitting pages in the middle.
+create index events_account on events (account_id, id);
 
 -- Deliveries that have not ended, sorted as their lanes send them.
 create table queue (
@@ -192,10 +194,10 @@ create table attempts (
     end)
 );
 
-create index attempts_ending_account on attempts (account_id, delivery_id desc) where ending is not null;
+create index attempts_ending_account on attempts (account_id, delivery_id) where ending is not null;
 -- All attempts, not only endings: most deliveries have just one, and a destination's attempts are read by this too.
-create index attempts_destination on attempts (destination_id, delivery_id desc, attempt_id desc);
-create index attempts_ending_event on attempts (event_id, delivery_id desc, ending, ended_at) where ending is not null;
+create index attempts_destination on attempts (destination_id, delivery_id, attempt_id);
+create index attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at) where ending is not null;
 create index attempts_dead_letter on attempts (account_id, destination_id, reason, delivery_id)
     where ending = 'dead_letter';
 

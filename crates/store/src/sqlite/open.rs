@@ -21,7 +21,7 @@ mod migrations {
 }
 
 /// Enough for the pages a group of writes touches.
-const CACHE_KIB: i64 = 32_768;
+const CACHE_KIB: i64 = 8_192;
 /// The log is cut back to this after it was longer.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 

@@ -3,8 +3,12 @@
 //!
 //! * **lost**: an acked event with an expected destination that neither answered 2xx nor has a dead letter.
 //! * **duplicate**: each 2xx beyond the first for one (event, destination, replay).
-//! * **budget**: for each kill, the requests open at that moment and those that ended within 250 ms before it
-//!   (answered, not yet written down); plus settlements of unknown outcome. Duplicates may not exceed it.
+//! * **budget**: for each fault (kill, freeze, lost ownership), the requests of the node it struck that were open at
+//!   that moment and those that ended within 250 ms before it (answered, not yet written down); plus settlements of
+//!   unknown outcome. Duplicates may not exceed it.
+//! * **over limit**: a request that began beyond its destination's limit. What a frozen node had open when it was
+//!   stopped is not counted against the one that took over.
+//! * **stranger**: a request from a node that did not own the destination's lane when it began.
 //! * **inversion**: at an ordered destination, a first arrival with a lower `posthaste-sequence` than an
 //!   earlier one, or of an event whose answer the pump had *before* it sent the one that overtook it. (With
 //!   one connection that is the pump's order; with many, events in flight together have none.)
@@ -19,10 +23,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::log::Record;
+use crate::nemesis::{Fault, FaultKind};
 use crate::pump::Sent;
 
 /// An answer given this long before a kill may not have been written down yet.
 pub const UNSETTLED_US: u64 = 250_000;
+/// The database's clock and the receiver's are read on one machine, one after the other.
+const CLOCKS_AGREE_US: u64 = 20_000;
 /// Enough examples to start looking; the counts are complete.
 const MAX_EXAMPLES: usize = 12;
 
@@ -39,7 +46,21 @@ pub struct Case {
     pub ordered: HashSet<Arc<str>>,
     /// Kills, freezes and lost ownerships, on the receiver's clock.
     pub kills_us: Vec<u64>,
+    /// The same, and whom they struck.
+    pub faults: Vec<Fault>,
+    /// Who owned the destinations' lanes, and when; empty where nobody looked.
+    pub tenures: Vec<Tenure>,
     pub unknown_settlements: u64,
+}
+
+/// A node owned a destination's lane for a time, on the receiver's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    pub destination: Arc<str>,
+    /// The node's process.
+    pub sender: u32,
+    pub from_us: u64,
+    pub until_us: u64,
 }
 
 /// An event the producer was promised, and where it must go.
@@ -83,6 +104,8 @@ pub struct Verdict {
     pub over_limit: u64,
     /// The most that was open beyond a limit.
     pub worst_excess: u32,
+    /// Requests by a node that did not own the lane.
+    pub strangers: u64,
     pub inversions: u64,
     pub altered: u64,
     pub misrouted: u64,
@@ -102,6 +125,7 @@ impl Verdict {
             self.lost,
             self.duplicates.saturating_sub(self.budget),
             self.over_limit,
+            self.strangers,
             self.inversions,
             self.altered,
             self.misrouted,
@@ -133,8 +157,8 @@ impl Case {
         self.judge_requests(&events, &mut verdict);
         self.judge_order(&events, &mut verdict);
         self.judge_twins(&events, &mut verdict);
-        verdict.budget =
-            self.unknown_settlements + self.kills_us.iter().map(|kill| self.unsettled_at(*kill)).sum::<u64>();
+        self.judge_owners(&mut verdict);
+        verdict.budget = self.budget();
         verdict.holds = verdict.holds();
         verdict
     }
@@ -188,10 +212,10 @@ impl Case {
         for record in &self.received {
             verdict.requests += 1;
             let (id, destination) = (&record.event_id, &record.destination);
-            if let Some(limit) = self.limits.get(destination).filter(|limit| record.open_at_start > **limit) {
+            if let Some((open, limit)) = self.beyond_limit(record) {
                 verdict.over_limit += 1;
-                verdict.worst_excess = verdict.worst_excess.max(record.open_at_start - limit);
-                let (open, at) = (record.open_at_start, record.start_us);
+                verdict.worst_excess = verdict.worst_excess.max(open - limit);
+                let at = record.start_us;
                 verdict.example(|| format!("{open} open at {destination}, limit {limit}, {at} µs"));
             }
             let Some(event) = events.get(&**id) else {
@@ -258,10 +282,67 @@ impl Case {
         }
     }
 
-    fn unsettled_at(&self, kill_us: u64) -> u64 {
+    /// How many were open when this one began, and the limit, if that was too many.
+    fn beyond_limit(&self, record: &Record) -> Option<(u32, u32)> {
+        let limit = *self.limits.get(&record.destination)?;
+        if record.open_at_start <= limit {
+            return None;
+        }
+        let frozen: Vec<&Fault> =
+            self.faults.iter().filter(|fault| fault.kind == FaultKind::Freeze).collect();
+        let left_behind = |other: &&Record| {
+            other.destination == record.destination
+                && other.start_us < record.start_us
+                && other.end_us.is_none_or(|end| end > record.start_us)
+                && other.sender != record.sender
+                && frozen.iter().any(|freeze| freeze.sender == other.sender && other.start_us <= freeze.at_us)
+        };
+        let left_behind =
+            if frozen.is_empty() { 0 } else { self.received.iter().filter(left_behind).count() };
+        let open = record.open_at_start.saturating_sub(left_behind as u32);
+        (open > limit).then_some((open, limit))
+    }
+
+    fn judge_owners(&self, verdict: &mut Verdict) {
+        if self.tenures.is_empty() {
+            return;
+        }
+        let mut owners: HashMap<(&str, u32), Vec<(u64, u64)>> = HashMap::new();
+        for Tenure { destination, sender, from_us, until_us } in &self.tenures {
+            owners.entry((destination, *sender)).or_default().push((*from_us, *until_us));
+        }
+        for record in &self.received {
+            let Some(sender) = record.sender else { continue };
+            let tenures = owners.get(&(&*record.destination, sender)).map_or(&[][..], Vec::as_slice);
+            let at = record.start_us;
+            let owned = tenures.iter().any(|(from, until)| {
+                at + CLOCKS_AGREE_US >= *from && at <= until.saturating_add(CLOCKS_AGREE_US)
+            });
+            if !owned {
+                verdict.strangers += 1;
+                verdict.example(|| {
+                    format!(
+                        "{} to {} by process {sender}, no owner at {at} µs",
+                        record.event_id, record.destination
+                    )
+                });
+            }
+        }
+    }
+
+    fn budget(&self) -> u64 {
+        let kills = self.kills_us.iter().map(|kill| self.unsettled_at(*kill, None));
+        let faults = self.faults.iter().map(|fault| self.unsettled_at(fault.at_us, fault.sender));
+        self.unknown_settlements + kills.chain(faults).sum::<u64>()
+    }
+
+    /// Requests that were open at a moment, or answered so shortly before that it may not be written down; only those
+    /// of one sender, if it was one that was struck.
+    fn unsettled_at(&self, at_us: u64, sender: Option<u32>) -> u64 {
         let unsettled = |record: &&Record| {
-            let ended_before = record.end_us.is_some_and(|end| end + UNSETTLED_US < kill_us);
-            record.start_us <= kill_us && !ended_before
+            let ended_before = record.end_us.is_some_and(|end| end + UNSETTLED_US < at_us);
+            let its_own = sender.is_none() || record.sender.is_none() || record.sender == sender;
+            its_own && record.start_us <= at_us && !ended_before
         };
         self.received.iter().filter(unsettled).count() as u64
     }

@@ -14,6 +14,7 @@
 //! | [`judge`] | pure: two logs in, a verdict out |
 //! | [`proxy`] | TCP between two parties: cut, stall, delay, throttle, lose a reply |
 //! | [`process`] | a real child process: start, await readiness, kill -9, freeze, measure |
+//! | [`nemesis`] | what is done to the nodes: a schedule from a seed, a log of faults, a wrong clock |
 //! | [`stats`] | latency histogram |
 //! | [`clock`] | one wall clock for a whole process, which never jumps |
 //!
@@ -25,6 +26,8 @@ pub mod body;
 pub mod clock;
 pub mod judge;
 pub mod log;
+pub mod nemesis;
+mod peers;
 pub mod process;
 pub mod proxy;
 pub mod pump;
@@ -36,6 +39,7 @@ mod thread;
 
 pub use judge::{Case, Verdict};
 pub use log::{Ending, Record, Recording};
+pub use nemesis::{Fault, FaultKind};
 pub use process::Node;
 pub use proxy::{Direction, Proxy};
 pub use pump::{Load, Pump, PumpConfig, PumpReport, Sent, Target, Until};

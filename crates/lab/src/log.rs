@@ -15,6 +15,7 @@ use http::HeaderMap;
 use serde::Serialize;
 
 use crate::body;
+use crate::peers::Peers;
 use crate::script::Script;
 use crate::stats::Histogram;
 use crate::tally::Tally;
@@ -44,6 +45,8 @@ pub struct Record {
     pub sequence: Option<u64>,
     /// `posthaste-replay`, on replays.
     pub replay: Option<Arc<str>>,
+    /// The process that sent it, if it is one of [`crate::Receiver::know_sender`].
+    pub sender: Option<u32>,
     /// Number within the pump, from the body.
     pub n: Option<u64>,
     /// None until the whole body was read.
@@ -98,6 +101,7 @@ pub(crate) struct Log {
     pub(crate) arrived: Tally,
     pub(crate) succeeded: Tally,
     pub(crate) ended: Tally,
+    pub(crate) peers: Peers,
     first_us: AtomicU64,
     last_us: AtomicU64,
     pub(crate) end_to_end: Mutex<Histogram>,
@@ -113,6 +117,7 @@ impl Log {
             arrived: Tally::default(),
             succeeded: Tally::default(),
             ended: Tally::default(),
+            peers: Peers::default(),
             first_us: AtomicU64::new(u64::MAX),
             last_us: AtomicU64::new(0),
             end_to_end: Mutex::default(),
@@ -251,7 +256,12 @@ pub(crate) struct OpenRequest {
 
 impl OpenRequest {
     /// Opens the request and says which script its destination plays, if it has one of its own.
-    pub(crate) fn begin(log: Arc<Log>, track: Arc<Track>, head: &HeaderMap) -> (Self, Option<Arc<Script>>) {
+    pub(crate) fn begin(
+        log: Arc<Log>,
+        track: Arc<Track>,
+        head: &HeaderMap,
+        sender: Option<u32>,
+    ) -> (Self, Option<Arc<Script>>) {
         let attempt = number(head, "posthaste-attempt").unwrap_or(0) as u32;
         let full = log.recording() != Recording::Counts;
         let now_us = log.now_us();
@@ -266,6 +276,7 @@ impl OpenRequest {
                 attempt,
                 sequence: number(head, "posthaste-sequence"),
                 replay: text(head, "posthaste-replay").map(Arc::from),
+                sender,
                 n: None,
                 body_hash: None,
                 body_bytes: 0,

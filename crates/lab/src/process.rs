@@ -113,8 +113,18 @@ impl Node {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Some(status));
         }
-        signal(self.pid, "TERM").await?;
-        timeout(grace, self.child.wait()).await.ok().transpose()
+        self.terminate().await?;
+        self.wait(grace).await
+    }
+
+    /// SIGTERM, without waiting for anything.
+    pub async fn terminate(&self) -> io::Result<()> {
+        signal(self.pid, "TERM").await
+    }
+
+    /// Waits until it has ended; None if it is still there after `limit`.
+    pub async fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        timeout(limit, self.child.wait()).await.ok().transpose()
     }
 
     /// SIGSTOP: it keeps its sockets and its beliefs, and answers nobody. In force on return.

@@ -53,6 +53,9 @@ pub enum Until {
 #[derive(Debug, Clone)]
 pub struct PumpConfig {
     pub target: Target,
+    /// The same service at other places (`http://host:port`). Connections are spread over all of them, and one that
+    /// gets no answer, or a 503, goes on to the next place.
+    pub also_at: Vec<String>,
     pub load: Load,
     pub until: Until,
     pub connections: usize,
@@ -78,6 +81,7 @@ impl PumpConfig {
     pub fn new(target: Target, until: Until) -> PumpConfig {
         PumpConfig {
             target,
+            also_at: Vec::new(),
             load: Load::Closed,
             until,
             connections: 16,
@@ -121,7 +125,7 @@ pub async fn run(config: PumpConfig) -> io::Result<PumpReport> {
 impl Pump {
     /// Fails on a target that is no `http://` URL.
     pub fn start(config: PumpConfig) -> io::Result<Pump> {
-        let envelope = Arc::new(Envelope::new(&config.target)?);
+        let envelope = Arc::new(Envelope::new(&config.target, &config.also_at)?);
         let shared = Arc::new(Shared {
             next: AtomicU64::new(0),
             acked: AtomicU64::new(0),
@@ -170,8 +174,8 @@ async fn pump(shared: Arc<Shared>, envelope: Arc<Envelope>) -> PumpReport {
     let cpu = thread_cpu();
     let started = Instant::now();
     let mut workers = JoinSet::new();
-    for _ in 0..shared.config.connections.max(1) {
-        workers.spawn(work(shared.clone(), Line::new(envelope.clone()), started));
+    for at in 0..shared.config.connections.max(1) {
+        workers.spawn(work(shared.clone(), Line::new(envelope.clone(), at), started));
     }
     let parts = workers.join_all().await;
     let mut report = PumpReport::new(started.elapsed(), parts);
@@ -272,6 +276,7 @@ async fn one_event(shared: &Shared, line: &mut Line, n: u64) -> Sent {
         if !matches!(status, 0 | 429 | 503) || began.elapsed() >= config.retry_for {
             break (status, answer.and_then(|answer| answer.event_id));
         }
+        line.go_elsewhere();
         tokio::time::sleep(retry_after.unwrap_or(pause).min(config.max_pause)).await;
         pause = (pause * 2).min(config.max_pause);
     };

@@ -94,6 +94,11 @@ impl Receiver {
         self.log.set_recording(recording);
     }
 
+    /// From now on, requests of this process are logged as its own. Worth it where several nodes send.
+    pub fn know_sender(&self, pid: u32) {
+        self.log.peers.know(pid);
+    }
+
     /// Now on the clock of the log, for kill moments and windows.
     pub fn now_us(&self) -> u64 {
         self.log.now_us()
@@ -213,8 +218,8 @@ async fn accept(listener: std::net::TcpListener, log: Arc<Log>) {
     let listener = TcpListener::from_std(listener).expect("a non-blocking listener inside a runtime");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(stream, log.clone()));
+            Ok((stream, peer)) => {
+                tokio::spawn(connection(stream, peer.port(), log.clone()));
             }
             // Out of file descriptors, mostly: let some connections end.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -222,10 +227,12 @@ async fn accept(listener: std::net::TcpListener, log: Arc<Log>) {
     }
 }
 
-async fn connection(stream: TcpStream, log: Arc<Log>) {
+async fn connection(stream: TcpStream, port: u16, log: Arc<Log>) {
     let _ = stream.set_nodelay(true);
+    let sender = log.peers.opened(port);
+    let peers = log.clone();
     // Boxed because only an Unpin future lets us have the socket back at the end, to reset it.
-    let service = service_fn(move |request| Box::pin(serve(log.clone(), request)));
+    let service = service_fn(move |request| Box::pin(serve(log.clone(), sender, request)));
     let mut connection = http1::Builder::new()
         .auto_date_header(false)
         .header_read_timeout(None)
@@ -241,13 +248,19 @@ async fn connection(stream: TcpStream, log: Arc<Log>) {
         }
         Err(_) => {}
     }
+    // Before the socket goes, and with it the peer's right to its port.
+    peers.peers.closed(port);
 }
 
-async fn serve(log: Arc<Log>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Cut> {
+async fn serve(
+    log: Arc<Log>,
+    sender: Option<u32>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Cut> {
     let (head, incoming) = request.into_parts();
     let (destination, behaviour) = address(head.uri.path());
     let track = log.track(destination);
-    let (mut open, own_script) = OpenRequest::begin(log.clone(), track, &head.headers);
+    let (mut open, own_script) = OpenRequest::begin(log.clone(), track, &head.headers, sender);
     let script = own_script
         .unwrap_or_else(|| log.default.read().expect("no panic while the default is locked").clone());
 

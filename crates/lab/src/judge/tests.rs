@@ -21,6 +21,7 @@ fn request(n: u64, start_us: u64) -> Record {
         attempt: 1,
         sequence: None,
         replay: None,
+        sender: None,
         n: Some(n),
         body_hash: Some(n),
         body_bytes: 512,
@@ -203,4 +204,51 @@ fn delivering_what_was_never_acked_is_allowed_and_counted() {
     received.push(request(3, 300_000));
     let verdict = case(received).judge();
     assert_eq!((verdict.unacked_delivered, verdict.holds()), (1, true));
+}
+
+#[test]
+fn a_fault_excuses_the_requests_of_the_node_it_struck() {
+    let mut received = both();
+    received.push(request(1, 300_000));
+    for (at, record) in received.iter_mut().enumerate() {
+        record.sender = Some(at as u32 % 2 + 1);
+    }
+    let mut case = case(received);
+    case.faults = vec![Fault::new(FaultKind::Kill, 105_000, Some(2))];
+    let verdict = case.judge();
+    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds()), (1, 0, false));
+    case.faults[0].sender = Some(1);
+    let verdict = case.judge();
+    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds()), (1, 1, true));
+}
+
+#[test]
+fn what_a_frozen_node_left_open_is_not_held_against_its_heir() {
+    let mut received = both();
+    for (record, sender) in received.iter_mut().zip([1, 2]) {
+        record.sender = Some(sender);
+        record.end_us = Some(1_000_000);
+    }
+    received[1].open_at_start = 3;
+    let mut case = case(received);
+    assert_eq!(case.judge().over_limit, 1);
+    case.faults = vec![Fault::new(FaultKind::Freeze, 150_000, Some(1))];
+    assert_eq!(case.judge().over_limit, 0);
+    case.faults[0].at_us = 50_000;
+    assert_eq!(case.judge().over_limit, 1, "it began after the freeze");
+}
+
+#[test]
+fn only_the_owner_of_a_lane_may_send() {
+    let mut received = both();
+    for record in &mut received {
+        record.sender = Some(1);
+    }
+    let mut case = case(received);
+    let tenure = |sender, from_us, until_us| Tenure { destination: "a".into(), sender, from_us, until_us };
+    case.tenures = vec![tenure(1, 0, 150_000), tenure(2, 150_000, u64::MAX)];
+    let verdict = case.judge();
+    assert_eq!((verdict.strangers, verdict.holds()), (1, false));
+    case.tenures.push(tenure(1, 190_000, u64::MAX));
+    assert!(case.judge().holds());
 }

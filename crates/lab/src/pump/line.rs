@@ -26,8 +26,8 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 /// What all requests of a pump have in common.
 #[derive(Debug)]
 pub(super) struct Envelope {
-    host: String,
-    port: u16,
+    /// Where the service can be reached: host and port.
+    places: Vec<(String, u16)>,
     paths: Vec<Uri>,
     headers: HeaderMap,
     kind: Kind,
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Envelope {
-    pub(super) fn new(target: &Target) -> io::Result<Envelope> {
+    pub(super) fn new(target: &Target, also_at: &[String]) -> io::Result<Envelope> {
         let (kind, urls, bearer) = match target {
             Target::Url(url) => (Kind::Raw, vec![url.clone()], None),
             Target::Ingest { base, tokens } => {
@@ -65,14 +65,11 @@ impl Envelope {
         if let Some(key) = bearer {
             headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().map_err(invalid)?);
         }
-        Ok(Envelope {
-            // Brackets belong to the URL, not to the address.
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
-            paths: urls.iter().map(origin_form).collect(),
-            headers,
-            kind,
-        })
+        let mut places = vec![place(first)?];
+        for base in also_at {
+            places.push(place(&base.parse().map_err(invalid)?)?);
+        }
+        Ok(Envelope { places, paths: urls.iter().map(origin_form).collect(), headers, kind })
     }
 }
 
@@ -91,6 +88,8 @@ pub(super) struct Answered {
 
 pub(super) struct Line {
     envelope: Arc<Envelope>,
+    /// Which of the places it goes to.
+    at: usize,
     wire: Option<Wire>,
 }
 
@@ -101,8 +100,17 @@ struct Wire {
 }
 
 impl Line {
-    pub(super) fn new(envelope: Arc<Envelope>) -> Line {
-        Line { envelope, wire: None }
+    /// The lines of a pump are spread over the places by their number.
+    pub(super) fn new(envelope: Arc<Envelope>, number: usize) -> Line {
+        Line { at: number % envelope.places.len(), envelope, wire: None }
+    }
+
+    /// The next request goes to the next place.
+    pub(super) fn go_elsewhere(&mut self) {
+        if self.envelope.places.len() > 1 {
+            self.at = (self.at + 1) % self.envelope.places.len();
+            self.wire = None;
+        }
     }
 
     pub(super) fn is_raw(&self) -> bool {
@@ -144,7 +152,7 @@ impl Line {
         }
         let wire = match &mut self.wire {
             Some(wire) if !wire.over => wire,
-            gone => gone.insert(Wire::connect(&self.envelope).await.ok()?),
+            gone => gone.insert(Wire::connect(&self.envelope.places[self.at]).await.ok()?),
         };
         let mut request = Request::new(Full::new(prepared.body.clone()));
         *request.method_mut() = Method::POST;
@@ -155,8 +163,8 @@ impl Line {
 }
 
 impl Wire {
-    async fn connect(envelope: &Envelope) -> io::Result<Wire> {
-        let stream = TcpStream::connect((envelope.host.as_str(), envelope.port)).await?;
+    async fn connect((host, port): &(String, u16)) -> io::Result<Wire> {
+        let stream = TcpStream::connect((host.as_str(), *port)).await?;
         stream.set_nodelay(true)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
@@ -209,6 +217,13 @@ fn event_id(body: &[u8]) -> Option<Box<str>> {
     std::str::from_utf8(&value[..end]).ok().map(Box::from)
 }
 
+fn place(url: &Uri) -> io::Result<(String, u16)> {
+    let authority = url.authority().ok_or_else(|| invalid("a URL needs a host"))?;
+    // Brackets belong to the URL, not to the address.
+    let host = authority.host().trim_matches(['[', ']']).to_owned();
+    Ok((host, authority.port_u16().unwrap_or(80)))
+}
+
 fn origin_form(url: &Uri) -> Uri {
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     path.parse().expect("it was part of a valid URL")
@@ -235,16 +250,16 @@ mod tests {
     #[test]
     fn targets_become_paths_and_headers() {
         let ingest = Target::Ingest { base: "http://h:81/".into(), tokens: vec!["a".into(), "b".into()] };
-        let envelope = Envelope::new(&ingest).unwrap();
-        assert_eq!((envelope.host.as_str(), envelope.port), ("h", 81));
+        let envelope = Envelope::new(&ingest, &["http://i:82".into()]).unwrap();
+        assert_eq!(envelope.places, [("h".into(), 81), ("i".into(), 82)]);
         assert_eq!(envelope.paths, ["/ingest/a", "/ingest/b"]);
 
         let publish = Target::Publish { base: "http://[::1]".into(), key: "phk_x".into() };
-        let line = Line::new(Arc::new(Envelope::new(&publish).unwrap()));
+        let line = Line::new(Arc::new(Envelope::new(&publish, &[]).unwrap()), 0);
         let request = line.request(0, "k-0", "order.paid", Bytes::from_static(b"{\"n\":0}"));
         assert_eq!(request.headers["authorization"], "Bearer phk_x");
         assert_eq!(request.body, r#"{"type":"order.paid","data":{"n":0}}"#);
-        assert_eq!(line.envelope.host, "::1");
-        assert!(Envelope::new(&Target::Url("https://h/".into())).is_err());
+        assert_eq!(line.envelope.places, [("::1".into(), 80)]);
+        assert!(Envelope::new(&Target::Url("https://h/".into()), &[]).is_err());
     }
 }

@@ -1,0 +1,110 @@
+//! Which process is at the other end of a loopback connection.
+//!
+//! A request does not say which node sent it, and must not: so the receiver asks the kernel. `/proc/net/tcp` has the
+//! inode of the socket with the peer's port, and the process that has that socket among its descriptors is the sender.
+//! Asked once a connection, while it is open. Linux only; a stranger is simply not known.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::{Mutex, MutexGuard};
+
+/// The processes that may call, and the ports they call from.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pids: Vec<u32>,
+    /// Connections that are open here: their ports are spoken for until they are closed.
+    open: HashSet<u16>,
+    /// Connections that were seen and have not been accepted yet. One look serves a whole burst of them.
+    seen: HashMap<u16, u32>,
+}
+
+impl Peers {
+    pub(crate) fn know(&self, pid: u32) {
+        self.state().pids.push(pid);
+    }
+
+    /// The process that calls from `port`; to be paired with [`Peers::closed`].
+    pub(crate) fn opened(&self, port: u16) -> Option<u32> {
+        let mut state = self.state();
+        if state.pids.is_empty() {
+            return None;
+        }
+        if !state.seen.contains_key(&port) {
+            state.look();
+        }
+        state.open.insert(port);
+        state.seen.remove(&port)
+    }
+
+    pub(crate) fn closed(&self, port: u16) {
+        let mut state = self.state();
+        state.open.remove(&port);
+        state.seen.remove(&port);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while the peers are locked")
+    }
+}
+
+impl State {
+    fn look(&mut self) {
+        let ports = ports_by_inode();
+        self.seen.clear();
+        // The dead have no descriptors, and their numbers may be given to others.
+        self.pids.retain(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(false));
+        for pid in &self.pids {
+            for inode in sockets_of(*pid) {
+                if let Some(port) = ports.get(&inode).filter(|port| !self.open.contains(port)) {
+                    self.seen.insert(*port, *pid);
+                }
+            }
+        }
+    }
+}
+
+/// The local port of every TCP socket of version 4, by the socket's inode.
+fn ports_by_inode() -> HashMap<u64, u16> {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let entry = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (_, port) = fields.nth(1)?.split_once(':')?;
+        Some((fields.nth(7)?.parse().ok()?, u16::from_str_radix(port, 16).ok()?))
+    };
+    table.lines().skip(1).filter_map(entry).collect()
+}
+
+fn sockets_of(pid: u32) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let inode = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    entries.flatten().filter_map(inode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_is_traced_to_its_process() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_server, peer) = listener.accept().unwrap();
+        let peers = Peers::default();
+        assert_eq!(peers.opened(peer.port()), None, "nobody is known yet");
+        peers.closed(peer.port());
+        peers.know(std::process::id());
+        assert_eq!(peers.opened(peer.port()), Some(std::process::id()));
+        drop(client);
+        peers.closed(peer.port());
+        assert!(peers.state().open.is_empty());
+    }
+}

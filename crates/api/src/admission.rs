@@ -110,7 +110,13 @@ impl App {
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let snapshot = self.snapshots.get(event.account_id).await?;
         let deliveries = match_event(&event, &snapshot, &*self.dice, event.received_at)?;
-        let new = NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key };
+        let new = NewEvent {
+            event: Arc::new(event),
+            account_version: snapshot.version,
+            deliveries,
+            expands: false,
+            key,
+        };
         self.admission.submit(new, room)
     }
 

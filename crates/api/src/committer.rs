@@ -311,10 +311,17 @@ fn places(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId, Po
 }
 
 fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
-    let accepted =
-        |id, status, deliveries| Accepted { id, status, deliveries: Some(deliveries), expanding: false };
+    let accepted = |id, status, deliveries: Option<u32>| Accepted {
+        id,
+        status,
+        deliveries,
+        expanding: deliveries.is_none(),
+    };
     match outcome {
-        Committed::New => Ok(accepted(new.event.id, AcceptedStatus::Queued, new.deliveries.len() as u32)),
+        Committed::New => {
+            let deliveries = (!new.expands).then_some(new.deliveries.len() as u32);
+            Ok(accepted(new.event.id, AcceptedStatus::Queued, deliveries))
+        }
         Committed::Duplicate { of, deliveries, body_hash } => {
             if new.key.is_some_and(|key| key.body_hash == body_hash) {
                 return Ok(accepted(of, AcceptedStatus::Duplicate, deliveries));

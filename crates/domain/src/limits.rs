@@ -33,8 +33,12 @@ pub const INGEST_BATCH: usize = 2_000;
 pub const INGEST_BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// How often events are matched again because their account's configuration changed under them.
 pub const MATCH_ROUNDS: usize = 5;
-/// Deliveries an event may have in the ingest transaction.
+/// Deliveries an event may have in the ingest transaction; beyond, an expansion makes them.
 pub const FANOUT_INLINE: usize = 1_000;
+/// Deliveries an event may have at all.
+pub const FANOUT: usize = 100_000;
+/// Routes that are matched before other tasks have their turn: well below a millisecond, if none has a filter.
+pub const MATCH_STEP: usize = 1_000;
 pub const JSON_DEPTH: usize = 64;
 pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 pub const EVENT_TYPE_BYTES: usize = 128;
@@ -196,6 +200,14 @@ pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
+/// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
+/// waits for two of them at most.
+pub const EXPANSION_CHUNK: usize = 500;
+/// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
+pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
+pub const EXPANSIONS_HELD: usize = 1_000;
+/// Pages of routes kept for the next event of the same account.
+pub const EXPANSION_PAGES_KEPT: usize = 32;
 
 // --- Holds ---------------------------------------------------------------------------------------------------------
 

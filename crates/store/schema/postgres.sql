@@ -142,7 +142,7 @@ table events
     metadata text not null
     received_at bigint not null
     deliver_at bigint
-    deliveries integer not null
+    deliveries integer
     size_bytes integer not null
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_pkey PRIMARY KEY (id)
@@ -163,7 +163,7 @@ table events_default
     metadata text not null
     received_at bigint not null
     deliver_at bigint
-    deliveries integer not null
+    deliveries integer
     size_bytes integer not null
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
@@ -177,7 +177,7 @@ table expansions
     cursor uuid
     deliveries integer not null
     created_at bigint not null
-    ended_at bigint
+    account_version bigint not null default 0
     constraint expansions_deliveries_check CHECK ((deliveries >= 0))
     constraint expansions_pkey PRIMARY KEY (event_id)
 
@@ -192,7 +192,7 @@ table idempotency
     key_hash bytea not null
     body_hash bytea not null
     event_id uuid not null
-    deliveries integer not null
+    deliveries integer
     created_at bigint not null
     constraint idempotency_pkey PRIMARY KEY (scope, key_hash)
     index idempotency_by_age USING btree (created_at)

@@ -127,11 +127,7 @@ CREATE TABLE expansions (
     -- The last route that has its delivery; moved by compare-and-swap.
     cursor blob,
     deliveries integer not null default 0,
-    created_at integer not null,
-    ended_at integer
-) without rowid;
-
-CREATE INDEX expansions_open on expansions (event_id) where ended_at is null;
+    created_at integer not null, account_version integer not null default 0) without rowid;
 
 CREATE TABLE gates (
     destination_id blob not null primary key,

@@ -69,7 +69,8 @@ pub struct EventFilter {
     pub idempotency_keys: Vec<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Some(true): every delivery has ended (also where there was none); Some(false): some has not.
+    /// Some(true): every delivery has ended (also where there was none); Some(false): some has not, or is yet to be
+    /// made.
     pub fanout_complete: Option<bool>,
 }
 
@@ -84,14 +85,23 @@ pub struct EventRecord {
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct FanoutCounts {
-    /// Deliveries the event was committed with.
+    /// Deliveries the event has; while they are being made, those there are already.
     pub total: u32,
     pub delivered: u32,
     pub waiting: u32,
     pub dead_letter: u32,
     pub cancelled: u32,
+    /// A large fan-out: not all deliveries have been made yet.
+    pub expanding: bool,
     /// When the last delivery ended, if all have and there was one.
     pub completed_at: Option<Timestamp>,
+}
+
+impl FanoutCounts {
+    /// Every delivery has been made and has ended.
+    pub fn is_complete(&self) -> bool {
+        self.waiting == 0 && !self.expanding
+    }
 }
 
 /// Different filters AND, the values of one OR; an empty list is no filter. `since` ≤ created_at < `until`, by the

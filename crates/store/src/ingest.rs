@@ -34,6 +34,8 @@ pub struct NewEvent {
     /// The account's version its deliveries were matched at.
     pub account_version: i64,
     pub deliveries: Vec<NewDelivery>,
+    /// It matches more routes than one commit takes: there are no deliveries yet, an expansion makes them.
+    pub expands: bool,
     pub key: Option<IdempotencyKey>,
 }
 
@@ -61,10 +63,11 @@ pub struct IdempotencyKey {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Committed {
     New,
-    /// The key was used before, by this event, which was committed with so many deliveries.
+    /// The key was used before, by this event, which was committed with so many deliveries; None while an expansion
+    /// makes them.
     Duplicate {
         of: EventId,
-        deliveries: u32,
+        deliveries: Option<u32>,
         body_hash: [u8; 32],
     },
     /// The account's configuration has changed since the event was matched: match it again. Nothing was written.

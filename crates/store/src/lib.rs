@@ -7,6 +7,7 @@
 mod announce;
 mod catalog;
 mod error;
+mod expand;
 pub mod failpoint;
 mod history;
 mod ingest;
@@ -20,6 +21,7 @@ pub mod sqlite;
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};
+pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use history::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
     History, Listed,
@@ -30,6 +32,6 @@ pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, Window};
 
 /// Everything a store does.
-pub trait Store: Catalog + Ingest + Queue + History + Membership {}
+pub trait Store: Catalog + Ingest + Expansions + Queue + History + Membership {}
 
-impl<T: Catalog + Ingest + Queue + History + Membership> Store for T {}
+impl<T: Catalog + Ingest + Expansions + Queue + History + Membership> Store for T {}

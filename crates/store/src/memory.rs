@@ -5,6 +5,7 @@
 //! It fences settlements by node as PostgreSQL does: who has not joined moves nothing.
 
 mod catalog;
+mod expand;
 mod history;
 mod ingest;
 mod membership;
@@ -12,7 +13,7 @@ mod queue;
 mod table;
 mod waiting;
 
-use crate::{AttemptRecord, NodeRecord, StoreError};
+use crate::{AttemptRecord, Expansion, NodeRecord, StoreError};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
@@ -57,6 +58,8 @@ struct State {
     destinations: Table<Destination>,
     routes: Table<Route>,
     events: BTreeMap<EventId, KeptEvent>,
+    /// Those under way.
+    expansions: BTreeMap<EventId, Expansion>,
     /// By scope and hash of the key.
     used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
     waiting: Waiting,

@@ -5,6 +5,7 @@
 //! statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
 mod catalog;
+mod expand;
 mod history;
 mod ingest;
 mod membership;

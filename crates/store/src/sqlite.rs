@@ -5,6 +5,7 @@
 //! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
 
 mod catalog;
+mod expand;
 mod history;
 mod ingest;
 mod membership;

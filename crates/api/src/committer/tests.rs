@@ -196,7 +196,13 @@ impl World {
             .idempotency_key
             .as_deref()
             .map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
-        NewEvent { event: Arc::new(event), account_version: snapshot.version, deliveries, key }
+        NewEvent {
+            event: Arc::new(event),
+            account_version: snapshot.version,
+            deliveries,
+            expands: false,
+            key,
+        }
     }
 
     /// Runs the committer over these events, and gives their answers and what happened.
@@ -339,8 +345,13 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
         }
         let mut other = world.event(None, "2");
         other.account_id = AccountId::at(NOW, 2);
-        let other =
-            NewEvent { event: Arc::new(other), account_version: 1, deliveries: Vec::new(), key: None };
+        let other = NewEvent {
+            event: Arc::new(other),
+            account_version: 1,
+            deliveries: Vec::new(),
+            expands: false,
+            key: None,
+        };
         let other = timeout(Duration::from_secs(1), submit(&admission, other).unwrap()).await;
         assert_eq!(code(&other.expect("no wait").unwrap()), Code::NotFound);
         // What was admitted is answered, though it must stop now.
@@ -366,7 +377,13 @@ async fn an_account_that_is_gone_is_not_found() {
     let world = World::new().await;
     let mut event = world.event(None, "1");
     event.account_id = AccountId::at(NOW, 2);
-    let new = NewEvent { event: Arc::new(event), account_version: 1, deliveries: Vec::new(), key: None };
+    let new = NewEvent {
+        event: Arc::new(event),
+        account_version: 1,
+        deliveries: Vec::new(),
+        expands: false,
+        key: None,
+    };
     let (answers, log) = world.run([], vec![new]).await;
     assert_eq!(log, ["commit 1"]);
     assert_eq!(code(&answers[0]), Code::NotFound);

@@ -94,7 +94,7 @@ impl From<&FanoutCounts> for FanoutView {
             waiting: counts.waiting,
             dead_letter: counts.dead_letter,
             cancelled: counts.cancelled,
-            expanding: false,
+            expanding: counts.expanding,
             completed_at: counts.completed_at,
         }
     }

@@ -212,7 +212,7 @@ impl Bench {
         let deliveries: Vec<NewDelivery> = deliveries.collect();
         let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
         let account_version = self.store.account(self.account).await.unwrap().version;
-        let new = NewEvent { event: event.clone(), account_version, deliveries, key: None };
+        let new = NewEvent { event: event.clone(), account_version, deliveries, expands: false, key: None };
         assert_eq!(self.store.commit(&[new], now).await.unwrap(), [Committed::New]);
         (event, ids)
     }

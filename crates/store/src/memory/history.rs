@@ -118,7 +118,11 @@ impl State {
     }
 
     fn fanout(&self, kept: &KeptEvent) -> FanoutCounts {
-        let mut counts = FanoutCounts { total: kept.deliveries.len() as u32, ..FanoutCounts::default() };
+        let mut counts = FanoutCounts {
+            total: kept.deliveries.len() as u32,
+            expanding: self.expansions.contains_key(&kept.event.id),
+            ..FanoutCounts::default()
+        };
         let mut last = None;
         for id in &kept.deliveries {
             let Some(ended) = self.ended.get(id) else {
@@ -132,7 +136,7 @@ impl State {
                 Ending::Cancelled(_) => counts.cancelled += 1,
             }
         }
-        counts.completed_at = last.filter(|_| counts.waiting == 0);
+        counts.completed_at = last.filter(|_| counts.is_complete());
         counts
     }
 
@@ -197,7 +201,7 @@ fn wanted_event(filter: &EventFilter, record: &EventRecord) -> bool {
         && one_of(&filter.source_ids, |id| event.source_id == Some(*id))
         && one_of(&filter.idempotency_keys, |key| event.idempotency_key.as_ref() == Some(key))
         && within(filter.since, filter.until, event.received_at)
-        && filter.fanout_complete.is_none_or(|complete| complete == (fanout.waiting == 0))
+        && filter.fanout_complete.is_none_or(|complete| complete == fanout.is_complete())
 }
 
 fn wanted_delivery(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {

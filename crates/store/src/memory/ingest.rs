@@ -1,7 +1,7 @@
 //! Committing.
 
 use super::{KeptEvent, MemoryStore, State, UsedKey};
-use crate::{Committed, Ingest, NewDelivery, NewEvent, StoreError};
+use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError};
 use async_trait::async_trait;
 use domain::{delivery::Delivery, event::Event, time::Timestamp};
 
@@ -37,11 +37,23 @@ impl State {
         }
         if let Some(key) = &new.key {
             if let Some(used) = self.used_keys.get(&(key.scope, key.hash)) {
-                let deliveries = self.events[&used.event_id].deliveries.len() as u32;
+                let expanding = self.expansions.contains_key(&used.event_id);
+                let deliveries = (!expanding).then(|| self.events[&used.event_id].deliveries.len() as u32);
                 return Committed::Duplicate { of: used.event_id, deliveries, body_hash: used.body_hash };
             }
             let used = UsedKey { event_id: event.id, body_hash: key.body_hash, committed_at: now };
             self.used_keys.insert((key.scope, key.hash), used);
+        }
+        if new.expands {
+            let expansion = Expansion {
+                event_id: event.id,
+                account_id: event.account_id,
+                account_version: new.account_version,
+                cursor: None,
+                deliveries: 0,
+                created_at: now,
+            };
+            self.expansions.insert(event.id, expansion);
         }
         for promise in &new.deliveries {
             self.waiting.insert(promise.shard, first_state(event, promise));
@@ -53,7 +65,7 @@ impl State {
 }
 
 /// A delivery that nobody has tried yet.
-fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
+pub(super) fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
     let created_at = promise.id.made_at();
     Delivery {
         id: promise.id,

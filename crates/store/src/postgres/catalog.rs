@@ -1,7 +1,7 @@
 //! Configuration. Every change is a transaction that takes the account's next version first: the account's row is
 //! the lock under which its configuration changes, one change at a time.
 
-mod docs;
+pub(super) mod docs;
 
 use super::{
     PostgresStore,

@@ -244,19 +244,20 @@ fn expression(pattern: &str) -> String {
 
 fn event_record(row: &Row) -> EventRecord {
     let counted = |column| row.get::<_, i64>(column) as u32;
-    let waiting = counted(13);
-    EventRecord {
-        event: rows::event(row),
-        size_bytes: rows::count(row, 12).into(),
-        fanout: FanoutCounts {
-            total: rows::count(row, 11),
-            waiting,
-            delivered: counted(14),
-            dead_letter: counted(15),
-            cancelled: counted(16),
-            completed_at: rows::optional_time(row, 17).filter(|_| waiting == 0),
-        },
-    }
+    let (waiting, delivered, dead_letter, cancelled) = (counted(13), counted(14), counted(15), counted(16));
+    // Null while an expansion makes them.
+    let total = row.get::<_, Option<i32>>(11).map(|total| total as u32);
+    let mut fanout = FanoutCounts {
+        total: total.unwrap_or(waiting + delivered + dead_letter + cancelled),
+        waiting,
+        delivered,
+        dead_letter,
+        cancelled,
+        expanding: total.is_none(),
+        completed_at: None,
+    };
+    fanout.completed_at = rows::optional_time(row, 17).filter(|_| fanout.is_complete());
+    EventRecord { event: rows::event(row), size_bytes: rows::count(row, 12).into(), fanout }
 }
 
 /// A delivery's columns from `at` on, then ending, reason, ended_at, type, source_id, ordering_key.

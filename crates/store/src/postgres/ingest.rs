@@ -96,7 +96,7 @@ async fn reasons(
             (_, _, Some(winner)) if winner == new.event.id.uuid() => Committed::New,
             (_, _, Some(winner)) => Committed::Duplicate {
                 of: EventId::from_uuid(winner),
-                deliveries: row.get::<_, i32>(3) as u32,
+                deliveries: row.get::<_, Option<i32>>(3).map(|count| count as u32),
                 body_hash: row.get::<_, &[u8]>(4).try_into().unwrap_or_default(),
             },
             // It changed and changed back, or its key was forgotten just now: worth another round.
@@ -141,7 +141,8 @@ struct Events<'a> {
     metadata: Vec<String>,
     received_at: Vec<i64>,
     deliver_at: Vec<Option<i64>>,
-    deliveries: Vec<i32>,
+    /// None: an expansion makes them.
+    deliveries: Vec<Option<i32>>,
 }
 
 #[derive(Default)]
@@ -152,7 +153,7 @@ struct Keys<'a> {
     event_id: Vec<Uuid>,
     account_id: Vec<Uuid>,
     account_version: Vec<i64>,
-    deliveries: Vec<i32>,
+    deliveries: Vec<Option<i32>>,
 }
 
 #[derive(Default)]
@@ -224,8 +225,12 @@ impl<'a> Events<'a> {
         self.metadata.push(serde_json::to_string(&event.metadata).expect("a JSON object is JSON"));
         self.received_at.push(event.received_at.micros());
         self.deliver_at.push(event.deliver_at.map(Timestamp::micros));
-        self.deliveries.push(new.deliveries.len() as i32);
+        self.deliveries.push(promised(new));
     }
+}
+
+fn promised(new: &NewEvent) -> Option<i32> {
+    (!new.expands).then_some(new.deliveries.len() as i32)
 }
 
 impl<'a> Keys<'a> {
@@ -237,7 +242,7 @@ impl<'a> Keys<'a> {
         self.event_id.push(new.event.id.uuid());
         self.account_id.push(new.event.account_id.uuid());
         self.account_version.push(new.account_version);
-        self.deliveries.push(new.deliveries.len() as i32);
+        self.deliveries.push(promised(new));
     }
 }
 

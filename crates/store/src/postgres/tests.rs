@@ -147,6 +147,7 @@ impl Ground {
             event: Arc::new(event),
             account_version: self.version,
             deliveries: vec![delivery],
+            expands: false,
             key: key.map(|key| IdempotencyKey { scope, hash: [key; 32], body_hash: [0; 32] }),
         }
     }

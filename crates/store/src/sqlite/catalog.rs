@@ -234,3 +234,8 @@ fn has_ends(connection: &Connection, route: &Route) -> Result<(), super::Trouble
     route.source_id.map(|id| table::version::<Source>(connection, route.account_id, id)).transpose()?;
     Ok(())
 }
+
+/// Routes whose version and document were selected.
+pub(super) fn routes(rows: rusqlite::Rows<'_>) -> Result<Vec<Route>, super::Trouble> {
+    table::collect(rows, table::Kept::read)
+}

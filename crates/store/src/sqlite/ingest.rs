@@ -113,6 +113,9 @@ impl<'c> Hand<'c> {
             self.forget_key(event.id, entry.new.key.as_ref())?;
             return Ok(Committed::New);
         }
+        if entry.new.expands {
+            self.insert_expansion(entry)?;
+        }
         for delivery in &entry.new.deliveries {
             self.insert_delivery(event, delivery)?;
         }
@@ -175,13 +178,24 @@ impl<'c> Hand<'c> {
             event.ordering_key,
             event.received_at.micros(),
             micros(event.deliver_at),
-            entry.new.deliveries.len() as i64,
+            (!entry.new.expands).then_some(entry.new.deliveries.len() as i64),
             event.payload.len() as i64,
             entry.headers,
             entry.metadata,
             &event.payload[..],
         ])?;
         Ok(inserted == 1)
+    }
+
+    fn insert_expansion(&mut self, entry: &Entry) -> Result<(), Trouble> {
+        let event = &*entry.new.event;
+        let mut insert = self.connection.prepare_cached(
+            "insert into expansions (event_id, account_id, account_version, created_at) values (?1, ?2, ?3, ?4)",
+        )?;
+        let row =
+            params![event.id.blob(), event.account_id.blob(), entry.new.account_version, self.now.micros()];
+        insert.execute(row)?;
+        Ok(())
     }
 
     fn insert_delivery(&mut self, event: &Event, delivery: &NewDelivery) -> Result<(), Trouble> {

@@ -104,6 +104,7 @@ impl Fixture {
             event: Arc::new(event),
             account_version: account.version,
             deliveries: (0..deliveries).map(promise).collect(),
+            expands: false,
             key: None,
         };
         let committed = self.store.commit(&[new], NOW).await.expect("a commit");

@@ -32,7 +32,10 @@ pub(super) enum Turn {
     Settle,
     Ingest,
     Api,
+    /// Work that nobody waits for, a chunk at a time.
     Bulk,
+    /// The same, if there is room for more.
+    Expand,
 }
 
 pub(super) struct Writer {
@@ -95,7 +98,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
         let mut next = first;
         while let Some(job) = next {
             match job.turn() {
-                Turn::Bulk => bulk.push_back(job),
+                Turn::Bulk | Turn::Expand => bulk.push_back(job),
                 _ => group.push(job),
             }
             // Bulk work that waits counts too, so that it cannot pile up here past the channel's bound.
@@ -274,7 +277,7 @@ struct Log {
 
 /// What only adds to what is stored waits until there is room.
 fn needs_room(job: &dyn Job) -> bool {
-    matches!(job.turn(), Turn::Ingest)
+    matches!(job.turn(), Turn::Ingest | Turn::Expand)
 }
 
 enum Refusal {

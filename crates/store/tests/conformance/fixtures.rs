@@ -312,7 +312,13 @@ impl World {
     /// As the committer would hand it over: matched at the account's present version.
     pub(crate) async fn matched(&self, event: Event, deliveries: Vec<NewDelivery>) -> NewEvent {
         let account = self.store.account(event.account_id).await.expect("the account");
-        NewEvent { event: Arc::new(event), account_version: account.version, deliveries, key: None }
+        NewEvent {
+            event: Arc::new(event),
+            account_version: account.version,
+            deliveries,
+            expands: false,
+            key: None,
+        }
     }
 
     pub(crate) async fn commit(&self, new: &NewEvent) -> Committed {

@@ -121,6 +121,7 @@ pub(crate) async fn a_filter_that_matches_little_still_reaches_the_end(world: Wo
             event: Arc::new(event(&account, at(2))),
             account_version: version,
             deliveries: vec![],
+            expands: false,
             key: None,
         };
         world.store.commit(&(0..count).map(filler).collect::<Vec<_>>(), at(2)).await.unwrap();
@@ -437,6 +438,7 @@ pub(crate) async fn a_page_of_equal_moments_is_still_in_order(world: World) {
         event: Arc::new(event(&ground.account, at(1).plus(Duration::from_micros(5)))),
         account_version: version,
         deliveries: vec![promise(&ground.route, at(1))],
+        expands: false,
         key: None,
     };
     let batch: Vec<NewEvent> = (0..25).map(fresh).collect();

@@ -133,7 +133,7 @@ pub(crate) async fn a_key_that_was_used_names_its_first_event(world: World) {
     let original = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     assert_eq!(world.commit(&original).await, Committed::New);
     let repeat = keyed(&world, &ground, 2, key(&ground.account, 7, 1)).await;
-    let duplicate = Committed::Duplicate { of: original.event.id, deliveries: 1, body_hash: [1; 32] };
+    let duplicate = Committed::Duplicate { of: original.event.id, deliveries: Some(1), body_hash: [1; 32] };
     assert_eq!(world.commit(&repeat).await, duplicate);
     is_not_found(world.store.event(ground.account.id, repeat.event.id).await, "event");
     assert_eq!(world.lane(ground.destination.id).await.len(), 1);
@@ -144,7 +144,7 @@ pub(crate) async fn another_body_under_a_used_key_is_told_by_its_hash(world: Wor
     let original = keyed(&world, &ground, 1, key(&ground.account, 7, 1)).await;
     world.commit(&original).await;
     let other = keyed(&world, &ground, 2, key(&ground.account, 7, 99)).await;
-    let duplicate = Committed::Duplicate { of: original.event.id, deliveries: 1, body_hash: [1; 32] };
+    let duplicate = Committed::Duplicate { of: original.event.id, deliveries: Some(1), body_hash: [1; 32] };
     assert_eq!(world.commit(&other).await, duplicate, "the first body's hash");
 }
 
@@ -155,7 +155,8 @@ pub(crate) async fn of_two_equal_keys_in_one_batch_the_first_wins(world: World) 
         batch.push(keyed(&world, &ground, second, key(&ground.account, name, second as u8)).await);
     }
     batch[0].deliveries.push(promise(&ground.route, at(1)));
-    let duplicate = || Committed::Duplicate { of: batch[0].event.id, deliveries: 2, body_hash: [1; 32] };
+    let duplicate =
+        || Committed::Duplicate { of: batch[0].event.id, deliveries: Some(2), body_hash: [1; 32] };
     let results = world.store.commit(&batch, at(4)).await.unwrap();
     assert_eq!(results, [Committed::New, Committed::New, duplicate(), duplicate()]);
     assert_eq!(world.lane(ground.destination.id).await.len(), 3);
@@ -285,6 +286,7 @@ pub(crate) async fn a_batch_of_the_largest_size_is_committed_whole(world: World)
                 event: Arc::new(event(&ground.account, received_at)),
                 account_version: version,
                 deliveries: vec![promise(&ground.route, received_at)],
+                expands: false,
                 key: Some(IdempotencyKey { hash, ..key(&ground.account, 0, 0) }),
             }
         })

@@ -6,6 +6,7 @@
 mod accounts;
 mod backend;
 mod catalog;
+mod expand;
 mod fixtures;
 mod history;
 mod ingest;
@@ -77,6 +78,24 @@ macro_rules! kept_by {
                 an_empty_batch_is_nothing,
                 a_batch_of_the_largest_size_is_committed_whole,
                 an_event_fans_out_to_as_many_as_fit_into_one_commit,
+            }
+            promises! {
+                $backend, expand:
+                an_expansion_begins_with_its_event,
+                what_is_not_committed_is_not_expanded,
+                expansions_are_listed_by_event,
+                a_chunk_makes_its_deliveries_and_moves_the_cursor,
+                an_expansion_respects_when_the_event_is_to_be_delivered,
+                a_repeated_chunk_writes_nothing,
+                the_last_chunk_writes_the_number,
+                an_expansion_may_end_without_a_delivery,
+                of_many_expanders_at_once_each_delivery_is_made_once,
+                an_expansion_goes_on_where_another_stopped,
+                a_destination_that_is_deleted_meanwhile_is_left_out,
+                an_account_that_is_not_there_has_no_routes,
+                routes_are_walked_by_id_and_door,
+                a_page_that_is_known_is_not_read_again,
+                a_chunk_of_the_largest_size_is_written_whole,
             }
             promises! {
                 $backend, queue:

@@ -264,7 +264,13 @@ impl Player {
             hash: [self.dice.random_range(0..4); 32],
             body_hash: [self.dice.random_range(0..2); 32],
         });
-        NewEvent { account_version: self.version(account.version), event: Arc::new(event), deliveries, key }
+        NewEvent {
+            account_version: self.version(account.version),
+            event: Arc::new(event),
+            deliveries,
+            expands: false,
+            key,
+        }
     }
 
     fn event(&mut self, account: &Account) -> Event {

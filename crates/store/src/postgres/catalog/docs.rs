@@ -41,7 +41,7 @@ pub(super) fn source(row: &Row) -> Result<Source, StoreError> {
 }
 
 /// doc, version.
-pub(super) fn route(row: &Row) -> Result<Route, StoreError> {
+pub(in crate::postgres) fn route(row: &Row) -> Result<Route, StoreError> {
     Ok(Route { version: row.get(1), ..read(row.get(0))? })
 }
 

@@ -28,7 +28,14 @@ written as (
     join current on current.id = e.account_id and current.version = e.account_version
     where not e.keyed or e.id in (select event_id from keys)
     on conflict do nothing                                   -- the same batch again: its deliveries may have ended since
-    returning id, account_id, deliver_at, size_bytes
+    returning id, account_id, deliver_at, size_bytes, deliveries
+),
+expanding as (
+    insert into expansions (event_id, account_id, account_version, deliveries, created_at)
+    select written.id, written.account_id, current.version, 0, $3
+    from written
+    join current on current.id = written.account_id
+    where written.deliveries is null
 ),
 promised as (
     insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,

@@ -2,7 +2,7 @@
 select exists (select from events where events.id = lost.id),
        (select accounts.version from accounts where accounts.id = lost.account_id),
        used.event_id,
-       used.deliveries,
+       coalesce(used.deliveries, (select events.deliveries from events where events.id = used.event_id)),
        used.body_hash
 from unnest($1, $2, $3, $4) with ordinality as lost (id, account_id, scope, key_hash, place)
 left join lateral (

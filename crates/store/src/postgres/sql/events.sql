@@ -22,7 +22,8 @@ page as (
       and ($9::bigint is null or s.received_at >= $9)
       and ($10::bigint is null or s.received_at < $10)
       and ($11::boolean is null
-           or $11 <> exists (select from queue q where q.event_id = s.id and q.origin = q.delivery_id))
+           or $11 <> (s.deliveries is null
+                      or exists (select from queue q where q.event_id = s.id and q.origin = q.delivery_id)))
     order by s.place
     limit $5
 )

@@ -21,7 +21,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at,
-               headers, metadata, size_bytes, coalesce(deliveries, 0) from events ",
+               headers, metadata, size_bytes, deliveries from events ",
             $rest
         )
     };
@@ -45,7 +45,7 @@ pub(super) fn list(
             return Ok(Some((id, None)));
         }
         let record = record(connection, row)?;
-        let complete = record.fanout.waiting == 0;
+        let complete = record.fanout.is_complete();
         let wanted = filter.fanout_complete.is_none_or(|asked| asked == complete);
         Ok(Some((id, wanted.then_some(record))))
     })
@@ -90,8 +90,9 @@ fn record(connection: &Connection, row: &Row<'_>) -> Result<EventRecord, Trouble
     Ok(EventRecord { event, size_bytes: row.get::<_, i64>(11)?.unsigned_abs(), fanout })
 }
 
-fn fanout(connection: &Connection, event: EventId, total: u32) -> Result<FanoutCounts, Trouble> {
-    let mut counts = FanoutCounts { total, ..FanoutCounts::default() };
+/// `total` is null while an expansion makes them.
+fn fanout(connection: &Connection, event: EventId, total: Option<u32>) -> Result<FanoutCounts, Trouble> {
+    let mut counts = FanoutCounts { expanding: total.is_none(), ..FanoutCounts::default() };
     let mut waiting = connection.prepare_cached("select count(*) from queue where event_id = ?1")?;
     counts.waiting = waiting.query_row([event.blob()], |row| row.get(0))?;
     let mut endings = connection.prepare_cached(include_str!("../sql/fanout.sql"))?;
@@ -106,6 +107,7 @@ fn fanout(connection: &Connection, event: EventId, total: u32) -> Result<FanoutC
         }
         last = last.max(Some(row::time(row, 2)?));
     }
-    counts.completed_at = last.filter(|_| counts.waiting == 0);
+    counts.total = total.unwrap_or(counts.waiting + counts.delivered + counts.dead_letter + counts.cancelled);
+    counts.completed_at = last.filter(|_| counts.is_complete());
     Ok(counts)
 }

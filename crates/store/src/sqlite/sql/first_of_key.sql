@@ -1,5 +1,5 @@
 -- ?1 scope, ?2 hash of the key
-select i.event_id, coalesce(e.deliveries, 0), i.body_hash
+select i.event_id, case when e.id is null then 0 else e.deliveries end, i.body_hash
 from idempotency i
 left join events e on e.id = i.event_id     -- a key may outlive its event
 where i.scope = ?1

@@ -73,5 +73,11 @@ fn new_event(account_id: AccountId, account_version: i64, n: i64) -> NewEvent {
         position: Position::due(at, id),
         due_at: at,
     };
-    NewEvent { event: Arc::new(event), account_version, deliveries: vec![delivery], key: None }
+    NewEvent {
+        event: Arc::new(event),
+        account_version,
+        deliveries: vec![delivery],
+        expands: false,
+        key: None,
+    }
 }

@@ -1,0 +1,63 @@
+//! Expansions.
+
+use super::{MemoryStore, State, ingest::first_state};
+use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
+use async_trait::async_trait;
+use domain::id::{EventId, RouteId};
+use std::ops::Bound::{Excluded, Unbounded};
+
+#[async_trait]
+impl Expansions for MemoryStore {
+    async fn open_expansions(
+        &self,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Vec<Expansion>, StoreError> {
+        let state = self.state();
+        let open = state.expansions.range((after.map_or(Unbounded, Excluded), Unbounded));
+        Ok(open.take(limit).map(|(_, expansion)| expansion.clone()).collect())
+    }
+
+    async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
+        Ok(self.state().expansions.get(&event).cloned())
+    }
+
+    async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
+        let state = self.state();
+        let version = state.accounts.get(&walk.account_id).map(|account| account.version);
+        if version.is_some() && version == walk.known {
+            return Ok(RoutePage::Unchanged);
+        }
+        let above = (walk.after.map_or(Unbounded, Excluded), Unbounded);
+        let live = state.routes.0.range::<RouteId, _>(above).filter_map(|(_, kept)| kept.live());
+        let of_door =
+            live.filter(|route| route.account_id == walk.account_id && route.source_id == walk.source_id);
+        let routes = of_door.take(walk.limit).cloned().collect();
+        Ok(RoutePage::Read { version: version.unwrap_or_default(), routes })
+    }
+
+    async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
+        Ok(self.state().expand(chunk))
+    }
+}
+
+impl State {
+    fn expand(&mut self, chunk: &Chunk) -> bool {
+        let Some(expansion) =
+            self.expansions.get_mut(&chunk.event_id).filter(|expansion| expansion.cursor == chunk.from)
+        else {
+            return false;
+        };
+        expansion.cursor = chunk.to;
+        expansion.deliveries += chunk.deliveries.len() as u32;
+        if chunk.done {
+            self.expansions.remove(&chunk.event_id);
+        }
+        let kept = self.events.get_mut(&chunk.event_id).expect("events stay");
+        for promise in &chunk.deliveries {
+            kept.deliveries.push(promise.id);
+            self.waiting.insert(promise.shard, first_state(&kept.event, promise));
+        }
+        true
+    }
+}

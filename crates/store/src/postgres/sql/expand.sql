@@ -1,0 +1,38 @@
+/* posthaste:expand */
+-- $1 event, $2 the cursor as it was read, $3 and as it shall be, $4 whether this is the end, $5-$12 deliveries
+-- Guarded by the cursor, a column of the row that is written: whoever comes second waits for the row, looks at it
+-- again, and writes nothing. Nothing else tells a chunk that was written before: its deliveries may have ended since.
+with moved as (
+    update expansions x
+    set cursor = $3, deliveries = x.deliveries + cardinality($5)
+    where x.event_id = $1 and x.cursor is not distinct from $2 and not $4
+    returning x.deliveries
+),
+ended as (
+    delete from expansions x
+    where x.event_id = $1 and x.cursor is not distinct from $2 and $4
+    returning x.deliveries + cardinality($5) as deliveries
+),
+turn as (
+    select deliveries from moved
+    union all
+    select deliveries from ended
+),
+promised as (
+    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
+                       attempts, spent, tls_errors, created_at, available_at, payload_bytes)
+    select d.shard, d.destination_id, d.track, d.rank, d.id, e.account_id, e.id, d.route_id, d.id,
+           d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, e.deliver_at), e.size_bytes
+    from turn
+    join events e on e.id = $1                              -- one that has had its time has no deliveries any more
+    cross join unnest($5, $6, $7, $8, $9, $10, $11, $12)
+        as d (id, shard, destination_id, route_id, track, rank, due_at, created_at)
+),
+counted as (
+    update events e
+    set deliveries = ended.deliveries
+    from ended
+    where e.id = $1
+)
+select deliveries
+from turn

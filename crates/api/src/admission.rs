@@ -1,13 +1,17 @@
 //! The way from a handler to the committer: an event is matched with its account's routes here, in the task of its own
 //! request (so matching uses every core, and a panic in it is that request's alone), and then waits in a queue that is
-//! bounded by count and by bytes. A full queue is told at once. The bytes are counted from the first one read of a
-//! body, so that bodies still on their way are bounded with those that wait.
+//! bounded by bytes, by count, and by the time it takes to get through (`pace.rs`). Whoever would wait too long is told at
+//! once, before the body is read. The bytes are counted from the first one read of a body, so that bodies still on their
+//! way are bounded with those that wait.
+
+mod pace;
 
 use crate::{app::App, committer::Submission, error::ApiError, snapshot::Snapshot};
 use aws_lc_rs::digest;
 use domain::{
     delivery::Position, dice::Dice, event::Event, id::DeliveryId, limits, route::fan_out, time::Timestamp,
 };
+use pace::{Pace, Place};
 use serde::Serialize;
 use std::sync::Arc;
 use store::{IdempotencyKey, NewDelivery, NewEvent};
@@ -39,16 +43,30 @@ pub(crate) type Answer = Result<Accepted, ApiError>;
 /// A share of the bytes that requests may hold together, given back when it is dropped.
 pub(crate) type Room = OwnedSemaphorePermit;
 
+/// What an event that waits for the committer holds until it is answered: its bytes, and its place in the queue.
+pub(crate) struct Seat {
+    _room: Room,
+    _place: Place,
+}
+
 /// The queue before the committer, and the room for what is on its way there.
 pub(crate) struct Admission {
     queue: mpsc::Sender<Submission>,
     bytes: Arc<Semaphore>,
+    pace: Arc<Pace>,
 }
 
 impl Admission {
     pub(crate) fn new(capacity: usize) -> (Self, mpsc::Receiver<Submission>) {
-        let (queue, receiver) = mpsc::channel(capacity.max(1));
-        (Self { queue, bytes: Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)) }, receiver)
+        let capacity = capacity.max(1);
+        let (queue, receiver) = mpsc::channel(capacity);
+        let bytes = Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES));
+        (Self { queue, bytes, pace: Arc::new(Pace::new(capacity)) }, receiver)
+    }
+
+    /// 503 while events wait longer than they should: asked before anything else is done for a request.
+    pub(crate) fn open(&self) -> Result<(), ApiError> {
+        if self.pace.has_room() { Ok(()) } else { Err(overloaded()) }
     }
 
     /// 503 if there is none. What is larger than all there is may have all of it.
@@ -74,7 +92,8 @@ impl Admission {
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         self.widen(&mut room, weight(&new))?;
         let (answer, receiver) = oneshot::channel();
-        self.queue.try_send(Submission { new, rounds: 0, answer, room }).map_err(|error| match error {
+        let seat = Seat { _room: room, _place: self.pace.enter() };
+        self.queue.try_send(Submission { new, rounds: 0, answer, seat }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => overloaded(),
             mpsc::error::TrySendError::Closed(_) => stopping(),
         })?;

@@ -2,7 +2,7 @@
 
 use crate::{
     app::App,
-    auth::{AccountCtx, OperatorCtx},
+    auth::{AccountCtx, Caller},
     error::ApiError,
     json::{self, Body},
     keys::KeyText,
@@ -46,6 +46,8 @@ pub(crate) struct ApiKeyInput {
     /// The account the key is for, when an operator makes it.
     #[schema(value_type = Option<schema::AccountId>)]
     account_id: Option<AccountId>,
+    /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
     #[schema(value_type = Option<schema::Timestamp>)]
     expires_at: Option<Timestamp>,
@@ -61,12 +63,13 @@ impl FromRequestParts<App> for Owner {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        if OperatorCtx::from_request_parts(parts, app).await.is_ok() {
-            return Ok(Self::Operator);
+        match Caller::from_request_parts(parts, app).await? {
+            Caller::Operator(_) => Ok(Self::Operator),
+            Caller::Account(ctx) => {
+                ctx.require(Scope::KeysManage)?;
+                Ok(Self::Account(ctx))
+            }
         }
-        let ctx = AccountCtx::from_request_parts(parts, app).await?;
-        ctx.require(Scope::KeysManage)?;
-        Ok(Self::Account(ctx))
     }
 }
 
@@ -113,7 +116,7 @@ pub(crate) async fn create(
         hash: app.vault.hash(parts.secret.as_bytes()).to_vec(),
         scopes,
         source_id: input.source_id,
-        rate_limit: None,
+        rate_limit: input.rate_limit,
         expires_at: input.expires_at,
         last_used_at: None,
         revoked_at: None,
@@ -202,8 +205,9 @@ impl ApiKeyInput {
         if self.expires_at.is_some_and(|at| at <= now) {
             checks.refuse("/expires_at", "out_of_range", "it lies in the past");
         }
-        if self.rate_limit.is_some() {
-            checks.not_available("/rate_limit", "rate limits are not available yet: leave it null");
+        checks.rate_limit(self.rate_limit);
+        if kind == KeyKind::Operator && self.rate_limit.is_some() {
+            checks.refuse("/rate_limit", "not_allowed", "an operator's key brings no events in");
         }
         checks.done().map(|()| (kind, account_id))
     }

@@ -3,10 +3,13 @@
 use crate::{
     admission::Admission,
     auth::Keys,
+    backlog::{Backlog, BacklogCap},
     cache::Cache,
     committer::{self, Committer},
     error::ApiError,
     ingest::Sources,
+    rate::{Meters, Rates, Standing},
+    request::Occasionally,
     snapshot::Snapshots,
     vault::Vault,
 };
@@ -50,6 +53,8 @@ pub struct Inner {
     pub(crate) keys: Keys,
     pub(crate) sources: Sources,
     pub(crate) admission: Admission,
+    pub(crate) rates: Rates,
+    pub(crate) backlog: Arc<Backlog>,
     pub(crate) health: Arc<Health>,
     data_keys: Cache<AccountId, Arc<DataKey>>,
     /// Destinations that were probed a moment ago.
@@ -79,6 +84,8 @@ pub struct ApiConfig {
     pub connections: usize,
     /// Events that wait for the committer.
     pub ingest_queue: usize,
+    /// How much of one account may wait to be delivered.
+    pub backlog: BacklogCap,
     /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
     pub idempotency_window: Duration,
     pub dev: bool,
@@ -94,6 +101,7 @@ impl ApiConfig {
             body_limit: limits::BODY_BYTES,
             connections: limits::CONNECTIONS,
             ingest_queue: limits::INGEST_QUEUE,
+            backlog: BacklogCap::default(),
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             dev: false,
             version,
@@ -138,6 +146,7 @@ pub trait TestSend: Send + Sync {
 pub(crate) struct Health {
     draining: AtomicBool,
     failed: AtomicBool,
+    pub(crate) turned_away: Occasionally,
 }
 
 impl Health {
@@ -171,7 +180,15 @@ impl App {
             snapshots: snapshots.clone(),
             health: health.clone(),
         };
-        let background = Background { committer, queue, catalog: store.clone(), touched };
+        let backlog = Arc::new(Backlog::default());
+        let background = Background {
+            committer,
+            queue,
+            store: store.clone(),
+            touched,
+            backlog: backlog.clone(),
+            cap: config.backlog,
+        };
         let app = Self(Arc::new(Inner {
             store,
             announce,
@@ -186,6 +203,8 @@ impl App {
             keys,
             sources: Sources::new(),
             admission,
+            rates: Rates::new(),
+            backlog,
             health,
             data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),
             probes: Cache::new(limits::PROBES_REMEMBERED, limits::PROBE_PAUSE),
@@ -208,6 +227,13 @@ impl App {
         let key = Arc::new(key);
         self.data_keys.put(account, key.clone());
         Ok(key)
+    }
+
+    /// Whether this node takes an event of this account now, and this key and source may bring it: asked before the body
+    /// is read, so that what is refused costs little.
+    pub(crate) fn let_in(&self, account: AccountId, meters: &Meters) -> Result<Standing, ApiError> {
+        self.backlog.check(account)?;
+        self.rates.take(meters)
     }
 
     /// Every write to an account's sources, destinations or routes passes through here, with the destinations whose
@@ -261,22 +287,25 @@ impl Deref for App {
     }
 }
 
-/// The work behind the handlers: committing, and noting when keys were used.
+/// The work behind the handlers: committing, noting when keys were used, and looking how much waits.
 pub struct Background {
     committer: Committer,
     queue: mpsc::Receiver<committer::Submission>,
-    catalog: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     touched: mpsc::Receiver<ApiKeyId>,
+    backlog: Arc<Backlog>,
+    cap: BacklogCap,
 }
 
 impl Background {
     /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { committer, queue, catalog, touched } = self;
+        let Self { committer, queue, store, touched, backlog, cap } = self;
         let clock = committer.clock.clone();
         tokio::join!(
             committer.run(queue, stop.clone()),
-            crate::auth::note_use(catalog, clock, touched, stop)
+            crate::auth::note_use(store.clone(), clock, touched, stop.clone()),
+            backlog.watch(store, cap, stop),
         );
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     cache::Cache,
     error::ApiError,
     keys::{LOOKUP_LENGTH, Presented},
+    rate::{Meter, Meters},
 };
 use axum::extract::FromRequestParts;
 use domain::{
@@ -71,23 +72,45 @@ impl OperatorCtx {
     }
 }
 
+/// An account's key or an operator's.
+#[derive(Debug, Clone)]
+pub enum Caller {
+    Account(AccountCtx),
+    Operator(OperatorCtx),
+}
+
 /// Somebody who may bring events in: an account's key with `ingest:write`, or a key bound to one source.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishCtx {
     pub(crate) account_id: AccountId,
     /// Events of a key that is bound to a source are that source's.
     pub(crate) source_id: Option<SourceId>,
+    /// The limits of the key, and of its source.
+    pub(crate) meters: Meters,
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let key = authenticate(app, &parts.headers).await?;
+        match (key.key.kind, key.key.account_id) {
+            (KeyKind::Account, Some(account_id)) => Ok(Self::Account(AccountCtx { account_id, key })),
+            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx { key_id: key.key.id })),
+            _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
+        }
+    }
 }
 
 impl FromRequestParts<App> for AccountCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, &parts.headers).await?;
-        match (key.key.kind, key.key.account_id) {
-            (KeyKind::Account, Some(account_id)) => Ok(Self { account_id, key }),
-            (KeyKind::Ingest, _) => Err(ApiError::scope_missing("an ingest key can only bring events in")),
-            _ => Err(ApiError::scope_missing("this needs the key of an account, not an operator's")),
+        match Caller::from_request_parts(parts, app).await? {
+            Caller::Account(ctx) => Ok(ctx),
+            Caller::Operator(_) => {
+                Err(ApiError::scope_missing("this needs the key of an account, not an operator's"))
+            }
         }
     }
 }
@@ -109,14 +132,16 @@ impl FromRequestParts<App> for PublishCtx {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, &parts.headers).await?;
+        let meter = Meter::of_key(key.key.id.uuid(), key.key.rate_limit);
         match (key.key.kind, key.key.account_id, key.key.source_id) {
             (KeyKind::Account, Some(account_id), _) => {
                 AccountCtx { account_id, key }.require(Scope::IngestWrite)?;
-                Ok(Self { account_id, source_id: None })
+                Ok(Self { account_id, source_id: None, meters: Meters::new(meter, None) })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
-                app.open_source(account_id, source_id).await?;
-                Ok(Self { account_id, source_id: Some(source_id) })
+                let door = app.open_source(account_id, source_id).await?;
+                let meters = Meters::new(meter, door.meter());
+                Ok(Self { account_id, source_id: Some(source_id), meters })
             }
             _ => Err(ApiError::scope_missing("this needs the key of an account or of a source")),
         }

@@ -28,9 +28,35 @@ pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bo
     Err(too_large(limit))
 }
 
+/// The body, unless its request is refused. A small one is read all the same: it is here already, most likely, and the
+/// connection can go on.
+pub(crate) async fn unless<T>(
+    decided: Result<T, ApiError>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(T, Body), ApiError> {
+    match decided {
+        Ok(decided) => Ok((decided, body)),
+        Err(refused) => {
+            match body.size_hint().upper() {
+                Some(0) => {}
+                Some(few) if few <= FIRST_ROOM as u64 && !asks_first(headers) => {
+                    let _ = timeout(limits::LINGER, read_off(body)).await;
+                }
+                _ => refuse(headers, body),
+            }
+            Err(refused)
+        }
+    }
+}
+
+fn asks_first(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::EXPECT)
+}
+
 /// Who asks first is refused before it sends anything; who does not gets a chance to see why.
 fn refuse(headers: &HeaderMap, body: Body) {
-    if !headers.contains_key(header::EXPECT) {
+    if !asks_first(headers) {
         linger(body);
     }
 }
@@ -93,16 +119,18 @@ fn pace(started: Instant, received: usize, deadlines: &Deadlines) -> Instant {
 
 /// Reads on for a moment and throws away. Closing with bytes unread would reset the connection, and the client would
 /// lose the answer that tells it what was wrong.
-fn linger(mut body: Body) {
-    tokio::spawn(timeout(limits::LINGER, async move {
-        let mut seen = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            seen += frame.data_ref().map_or(0, Bytes::len);
-            if seen > limits::LINGER_BYTES {
-                return;
-            }
+fn linger(body: Body) {
+    tokio::spawn(timeout(limits::LINGER, read_off(body)));
+}
+
+async fn read_off(mut body: Body) {
+    let mut seen = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        seen += frame.data_ref().map_or(0, Bytes::len);
+        if seen > limits::LINGER_BYTES {
+            return;
         }
-    }));
+    }
 }
 
 /// What to set aside for a body that has this `length` by now: twice what it had before, but no more than announced.

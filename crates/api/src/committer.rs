@@ -8,7 +8,7 @@
 //! the reading of it. They keep their share of the queue's bytes, which is what bounds them.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, Room, match_event, unconfirmed},
+    admission::{Accepted, AcceptedStatus, Answer, Seat, match_event, unconfirmed},
     app::Health,
     error::ApiError,
     request::message,
@@ -52,8 +52,8 @@ pub(crate) struct Submission {
     /// How often it was matched again.
     pub(crate) rounds: usize,
     pub(crate) answer: oneshot::Sender<Answer>,
-    /// Its share of the queue's bytes, given back when it is answered.
-    pub(crate) room: Room,
+    /// Its share of the queue, given back when it is answered.
+    pub(crate) seat: Seat,
 }
 
 /// What a flush has said.
@@ -66,7 +66,7 @@ struct Flushed {
 struct Waiter {
     rounds: usize,
     answer: oneshot::Sender<Answer>,
-    room: Room,
+    seat: Seat,
 }
 
 impl Committer {
@@ -113,7 +113,7 @@ impl Committer {
     async fn commit(&self, batch: Vec<Submission>) -> Vec<Submission> {
         let (events, waiters): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|Submission { new, rounds, answer, room }| (new, Waiter { rounds, answer, room }))
+            .map(|Submission { new, rounds, answer, seat }| (new, Waiter { rounds, answer, seat }))
             .unzip();
         let deliveries: Vec<_> = events.iter().flat_map(names).collect();
         if !deliveries.is_empty() {
@@ -189,8 +189,8 @@ impl Committer {
             }
             match outcome {
                 Committed::Stale => {
-                    let Waiter { rounds, answer, room } = waiter;
-                    stale.push(Submission { new, rounds, answer, room });
+                    let Waiter { rounds, answer, seat } = waiter;
+                    stale.push(Submission { new, rounds, answer, seat });
                 }
                 other => answers.push((waiter, answer_of(&new, other))),
             }

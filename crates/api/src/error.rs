@@ -3,6 +3,7 @@
 //! An [`ApiError`] travels in the extensions of an otherwise empty response; the frame (`request.rs`) writes it down,
 //! because only there is the request's id known.
 
+use crate::rate::Standing;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{id::RequestId, limits};
@@ -22,6 +23,7 @@ struct Inner {
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
     retry_after: Option<u32>,
+    rate: Standing,
     /// For the log alone.
     cause: Option<String>,
     closes: bool,
@@ -150,6 +152,7 @@ impl ApiError {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after: code.retry_after(),
+            rate: Standing::default(),
             cause: None,
             closes: code.closes(),
         }))
@@ -192,6 +195,12 @@ impl ApiError {
         self
     }
 
+    /// With what is left of the limits it did not keep.
+    pub(crate) fn rated(mut self, standing: Standing) -> Self {
+        self.0.rate = standing;
+        self
+    }
+
     /// What the log says besides.
     pub fn because(mut self, cause: impl fmt::Display) -> Self {
         self.0.cause = Some(cause.to_string());
@@ -229,6 +238,7 @@ impl ApiError {
         if let Some(seconds) = self.0.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        self.0.rate.write(headers);
         if self.0.code == Code::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

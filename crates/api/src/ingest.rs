@@ -7,6 +7,7 @@ use crate::{
     cache::Cache,
     error::{ApiError, Problem},
     event_text,
+    rate::{Meter, Meters, Standing},
 };
 use axum::{
     Json,
@@ -40,8 +41,11 @@ pub(crate) async fn ingest(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
+    let ((), body) = body::unless(app.admission.open(), headers, body).await?;
     let body = body::within(headers, body, app.config.body_limit)?;
     let door = app.source_by_token(&token).await?;
+    let let_in = app.let_in(door.account_id, &Meters::new(None, door.meter()));
+    let (standing, body) = body::unless(let_in, headers, body).await?;
     if !is_identity(headers) {
         return Err(ApiError::unsupported_media_type("send the body without `content-encoding`"));
     }
@@ -66,17 +70,19 @@ pub(crate) async fn ingest(
     };
     let scope = door.source_id.uuid();
     let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));
-    respond(app.admit(event, key, room).await)
+    respond(app.admit(event, key, room).await, standing)
 }
 
 /// 202 for a new event, 200 for one that was seen before.
-pub(crate) fn respond(answer: Answer) -> Result<Response, ApiError> {
+pub(crate) fn respond(answer: Answer, standing: Standing) -> Result<Response, ApiError> {
     let accepted = answer?;
     let status = match accepted.status {
         AcceptedStatus::Queued => StatusCode::ACCEPTED,
         AcceptedStatus::Duplicate => StatusCode::OK,
     };
-    Ok((status, Json(accepted)).into_response())
+    let mut response = (status, Json(accepted)).into_response();
+    standing.write(response.headers_mut());
+    Ok(response)
 }
 
 fn is_identity(headers: &HeaderMap) -> bool {
@@ -92,6 +98,7 @@ pub(crate) struct Door {
     pub(crate) account_id: AccountId,
     pub(crate) source_id: SourceId,
     enabled: bool,
+    rate_limit: Option<u32>,
 }
 
 impl Door {
@@ -100,7 +107,12 @@ impl Door {
         match source.verification {
             Verification::None => {}
         }
-        Self { account_id: source.account_id, source_id: source.id, enabled: source.enabled }
+        let Source { account_id, id: source_id, enabled, rate_limit, .. } = *source;
+        Self { account_id, source_id, enabled, rate_limit }
+    }
+
+    pub(crate) fn meter(&self) -> Option<Meter> {
+        Meter::of_source(self.source_id.uuid(), self.rate_limit)
     }
 
     fn open(found: Option<Self>) -> Result<Self, ApiError> {

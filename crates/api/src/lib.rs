@@ -9,10 +9,12 @@
 
 // The hot path.
 mod admission;
+mod backlog;
 mod committer;
 mod event_text;
 mod ingest;
 mod publish;
+mod rate;
 mod snapshot;
 
 // The frame.
@@ -20,6 +22,7 @@ pub mod app;
 pub mod auth;
 mod body;
 mod cache;
+mod docs;
 pub mod error;
 mod health;
 pub mod json;
@@ -50,5 +53,6 @@ mod validate;
 pub mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
+pub use backlog::BacklogCap;
 pub use router::{document, router};
 pub use server::serve;

@@ -6,10 +6,12 @@ use crate::{
     admission::{Accepted, Answer, answered, idempotency_key},
     app::App,
     auth::PublishCtx,
+    body,
     error::{ApiError, Problem},
     event_text,
     ingest::respond,
     json,
+    rate::Standing,
 };
 use axum::{
     Extension, Json,
@@ -114,13 +116,22 @@ pub(crate) async fn publish(
     request: Request,
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
+    let (standing, request) = let_in(&app, &by, request).await?;
     let headers = event_text::kept_of_publish(request.headers());
     let (bytes, room) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
     let (event, key) = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
-    respond(app.admit(event, key, room).await)
+    respond(app.admit(event, key, room).await, standing)
+}
+
+/// The body of who is not let in is not read.
+async fn let_in(app: &App, by: &PublishCtx, request: Request) -> Result<(Standing, Request), ApiError> {
+    let let_in = app.admission.open().and_then(|()| app.let_in(by.account_id, &by.meters));
+    let (parts, body) = request.into_parts();
+    let (standing, body) = body::unless(let_in, &parts.headers, body).await?;
+    Ok((standing, Request::from_parts(parts, body)))
 }
 
 /// Publishes up to 1,000 events at once: each is accepted or refused for itself.
@@ -142,6 +153,7 @@ pub(crate) async fn publish_batch(
             "a batch has no key of its own: give each event an `idempotency_key`",
         ));
     }
+    let (_, request) = let_in(&app, &by, request).await?;
     let headers = event_text::kept_of_publish(request.headers());
     let (bytes, _room) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
@@ -149,6 +161,8 @@ pub(crate) async fn publish_batch(
     if batch.events.0.is_empty() {
         return Err(ApiError::invalid_field("/events", "invalid_length", "expected 1 to 1,000 events"));
     }
+    // One has been paid for at the door.
+    let standing = app.rates.charge(&by.meters, batch.events.0.len() - 1);
     let now = app.now();
     let mut submitted = Vec::with_capacity(batch.events.0.len());
     for (place, raw) in batch.events.0.into_iter().enumerate() {
@@ -175,7 +189,9 @@ pub(crate) async fn publish_batch(
         return Err(trouble);
     }
     let results = answers.into_iter().map(|answer| BatchResult::of(answer, request_id)).collect();
-    Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response())
+    let mut response = (StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response();
+    standing.write(response.headers_mut());
+    Ok(response)
 }
 
 /// If nothing was accepted because of us, the batch as a whole should be sent again.

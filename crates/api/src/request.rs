@@ -10,7 +10,12 @@ use axum::{
 use domain::{id::RequestId, limits};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use std::{any::Any, panic::AssertUnwindSafe, time::Instant};
+use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -33,7 +38,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     };
 
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        log_refusal(id, &method, &path, &error);
+        log_refusal(&app.health.turned_away, id, &method, &path, &error);
         *response.status_mut() = error.status();
         let body = error.write(id, response.headers_mut());
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -104,15 +109,51 @@ fn accepts_json(path: &str, headers: &HeaderMap) -> bool {
         })
 }
 
-/// An error is logged once, here; a client's mistakes only for those who look for them.
-fn log_refusal(id: RequestId, method: &http::Method, path: &str, error: &ApiError) {
+/// An error is logged once, here; a client's mistakes only for those who look for them. Of those who are turned away one
+/// a second is named, with how many there were: under an overload a line for each would be a load of its own.
+fn log_refusal(
+    turned_away: &Occasionally,
+    id: RequestId,
+    method: &http::Method,
+    path: &str,
+    error: &ApiError,
+) {
     let (status, cause) = (error.status().as_u16(), error.cause().unwrap_or_default());
     match status {
         500 => tracing::error!(request_id = %id, %method, path, status, cause, %error, "request.failed"),
         501.. => {
-            tracing::warn!(request_id = %id, %method, path, status, cause, %error, "request.turned_away")
+            if let Some(count) = turned_away.due() {
+                tracing::warn!(request_id = %id, %method, path, status, cause, %error, count, "request.turned_away");
+            }
         }
         _ => tracing::debug!(request_id = %id, %method, path, status, cause, %error, "request.refused"),
+    }
+}
+
+/// Says once a second how often something happened.
+#[derive(Debug)]
+pub(crate) struct Occasionally {
+    since: Instant,
+    /// Milliseconds after `since` from which it may be said again.
+    next: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Default for Occasionally {
+    fn default() -> Self {
+        Self { since: Instant::now(), next: AtomicU64::new(0), count: AtomicU64::new(0) }
+    }
+}
+
+impl Occasionally {
+    /// It happened: how often since it was last said, if it is time to say it.
+    fn due(&self) -> Option<u64> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let now = self.since.elapsed().as_millis() as u64;
+        let next = self.next.load(Ordering::Relaxed);
+        let mine = now >= next
+            && self.next.compare_exchange(next, now + 1_000, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        mine.then(|| self.count.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -124,6 +165,15 @@ pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_happens_often_is_said_seldom() {
+        let often = Occasionally::default();
+        assert_eq!(often.due(), Some(1));
+        assert!((0..1_000).all(|_| often.due().is_none()));
+        often.next.store(0, Ordering::Relaxed);
+        assert_eq!(often.due(), Some(1_001));
+    }
 
     #[test]
     fn json_is_acceptable_unless_the_client_says_otherwise() {

@@ -1,8 +1,8 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, api_keys, app::App, deliveries, destinations, error::ApiError, events, health, ingest, publish,
-    request, routes, sources,
+    accounts, api_keys, app::App, deliveries, destinations, docs, error::ApiError, events, health, ingest,
+    publish, request, routes, sources,
 };
 use axum::{Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -20,6 +20,7 @@ pub fn router(app: App) -> Router {
         move || async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() };
     router
         .route("/openapi.json", routing::get(openapi))
+        .route("/docs/errors", routing::get(docs::errors))
         .fallback(async || ApiError::no_such("page"))
         .method_not_allowed_fallback(async || {
             ApiError::method_not_allowed("the `allow` header names what is")

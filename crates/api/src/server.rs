@@ -4,6 +4,8 @@
 //! that does not read are kept here, because hyper has one timer for head and rest together and answers nothing when
 //! it fires. Those of the body are kept where it is read (`body.rs`).
 
+mod places;
+
 use crate::{
     app::{App, Deadlines},
     error::ApiError,
@@ -14,6 +16,7 @@ use domain::{id::RequestId, limits};
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
+use places::Places;
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
@@ -26,7 +29,6 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -45,11 +47,11 @@ pub async fn serve_router(
     stop: CancellationToken,
     grace: Duration,
 ) {
-    let places = Arc::new(Semaphore::new(app.config.connections));
+    let places = Places::new(app.config.connections);
     let connections = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok((stream, address)) => (stream, address.ip()),
             Err(error) => {
                 // Out of file descriptors, most likely: wait for some to be closed instead of spinning.
                 tracing::warn!(%error, "connection.not_accepted");
@@ -57,7 +59,7 @@ pub async fn serve_router(
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Some(place) = places.take(address) else {
             turn_away(&stream, &app);
             continue;
         };

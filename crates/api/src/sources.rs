@@ -44,6 +44,8 @@ pub(crate) struct SourceInput {
     enabled: bool,
     #[serde(default)]
     verification: VerificationInput,
+    /// Events a second that may come in by it, on each node; a second's worth may come at once. Null: no limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
 }
 
@@ -77,9 +79,7 @@ impl SourceInput {
         let mut checks = Checks::default();
         checks.uid(input.uid.as_deref());
         checks.name("/name", &input.name);
-        if input.rate_limit.is_some() {
-            checks.not_available("/rate_limit", "rate limits are not available yet: leave it null");
-        }
+        checks.rate_limit(input.rate_limit);
         checks.done().map(|()| input)
     }
 

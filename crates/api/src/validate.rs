@@ -56,6 +56,13 @@ impl Checks {
         }
     }
 
+    /// Events a second of a key or a source.
+    pub(crate) fn rate_limit(&mut self, per_second: Option<u32>) {
+        if let Some(per_second) = per_second {
+            self.range("/rate_limit", per_second, 1..=limits::RATE_LIMIT_MAX);
+        }
+    }
+
     pub(crate) fn timeout(&mut self, pointer: &str, seconds: u64) {
         self.range(pointer, seconds, 1..=limits::TIMEOUT_MAX.as_secs());
     }

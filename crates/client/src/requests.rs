@@ -31,6 +31,9 @@ pub struct NewApiKey {
     /// Whose key, when an operator makes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account_id: Option<AccountId>,
+    /// Events a second it may bring in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }

@@ -6,6 +6,7 @@
 pub mod account;
 pub mod address;
 pub mod attempt;
+pub mod bucket;
 pub mod delivery;
 pub mod destination;
 pub mod dice;

@@ -23,8 +23,27 @@ pub const BODY_GRACE: Duration = Duration::from_secs(5);
 pub const BODY_BYTES_PER_SECOND: u64 = 1024;
 /// Inbound connections a node keeps open at once.
 pub const CONNECTIONS: usize = 10_000;
+/// Of these, what one address may have: the rest is for everybody else.
+pub const CONNECTIONS_PER_ADDRESS_PERCENT: usize = 75;
+/// Events a second that a key or a source can be limited to.
+pub const RATE_LIMIT_MAX: u32 = 1_000_000;
+/// Keys and sources whose pace a node remembers; those that were idle for a second need not be.
+pub const BUCKETS: usize = 16_384;
+/// Deliveries of one account that may wait, and their payloads together; beyond, its events are refused.
+pub const BACKLOG_ROWS: u64 = 10_000_000;
+pub const BACKLOG_BYTES: u64 = 100 * 1024 * 1024 * 1024;
+/// How often a node that takes events in looks how much waits, and of how many accounts: the largest.
+pub const BACKLOG_LOOK: Duration = Duration::from_secs(2);
+pub const BACKLOG_ACCOUNTS: usize = 1_000;
+/// Pages of the queue that PostgreSQL looks at to estimate it: all of a small one, a sample of a large one.
+pub const BACKLOG_SAMPLE_PAGES: i64 = 512;
 /// Requests that wait for the committer; beyond, the door answers 503.
 pub const INGEST_QUEUE: usize = 8_192;
+/// How long an event should wait for the committer at most. While they wait longer, fewer are let in: what cannot be
+/// stored soon is better refused now.
+pub const INGEST_WAIT: Duration = Duration::from_millis(500);
+/// So many may wait however slow the store is, so that a hiccup refuses nobody.
+pub const INGEST_QUEUE_MIN: usize = 256;
 /// Bytes of bodies that wait for the committer.
 pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Events of one flush; more wait for the next, which is milliseconds away.
@@ -221,6 +240,10 @@ pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// What a client is told to wait before it asks again.
 pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
+/// The same while its account's backlog is full: that takes a while.
+pub const RETRY_AFTER_BACKLOG_SECONDS: u32 = 10;
+/// Whoever waits longer would not know whether we are still there.
+pub const RETRY_AFTER_TOLD_MAX_SECONDS: u32 = 60;
 /// In-flight requests get this long at a graceful stop.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
 /// A node's claim on its lanes, and how often it is renewed.

@@ -16,6 +16,7 @@ pub(crate) use layers::{Layers, Sayings};
 pub(crate) use template::TEXT as TEMPLATE;
 
 use crate::telemetry::LogFormat;
+use api::BacklogCap;
 use domain::{
     address::AddressPolicy,
     gate::{BreakerSettings, GateSettings},
@@ -54,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) gate: GateSettings,
     pub(crate) body_bytes: usize,
+    pub(crate) backlog: BacklogCap,
     pub(crate) idempotency_window: Duration,
 }
 
@@ -132,6 +134,10 @@ impl Config {
                 .read("delivery.connect_timeout", |text| duration(text, MILLISECOND..=limits::TIMEOUT_MAX))?,
             gate: gate(layers)?,
             body_bytes: layers.read("limits.body", |text| size(text, 1..=MAX_BODY_BYTES))?,
+            backlog: BacklogCap {
+                rows: layers.read("limits.backlog_rows", |text| number(text, 1..=MAX_BACKLOG_ROWS))?,
+                bytes: layers.read("limits.backlog_bytes", |text| size(text, 1..=usize::MAX))? as u64,
+            },
             idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
         };
         layers.read("role", role)?;
@@ -160,6 +166,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Every body is held in memory while it is committed.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// More than any disk holds.
+const MAX_BACKLOG_ROWS: u64 = 1_000_000_000_000;
 
 /// For flags that are no settings.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {

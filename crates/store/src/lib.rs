@@ -5,6 +5,7 @@
 //! time as an argument and say what guards them.
 
 mod announce;
+mod backlog;
 mod catalog;
 mod error;
 mod expand;
@@ -19,6 +20,7 @@ mod queue;
 pub mod sqlite;
 
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
+pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
@@ -32,6 +34,6 @@ pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, Window};
 
 /// Everything a store does.
-pub trait Store: Catalog + Ingest + Expansions + Queue + History + Membership {}
+pub trait Store: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership {}
 
-impl<T: Catalog + Ingest + Expansions + Queue + History + Membership> Store for T {}
+impl<T: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership> Store for T {}

@@ -4,6 +4,7 @@
 //! acknowledges, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with their
 //! statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
+mod backlog;
 mod catalog;
 mod expand;
 mod history;

@@ -15,6 +15,7 @@ mod readers;
 mod row;
 mod settle;
 mod space;
+mod tally;
 mod trouble;
 mod writer;
 
@@ -26,10 +27,13 @@ use open::FileLock;
 use readers::Readers;
 use rusqlite::Connection;
 use std::sync::Arc;
+use tally::{FirstCount, Tally};
 use trouble::Trouble;
 use writer::{Turn, Writer};
 
 pub struct SqliteStore {
+    tally: Arc<Tally>,
+    _first_count: FirstCount,
     writer: Writer,
     readers: Arc<Readers>,
     /// For what the engine reads to deliver: a crowd of API reads never stands before it.

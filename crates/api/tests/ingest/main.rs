@@ -3,4 +3,5 @@
 mod bad_input;
 mod connections;
 mod doors;
+mod overload;
 mod world;

@@ -20,6 +20,19 @@ fn the_document_is_the_one_that_was_reviewed() {
 }
 
 #[tokio::test]
+async fn a_problem_leads_to_its_explanation() {
+    let world = World::memory().await;
+    let problem = world.get("/v1/nothing").await;
+    let link = problem.body["type"].as_str().unwrap().to_owned();
+    let (path, anchor) = link.split_once('#').unwrap();
+    let page = world.get(path).await;
+    assert_eq!(page.status, 200);
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    assert_eq!(page.headers["x-content-type-options"], "nosniff");
+    assert!(String::from_utf8_lossy(&page.bytes).contains(&format!("id=\"{anchor}\"")));
+}
+
+#[tokio::test]
 async fn the_document_is_served() {
     let world = World::memory().await;
     let served = world.get("/openapi.json").await.expect(200);

@@ -46,8 +46,6 @@ on_every_store! {
         world.post("/v1/sources", body).await.expect_invalid("/verification/type", "not_available");
         let body = json!({ "name": "Stripe", "verification": { "type": "guess" } });
         world.post("/v1/sources", body).await.expect_invalid("/verification/type", "unknown_value");
-        let body = json!({ "name": "Stripe", "rate_limit": 5 });
-        world.post("/v1/sources", body).await.expect_invalid("/rate_limit", "not_available");
         assert_eq!(world.get("/v1/sources").await.expect(200)["data"], json!([]), "nothing was stored");
     }
 

@@ -159,6 +159,8 @@ async fn start(
         sender: Arc::new(TestSender { handle }),
         config: ApiConfig {
             body_limit: config.body_bytes,
+            connections: limits::CONNECTIONS.min(open_files_limit() / 2),
+            backlog: config.backlog,
             idempotency_window: config.idempotency_window,
             ..ApiConfig::new(&config.public_url, VERSION)
         },
@@ -291,6 +293,11 @@ fn raise_open_files() {
     {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
+}
+
+/// Half of them are for who calls us: the other half must be enough for whom we call, and for the store.
+fn open_files_limit() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
 }
 
 fn host_name() -> String {

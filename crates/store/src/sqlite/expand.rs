@@ -3,6 +3,7 @@
 use super::{
     SqliteStore, Trouble, catalog,
     row::{self, Key as _, blob},
+    tally,
     writer::Turn,
 };
 use crate::{Chunk, Expansion, Expansions, NewDelivery, RoutePage, RouteWalk, StoreError};
@@ -154,6 +155,7 @@ impl Facts {
                 available_at.micros(),
                 self.size_bytes,
             ])?;
+            tally::came(self.account_id, self.size_bytes as usize);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::{
     SqliteStore, Trouble,
     row::{self, Key as _, blob, micros},
+    tally,
     trouble::Reach,
     writer::Turn,
 };
@@ -65,9 +66,11 @@ impl Entry {
 
 fn commit_alone(connection: &Connection, hand: &mut Hand<'_>, entry: &Entry) -> Result<Committed, Trouble> {
     connection.prepare_cached("savepoint event")?.execute([])?;
+    let mark = tally::mark();
     let result = match hand.commit(entry) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to event")?.execute([])?;
+            tally::back_to(mark);
             Committed::Refused(StoreError::from(trouble).to_string())
         }
         result => result?,
@@ -215,6 +218,7 @@ impl<'c> Hand<'c> {
             available_at.micros(),
             event.payload.len() as i64,
         ])?;
+        tally::came(event.account_id, event.payload.len());
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::{
     SqliteStore,
     readers::{BUSY_TIMEOUT, ENGINE_READERS, Readers, STATEMENTS},
     space::Space,
+    tally::{FirstCount, Tally},
     trouble::{Reach, reach},
     writer::Writer,
 };
@@ -46,10 +47,12 @@ impl SqliteStore {
         let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
         let space = Space::new(folder, beside(&path, "reserve"));
-        let writer = Writer::start(connection, space).map_err(unavailable)?;
+        let tally = Arc::new(Tally::default());
+        let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
+        let writer = Writer::start(connection, space, tally.clone()).map_err(unavailable)?;
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
-        Ok(Self { writer, readers, engine_readers, _lock: lock })
+        Ok(Self { tally, _first_count: first_count, writer, readers, engine_readers, _lock: lock })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     SqliteStore, Trouble,
     row::{self, DELIVERY_COLUMNS, Key as _},
-    settle,
+    settle, tally,
     trouble::Reach,
     writer::Turn,
 };
@@ -94,6 +94,7 @@ impl Queue for SqliteStore {
         self.write(Turn::Api, move |connection| {
             let Some(delivery) = waiting(connection, account, id)? else { return Ok(None) };
             connection.prepare_cached(CANCEL)?.execute(params![account.blob(), id.blob()])?;
+            tally::went(&delivery);
             let ending = Ending::Cancelled(CancelReason::Requested);
             settle::Entry::ended_without(&delivery, fact, now, None, ending).record(connection, true)?;
             Ok(Some(delivery))

@@ -4,7 +4,7 @@ use super::{FileLock, trouble::Trouble};
 use crate::StoreError;
 use rusqlite::{Connection, OpenFlags};
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -60,7 +60,7 @@ impl Readers {
 
     fn take(&self) -> Result<Connection, Trouble> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| self.connect(), Ok)
+        idle.map_or_else(|| Ok(connect(&self.path)?), Ok)
     }
 
     fn give_back(&self, connection: Connection) {
@@ -69,15 +69,15 @@ impl Readers {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
     }
+}
 
-    fn connect(&self) -> Result<Connection, Trouble> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        Ok(connection)
-    }
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(connection)
 }
 
 fn snapshot<T>(

@@ -8,6 +8,7 @@ use super::{
     Trouble,
     catalog::next_version,
     row::{Key as _, blob},
+    tally,
     trouble::Reach,
 };
 use crate::{Fact, Settlement, StoreError};
@@ -115,7 +116,12 @@ impl Entry {
         let (account, id) = (delivery.account_id.blob(), delivery.id.blob());
         let rows = match self.settled {
             Settled::Ended(_) => {
-                connection.prepare_cached(END)?.execute(params![account, id, delivery.attempts])?
+                let ended =
+                    connection.prepare_cached(END)?.execute(params![account, id, delivery.attempts])?;
+                if ended == 1 {
+                    tally::went(delivery);
+                }
+                ended
             }
             Settled::Waits { position, due_at, spent } => {
                 let tried = self.attempted.as_ref();
@@ -219,9 +225,11 @@ fn settle_alone(connection: &Connection, entry: &Entry, now: Timestamp) -> Resul
 /// None if SQLite will not take it: then nothing of it is written, and its neighbours go on.
 fn try_to_settle(connection: &Connection, entry: &Entry) -> Result<Option<Effect>, Trouble> {
     connection.prepare_cached("savepoint settlement")?.execute([])?;
+    let mark = tally::mark();
     let effect = match entry.settle(connection) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
+            tally::back_to(mark);
             let error = StoreError::from(trouble);
             tracing::error!(delivery_id = %entry.delivery.id, %error, "a settlement was refused");
             None

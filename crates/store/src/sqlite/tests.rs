@@ -7,6 +7,7 @@ mod pace;
 mod plans;
 mod quota;
 mod readers;
+mod tally;
 mod writer;
 
 use super::SqliteStore;

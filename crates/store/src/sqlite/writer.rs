@@ -12,6 +12,7 @@ mod job;
 
 use super::{
     space::Space,
+    tally::{self, Tally},
     trouble::{Reach, Trouble, reach},
 };
 use crate::{StoreError, failpoint};
@@ -46,10 +47,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, space: Space) -> std::io::Result<Self> {
+    pub(super) fn start(connection: Connection, space: Space, tally: Arc<Tally>) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
         let failed = Arc::new(OnceLock::new());
-        let pen = Pen { connection, space, failed: failed.clone(), patience: 0, groups: 0 };
+        let pen = Pen { connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || write_all(pen, waiting))?;
@@ -119,6 +120,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
 struct Pen {
     connection: Connection,
     space: Space,
+    tally: Arc<Tally>,
     failed: Arc<OnceLock<String>>,
     /// How much longer the log may get before its readers are waited for, because waiting was in vain the last time.
     patience: i64,
@@ -186,6 +188,7 @@ impl Pen {
         }
         failpoint::hit("store.commit.before");
         self.connection.prepare_cached("commit")?.execute([])?;
+        self.tally.flushed();
         failpoint::hit("store.commit.after");
         Ok(())
     }
@@ -194,8 +197,10 @@ impl Pen {
     fn run(&self, group: &mut [Box<dyn Job>], savepoints: Savepoints) -> rusqlite::Result<bool> {
         let connection = &self.connection;
         connection.prepare_cached("begin immediate")?.execute([])?;
+        tally::back_to(0);
         for job in group {
             let guarded = savepoints == Savepoints::ForAll || matches!(job.turn(), Turn::Api | Turn::Bulk);
+            let mark = tally::mark();
             if guarded {
                 connection.prepare_cached("savepoint job")?.execute([])?;
             }
@@ -203,7 +208,10 @@ impl Pen {
             match (job.succeeded(), guarded) {
                 (true, false) => continue,
                 (true, true) => {}
-                (false, true) => drop(connection.prepare_cached("rollback to job")?.execute([])?),
+                (false, true) => {
+                    connection.prepare_cached("rollback to job")?.execute([])?;
+                    tally::back_to(mark);
+                }
                 (false, false) => return Ok(false),
             }
             connection.prepare_cached("release job")?.execute([])?;

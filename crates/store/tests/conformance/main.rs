@@ -5,6 +5,7 @@
 
 mod accounts;
 mod backend;
+mod backlog;
 mod catalog;
 mod expand;
 mod fixtures;
@@ -154,6 +155,11 @@ macro_rules! kept_by {
                 a_deleted_destinations_attempts_are_still_history,
                 one_account_sees_nothing_of_another,
                 a_page_of_equal_moments_is_still_in_order,
+            }
+            promises! {
+                $backend, backlog:
+                backlogs_are_told_by_account_largest_first,
+                what_ends_waits_no_more,
             }
             promises! {
                 $backend, membership:

@@ -1,0 +1,123 @@
+//! `/docs/errors`: every problem code on one page, with an anchor for each, so that the `type` of a problem leads
+//! somewhere. Made from the codes themselves.
+
+use crate::error::Code;
+use axum::response::{IntoResponse, Response};
+use http::header;
+use std::fmt::Write as _;
+
+pub(crate) async fn errors() -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::CACHE_CONTROL, "public, max-age=300"),
+    ];
+    (headers, page()).into_response()
+}
+
+/// Nothing in it comes from outside: there is nothing to escape.
+fn page() -> String {
+    let mut page = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>Posthaste: problems</title>\n<h1>Problems</h1>\n\
+         <p>Whatever is refused, or fails, is answered with a problem document (RFC 9457). Its <code>code</code> is \
+         stable; its <code>request_id</code> leads to the line in the log.</p>\n",
+    );
+    for code in Code::ALL {
+        let (word, status, title) = (code.as_str(), code.status().as_u16(), code.title());
+        let _ = write!(
+            page,
+            "<h2 id=\"{word}\">{word}</h2>\n<p><strong>{status}. {title}.</strong> {}</p>\n",
+            advice(*code)
+        );
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+/// What to do about it.
+const fn advice(code: Code) -> &'static str {
+    match code {
+        Code::InvalidJson => "The detail says at which line and column the body stops being JSON.",
+        Code::InvalidHeader => "The detail names the header and what it may be.",
+        Code::InvalidCursor => {
+            "A cursor belongs to one account, one list and its filters. Begin again without one."
+        }
+        Code::CredentialInUrl => {
+            "URLs are kept in logs and histories. Revoke the key, and send the new one as \
+             <code>Authorization: Bearer</code>."
+        }
+        Code::Unauthorized => {
+            "Send <code>Authorization: Bearer</code> with a key that is neither revoked nor expired."
+        }
+        Code::SignatureInvalid => {
+            "The source verifies its callers, and this one did not sign with a secret it knows."
+        }
+        Code::ScopeMissing => "The detail names the scope. Use a key that has it.",
+        Code::SourceDisabled => "Enable the source to take events in by it again.",
+        Code::NotFound => "There is no such thing, or it belongs to another account.",
+        Code::MethodNotAllowed => "The <code>Allow</code> header names what is.",
+        Code::NotAcceptable => {
+            "Leave <code>Accept</code> out, or let it include <code>application/json</code>."
+        }
+        Code::RequestTimeout => {
+            "A head has ten seconds, a body thirty, and it must not come at less than a kilobyte a second."
+        }
+        Code::UidTaken => {
+            "Another object of the account has this uid. Choose another, or change that object."
+        }
+        Code::IdempotencyConflict => {
+            "The key stands for what was sent with it first. Use a new key for a new event."
+        }
+        Code::DeliveryEnded => "What has ended stays as it is. Replay it to send it again.",
+        Code::QuotaExceeded => "The detail says of what there is too much.",
+        Code::Pruned => "It is older than the account's retention.",
+        Code::VersionMismatch => {
+            "Somebody has changed it since it was read. Read it again, and send its <code>ETag</code> as \
+             <code>If-Match</code>."
+        }
+        Code::PayloadTooLarge => "The detail says how large a body may be here.",
+        Code::UriTooLong => "Use fewer or shorter query parameters.",
+        Code::UnsupportedMediaType => {
+            "Send <code>application/json</code>; to an ingest URL anything, but without \
+             <code>Content-Encoding</code>."
+        }
+        Code::ValidationFailed => {
+            "<code>errors</code> has everything that is wrong, each with a JSON pointer to its place."
+        }
+        Code::RateLimited => {
+            "The key or the source brings in more events a second than its <code>rate_limit</code>. Wait for as many \
+             seconds as <code>Retry-After</code> says; <code>RateLimit</code> tells what is left."
+        }
+        Code::BacklogFull => {
+            "As many of the account's deliveries wait as may. Look for the destinations that do not take theirs; the \
+             caps are the settings <code>limits.backlog_rows</code> and <code>limits.backlog_bytes</code>."
+        }
+        Code::HeadersTooLarge => "At most 100 headers in 32 KiB.",
+        Code::Internal => "This is a bug. Please report it with the request id and what the log says of it.",
+        Code::Overloaded => "Nothing was stored. Send it again after <code>Retry-After</code>.",
+        Code::Unavailable => {
+            "The database does not answer. Nothing is lost; send it again after <code>Retry-After</code>."
+        }
+        Code::Draining => "Ask another node, or this one again in a moment.",
+        Code::OutcomeUnknown => {
+            "The store did not confirm, and the event may be there or not. Send it again with the same idempotency \
+             key: it will be stored once."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_anchor() {
+        let page = page();
+        for code in Code::ALL {
+            assert_eq!(page.matches(&format!("<h2 id=\"{}\">", code.as_str())).count(), 1, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! How fast a key or a source may bring events in: a bucket for each that has a limit, in the memory of this node.
+//!
+//! Asked before the body is read, so that whoever is too fast costs a look at a map. A batch is let in if one event
+//! would be, and pays for all of its events.
+
+use crate::error::ApiError;
+use domain::{
+    bucket::{Bucket, Left},
+    limits,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// A limit, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Meter {
+    /// What the headers call it.
+    what: &'static str,
+    id: Uuid,
+    per_second: u32,
+}
+
+impl Meter {
+    pub(crate) fn of_key(id: Uuid, per_second: Option<u32>) -> Option<Self> {
+        per_second.map(|per_second| Self { what: "key", id, per_second })
+    }
+
+    pub(crate) fn of_source(id: Uuid, per_second: Option<u32>) -> Option<Self> {
+        per_second.map(|per_second| Self { what: "source", id, per_second })
+    }
+}
+
+/// The limits an event has to keep: those of its key and of its source.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Meters([Option<Meter>; 2]);
+
+impl Meters {
+    pub(crate) fn new(key: Option<Meter>, source: Option<Meter>) -> Self {
+        Self([key, source])
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Meter> {
+        self.0.into_iter().flatten()
+    }
+}
+
+/// The buckets of those who brought something in lately.
+pub(crate) struct Rates {
+    started: Instant,
+    buckets: Mutex<HashMap<Uuid, Bucket>>,
+}
+
+impl Rates {
+    pub(crate) fn new() -> Self {
+        Self { started: Instant::now(), buckets: Mutex::default() }
+    }
+
+    /// Lets one event in, or says when to come back.
+    pub(crate) fn take(&self, meters: &Meters) -> Result<Standing, ApiError> {
+        self.each(meters, |bucket, meter, now| bucket.take(meter.per_second, 1, now))
+    }
+
+    /// For the further events of a batch that has been let in.
+    pub(crate) fn charge(&self, meters: &Meters, count: usize) -> Standing {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let charged = self.each(meters, |bucket, meter, now| Ok(bucket.charge(meter.per_second, count, now)));
+        charged.unwrap_or_default()
+    }
+
+    fn each(
+        &self,
+        meters: &Meters,
+        take: impl Fn(&mut Bucket, Meter, Duration) -> Result<Left, Duration>,
+    ) -> Result<Standing, ApiError> {
+        let mut standing = Standing::default();
+        if meters.iter().next().is_none() {
+            return Ok(standing);
+        }
+        let now = self.started.elapsed();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        for (shown, meter) in standing.0.iter_mut().zip(meters.iter()) {
+            make_room(&mut buckets, &meter.id, now);
+            let bucket = buckets.entry(meter.id).or_default();
+            let left = take(bucket, meter, now);
+            *shown = Some((meter, left.unwrap_or_else(|_| bucket.left(meter.per_second, now))));
+            if let Err(wait) = left {
+                return Err(refuse(meter, wait).rated(standing));
+            }
+        }
+        Ok(standing)
+    }
+}
+
+/// A full bucket is as good as none. If none is full, those that will be soonest go: they have the least to forget.
+fn make_room(buckets: &mut HashMap<Uuid, Bucket>, newcomer: &Uuid, now: Duration) {
+    if buckets.len() < limits::BUCKETS || buckets.contains_key(newcomer) {
+        return;
+    }
+    buckets.retain(|_, bucket| !bucket.is_full(now));
+    let mut soon = Duration::from_millis(100);
+    while buckets.len() >= limits::BUCKETS {
+        buckets.retain(|_, bucket| !bucket.is_full(now + soon));
+        soon *= 2;
+    }
+}
+
+fn refuse(meter: Meter, wait: Duration) -> ApiError {
+    let seconds = whole_seconds(wait).clamp(1, limits::RETRY_AFTER_TOLD_MAX_SECONDS);
+    let Meter { what, per_second, .. } = meter;
+    ApiError::rate_limited(format!("this {what} may bring in {per_second} events a second"))
+        .retry_after(seconds)
+}
+
+fn whole_seconds(wait: Duration) -> u32 {
+    u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
+/// What somebody with a limit is told about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Standing([Option<(Meter, Left)>; 2]);
+
+impl Standing {
+    /// The fields of the IETF's draft: the limit for each second, what is left of it, and when all of it is back.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        let list = |item: fn(&Meter, &Left) -> String| {
+            self.0.iter().flatten().map(|(meter, left)| item(meter, left)).collect::<Vec<_>>().join(", ")
+        };
+        if self.0.iter().all(Option::is_none) {
+            return;
+        }
+        let policy = list(|meter, _| format!("\"{}\";q={};w=1", meter.what, meter.per_second));
+        let left = list(|meter, left| {
+            format!("\"{}\";r={};t={}", meter.what, left.tokens, whole_seconds(left.full_in))
+        });
+        for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, left)] {
+            headers.insert(name, HeaderValue::try_from(value).expect("words and numbers"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    fn key(id: u128, per_second: u32) -> Option<Meter> {
+        Meter::of_key(Uuid::from_u128(id), Some(per_second))
+    }
+
+    fn shown(standing: Standing) -> (String, String) {
+        let mut headers = HeaderMap::new();
+        standing.write(&mut headers);
+        let text = |name: HeaderName| headers[name].to_str().unwrap().to_owned();
+        (text(RATE_LIMIT_POLICY), text(RATE_LIMIT))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_too_fast_is_told_when_to_come_back_and_nobody_else_is() {
+        let rates = Rates::new();
+        let (fast, other) = (Meters::new(key(1, 2), None), Meters::new(key(2, 2), None));
+        for _ in 0..2 {
+            rates.take(&fast).unwrap();
+        }
+        assert_eq!(rates.take(&fast).unwrap_err().code(), Code::RateLimited);
+        rates.take(&other).unwrap();
+        tokio::time::advance(Duration::from_millis(500)).await;
+        rates.take(&fast).unwrap();
+        assert!(rates.take(&fast).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_counts_beside_its_key() {
+        let rates = Rates::new();
+        let source = Meter::of_source(Uuid::from_u128(9), Some(1));
+        let both = Meters::new(key(1, 10), source);
+        let (policy, left) = shown(rates.take(&both).unwrap());
+        assert_eq!(policy, "\"key\";q=10;w=1, \"source\";q=1;w=1");
+        assert_eq!(left, "\"key\";r=9;t=1, \"source\";r=0;t=1");
+        assert!(rates.take(&both).is_err());
+        assert!(rates.take(&Meters::default()).is_ok(), "no limit is no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_pays_for_all_of_its_events() {
+        let rates = Rates::new();
+        let meters = Meters::new(key(1, 10), None);
+        rates.take(&meters).unwrap();
+        let (_, left) = shown(rates.charge(&meters, 99));
+        assert_eq!(left, "\"key\";r=0;t=10");
+        tokio::time::advance(Duration::from_millis(9_000)).await;
+        assert!(rates.take(&meters).is_err());
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert!(rates.take(&meters).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_are_never_more_buckets_than_there_may_be() {
+        let rates = Rates::new();
+        let limit = limits::BUCKETS as u128;
+        for id in 0..limit {
+            rates.charge(&Meters::new(key(id, 1), None), 1 + usize::from(id % 2 == 0));
+        }
+        rates.charge(&Meters::new(key(limit, 1), None), 1);
+        let buckets = rates.buckets.lock().unwrap();
+        assert!(buckets.len() <= limits::BUCKETS);
+        let deep_in_debt = |id: u128| buckets.contains_key(&Uuid::from_u128(id));
+        assert!(deep_in_debt(0) && deep_in_debt(2) && !deep_in_debt(1), "who owes most is kept longest");
+    }
+}

@@ -1,0 +1,104 @@
+//! Places for connections: so many in all, and no more than a share of them for one address.
+
+use domain::limits;
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Who has how many.
+pub(super) struct Places {
+    most: usize,
+    most_of_one: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    in_all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        let most_of_one = (most * limits::CONNECTIONS_PER_ADDRESS_PERCENT / 100).max(1);
+        Arc::new(Self { most, most_of_one, taken: Mutex::default() })
+    }
+
+    /// None if there is none left, in all or for this address.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let address = neighbourhood(address);
+        let mut taken = self.taken();
+        let of_one = taken.by_address.get(&address).copied().unwrap_or(0);
+        if taken.in_all >= self.most || of_one >= self.most_of_one {
+            return None;
+        }
+        taken.in_all += 1;
+        taken.by_address.insert(address, of_one + 1);
+        Some(Place { places: self.clone(), address })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One household has all addresses of its network.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+/// Given back when it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.in_all -= 1;
+        if let Some(count) = taken.by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                taken.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn one_address_cannot_take_every_place() {
+        let places = Places::new(8);
+        let mut held: Vec<_> = (0..6).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
+        assert!(places.take(address("192.0.2.1")).is_none(), "three quarters are taken");
+        assert!(places.take(address("::ffff:192.0.2.1")).is_none(), "that is the same one");
+        held.push(places.take(address("192.0.2.2")).unwrap());
+        held.push(places.take(address("192.0.2.3")).unwrap());
+        assert!(places.take(address("192.0.2.4")).is_none(), "all are taken");
+        held.clear();
+        assert!(places.taken().by_address.is_empty());
+        assert!(places.take(address("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn a_network_of_one_household_is_one_address() {
+        let places = Places::new(4);
+        let _held: Vec<_> =
+            (0..3).map(|n| places.take(address(&format!("2001:db8::{n}"))).unwrap()).collect();
+        assert!(places.take(address("2001:db8::ff:1")).is_none());
+        assert!(places.take(address("2001:db8:0:1::1")).is_some());
+    }
+}

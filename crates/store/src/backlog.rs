@@ -1,0 +1,21 @@
+//! How much waits, of whom: what keeps one account from filling the store.
+
+use crate::StoreError;
+use async_trait::async_trait;
+use domain::id::AccountId;
+
+#[async_trait]
+pub trait Backlogs: Send + Sync {
+    /// About how much waits, of the accounts with the most deliveries waiting, largest first and at most `limit` of
+    /// them. Never a look at every row: a large queue is estimated where it is not counted as it is written, so this
+    /// may be asked every other second.
+    async fn account_backlogs(&self, limit: usize) -> Result<Vec<AccountBacklog>, StoreError>;
+}
+
+/// Deliveries of an account that have not ended, and their payloads together, each delivery's for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccountBacklog {
+    pub account_id: AccountId,
+    pub rows: u64,
+    pub bytes: u64,
+}

@@ -65,6 +65,15 @@ const FENCES: &[Fence] = &[
         without: &[],
     },
     Fence {
+        name: "sim",
+        sees: &["domain", "engine", "store"], // a world around what delivers; nobody in it speaks HTTP
+        without: &[
+            ("axum", "events come in without a server, so that nothing but the seed decides"),
+            ("hyper", "its internet is simulated"),
+            ("rand", "chance comes from the seed"),
+        ],
+    },
+    Fence {
         name: "checks",
         sees: &["client", "domain", "lab"], // they try the built binary, as its users do
         without: &[],
@@ -77,8 +86,8 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ("tokio-postgres", &["store", "checks"], "a query cannot appear outside the store"),
     ("deadpool-postgres", &["store", "checks"], "a query cannot appear outside the store"),
     ("refinery", &["store", "checks"], "the store alone knows the tables"),
-    ("anyhow", &["posthaste", "checks"], "a library's errors are types its callers can act on"),
-    ("clap", &["posthaste", "checks"], "only the programs have arguments"),
+    ("anyhow", &["posthaste", "checks", "sim"], "a library's errors are types its callers can act on"),
+    ("clap", &["posthaste", "checks", "sim"], "only the programs have arguments"),
 ];
 
 /// Crates that are nowhere in the graph, not even behind others.
@@ -115,11 +124,12 @@ fn only_the_store_knows_the_databases_and_only_the_programs_know_anyhow_and_clap
 }
 
 #[test]
-fn nothing_depends_on_the_checks_not_even_a_test() {
+fn nothing_depends_on_the_checks_or_the_simulator_not_even_a_test() {
     let metadata = metadata();
     check(metadata.workspace_packages().into_iter().flat_map(|package| {
-        let to_checks = package.dependencies.iter().filter(|dependency| dependency.name == "checks");
-        to_checks.map(|_| format!("{} depends on checks: they are never shipped", package.name))
+        let unshipped = |name: &str| name == "checks" || name == "sim";
+        let to_them = package.dependencies.iter().filter(move |dependency| unshipped(&dependency.name));
+        to_them.map(|to| format!("{} depends on {}: it is never shipped", package.name, to.name))
     }));
 }
 

@@ -1,0 +1,446 @@
+//! The world's own book: requests as the receivers saw them, deliveries as the store was told of them, lives of nodes.
+//! Promises that can be judged at the moment they are broken are judged here; the rest at the end, by `verdict`.
+
+use crate::{
+    log::{Log, What},
+    time::{MILLISECOND, Moment},
+};
+use domain::{
+    delivery::{Ending, Settled},
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
+};
+use std::collections::{BTreeMap, BTreeSet};
+use store::{Fact, NewEvent, Settlement};
+
+/// A promise that was broken.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    pub at: i64,
+    pub promise: &'static str,
+    pub what: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub(crate) log: Log,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) deliveries: BTreeMap<DeliveryId, Page>,
+    /// What each event was submitted with, committed or not.
+    pub(crate) submitted: BTreeMap<EventId, Vec<(RouteId, DestinationId)>>,
+    pub(crate) lives: Vec<Life>,
+    /// Nodes whose row is in the store.
+    pub(crate) members: BTreeSet<NodeId>,
+    pub(crate) life_of: BTreeMap<NodeId, usize>,
+    /// Requests of each destination that have begun and are not over.
+    open: Vec<BTreeSet<usize>>,
+    holds: BTreeMap<(usize, usize), HoldPage>,
+    /// Requests by the delivery they were for.
+    requests_of: BTreeMap<DeliveryId, Vec<usize>>,
+}
+
+/// A destination, as the world made it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) id: DestinationId,
+    pub(crate) account: AccountId,
+    pub(crate) limit: u32,
+    pub(crate) retries: u32,
+    pub(crate) expire_after: std::time::Duration,
+    pub(crate) first_rung: Moment,
+}
+
+/// One start of one process.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) node: usize,
+    /// It must not send a first byte after this moment, by the renewals it knows of.
+    pub(crate) deadline: Moment,
+    /// Its lease, from the same renewal: what is open then is aborted.
+    pub(crate) lease_end: Moment,
+    pub(crate) over: Option<Moment>,
+    /// When its row was taken from it.
+    pub(crate) lost: Vec<Moment>,
+    pub(crate) frozen: Option<Moment>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) life: usize,
+    pub(crate) destination: usize,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) attempt: u32,
+    pub(crate) large: bool,
+    pub(crate) began: Moment,
+    pub(crate) first_byte: Option<Moment>,
+    pub(crate) over: Option<(Moment, How)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum How {
+    Answered(u16),
+    TimedOut,
+    Reset,
+    /// The process died.
+    Cut,
+    /// The sender gave it up.
+    Aborted,
+}
+
+/// A delivery, by what the store has confirmed.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) account: AccountId,
+    pub(crate) due: Moment,
+    pub(crate) attempts: u32,
+    pub(crate) spent: u32,
+    pub(crate) ending: Option<Ending>,
+    facts: BTreeMap<AttemptId, bool>,
+}
+
+/// A destination asked one life of a node to wait.
+#[derive(Debug)]
+struct HoldPage {
+    since: Moment,
+    until: Moment,
+    successes: u32,
+}
+
+/// What a request is when it begins.
+pub(crate) struct Beginning {
+    pub(crate) life: usize,
+    pub(crate) destination: usize,
+    pub(crate) delivery: DeliveryId,
+    pub(crate) attempt: u32,
+    /// Its payload was read after it had started.
+    pub(crate) large: bool,
+}
+
+/// A monotonic clock that runs a little fast or slow, measured over a lease.
+const DRIFT: Moment = 60 * MILLISECOND;
+
+impl Book {
+    pub(crate) fn broken(&mut self, at: Moment, promise: &'static str, what: String) {
+        // The first few tell the story; a broken world breaks everything after.
+        if self.violations.len() < 8 {
+            self.violations.push(Violation { at, promise, what });
+        }
+    }
+
+    pub(crate) fn add_place(&mut self, place: Place) {
+        self.places.push(place);
+        self.open.push(BTreeSet::new());
+    }
+
+    // --- Nodes -------------------------------------------------------------------------------------------------------
+
+    pub(crate) fn begins(&mut self, node: usize, now: Moment) -> usize {
+        let life = self.lives.len();
+        let never = Moment::MIN;
+        self.lives.push(Life {
+            node,
+            deadline: never,
+            lease_end: never,
+            over: None,
+            lost: vec![],
+            frozen: None,
+        });
+        self.log.note(now, What::Started { node, life });
+        life
+    }
+
+    /// The process is gone, and with it every connection it had.
+    pub(crate) fn dies(&mut self, life: usize, now: Moment) {
+        self.lives[life].over = Some(now);
+        let cut: Vec<usize> = self.open.iter().flatten().copied().collect();
+        for request in
+            cut.into_iter().filter(|request| self.requests[*request].life == life).collect::<Vec<_>>()
+        {
+            self.over(request, How::Cut, now);
+        }
+    }
+
+    /// A renewal that was sent then has been confirmed to the node.
+    pub(crate) fn renewed(&mut self, life: usize, sent: Moment, lease: Moment, margin: Moment) {
+        let life = &mut self.lives[life];
+        life.deadline = life.deadline.max(sent + lease - margin);
+        life.lease_end = life.lease_end.max(sent + lease);
+    }
+
+    pub(crate) fn joined(&mut self, life: usize, id: NodeId) {
+        self.members.insert(id);
+        self.life_of.insert(id, life);
+    }
+
+    /// These rows are gone; whose they were may not know it.
+    pub(crate) fn removed(&mut self, ids: &[NodeId], now: Moment) {
+        for id in ids {
+            if self.members.remove(id)
+                && let Some(life) = self.life_of.get(id)
+            {
+                self.lives[*life].lost.push(now);
+                let life = *life;
+                self.holds.retain(|(of, _), _| *of != life);
+            }
+        }
+    }
+
+    /// Whether a life has ended or lost its lanes since: then it may not have told what it knew.
+    pub(crate) fn lost_since(&self, life: usize, since: Moment) -> bool {
+        let life = &self.lives[life];
+        life.over.is_some_and(|at| at >= since) || life.lost.iter().any(|at| *at >= since)
+    }
+
+    // --- Requests ----------------------------------------------------------------------------------------------------
+
+    pub(crate) fn begin(&mut self, beginning: Beginning, now: Moment) -> usize {
+        let Beginning { life, destination, delivery, attempt, large } = beginning;
+        let request = self.requests.len();
+        let node = self.lives[life].node;
+        self.log.note(now, What::Began { request, node, destination, delivery, attempt });
+        let over = None;
+        self.requests.push(Request {
+            life,
+            destination,
+            delivery,
+            attempt,
+            large,
+            began: now,
+            first_byte: None,
+            over,
+        });
+        self.requests_of.entry(delivery).or_default().push(request);
+        self.open[destination].insert(request);
+        request
+    }
+
+    /// The first byte reaches the receiver. `believed` is the sender's own idea of the time.
+    pub(crate) fn first_byte(&mut self, request: usize, believed: Moment, now: Moment) {
+        self.log.note(now, What::FirstByte { request });
+        self.requests[request].first_byte = Some(now);
+        let Request { life, destination, delivery, attempt, began, .. } = self.requests[request];
+        let deadline = self.lives[life].deadline;
+        if now > deadline + DRIFT {
+            let late = (now - deadline) / MILLISECOND;
+            self.broken(
+                now,
+                "I9",
+                format!("request {request}: first byte {late} ms after its sender's deadline"),
+            );
+        }
+        self.judge_slots(request, destination, now);
+        self.judge_repeat(request, delivery, attempt, now);
+        self.judge_hold(request, life, destination, began, now);
+        let Some(page) = self.deliveries.get(&delivery) else {
+            return self.broken(now, "I1", format!("request {request}: {delivery} was never committed"));
+        };
+        if page.due > believed {
+            let early = (page.due - believed) / MILLISECOND;
+            self.broken(
+                now,
+                "I11",
+                format!("request {request}: {delivery} is sent {early} ms before it is due"),
+            );
+        }
+    }
+
+    fn judge_slots(&mut self, request: usize, destination: usize, now: Moment) {
+        let counts = |other: &&usize| {
+            let other = &self.requests[**other];
+            other.first_byte.is_some() && !self.is_excused(other, now)
+        };
+        let open = self.open[destination].iter().filter(counts).count();
+        let limit = self.places[destination].limit as usize;
+        if open > limit {
+            self.broken(
+                now,
+                "I6",
+                format!("request {request}: {open} open at d{destination}, limit {limit}"),
+            );
+        }
+    }
+
+    /// A frozen process cannot close its connections. What it had open when it stopped counts until its lease ends.
+    fn is_excused(&self, request: &Request, now: Moment) -> bool {
+        let life = &self.lives[request.life];
+        life.frozen.is_some() && now > life.lease_end
+    }
+
+    fn judge_repeat(&mut self, request: usize, delivery: DeliveryId, attempt: u32, now: Moment) {
+        let mut found = None;
+        for earlier in
+            self.requests_of.get(&delivery).into_iter().flatten().copied().filter(|other| *other != request)
+        {
+            let before = &self.requests[earlier];
+            match before.over {
+                None if before.first_byte.is_some() && !self.is_excused(before, now) => {
+                    found = Some((
+                        "I8",
+                        format!("requests {earlier} and {request} of {delivery} are open at once"),
+                    ));
+                }
+                Some((_, How::Answered(200..=299))) if !self.lost_since(before.life, before.began) => {
+                    found = Some((
+                        "I8",
+                        format!("{delivery} was delivered by request {earlier}, sent again by {request}"),
+                    ));
+                }
+                Some((_, How::Answered(_) | How::TimedOut | How::Reset))
+                    if before.attempt == attempt && !self.lost_since(before.life, before.began) =>
+                {
+                    found = Some((
+                        "I12",
+                        format!("attempt {attempt} of {delivery}: requests {earlier} and {request}"),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        if let Some((promise, what)) = found {
+            self.broken(now, promise, what);
+        }
+    }
+
+    fn judge_hold(&mut self, request: usize, life: usize, destination: usize, began: Moment, now: Moment) {
+        let Some(hold) = self.holds.get(&(life, destination)) else { return };
+        let (since, until, slots) = (hold.since, hold.until, 1 + hold.successes as usize);
+        // A large payload is read in the slot: its attempt had started when the hold began.
+        if began > since && began < until - DRIFT && !self.requests[request].large {
+            let early = (until - began) / MILLISECOND;
+            return self.broken(
+                now,
+                "I11",
+                format!("request {request}: d{destination} asked to wait {early} ms more"),
+            );
+        }
+        let probes = |other: &&usize| {
+            let other = &self.requests[**other];
+            other.life == life && other.began >= until - DRIFT
+        };
+        let open = self.open[destination].iter().filter(probes).count();
+        if began >= until - DRIFT && open > slots {
+            self.broken(
+                now,
+                "I11",
+                format!("request {request}: {open} open after a hold that permits {slots}"),
+            );
+        }
+    }
+
+    pub(crate) fn over(&mut self, request: usize, how: How, now: Moment) {
+        if self.requests[request].over.is_some() {
+            return;
+        }
+        self.log.note(now, What::Over { request, how: format!("{how:?}") });
+        self.requests[request].over = Some((now, how));
+        let (life, destination) = (self.requests[request].life, self.requests[request].destination);
+        self.open[destination].remove(&request);
+        if let How::Answered(200..=299) = how {
+            let began = self.requests[request].began;
+            if let Some(hold) =
+                self.holds.get_mut(&(life, destination)).filter(|hold| began >= hold.until - DRIFT)
+            {
+                hold.successes += 1;
+            }
+        }
+    }
+
+    /// The sender has read a 429.
+    pub(crate) fn throttled(&mut self, request: usize, asked: Option<Moment>, now: Moment) {
+        let Request { life, destination, began, .. } = self.requests[request];
+        let rung = self.places[destination].first_rung;
+        let known = self.holds.get_mut(&(life, destination)).filter(|hold| began < hold.until);
+        match known {
+            Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
+            None => {
+                let hold = HoldPage { since: now, until: now + asked.unwrap_or(rung), successes: 0 };
+                self.holds.insert((life, destination), hold);
+            }
+        }
+    }
+
+    // --- The store ---------------------------------------------------------------------------------------------------
+
+    pub(crate) fn committed(&mut self, new: &NewEvent) {
+        for delivery in &new.deliveries {
+            self.deliveries.entry(delivery.id).or_insert_with(|| Page {
+                account: new.event.account_id,
+                due: crate::time::moment(delivery.due_at),
+                attempts: 0,
+                spent: 0,
+                ending: None,
+                facts: BTreeMap::new(),
+            });
+        }
+    }
+
+    pub(crate) fn settled(&mut self, node: NodeId, settlement: &Settlement, moved: bool, now: Moment) {
+        let id = settlement.delivery.id;
+        let by = self.life_of.get(&node).map_or(usize::MAX, |life| self.lives[*life].node);
+        let to = match settlement.settled {
+            Settled::Ended(ending) => format!("{ending:?}"),
+            Settled::Waits { due_at, .. } => {
+                format!("waits until {} ms", crate::time::moment(due_at) / MILLISECOND)
+            }
+        };
+        let attempts = settlement.delivery.attempts;
+        self.log.note(now, What::Settled { node: by, delivery: id, attempts, moved, to });
+        let is_member = self.members.contains(&node);
+        let Some(page) = self.deliveries.get_mut(&id) else {
+            return self.broken(now, "I1", format!("{id} was settled and never committed"));
+        };
+        let (fact, attempted) = match &settlement.fact {
+            Fact::Attempted(attempt) => (attempt.id, true),
+            Fact::EndedWithout { id, .. } => (*id, false),
+        };
+        if let Some(first) = page.facts.get(&fact) {
+            if *first != moved {
+                self.broken(now, "I3", format!("{id}: a repeated settlement is answered with {moved}"));
+            }
+            return;
+        }
+        page.facts.insert(fact, moved);
+        if !moved {
+            return;
+        }
+        let (ended, known) = (page.ending, page.attempts);
+        page.attempts += u32::from(attempted);
+        match settlement.settled {
+            Settled::Ended(ending) => page.ending = Some(ending),
+            Settled::Waits { due_at, spent, .. } => {
+                page.due = crate::time::moment(due_at);
+                page.spent = spent;
+            }
+        }
+        if let Some(ending) = ended {
+            self.broken(now, "I3", format!("{id} had ended as {ending:?} and was settled again"));
+        }
+        if known != attempts {
+            self.broken(now, "I12", format!("{id} had {known} attempts and was settled with {attempts}"));
+        }
+        if !is_member {
+            self.broken(now, "I10", format!("{id} was moved by a node that is no member"));
+        }
+    }
+
+    /// A person moved it: cancelled, or due now.
+    pub(crate) fn commanded(
+        &mut self,
+        id: DeliveryId,
+        due: Option<Moment>,
+        ending: Option<Ending>,
+        now: Moment,
+    ) {
+        let Some(page) = self.deliveries.get_mut(&id) else { return };
+        if page.ending.is_some() {
+            return self.broken(now, "I3", format!("{id} had ended and was moved by a command"));
+        }
+        page.due = due.unwrap_or(page.due);
+        page.ending = ending;
+    }
+
+    pub(crate) fn requests_for(&self, delivery: DeliveryId) -> impl Iterator<Item = &Request> {
+        self.requests_of.get(&delivery).into_iter().flatten().map(|request| &self.requests[*request])
+    }
+}

@@ -1,0 +1,83 @@
+//! What needs no story of its own: configuration and the read side. They fail as everything else does.
+
+use super::Faulty;
+use async_trait::async_trait;
+use domain::{
+    account::{Account, ApiKey},
+    destination::Destination,
+    event::Event,
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, RouteId, SourceId},
+    route::Route,
+    source::Source,
+    time::Timestamp,
+};
+use store::{
+    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
+    EventFilter, EventRecord, Expansion, Expansions, History, Listed, Page, RoutePage, RouteWalk, StoreError,
+    Target,
+};
+
+/// One implementation of a trait in which every method is the inner store's, with the trouble in between.
+macro_rules! forward {
+    ($trait:ident: $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+        #[async_trait]
+        impl $trait for Faulty {
+            $(async fn $name(&self, $($arg: $type),*) -> Result<$result, StoreError> {
+                self.read(stringify!($name), self.inner.$name($($arg),*)).await
+            })*
+        }
+    };
+}
+
+forward! { Catalog:
+    fn setting_or_insert(name: &str, value: &[u8]) -> Vec<u8>;
+    fn create_account(account: &Account) -> Account;
+    fn account(id: AccountId) -> Account;
+    fn accounts(page: Page<AccountId>) -> Vec<Account>;
+    fn first_account() -> Option<Account>;
+    fn update_account(account: &Account) -> Account;
+    fn changes(account: AccountId, since: i64) -> AccountChanges;
+    fn create_api_key(key: &ApiKey) -> ();
+    fn api_key_by_lookup(lookup: &str) -> Option<ApiKey>;
+    fn api_keys(account: Option<AccountId>, page: Page<ApiKeyId>) -> Vec<ApiKey>;
+    fn revoke_api_key(account: Option<AccountId>, id: ApiKeyId, now: Timestamp) -> ();
+    fn touch_api_key(id: ApiKeyId, now: Timestamp) -> ();
+    fn create_source(source: &Source) -> Source;
+    fn source(account: AccountId, id: SourceId) -> Source;
+    fn source_by_token(token_hash: &[u8]) -> Option<Source>;
+    fn sources(account: AccountId, page: Page<SourceId>) -> Vec<Source>;
+    fn update_source(source: &Source) -> Source;
+    fn delete_source(account: AccountId, id: SourceId, now: Timestamp) -> ();
+    fn create_destination(destination: &Destination) -> Destination;
+    fn destination(account: AccountId, id: DestinationId) -> Destination;
+    fn destinations(account: AccountId, page: Page<DestinationId>) -> Vec<Destination>;
+    fn update_destination(destination: &Destination) -> Destination;
+    fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
+    fn targets(ids: &[DestinationId]) -> Vec<Option<Target>>;
+    fn create_route(route: &Route) -> Route;
+    fn route(account: AccountId, id: RouteId) -> Route;
+    fn routes(account: AccountId, page: Page<RouteId>) -> Vec<Route>;
+    fn update_route(route: &Route) -> Route;
+    fn delete_route(account: AccountId, id: RouteId, now: Timestamp) -> ();
+}
+
+forward! { History:
+    fn events(account: AccountId, filter: &EventFilter, page: Page<EventId>) -> Listed<EventRecord, EventId>;
+    fn event(account: AccountId, id: EventId) -> EventRecord;
+    fn event_payload(account: AccountId, id: EventId) -> Event;
+    fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
+    fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
+    fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
+    fn attempts_of_destination(account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize) -> Vec<AttemptRecord>;
+}
+
+forward! { Expansions:
+    fn open_expansions(after: Option<EventId>, limit: usize) -> Vec<Expansion>;
+    fn expansion(event: EventId) -> Option<Expansion>;
+    fn routes_after(walk: &RouteWalk) -> RoutePage;
+    fn expand(chunk: &Chunk) -> bool;
+}
+
+forward! { Backlogs:
+    fn account_backlogs(limit: usize) -> Vec<AccountBacklog>;
+}

@@ -1,0 +1,120 @@
+//! Fetching and settling, as one node meets them.
+
+use super::{Faulty, finish};
+use crate::{plant::Plant, scene::count, time::moment};
+use async_trait::async_trait;
+use domain::{
+    delivery::{CancelReason, Delivery, Ending, Settled},
+    event::Event,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    time::Timestamp,
+};
+use std::sync::Arc;
+use store::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+
+#[async_trait]
+impl Queue for Faulty {
+    async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
+        let mut fetched = self.read("fetch", self.inner.fetch(windows)).await?;
+        for row in fetched.iter_mut().flatten() {
+            if self.has(Plant::RetryForgetsAttempts) {
+                row.delivery.attempts = 0;
+            }
+            if self.has(Plant::RetryTooEarly) && row.delivery.attempts > 0 {
+                row.delivery.due_at = Timestamp::MIN;
+            }
+        }
+        Ok(fetched)
+    }
+
+    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+        self.read("payload", self.inner.payload(event)).await
+    }
+
+    async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        let mut settlements = settlements.to_vec();
+        if self.has(Plant::EndingWithoutFact) {
+            settlements.iter_mut().for_each(forget_attempt);
+        }
+        let count_of = settlements.len();
+        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let settle = move || {
+            let fence = scene.has(Plant::NoFence).then(|| scene.book().members.first().copied()).flatten();
+            let moved = finish(inner.settle(fence.unwrap_or(node), &settlements, now))?;
+            let (at, mut book) = (scene.time.now(), scene.book());
+            for (settlement, moved) in settlements.iter().zip(&moved) {
+                count(&scene.counts.settlements);
+                book.settled(node, settlement, *moved, at);
+            }
+            Ok(moved)
+        };
+        match self.write("settle", settle).await {
+            Err(_) if self.has(Plant::LostFlush) => Ok(vec![true; count_of]),
+            result => result,
+        }
+    }
+
+    async fn lanes(
+        &self,
+        after: Option<(u16, DestinationId)>,
+        limit: usize,
+    ) -> Result<Vec<LaneHead>, StoreError> {
+        self.read("lanes", self.inner.lanes(after, limit)).await
+    }
+
+    async fn retry_now(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let retry = move || {
+            let moved = finish(inner.retry_now(account, id, now))?;
+            if let Some(delivery) = &moved {
+                scene.book().commanded(id, Some(moment(delivery.due_at)), None, scene.time.now());
+            }
+            Ok(moved)
+        };
+        self.write("retry_now", retry).await
+    }
+
+    async fn cancel(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+        fact: AttemptId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, StoreError> {
+        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let cancel = move || {
+            let ended = finish(inner.cancel(account, id, fact, now))?;
+            if ended.is_some() {
+                let ending = Ending::Cancelled(CancelReason::Requested);
+                scene.book().commanded(id, None, Some(ending), scene.time.now());
+            }
+            Ok(ended)
+        };
+        self.write("cancel", cancel).await
+    }
+
+    async fn backlog(
+        &self,
+        destinations: &[DestinationId],
+        limit: i64,
+    ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
+        self.read("backlog", self.inner.backlog(destinations, limit)).await
+    }
+}
+
+fn forget_attempt(settlement: &mut Settlement) {
+    if let (Fact::Attempted(attempt), Settled::Ended(ending)) = (&settlement.fact, settlement.settled) {
+        let at = attempt.started_at.plus(attempt.duration);
+        settlement.fact = Fact::EndedWithout { id: attempt.id, at, node: attempt.node, ending };
+    }
+}

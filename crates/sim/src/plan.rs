@@ -1,0 +1,216 @@
+//! What a seed stands for: how large its world is, what its receivers are like, and what befalls it when.
+
+use crate::{
+    chance::Chance,
+    scene::{Temper, Weather},
+    time::{MILLISECOND, Moment, SECOND},
+};
+use domain::{
+    gate::{BreakerSettings, GateSettings},
+    limits,
+    retry::RetryPolicy,
+};
+use std::time::Duration;
+
+pub(crate) const ACCOUNTS: usize = 2;
+pub(crate) const TYPES: [&str; 3] = ["order.paid", "order.sent", "user.left"];
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) nodes: usize,
+    /// The longest step: how finely the nodes' lives are interwoven.
+    pub(crate) grain: Moment,
+    pub(crate) lease: Duration,
+    pub(crate) rescan: Duration,
+    pub(crate) gate: GateSettings,
+    pub(crate) max_in_flight: usize,
+    pub(crate) destinations: Vec<PlannedDestination>,
+    pub(crate) orders: Vec<PlannedOrder>,
+    /// By time.
+    pub(crate) happenings: Vec<(Moment, Happening)>,
+    /// From here on nothing bad happens.
+    pub(crate) calm: Moment,
+}
+
+#[derive(Debug)]
+pub(crate) struct PlannedDestination {
+    pub(crate) account: usize,
+    pub(crate) limit: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) policy: RetryPolicy,
+    pub(crate) patterns: Vec<&'static str>,
+    /// How it answers once all is calm.
+    pub(crate) at_last: Temper,
+}
+
+#[derive(Debug)]
+pub(crate) struct PlannedOrder {
+    pub(crate) at: Moment,
+    pub(crate) account: usize,
+    pub(crate) event_type: &'static str,
+    pub(crate) payload: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Happening {
+    Crash {
+        node: usize,
+        down: Moment,
+    },
+    Freeze {
+        node: usize,
+        lasts: Moment,
+    },
+    Stop {
+        node: usize,
+        grace: Duration,
+        down: Moment,
+    },
+    /// None: of all nodes.
+    Weather {
+        node: Option<usize>,
+        weather: Weather,
+    },
+    Temper {
+        destination: usize,
+        temper: Temper,
+    },
+    RetryNow,
+    Cancel,
+    Pause {
+        destination: usize,
+    },
+    Resume {
+        destination: usize,
+    },
+}
+
+impl Plan {
+    pub(crate) fn of(seed: u64, most_nodes: usize) -> Self {
+        let chance = Chance::new(seed, 0);
+        let nodes = chance.range(1, most_nodes as u64) as usize;
+        let lasts = chance.range(3, 18) as Moment * SECOND;
+        let destinations: Vec<_> =
+            (0..chance.range(2, 6) as usize).map(|n| destination(&chance, n)).collect();
+        let orders = (0..chance.range(5, 50)).map(|_| order(&chance, lasts)).collect();
+        let mut plan = Self {
+            nodes,
+            grain: *chance.pick(&[5, 20, 50, 100]) * MILLISECOND,
+            lease: chance.millis(5_000, 10_000),
+            rescan: chance.millis(1_000, 15_000),
+            gate: gate(&chance),
+            max_in_flight: if chance.happens(0.1) { 3 } else { limits::IN_FLIGHT },
+            destinations,
+            orders,
+            happenings: Vec::new(),
+            calm: lasts + 2 * SECOND,
+        };
+        // A breaker lets one probe through at a time: a destination that never heals would take for ever to give up on.
+        if plan.gate.breaker.enabled {
+            plan.destinations.iter_mut().for_each(|destination| destination.at_last = Temper::Fine);
+        }
+        plan.trouble(&chance, lasts);
+        plan.happenings.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    fn trouble(&mut self, chance: &Chance, lasts: Moment) {
+        // One world in eight is a quiet one: there nothing may be doubled at all.
+        if chance.happens(0.125) {
+            return;
+        }
+        let when = |chance: &Chance| chance.range(100, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND;
+        let pause = |chance: &Chance, low, high| chance.range(low, high) as Moment * MILLISECOND;
+        for _ in 0..chance.range(0, 3 + self.nodes as u64) {
+            let (at, node) = (when(chance), chance.index(self.nodes));
+            let happening = match chance.range(0, 9) {
+                0..=3 => Happening::Crash { node, down: pause(chance, 1, 4_000) },
+                4..=6 => {
+                    let long = chance.happens(0.5);
+                    let lasts = if long { pause(chance, 5_000, 16_000) } else { pause(chance, 10, 3_000) };
+                    Happening::Freeze { node, lasts }
+                }
+                _ => Happening::Stop { node, grace: chance.millis(0, 4_000), down: pause(chance, 1, 3_000) },
+            };
+            self.happenings.push((at, happening));
+        }
+        for _ in 0..chance.range(0, 3) {
+            let (at, until) = (when(chance), pause(chance, 100, 6_000));
+            let node = chance.happens(0.5).then(|| chance.index(self.nodes));
+            let weather = *chance.pick(&[Weather::SLOW, Weather::FLAKY, Weather::AWAY]);
+            self.happenings.push((at, Happening::Weather { node, weather }));
+            self.happenings.push((at + until, Happening::Weather { node, weather: Weather::FINE }));
+        }
+        for destination in 0..self.destinations.len() {
+            for _ in 0..chance.range(0, 2) {
+                use Temper::*;
+                let all =
+                    [Slow, Slow, Sick, Sick, Busy, Busy, Hangs, Resets, Rejects, Moody, Moody, Moody, Gone];
+                let (at, temper) = (when(chance), *chance.pick(&all));
+                self.happenings.push((at, Happening::Temper { destination, temper }));
+                let until = at + pause(chance, 100, 5_000);
+                self.happenings.push((until, Happening::Temper { destination, temper: Fine }));
+            }
+        }
+        for _ in 0..chance.range(0, 3) {
+            let happening = if chance.happens(0.6) { Happening::RetryNow } else { Happening::Cancel };
+            self.happenings.push((when(chance), happening));
+        }
+        if chance.happens(0.3) {
+            let (destination, at) = (chance.index(self.destinations.len()), when(chance));
+            self.happenings.push((at, Happening::Pause { destination }));
+            self.happenings.push((at + pause(chance, 100, 4_000), Happening::Resume { destination }));
+        }
+    }
+}
+
+fn destination(chance: &Chance, number: usize) -> PlannedDestination {
+    let steps = chance.range(0, 4);
+    // Whole seconds: a store that keeps documents keeps no less.
+    let schedule = (0..steps).map(|_| Duration::from_secs(chance.range(1, 3))).collect();
+    let patterns = match chance.range(0, 3) {
+        0 => vec!["order.*"],
+        1 => vec!["user.left", "order.paid"],
+        _ => vec!["*"],
+    };
+    PlannedDestination {
+        account: number % ACCOUNTS,
+        limit: chance.range(1, 4) as u32,
+        timeout: Duration::from_secs(chance.range(1, 3)),
+        policy: RetryPolicy {
+            schedule,
+            jitter: *chance.pick(&[0.0, 0.2]),
+            expire_after: Duration::from_secs(if chance.happens(0.1) { chance.range(3, 10) } else { 3_600 }),
+            retry_statuses: Vec::new(),
+        },
+        patterns,
+        at_last: if chance.happens(0.15) {
+            *chance.pick(&[Temper::Sick, Temper::Rejects])
+        } else {
+            Temper::Fine
+        },
+    }
+}
+
+fn order(chance: &Chance, lasts: Moment) -> PlannedOrder {
+    let large = chance.happens(0.05);
+    PlannedOrder {
+        at: chance.range(0, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND,
+        account: chance.index(ACCOUNTS),
+        event_type: TYPES[chance.index(TYPES.len())],
+        payload: if large { limits::CARRIED_BYTES + 1 } else { chance.range(0, 64) as usize },
+    }
+}
+
+fn gate(chance: &Chance) -> GateSettings {
+    GateSettings {
+        ladder: [1, 2, 4].map(Duration::from_secs).to_vec(),
+        breaker: BreakerSettings {
+            enabled: chance.happens(0.5),
+            failures: chance.range(2, 8) as u32,
+            open: Duration::from_secs(1),
+            max_open: Duration::from_secs(4),
+            ..BreakerSettings::default()
+        },
+    }
+}

@@ -1,0 +1,70 @@
+//! Bugs on purpose. A simulator that finds nothing may be blind: each of these must be found.
+//!
+//! They are planted around the product, in what it is handed (store, internet, clock, announcements), so that the
+//! shipped code has no switches for being wrong.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Plant {
+    /// A node that has lost its row still moves deliveries.
+    NoFence,
+    /// The slot is given back while the receiver still has the request.
+    SlotFreedEarly,
+    /// The producer hears of success before anything is written.
+    AckBeforeCommit,
+    /// The holder does not know when its lease ends.
+    NoHolderDeadline,
+    /// Hand-overs get lost, and nothing rescans.
+    LostWakeUp,
+    /// A delivery ends and nothing is written about its attempt.
+    EndingWithoutFact,
+    /// Lanes are not told which deliveries are about to be committed.
+    NotExpected,
+    /// A retry does not know of the attempts before it.
+    RetryForgetsAttempts,
+    /// `Retry-After` does not reach the gate.
+    RetryAfterIgnored,
+    /// A repeated key makes another event.
+    NoIdempotency,
+    /// A flush that failed is taken for one that worked.
+    LostFlush,
+    /// The last delivery of an event is left out.
+    PartialFanOut,
+    /// A request that timed out is sent again within the same attempt.
+    SentTwice,
+    /// Retries come before their time.
+    RetryTooEarly,
+}
+
+impl Plant {
+    pub const ALL: &[Self] = &[
+        Self::NoFence,
+        Self::SlotFreedEarly,
+        Self::AckBeforeCommit,
+        Self::NoHolderDeadline,
+        Self::LostWakeUp,
+        Self::EndingWithoutFact,
+        Self::NotExpected,
+        Self::RetryForgetsAttempts,
+        Self::RetryAfterIgnored,
+        Self::NoIdempotency,
+        Self::LostFlush,
+        Self::PartialFanOut,
+        Self::SentTwice,
+        Self::RetryTooEarly,
+    ];
+
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        name
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|plant| plant.name() == name)
+    }
+}

@@ -1,0 +1,179 @@
+//! What everything in one world shares: the time, the book, the weather, and writes that are still on their way.
+
+use crate::{
+    book::Book,
+    chance::Chance,
+    log::What,
+    plant::Plant,
+    time::{Moment, TrueTime},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+pub(crate) struct Scene {
+    pub(crate) time: TrueTime,
+    /// For what befalls calls and requests.
+    pub(crate) chance: Chance,
+    pub(crate) plant: Option<Plant>,
+    pub(crate) lease: Duration,
+    book: Mutex<Book>,
+    weather: Mutex<Vec<Weather>>,
+    tempers: Mutex<Vec<Temper>>,
+    /// Writes whose caller is gone and which land all the same, by when and by the number of the call.
+    on_their_way: Mutex<BTreeMap<(Moment, u64), Landing>>,
+    calls: AtomicU64,
+    pub(crate) counts: Counts,
+}
+
+pub(crate) type Landing = Box<dyn FnOnce() + Send>;
+
+/// How the store behaves towards one node.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Weather {
+    pub(crate) name: &'static str,
+    /// Part of the calls that take a while, and how long at most, in milliseconds.
+    pub(crate) slow: f64,
+    pub(crate) slow_ms: u64,
+    /// Part of the calls that are refused at once.
+    pub(crate) refuse: f64,
+    /// Part of the calls that hang for seconds and come to nothing.
+    pub(crate) stall: f64,
+    /// Part of the writes whose answer is lost.
+    pub(crate) lose: f64,
+    /// Part of the writes that are given up by their caller and land later.
+    pub(crate) late: f64,
+}
+
+impl Weather {
+    pub(crate) const FINE: Self =
+        Self { name: "fine", slow: 0.2, slow_ms: 5, refuse: 0.0, stall: 0.0, lose: 0.0, late: 0.0 };
+    pub(crate) const SLOW: Self = Self { name: "slow", slow: 0.9, slow_ms: 400, ..Self::FINE };
+    pub(crate) const FLAKY: Self =
+        Self { name: "flaky", slow: 0.5, slow_ms: 50, refuse: 0.1, stall: 0.0, lose: 0.15, late: 0.05 };
+    pub(crate) const AWAY: Self = Self { name: "away", refuse: 0.7, stall: 0.3, ..Self::FINE };
+}
+
+/// How a receiver answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Temper {
+    Fine,
+    /// Takes its time, sometimes longer than anybody waits.
+    Slow,
+    /// 500.
+    Sick,
+    /// 429, with or without a word on how long.
+    Busy,
+    /// Takes the request and never answers.
+    Hangs,
+    /// Closes the connection.
+    Resets,
+    /// 410.
+    Gone,
+    /// 400.
+    Rejects,
+    /// Any of them.
+    Moody,
+}
+
+macro_rules! counts {
+    ($($name:ident),* $(,)?) => {
+        /// What happened how often.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counts { $(pub(crate) $name: AtomicU64,)* }
+
+        impl Counts {
+            pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counts! {
+    events, deliveries, attempts, settlements, crashes, freezes, stops, restarts, refused_calls, stalled_calls,
+    lost_replies, late_writes, slow_calls, outages, commands, delivered, dead_letters, cancelled, late_attempts,
+    repeats, takeovers, handovers,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+impl Scene {
+    pub(crate) fn new(
+        seed: u64,
+        nodes: usize,
+        places: usize,
+        lease: Duration,
+        plant: Option<Plant>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            time: TrueTime::default(),
+            chance: Chance::new(seed, 1),
+            plant,
+            lease,
+            book: Mutex::default(),
+            weather: Mutex::new(vec![Weather::FINE; nodes]),
+            tempers: Mutex::new(vec![Temper::Fine; places]),
+            on_their_way: Mutex::default(),
+            calls: AtomicU64::new(0),
+            counts: Counts::default(),
+        })
+    }
+
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        // A violation that panics inside the product must still be told.
+        self.book.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn note(&self, what: What) {
+        let now = self.time.now();
+        self.book().log.note(now, what);
+    }
+
+    pub(crate) fn weather(&self, node: usize) -> Weather {
+        self.weather.lock().expect("never poisoned")[node]
+    }
+
+    pub(crate) fn set_weather(&self, node: usize, weather: Weather) {
+        self.note(What::Weather { node, weather: weather.name });
+        self.weather.lock().expect("never poisoned")[node] = weather;
+    }
+
+    pub(crate) fn temper(&self, destination: usize) -> Temper {
+        self.tempers.lock().expect("never poisoned")[destination]
+    }
+
+    pub(crate) fn set_temper(&self, destination: usize, temper: Temper) {
+        self.tempers.lock().expect("never poisoned")[destination] = temper;
+    }
+
+    pub(crate) fn number_call(&self) -> u64 {
+        self.calls.fetch_add(1, Relaxed)
+    }
+
+    pub(crate) fn send_off(&self, lands: Moment, call: u64, landing: Landing) {
+        count(&self.counts.late_writes);
+        self.on_their_way.lock().expect("never poisoned").insert((lands, call), landing);
+    }
+
+    /// The next write that has arrived by now.
+    pub(crate) fn landed(&self, now: Moment) -> Option<Landing> {
+        let mut waiting = self.on_their_way.lock().expect("never poisoned");
+        waiting.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove())
+    }
+
+    pub(crate) fn all_landed(&self) -> bool {
+        self.on_their_way.lock().expect("never poisoned").is_empty()
+    }
+}

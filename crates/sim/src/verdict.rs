@@ -1,0 +1,221 @@
+//! The promises that can only be judged when everything is over: the store is read from end to end and held against
+//! the world's book.
+
+use crate::{
+    book::{Book, How},
+    faulty::finish,
+    scene::{Scene, count},
+    time::{Moment, SECOND, moment},
+};
+use domain::{
+    delivery::Ending,
+    id::{AccountId, DeliveryId, EventId},
+    limits,
+    outcome::{DeadReason, Outcome},
+};
+use std::collections::{BTreeMap, BTreeSet};
+use store::{
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Page, Store,
+};
+
+pub(crate) fn pronounce(
+    scene: &Scene,
+    store: &dyn Store,
+    accounts: &[AccountId],
+    confirmed: &[(usize, EventId)],
+    now: Moment,
+) {
+    let mut found = Vec::new();
+    let mut broken = |promise: &'static str, what: String| found.push((promise, what));
+    let mut events = BTreeMap::new();
+    let mut deliveries: BTreeMap<EventId, Vec<DeliveryRecord>> = BTreeMap::new();
+    for account in accounts {
+        for event in all_events(store, *account) {
+            if event.event.account_id != *account {
+                broken("I16", format!("{} is listed for another account", event.event.id));
+            }
+            events.insert(event.event.id, event);
+        }
+        for delivery in all_deliveries(store, *account) {
+            deliveries.entry(delivery.event_id).or_default().push(delivery);
+        }
+    }
+    let book = scene.book();
+    for (order, event) in confirmed {
+        judge_event(&book, *order, *event, &events, &deliveries, &mut broken);
+    }
+    let mut keys = BTreeSet::new();
+    for event in events.values() {
+        let key = (event.event.account_id, event.event.idempotency_key.clone());
+        if !keys.insert(key) {
+            broken("I13", format!("{}: its key has made another event", event.event.id));
+        }
+    }
+    for record in deliveries.values().flatten() {
+        let attempts =
+            finish(store.attempts_of_delivery(record.account_id, record.id, limits::ATTEMPTS_SHOWN))
+                .expect("the store itself does not fail");
+        judge_delivery(&book, scene, record, &attempts, &events, now, &mut broken);
+    }
+    judge_slots(&book, &mut broken);
+    drop(book);
+    let mut book = scene.book();
+    for (promise, what) in found {
+        book.broken(now, promise, what);
+    }
+}
+
+/// I1: it is there, with one delivery for each route it matched.
+fn judge_event(
+    book: &Book,
+    order: usize,
+    event: EventId,
+    events: &BTreeMap<EventId, EventRecord>,
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(&'static str, String),
+) {
+    let Some(record) = events.get(&event) else {
+        return broken("I1", format!("order {order} was confirmed as {event}, which is not there"));
+    };
+    let mut promised = book.submitted.get(&event).cloned().unwrap_or_default();
+    let made = deliveries.get(&event).map(Vec::as_slice).unwrap_or_default();
+    let mut made: Vec<_> = made.iter().map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
+    promised.sort();
+    made.sort();
+    if promised != made || record.fanout.total as usize != made.len() {
+        broken("I1", format!("{event} matched {} routes and has {} deliveries", promised.len(), made.len()));
+    }
+}
+
+fn judge_delivery(
+    book: &Book,
+    scene: &Scene,
+    record: &DeliveryRecord,
+    attempts: &[AttemptRecord],
+    events: &BTreeMap<EventId, EventRecord>,
+    now: Moment,
+    broken: &mut impl FnMut(&'static str, String),
+) {
+    let id = record.id;
+    let place = book.places.iter().find(|place| place.id == record.destination_id);
+    let same_account = place.is_some_and(|place| place.account == record.account_id)
+        && events.get(&record.event_id).is_some_and(|event| event.event.account_id == record.account_id);
+    if !same_account {
+        broken("I16", format!("{id} connects two accounts"));
+    }
+    judge_numbers(book, id, record, attempts, broken);
+    let DeliveryState::Ended { ending, at } = record.state else {
+        return broken("I2", format!("{id} has not ended"));
+    };
+    if book.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
+        broken("I3", format!("{id} ended as {ending:?}, and that is not what was written"));
+    }
+    let counted: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !attempt.late).collect();
+    let last = counted.last().map(|attempt| attempt.outcome);
+    match ending {
+        Ending::Delivered => {
+            count(&scene.counts.delivered);
+            let answered =
+                book.requests_for(id).any(|it| matches!(it.over, Some((_, How::Answered(200..=299)))));
+            if !answered {
+                broken("I4", format!("{id} is delivered and no receiver has said so"));
+            }
+            if last != Some(Outcome::Success) {
+                broken("I12", format!("{id} is delivered and its last attempt met {last:?}"));
+            }
+        }
+        Ending::DeadLetter(reason) => {
+            count(&scene.counts.dead_letters);
+            let spent = counted.iter().filter(|attempt| attempt.outcome != Outcome::Throttled).count() as u32;
+            let place = place.expect("judged above");
+            let justified = match reason {
+                DeadReason::Exhausted => spent == place.retries + 1,
+                DeadReason::Rejected => last == Some(Outcome::Rejected),
+                DeadReason::Gone => last == Some(Outcome::Gone),
+                // A retry that would come too late ends at once.
+                DeadReason::Expired => {
+                    moment(at) + 5 * SECOND
+                        >= moment(record.created_at) + place.expire_after.as_micros() as Moment
+                }
+                DeadReason::DestinationDisabled => book.requests.iter().any(|it| {
+                    book.places[it.destination].id == record.destination_id
+                        && matches!(it.over, Some((_, How::Answered(410))))
+                }),
+                _ => false,
+            };
+            if !justified {
+                broken(
+                    "I5",
+                    format!("{id} is dead ({reason:?}) after {spent} of {} attempts", place.retries + 1),
+                );
+            }
+        }
+        Ending::Cancelled(_) => count(&scene.counts.cancelled),
+    }
+    let _ = now;
+}
+
+/// I12: numbers without a gap, and a row for every answer that a living owner heard.
+fn judge_numbers(
+    book: &Book,
+    id: DeliveryId,
+    record: &DeliveryRecord,
+    attempts: &[AttemptRecord],
+    broken: &mut impl FnMut(&'static str, String),
+) {
+    let mut numbers: Vec<u32> =
+        attempts.iter().filter(|attempt| !attempt.late).map(|attempt| attempt.number).collect();
+    numbers.sort_unstable();
+    if numbers != (1..=numbers.len() as u32).collect::<Vec<_>>() || record.attempts as usize != numbers.len()
+    {
+        broken("I12", format!("{id} counts {} attempts and has {numbers:?}", record.attempts));
+    }
+    let requests = book.requests_for(id).count();
+    let made = |attempt: &&AttemptRecord| attempt.outcome != Outcome::Undeliverable;
+    if attempts.iter().filter(made).count() > requests {
+        broken("I12", format!("{id} has {} attempts and {requests} requests", attempts.len()));
+    }
+    for request in book.requests_for(id) {
+        let heard = matches!(request.over, Some((_, How::Answered(_) | How::TimedOut | How::Reset)));
+        let written = attempts.iter().any(|attempt| attempt.number == request.attempt);
+        if heard && !written && !book.lost_since(request.life, request.began) {
+            broken("I12", format!("attempt {} of {id} was made and never written", request.attempt));
+        }
+    }
+}
+
+/// I15: when everything has ended, nothing is open.
+fn judge_slots(book: &Book, broken: &mut impl FnMut(&'static str, String)) {
+    let open = book.requests.iter().filter(|request| request.over.is_none()).count();
+    if open > 0 {
+        broken("I15", format!("{open} requests are open after everything has ended"));
+    }
+}
+
+fn all_events(store: &dyn Store, account: AccountId) -> Vec<EventRecord> {
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let page = Page { before, limit: limits::PAGE_MAX };
+        let listed =
+            finish(store.events(account, &EventFilter::default(), page)).expect("the store itself is well");
+        all.extend(listed.rows);
+        before = listed.next;
+        if before.is_none() {
+            return all;
+        }
+    }
+}
+
+fn all_deliveries(store: &dyn Store, account: AccountId) -> Vec<DeliveryRecord> {
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let page = Page { before, limit: limits::PAGE_MAX };
+        let listed = finish(store.deliveries(account, &DeliveryFilter::default(), page))
+            .expect("the store itself is well");
+        all.extend(listed.rows);
+        before = listed.next;
+        if before.is_none() {
+            return all;
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! One world from one seed: nodes around one store, producers, receivers, trouble, and then calm.
+//!
+//! Time goes in steps of random length. In each, what is due happens, then every node that is neither dead nor frozen
+//! runs until its clock has caught up, in an order drawn anew.
+
+use crate::{
+    book::Violation,
+    chance::Chance,
+    door::{Asked, Order},
+    faulty::finish,
+    internet,
+    log::What,
+    node::{Makings, Process, Stage},
+    plan::{ACCOUNTS, Happening, Plan},
+    plant::Plant,
+    scene::{Scene, Weather, count},
+    time::{MILLISECOND, Moment, SECOND, calendar},
+    verdict,
+};
+use domain::{
+    account::Account,
+    destination::Destination,
+    dice::Dice,
+    id::{AccountId, DestinationId, EventId, RouteId},
+    retry::RetryPolicy,
+    route::Route,
+    seal::MasterKeys,
+    signature::SigningSecret,
+};
+use std::sync::Arc;
+use store::{Store, memory::MemoryStore};
+use tokio::sync::oneshot;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    pub plant: Option<Plant>,
+    /// The store is a real SQLite file.
+    pub sqlite: bool,
+}
+
+/// What became of a world.
+#[derive(Debug)]
+pub struct Told {
+    pub violations: Vec<Violation>,
+    pub counts: Vec<(&'static str, u64)>,
+    pub hash: u64,
+    pub lines: Vec<String>,
+    /// How long it lasted in its own time, in microseconds.
+    pub lasted: i64,
+}
+
+/// How many nodes a world may have.
+const NODES: usize = 1;
+/// After calm everything must have ended within this: the longest schedule, hold, lease and rescan there are.
+const PATIENCE: Moment = 120 * SECOND;
+/// The longest step once all is calm.
+const CALM_GRAIN: Moment = 200 * MILLISECOND;
+
+struct World {
+    plan: Plan,
+    scene: Arc<Scene>,
+    chance: Chance,
+    makings: Makings,
+    accounts: Vec<AccountId>,
+    nodes: Vec<Node>,
+    orders: Vec<Sending>,
+    now: Moment,
+    next_happening: usize,
+    next_resume: Moment,
+    calm: bool,
+}
+
+struct Node {
+    process: Option<Process>,
+    proof: String,
+    starts: Moment,
+    frozen_until: Option<Moment>,
+    /// How long it stays down when it has stopped by itself.
+    down: Moment,
+}
+
+/// A producer with one event: it tries until it has been confirmed.
+struct Sending {
+    number: usize,
+    next: Moment,
+    /// Since when, and for what.
+    waiting: Option<(Moment, oneshot::Receiver<Heard>)>,
+    confirmed: Option<EventId>,
+}
+
+type Heard = Result<EventId, ()>;
+
+pub fn run(seed: u64, options: Options, trace: bool) -> Told {
+    let mut world = World::new(seed, options);
+    world.play();
+    verdict::pronounce(
+        &world.scene,
+        world.makings.store.as_ref(),
+        &world.accounts,
+        &world.confirmed(),
+        world.now,
+    );
+    let lasted = world.now;
+    world.nodes.clear();
+    let scene = world.scene;
+    let book = scene.book();
+    Told {
+        violations: book.violations.clone(),
+        counts: scene.counts.all(),
+        hash: book.log.hash(),
+        lines: if trace { book.log.lines().collect() } else { Vec::new() },
+        lasted,
+    }
+}
+
+impl World {
+    fn new(seed: u64, options: Options) -> Self {
+        let plan = Plan::of(seed, NODES);
+        let scene = Scene::new(seed, plan.nodes, plan.destinations.len(), plan.lease, options.plant);
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(SceneClock(Arc::clone(&scene)))));
+        let chance = Chance::new(seed, 3);
+        let keys =
+            Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key"));
+        let makings = Makings {
+            scene: Arc::clone(&scene),
+            store,
+            keys,
+            gate: plan.gate.clone(),
+            rescan: plan.rescan,
+            max_in_flight: plan.max_in_flight,
+        };
+        let node = |n: usize| Node {
+            process: None,
+            proof: format!("folder {n}"),
+            starts: n as Moment * chance.range(0, 500) as Moment * MILLISECOND,
+            frozen_until: None,
+            down: 0,
+        };
+        let nodes = (0..plan.nodes).map(node).collect();
+        let sending = |(number, order): (usize, &crate::plan::PlannedOrder)| Sending {
+            number,
+            next: order.at,
+            waiting: None,
+            confirmed: None,
+        };
+        let orders = plan.orders.iter().enumerate().map(sending).collect();
+        let mut world = Self {
+            plan,
+            scene,
+            chance,
+            makings,
+            accounts: Vec::new(),
+            nodes,
+            orders,
+            now: 0,
+            next_happening: 0,
+            next_resume: 0,
+            calm: false,
+        };
+        world.furnish();
+        world
+    }
+
+    /// Accounts, destinations and routes.
+    fn furnish(&mut self) {
+        let now = calendar(0);
+        let store = Arc::clone(&self.makings.store);
+        for _ in 0..ACCOUNTS {
+            let id = AccountId::at(now, self.chance.bits());
+            let account = Account {
+                id,
+                uid: None,
+                name: "sim".into(),
+                retention_days: 90,
+                data_key: self.makings.keys.new_data_key(id, &self.chance),
+                created_at: now,
+                updated_at: now,
+                version: 0,
+            };
+            finish(store.create_account(&account)).expect("an account");
+            self.accounts.push(id);
+        }
+        let secret = SigningSecret::from_bytes(&[7; 32]).expect("long enough");
+        for (number, planned) in self.plan.destinations.iter().enumerate() {
+            let account_id = self.accounts[planned.account];
+            let id = DestinationId::at(now, self.chance.bits());
+            let mut destination =
+                Destination::new(id, account_id, &format!("d{number}"), &internet::url(number), now);
+            let account = finish(store.account(account_id)).expect("just made");
+            let key = self.makings.keys.data_key(account_id, &account.data_key).expect("ours");
+            destination.secret.current =
+                key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &self.chance);
+            destination.max_concurrency = planned.limit;
+            destination.timeout = planned.timeout;
+            destination.retry_policy = planned.policy.clone();
+            finish(store.create_destination(&destination)).expect("a destination");
+            self.scene.book().add_place(crate::book::Place {
+                id,
+                account: account_id,
+                limit: planned.limit,
+                retries: planned.policy.schedule.len() as u32,
+                expire_after: planned.policy.expire_after,
+                first_rung: self.plan.gate.ladder[0].as_micros() as Moment,
+            });
+            finish(store.create_route(&self.route(account_id, id, planned))).expect("a route");
+        }
+    }
+
+    fn route(
+        &self,
+        account_id: AccountId,
+        id: DestinationId,
+        planned: &crate::plan::PlannedDestination,
+    ) -> Route {
+        let now = calendar(0);
+        Route {
+            id: RouteId::at(now, self.chance.bits()),
+            account_id,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id: id,
+            event_types: planned.patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
+            filter: None,
+            retry_policy: None::<RetryPolicy>,
+            timeout_seconds: None,
+            signing: None,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        }
+    }
+
+    fn play(&mut self) {
+        loop {
+            self.happen();
+            while let Some(landing) = self.scene.landed(self.now) {
+                landing();
+            }
+            self.resume();
+            self.orders_proceed();
+            self.nodes_proceed();
+            if self.calm && self.is_quiet() {
+                return;
+            }
+            if self.now > self.plan.calm + PATIENCE {
+                let text = format!("not everything has ended {} s after calm", PATIENCE / SECOND);
+                return self.scene.book().broken(self.now, "I2", text);
+            }
+            self.step();
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let confirmed = self.orders.iter().all(|order| order.confirmed.is_some());
+        let ended = self.scene.book().deliveries.values().all(|page| page.ending.is_some());
+        let up = self.nodes.iter().all(|node| {
+            node.process
+                .as_ref()
+                .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
+        });
+        confirmed && ended && up && self.scene.all_landed()
+    }
+
+    /// Time goes on by a step; everybody who is there and awake lives through it.
+    fn step(&mut self) {
+        let grain = if self.calm { self.plan.grain.max(CALM_GRAIN) } else { self.plan.grain };
+        let from = self.now;
+        self.now += self.chance.range(1, grain as u64) as Moment;
+        let mut turns: Vec<usize> = (0..self.nodes.len()).collect();
+        for place in (1..turns.len()).rev() {
+            turns.swap(place, self.chance.index(place + 1));
+        }
+        for turn in turns {
+            let node = &mut self.nodes[turn];
+            if node.frozen_until.is_none()
+                && let Some(process) = &mut node.process
+            {
+                process.run(&self.scene, from, self.now);
+            }
+        }
+        self.scene.time.stand(self.now);
+    }
+
+    // --- Nodes -------------------------------------------------------------------------------------------------------
+
+    fn nodes_proceed(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].frozen_until.is_some_and(|until| until <= self.now) {
+                self.thaw(node);
+            }
+            match self.nodes[node].process.as_ref().map(Process::stage) {
+                None if self.nodes[node].starts <= self.now => self.start(node),
+                Some(Stage::Ended(why)) if self.nodes[node].frozen_until.is_none() => {
+                    if why != "stopped" && self.scene.plant.is_none() && why.contains("panicked") {
+                        self.scene.book().broken(self.now, "I2", format!("node {node}: {why}"));
+                    }
+                    self.scene.note(What::Ended { node, why });
+                    let down = self.nodes[node].down;
+                    self.bury(node, down);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn start(&mut self, node: usize) {
+        count(&self.scene.counts.restarts);
+        // Now and then it comes back on another machine, where nothing proves that its predecessor is dead.
+        if self.chance.happens(0.2) {
+            self.nodes[node].proof = format!("folder {node} {}", self.chance.next());
+        }
+        let proof = self.nodes[node].proof.clone();
+        self.nodes[node].process = Some(Process::start(&self.makings, node, proof, &self.chance, self.now));
+        self.nodes[node].down = self.chance.range(1, 1_000) as Moment * MILLISECOND;
+    }
+
+    /// The process is gone: its connections are closed, what it had in memory is forgotten.
+    fn bury(&mut self, node: usize, down: Moment) {
+        let Some(process) = self.nodes[node].process.take() else { return };
+        self.scene.book().dies(process.life, self.now);
+        drop(process);
+        self.nodes[node].starts = self.now + down;
+        self.nodes[node].frozen_until = None;
+    }
+
+    fn thaw(&mut self, node: usize) {
+        self.nodes[node].frozen_until = None;
+        if let Some(process) = &self.nodes[node].process {
+            self.scene.book().lives[process.life].frozen = None;
+            self.scene.note(What::Thawed { node });
+        }
+    }
+
+    // --- Trouble -----------------------------------------------------------------------------------------------------
+
+    fn happen(&mut self) {
+        while let Some((at, happening)) = self.plan.happenings.get(self.next_happening).copied() {
+            if at > self.now {
+                break;
+            }
+            self.next_happening += 1;
+            self.befall(happening);
+        }
+        if !self.calm && self.now >= self.plan.calm {
+            self.calm_down();
+        }
+    }
+
+    fn befall(&mut self, happening: Happening) {
+        let counts = &self.scene.counts;
+        match happening {
+            Happening::Crash { node, down } => {
+                if self.nodes[node].process.is_some() {
+                    count(&counts.crashes);
+                    self.scene.note(What::Crashed { node });
+                    self.bury(node, down);
+                }
+            }
+            Happening::Freeze { node, lasts } => {
+                if let Some(process) = &self.nodes[node].process {
+                    count(&counts.freezes);
+                    self.scene.note(What::Frozen { node });
+                    self.scene.book().lives[process.life].frozen = Some(self.now);
+                    self.nodes[node].frozen_until = Some(self.now + lasts);
+                }
+            }
+            Happening::Stop { node, grace, down } => {
+                if let Some(process) = &mut self.nodes[node].process {
+                    count(&counts.stops);
+                    self.scene.note(What::Stopping { node });
+                    process.stop(grace);
+                    self.nodes[node].down = down;
+                }
+            }
+            Happening::Weather { node, weather } => {
+                if weather == Weather::AWAY {
+                    count(&counts.outages);
+                }
+                let nodes = node.map_or(0..self.nodes.len(), |node| node..node + 1);
+                nodes.for_each(|node| self.scene.set_weather(node, weather));
+            }
+            Happening::Temper { destination, temper } => self.scene.set_temper(destination, temper),
+            Happening::RetryNow => self.command(Asked::RetryNow),
+            Happening::Cancel => self.command(Asked::Cancel),
+            Happening::Pause { destination } => self.switch(destination, true),
+            Happening::Resume { destination } => self.switch(destination, false),
+        }
+    }
+
+    /// Everything that can be mended is mended; what a receiver is like at last is its own affair.
+    fn calm_down(&mut self) {
+        self.calm = true;
+        self.scene.note(What::Calm);
+        for node in 0..self.nodes.len() {
+            self.scene.set_weather(node, Weather::FINE);
+            self.thaw(node);
+            self.nodes[node].starts = self.nodes[node].starts.min(self.now);
+        }
+        for (destination, planned) in self.plan.destinations.iter().enumerate() {
+            self.scene.set_temper(destination, planned.at_last);
+        }
+    }
+
+    /// Whoever paused a destination lets it go on in the end, and asks until that has happened.
+    fn resume(&mut self) {
+        if !self.calm || self.now < self.next_resume {
+            return;
+        }
+        self.next_resume = self.now + SECOND;
+        for destination in 0..self.plan.destinations.len() {
+            let (account, id) = self.place(destination);
+            let paused = finish(self.makings.store.destination(account, id))
+                .is_ok_and(|destination| destination.switch.paused_at.is_some());
+            if paused {
+                self.switch(destination, false);
+            }
+        }
+    }
+
+    fn place(&self, destination: usize) -> (AccountId, DestinationId) {
+        let place = &self.scene.book().places[destination];
+        (place.account, place.id)
+    }
+
+    fn command(&mut self, asked: impl Fn(AccountId, domain::id::DeliveryId) -> Asked) {
+        let waiting: Vec<_> = {
+            let book = self.scene.book();
+            let waiting = book.deliveries.iter().filter(|(_, page)| page.ending.is_none());
+            waiting.map(|(id, page)| (page.account, *id)).collect()
+        };
+        if let (false, Some(process)) = (waiting.is_empty(), self.somebody()) {
+            let (account, id) = *self.chance.pick(&waiting);
+            process.ask(asked(account, id));
+        }
+    }
+
+    fn switch(&self, destination: usize, pause: bool) {
+        let (account, id) = self.place(destination);
+        if let Some(process) = self.somebody() {
+            process.ask(Asked::Switch(account, id, pause));
+        }
+    }
+
+    fn somebody(&self) -> Option<&Process> {
+        let serving = |node: &&Node| {
+            node.process
+                .as_ref()
+                .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
+        };
+        let up: Vec<_> = self.nodes.iter().filter(serving).collect();
+        if up.is_empty() { None } else { self.chance.pick(&up).process.as_ref() }
+    }
+
+    // --- Producers ---------------------------------------------------------------------------------------------------
+
+    fn orders_proceed(&mut self) {
+        for at in 0..self.orders.len() {
+            if self.orders[at].confirmed.is_some() {
+                continue;
+            }
+            self.hear(at);
+            if self.orders[at].confirmed.is_none()
+                && self.orders[at].waiting.is_none()
+                && self.orders[at].next <= self.now
+            {
+                self.send(at);
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize) {
+        let order = &mut self.orders[at];
+        let Some((since, answer)) = &mut order.waiting else { return };
+        let patience_is_over = self.now - *since > 10 * SECOND;
+        let heard = match answer.try_recv() {
+            // The answer may get lost between the node and its producer.
+            Ok(Ok(_)) if !self.calm && self.chance.happens(0.05) => Err(()),
+            Ok(answer) => answer,
+            Err(oneshot::error::TryRecvError::Empty) if !patience_is_over => return,
+            Err(_) => Err(()),
+        };
+        order.waiting = None;
+        match heard {
+            Ok(event) => {
+                order.confirmed = Some(event);
+                self.scene.note(What::Acknowledged { order: at, event });
+            }
+            Err(()) => {
+                order.next = self.now + self.chance.range(10, 1_000) as Moment * MILLISECOND;
+                self.scene.note(What::Unconfirmed { order: at });
+            }
+        }
+    }
+
+    fn send(&mut self, at: usize) {
+        let planned = &self.plan.orders[self.orders[at].number];
+        let (answer, answered) = oneshot::channel();
+        let order = Order {
+            account: self.accounts[planned.account],
+            event_type: planned.event_type,
+            key: format!("order-{at}"),
+            payload: planned.payload,
+            answer,
+        };
+        match self.somebody() {
+            Some(process) => {
+                process.ask(Asked::Event(order));
+                self.orders[at].waiting = Some((self.now, answered));
+            }
+            None => self.orders[at].next = self.now + 100 * MILLISECOND,
+        }
+    }
+
+    fn confirmed(&self) -> Vec<(usize, EventId)> {
+        self.orders.iter().filter_map(|order| Some((order.number, order.confirmed?))).collect()
+    }
+}
+
+/// The store's clock is the world's.
+struct SceneClock(Arc<Scene>);
+
+impl domain::time::Clock for SceneClock {
+    fn now(&self) -> domain::time::Timestamp {
+        domain::time::Clock::now(&self.0.time)
+    }
+}

@@ -6,17 +6,35 @@ mod a03;
 mod a05;
 mod a06;
 mod a09;
+mod a10;
+mod b01;
+mod b02;
 mod b03;
+mod b04;
+mod b05;
 mod b06;
+mod b07;
+mod b08;
+mod b09;
+mod b10;
+mod b13;
 mod badinput;
 mod c07;
+mod c09;
 mod c12;
 mod c14;
+mod c16;
+mod c17;
 mod coldstart;
+mod e02;
+mod e12;
 mod fanout50;
 mod hang20;
 mod latency;
 mod memory;
+mod outage60;
+mod rolling;
+mod scale;
 mod slots;
 mod speed;
 mod starvation;
@@ -61,11 +79,33 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(a05, SQLITE, "a flush that fails is never taken for one that did not"),
     check!(a06, SQLITE, "a full disk refuses events, settles deliveries, and recovers by itself"),
     check!(a09, SQLITE, "a second process on the same folder is turned away"),
+    check!(a10, SQLITE, "a disk on which every flush takes 200 ms costs time and nothing else"),
+    check!(b01, POSTGRES, "nodes killed under load lose nothing, and their lanes go on"),
+    check!(b02, POSTGRES, "a node that slept through its lease sends nothing and moves nothing"),
     check!(b03, POSTGRES, "a database that crashes under load costs time and nothing else"),
+    check!(b04, POSTGRES, "connections to the database cut one by one cost nothing"),
+    check!(b05, POSTGRES, "a network to the database that is cut or silent is noticed and survived"),
     check!(b06, POSTGRES, "a commit whose answer is lost happens once"),
+    check!(b07, POSTGRES, "through a pooler in transaction mode everything still holds"),
+    check!(b08, POSTGRES, "clocks that are hours off or jump change nothing"),
+    check!(b09, POSTGRES, "a database with too few connections slows down and harms nothing"),
+    check!(b10, POSTGRES, "three nodes together keep to the limit of a destination"),
+    check!(b13, POSTGRES, "a database that is read-only for a while refuses events and loses none"),
+    check!(outage60, POSTGRES, "a database that is away for a minute costs no lane its owner"),
+    check!(
+        rolling,
+        POSTGRES,
+        "a rolling restart delays nothing by more than two seconds and doubles nothing"
+    ),
+    check!(scale, POSTGRES, "four nodes cost what one costs"),
     check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
+    check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
     check!(c12, BOTH, "ten thousand odd bodies arrive byte for byte"),
     check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
+    check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
+    check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
+    check!(e02, BOTH, "connections that never finish harm nobody who does"),
+    check!(e12, POSTGRES, "a database that is away is never taken for a denial"),
     check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),
     check!(slots, BOTH, "every slot of a slow destination is in use all the time"),

@@ -2,22 +2,32 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`stage`] | a node on a store of its own, with a receiver and a client beside it |
+//! | [`stage`] | nodes on a store of their own, with a receiver and a client beside them |
+//! | [`member`] | one of these nodes |
+//! | [`ownership`] | who owned which shard and when, written down by the database itself |
 //! | [`fleet`] | a source and its destinations, and which event must reach which |
 //! | [`database`] | where a stage keeps its rows, and reading them without asking the node |
 //! | [`server`] | the checks' own PostgreSQL server: start, crash, resume, CPU |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
+//! | [`outsider`] | asks every node's door all the while |
+//! | [`pooler`] | PgBouncer before the server |
 //! | [`report`] | counts and broken rules, as one line of JSON |
 //! | [`wire`] | HTTP by hand, for what no client would send |
+//! | [`several`] | the beginning and the end of checks on several nodes |
 //! | [`strace`] | watching and failing system calls |
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod database;
 pub(crate) mod fleet;
+pub(crate) mod member;
+pub(crate) mod outsider;
+pub(crate) mod ownership;
+pub(crate) mod pooler;
 pub(crate) mod report;
 pub(crate) mod server;
+pub(crate) mod several;
 pub(crate) mod stage;
 pub(crate) mod strace;
 pub(crate) mod wire;

@@ -34,6 +34,12 @@ pub(crate) struct Ask {
     /// How many of whatever the check counts: events, rows, rounds.
     #[arg(long)]
     count: Option<u64>,
+    /// How many nodes, where there can be several.
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// What the faults are drawn from, where they are drawn; otherwise a new one, which is in the report.
+    #[arg(long)]
+    seed: Option<u64>,
     /// The binary to try; otherwise the one beside this program, or the debug build where failpoints are needed.
     #[arg(long)]
     posthaste: Option<PathBuf>,
@@ -49,6 +55,16 @@ impl Ask {
 
     pub(crate) fn rate(&self, default: f64) -> f64 {
         self.rate.unwrap_or(default)
+    }
+
+    /// SQLite has one node, whatever is asked for.
+    pub(crate) fn nodes(&self, store: StoreKind, default: usize) -> usize {
+        if store == StoreKind::Sqlite { 1 } else { self.nodes.unwrap_or(default).max(1) }
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        // Read by people and by JSON, which has no room for more.
+        self.seed.unwrap_or_else(|| rand::random::<u64>() >> 11)
     }
 
     pub(crate) fn count(&self, default: u64) -> u64 {

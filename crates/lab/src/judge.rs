@@ -331,18 +331,23 @@ impl Case {
     }
 
     fn budget(&self) -> u64 {
-        let kills = self.kills_us.iter().map(|kill| self.unsettled_at(*kill, None));
-        let faults = self.faults.iter().map(|fault| self.unsettled_at(fault.at_us, fault.sender));
-        self.unknown_settlements + kills.chain(faults).sum::<u64>()
+        let kills = self.kills_us.iter().map(|kill| Fault::of_all(FaultKind::Kill, *kill));
+        let faults = kills.chain(self.faults.iter().copied());
+        self.unknown_settlements + faults.map(|fault| self.unsettled_by(&fault)).sum::<u64>()
     }
 
-    /// Requests that were open at a moment, or answered so shortly before that it may not be written down; only those
-    /// of one sender, if it was one that was struck.
-    fn unsettled_at(&self, at_us: u64, sender: Option<u32>) -> u64 {
+    /// Requests that were open when a fault struck or while it lasted, or answered so shortly before that it may not be
+    /// written down; only those of one sender, if it was one that was struck.
+    fn unsettled_by(&self, fault: &Fault) -> u64 {
+        // Who is asked to stop ends what it has: that excuses nothing.
+        if fault.kind == FaultKind::Terminate {
+            return 0;
+        }
+        let until_us = fault.until_us.unwrap_or(fault.at_us);
         let unsettled = |record: &&Record| {
-            let ended_before = record.end_us.is_some_and(|end| end + UNSETTLED_US < at_us);
-            let its_own = sender.is_none() || record.sender.is_none() || record.sender == sender;
-            its_own && record.start_us <= at_us && !ended_before
+            let ended_before = record.end_us.is_some_and(|end| end + UNSETTLED_US < fault.at_us);
+            let its_own = fault.sender.is_none() || record.sender.is_none() || record.sender == fault.sender;
+            its_own && record.start_us <= until_us && !ended_before
         };
         self.received.iter().filter(unsettled).count() as u64
     }

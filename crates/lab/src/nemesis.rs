@@ -22,7 +22,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The process it was done to; None: it concerned all of them.
     pub sender: Option<u32>,
-    /// When a freeze was over.
+    /// When it was over, if it lasted.
     pub until_us: Option<u64>,
 }
 

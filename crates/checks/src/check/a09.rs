@@ -28,9 +28,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     sleep(Duration::from_secs(1)).await;
 
     let began = Instant::now();
-    let second = Command::new(&stage.launch.binary)
-        .args(&stage.launch.args)
-        .envs(stage.launch.env.iter().map(|(name, value)| (name, value)))
+    let second = Command::new(&stage.launch().binary)
+        .args(&stage.launch().args)
+        .envs(stage.launch().env.iter().map(|(name, value)| (name, value)))
         .env("POSTHASTE_LISTEN", free_addr()?.to_string())
         .kill_on_drop(true)
         .output();

@@ -1,14 +1,15 @@
 //! The accounting at the end: the judge over the two logs, and the tables against themselves.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::Result;
 use domain::id::{DestinationId, EventId};
-use lab::judge::Acked;
-use lab::{Case, Verdict};
+use lab::judge::{Acked, Tenure};
+use lab::{Case, Fault, FaultKind, Verdict};
 use serde::Serialize;
 
+use super::ownership::History;
 use super::{Database, Fleet, Report, Stage};
 
 /// What the tables say of themselves; every field but the first three should be zero once all is delivered.
@@ -114,12 +115,52 @@ pub(crate) async fn settle_accounts(
     kills_us: Vec<u64>,
     report: &mut Report,
 ) -> Result<Verdict> {
+    let faults = kills_us.iter().map(|at_us| Fault::of_all(FaultKind::Kill, *at_us)).collect();
+    settle_accounts_on(stage, fleet, promised, Circumstances { faults, ..Circumstances::default() }, report)
+        .await
+}
+
+/// The same for several nodes: who owned what is read too, and nobody else may have sent.
+pub(crate) async fn settle_accounts_of_all(
+    stage: &Stage,
+    fleet: &Fleet,
+    promised: Vec<Acked>,
+    mut faults: Vec<Fault>,
+    report: &mut Report,
+) -> Result<(Verdict, History)> {
+    let history = History::read(stage).await?;
+    history.rules(report);
+    faults.extend(history.losses(stage, &faults));
+    report.note("faults", count_by_kind(&faults));
+    let tenures = history.tenures(stage, fleet);
+    let on = Circumstances { faults, tenures, ..Circumstances::default() };
+    let verdict = settle_accounts_on(stage, fleet, promised, on, report).await?;
+    Ok((verdict, history))
+}
+
+/// What the judge has to take into account.
+#[derive(Debug, Default)]
+pub(crate) struct Circumstances {
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) tenures: Vec<Tenure>,
+    pub(crate) unknown_settlements: u64,
+}
+
+pub(crate) async fn settle_accounts_on(
+    stage: &Stage,
+    fleet: &Fleet,
+    promised: Vec<Acked>,
+    on: Circumstances,
+    report: &mut Report,
+) -> Result<Verdict> {
     let case = Case {
         acked: promised,
         received: stage.receiver.snapshot(),
         dead: dead_letters(&stage.database, fleet).await?,
         limits: fleet.limits(),
-        kills_us,
+        faults: on.faults,
+        tenures: on.tenures,
+        unknown_settlements: on.unknown_settlements,
         ..Case::default()
     };
     let verdict = case.judge();
@@ -129,4 +170,12 @@ pub(crate) async fn settle_accounts(
     audit.rules(report);
     report.must(audit.waiting == 0, format!("{} deliveries still wait", audit.waiting));
     Ok(verdict)
+}
+
+fn count_by_kind(faults: &[Fault]) -> BTreeMap<FaultKind, u64> {
+    let mut counts = BTreeMap::new();
+    for fault in faults {
+        *counts.entry(fault.kind).or_default() += 1;
+    }
+    counts
 }

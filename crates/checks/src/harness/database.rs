@@ -26,8 +26,14 @@ pub(crate) enum StoreKind {
 /// A store of one stage.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
-    Sqlite { file: PathBuf },
-    Postgres { server: Server, schema: String },
+    Sqlite {
+        file: PathBuf,
+    },
+    /// In a schema of its own, or with the whole database to itself.
+    Postgres {
+        server: Server,
+        schema: Option<String>,
+    },
 }
 
 /// A value of a row.
@@ -58,7 +64,10 @@ impl Database {
     pub(crate) fn url(&self) -> String {
         match self {
             Database::Sqlite { file } => format!("sqlite:{}", file.display()),
-            Database::Postgres { server, schema } => format!("{}?schema={schema}", server.url()),
+            Database::Postgres { server, schema: Some(schema) } => {
+                format!("{}?schema={schema}", server.url())
+            }
+            Database::Postgres { server, schema: None } => server.url().to_owned(),
         }
     }
 
@@ -121,16 +130,22 @@ impl Database {
     }
 
     pub(crate) async fn drop_schema(&self) -> Result<()> {
-        if let Database::Postgres { schema, .. } = self {
-            self.connect().await?.batch_execute(&format!("drop schema if exists {schema} cascade")).await?;
+        match self {
+            Database::Sqlite { .. } => Ok(()),
+            Database::Postgres { schema: Some(schema), .. } => {
+                let sql = format!("drop schema if exists {schema} cascade");
+                Ok(self.connect().await?.batch_execute(&sql).await?)
+            }
+            Database::Postgres { server, schema: None } => server.drop_database().await,
         }
-        Ok(())
     }
 
-    async fn connect(&self) -> Result<tokio_postgres::Client> {
+    pub(crate) async fn connect(&self) -> Result<tokio_postgres::Client> {
         let Database::Postgres { server, schema } = self else { bail!("SQLite is opened, not connected to") };
         let client = connect(server.url()).await?;
-        client.batch_execute(&format!("set search_path = {schema}")).await?;
+        if let Some(schema) = schema {
+            client.batch_execute(&format!("set search_path = {schema}")).await?;
+        }
         Ok(client)
     }
 }

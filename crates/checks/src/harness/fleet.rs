@@ -10,6 +10,7 @@ use lab::judge::{Acked, acked};
 use lab::{PumpConfig, Sent, Target, Until};
 
 use super::Stage;
+use super::member::Member;
 
 /// Destination `dNN` gets the events of type `lab.dNN`, and all of them get those of type `lab.all`.
 pub(crate) struct Fleet {
@@ -18,6 +19,8 @@ pub(crate) struct Fleet {
     pub(crate) token: String,
     limit: u32,
     base: String,
+    /// The other nodes.
+    also_at: Vec<String>,
 }
 
 impl Fleet {
@@ -25,7 +28,9 @@ impl Fleet {
         let source = stage.client.create_source(&NewSource { name: "pump".into(), uid: None }).await?;
         let token =
             source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
-        let mut fleet = Fleet { names: Vec::new(), ids: Vec::new(), token, limit, base: stage.base() };
+        let also_at = stage.members[1..].iter().map(Member::base).collect();
+        let (names, ids) = (Vec::new(), Vec::new());
+        let mut fleet = Fleet { names, ids, token, limit, base: stage.base(), also_at };
         for at in 0..size {
             let name = format!("d{at:02}");
             let plan = NewDestination { max_concurrency: Some(limit), ..stage.destination(&name) };
@@ -39,10 +44,14 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// In turn: one event to each destination, then one to all.
+    /// In turn: one event to each destination, then one to all; over all nodes.
     pub(crate) fn pump(&self, until: Until) -> PumpConfig {
         let types = self.names.iter().map(|name| format!("lab.{name}")).chain(["lab.all".to_owned()]);
-        PumpConfig { event_types: types.collect(), ..PumpConfig::new(self.target(), until) }
+        PumpConfig {
+            event_types: types.collect(),
+            also_at: self.also_at.clone(),
+            ..PumpConfig::new(self.target(), until)
+        }
     }
 
     pub(crate) fn target(&self) -> Target {

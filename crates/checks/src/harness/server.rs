@@ -44,6 +44,33 @@ impl Server {
         script(&self.home, "resume").await.map(|_| ())
     }
 
+    /// The same server with another, new database.
+    pub(crate) async fn with_new_database(&self) -> Result<Server> {
+        let name = format!("check_{:016x}", rand::random::<u64>());
+        self.execute(&format!("create database {name}")).await?;
+        let (place, _) = self.url.rsplit_once('/').context("the server's URL has a database")?;
+        Ok(Server { url: format!("{place}/{name}"), home: self.home.clone() })
+    }
+
+    /// Drops the database that [`Server::with_new_database`] has made, whoever is still in it.
+    pub(crate) async fn drop_database(&self) -> Result<()> {
+        let (place, name) = self.url.rsplit_once('/').context("the server's URL has a database")?;
+        let other = Server { url: format!("{place}/postgres"), home: self.home.clone() };
+        other.execute(&format!("drop database if exists {name} with (force)")).await
+    }
+
+    /// A statement for the server itself, such as `alter system`: each by itself, outside any transaction.
+    pub(crate) async fn execute(&self, sql: &str) -> Result<()> {
+        let client = super::database::connect(&self.url).await?;
+        client.batch_execute(sql).await.with_context(|| sql.to_owned())
+    }
+
+    /// The one number a statement gives.
+    pub(crate) async fn number(&self, sql: &str) -> Result<i64> {
+        let client = super::database::connect(&self.url).await?;
+        Ok(client.query_one(sql, &[]).await.with_context(|| sql.to_owned())?.get(0))
+    }
+
     /// CPU time of the whole server since its start.
     pub(crate) async fn cpu_time(&self) -> Result<Duration> {
         let client = super::database::connect(&self.url).await?;

@@ -1,0 +1,100 @@
+//! Hazard: one producer that is far too fast takes the node away from those who keep to their limits.
+//!
+//! Two keys with the same limit. First B alone, at its limit: the baseline. Then A at twenty times its limit beside B at
+//! its own. `--seconds` is how long both run, `--rate` the limit.
+//!
+//! Holds if A gets what its limit and its second of burst allow, and 429 for all the rest, with a `Retry-After` after
+//! which it is let in again; and if B does not notice: at least 99.9 % accepted, and a p99 of no more than one and a
+//! half times its baseline.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use client::NewApiKey;
+use lab::{PumpConfig, PumpReport, Target, Until};
+use serde_json::Value;
+
+use crate::Ask;
+use crate::harness::fleet::sole_destination;
+use crate::harness::report::rounded;
+use crate::harness::wire;
+use crate::harness::{Plan, Report, Stage, StoreKind};
+
+const LIMIT: f64 = 100.0;
+const TOO_FAST: f64 = 20.0;
+/// Below this it is the machine's own scheduler that is measured.
+const P99_FLOOR_MS: f64 = 10.0;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let limit = ask.rate(LIMIT);
+    let stage = Plan::new(ask, store)?.start().await?;
+    sole_destination(&stage.client, &stage.destination("d")).await?;
+    let (a, b) = (limited_key(&stage, "a", limit).await?, limited_key(&stage, "b", limit).await?);
+
+    let baseline = lab::pump::run(at(&stage, &b, limit, ask.seconds(15).div_f64(2.0))).await?;
+    let (fast, slow) = tokio::try_join!(
+        lab::pump::run(at(&stage, &a, limit * TOO_FAST, ask.seconds(15))),
+        lab::pump::run(at(&stage, &b, limit, ask.seconds(15))),
+    )?;
+
+    let seconds = fast.elapsed_us as f64 / 1e6;
+    report.note("a_offered", fast.offered);
+    report.at_most("a_accepted", fast.accepted as f64, limit * (seconds + 1.0) + 1.0);
+    report.at_least("a_accepted_share_of_its_limit", fast.accepted as f64 / (limit * seconds), 0.95);
+    report.note("a_refused", &fast.refused);
+    let limited = fast.refused.get(&429).copied().unwrap_or(0);
+    report.exactly("a_neither_accepted_nor_limited", fast.offered - fast.accepted - limited, 0u64);
+    report.note("b_offered", slow.offered);
+    report.at_least("b_accepted_share", slow.accepted as f64 / slow.offered.max(1) as f64, 0.999);
+    report.note("b_baseline_p99_ms", rounded(p99_ms(&baseline)));
+    report.at_most("b_p99_ms", p99_ms(&slow), (1.5 * p99_ms(&baseline)).max(P99_FLOOR_MS));
+    retry_after_is_right(&stage, &a, limit, &mut report).await?;
+    stage.strike().await?;
+    Ok(report)
+}
+
+async fn limited_key(stage: &Stage, name: &str, limit: f64) -> Result<String> {
+    let rate_limit = Some(limit as u32);
+    let plan = NewApiKey { name: name.into(), rate_limit, ..Default::default() };
+    stage.client.create_api_key(&plan).await?.key.context("a new key is shown once")
+}
+
+/// Nothing is sent twice: every answer counts.
+fn at(stage: &Stage, key: &str, per_second: f64, how_long: Duration) -> PumpConfig {
+    let target = Target::Publish { base: stage.base(), key: key.into() };
+    PumpConfig { retry_for: Duration::ZERO, keep_log: false, ..PumpConfig::new(target, Until::Elapsed(how_long)) }
+        .open(per_second)
+}
+
+fn p99_ms(report: &PumpReport) -> f64 {
+    report.latency.percentile_us(99.0) as f64 / 1e3
+}
+
+/// A batch of five seconds' worth empties the bucket; who then waits as long as told is let in.
+async fn retry_after_is_right(stage: &Stage, key: &str, limit: f64, report: &mut Report) -> Result<()> {
+    let event = r#"{"type":"lab.event","data":1}"#;
+    let batch = format!("{{\"events\":[{}]}}", vec![event; (limit * 5.0).min(1_000.0) as usize].join(","));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let taken = post(stage, "/v1/events/batch", key, &batch).await?;
+    ensure!(taken.status == Some(202), "a batch after a second of rest: {}", taken.text);
+    let refused = post(stage, "/v1/events", key, event).await?;
+    report.exactly("after_a_large_batch", refused.status.unwrap_or(0), 429u64);
+    let told = refused.header("retry-after").and_then(|text| text.parse::<u64>().ok());
+    report.note("retry_after_seconds", told);
+    report.must(told.is_some_and(|seconds| (1..=60).contains(&seconds)), "Retry-After is not 1 to 60 seconds");
+    report.must(refused.header("ratelimit").is_some(), "there is no RateLimit field");
+    tokio::time::sleep(Duration::from_secs(told.unwrap_or(60))).await;
+    let again = post(stage, "/v1/events", key, event).await?;
+    report.exactly("after_waiting_as_told", again.status.unwrap_or(0), 202u64);
+    let body: Value = serde_json::from_str(again.body()).unwrap_or_default();
+    report.must(body["id"].is_string(), "who is let in gets an id");
+    Ok(())
+}
+
+async fn post(stage: &Stage, path: &str, key: &str, body: &str) -> Result<wire::Answer> {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let request = wire::request("POST", path, &headers, body.as_bytes());
+    Ok(wire::exchange(stage.addr, &request, Duration::from_secs(10)).await?)
+}

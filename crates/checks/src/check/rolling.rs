@@ -1,0 +1,55 @@
+//! Hazard: a rolling restart, done every week, delays or doubles what passes through.
+//!
+//! Three nodes under load; one after the other is told to stop (SIGTERM), started again and given time to get its share
+//! of the lanes back (`--count` rounds of all three).
+//!
+//! Holds if nothing is lost and nothing is doubled, no event arrives later than two seconds after its producer first
+//! sent it, no request is cut off, and each node exits with 0.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use lab::{Ending, Fault, FaultKind, Pump, Record, Until};
+use tokio::time::sleep;
+
+use crate::Ask;
+use crate::harness::several::{begin, end};
+use crate::harness::{Plan, Report, StoreKind};
+
+const LATEST_SECONDS: f64 = 2.0;
+const CALM: Duration = Duration::from_secs(3);
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let nodes = ask.nodes(store, 3);
+    let (mut stage, fleet) = begin(Plan::new(ask, store)?.nodes(nodes), 20, 8).await?;
+    let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(1_000.0)))?;
+    sleep(CALM).await;
+    let (mut faults, mut slowest_stop, mut slowest_share) = (Vec::new(), 0.0f64, 0.0f64);
+    for at in (0..ask.count(1)).flat_map(|_| 0..nodes) {
+        let pid = stage.members[at].node()?.pid();
+        faults.push(Fault::new(FaultKind::Terminate, stage.receiver.now_us(), Some(pid)));
+        let told = std::time::Instant::now();
+        let status = stage.members[at].node_mut()?.stop(Duration::from_secs(30)).await?;
+        let status = status.context("a node did not stop within 30 s")?;
+        report.must(status.success(), format!("node {at} ended with {status}"));
+        slowest_stop = slowest_stop.max(told.elapsed().as_secs_f64());
+        stage.start_one(at).await?;
+        slowest_share = slowest_share.max(stage.balanced(Duration::from_secs(60)).await?.as_secs_f64());
+        sleep(ask.seconds(CALM.as_secs())).await;
+    }
+    let sent = pump.finish().await;
+    report.note("slowest_stop_seconds", slowest_stop);
+    report.note("slowest_to_even_shares_seconds", slowest_share);
+    let (verdict, _) = end(&mut stage, &fleet, &sent, faults, &mut report).await?;
+    report.exactly("doubled", verdict.duplicates, 0u64);
+    let records = stage.receiver.snapshot();
+    let cut = records.iter().filter(|record| record.ending == Ending::Aborted).count();
+    report.exactly("cut_off", cut as u64, 0u64);
+    let first = |record: &&Record| record.attempt <= 1;
+    let latest = records.iter().filter(first).filter_map(|record| record.end_to_end_us).max();
+    report.at_most("latest_arrival_seconds", latest.unwrap_or(u64::MAX) as f64 / 1e6, LATEST_SECONDS);
+    report.note("end_to_end", stage.receiver.end_to_end());
+    stage.strike().await?;
+    Ok(report)
+}

@@ -27,6 +27,7 @@ mod c16;
 mod c17;
 mod coldstart;
 mod e02;
+mod e08;
 mod e12;
 mod fanout50;
 mod hang20;
@@ -105,6 +106,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
     check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
     check!(e02, BOTH, "connections that never finish harm nobody who does"),
+    check!(e08, BOTH, "a key that is far too fast is held to its limit and no other key notices"),
     check!(e12, POSTGRES, "a database that is away is never taken for a denial"),
     check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),

@@ -63,8 +63,12 @@ async fn limited_key(stage: &Stage, name: &str, limit: f64) -> Result<String> {
 /// Nothing is sent twice: every answer counts.
 fn at(stage: &Stage, key: &str, per_second: f64, how_long: Duration) -> PumpConfig {
     let target = Target::Publish { base: stage.base(), key: key.into() };
-    PumpConfig { retry_for: Duration::ZERO, keep_log: false, ..PumpConfig::new(target, Until::Elapsed(how_long)) }
-        .open(per_second)
+    PumpConfig {
+        retry_for: Duration::ZERO,
+        keep_log: false,
+        ..PumpConfig::new(target, Until::Elapsed(how_long))
+    }
+    .open(per_second)
 }
 
 fn p99_ms(report: &PumpReport) -> f64 {
@@ -82,7 +86,8 @@ async fn retry_after_is_right(stage: &Stage, key: &str, limit: f64, report: &mut
     report.exactly("after_a_large_batch", refused.status.unwrap_or(0), 429u64);
     let told = refused.header("retry-after").and_then(|text| text.parse::<u64>().ok());
     report.note("retry_after_seconds", told);
-    report.must(told.is_some_and(|seconds| (1..=60).contains(&seconds)), "Retry-After is not 1 to 60 seconds");
+    report
+        .must(told.is_some_and(|seconds| (1..=60).contains(&seconds)), "Retry-After is not 1 to 60 seconds");
     report.must(refused.header("ratelimit").is_some(), "there is no RateLimit field");
     tokio::time::sleep(Duration::from_secs(told.unwrap_or(60))).await;
     let again = post(stage, "/v1/events", key, event).await?;

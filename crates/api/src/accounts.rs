@@ -74,7 +74,7 @@ pub(crate) async fn create(
     _: OperatorCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
-    let input: AccountInput = json::from_value(json::merge_patch(json!({}), body))?;
+    let input: AccountInput = json::patched(json!({}), body)?;
     input.check()?;
     let now = app.now();
     let id = AccountId::at(now, app.dice.bits());
@@ -140,7 +140,7 @@ pub(crate) async fn update(
         let form = json!({
             "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
         });
-        let input: AccountInput = json::from_value(json::merge_patch(form, patch.clone()))?;
+        let input: AccountInput = json::patched(form, patch.clone())?;
         input.check()?;
         Ok(Account { uid: input.uid, name: input.name, retention_days: input.retention_days, ..account })
     })
@@ -176,7 +176,7 @@ pub(crate) async fn update_own(
     ctx.require(Scope::AccountAdmin)?;
     change(&app, ctx.account_id(), &if_match, |account| {
         let form = json!({ "name": account.name, "retention_days": account.retention_days });
-        let own: OwnAccountInput = json::from_value(json::merge_patch(form, patch.clone()))?;
+        let own: OwnAccountInput = json::patched(form, patch.clone())?;
         let input = AccountInput { uid: None, name: own.name, retention_days: own.retention_days };
         input.check()?;
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })

@@ -1,12 +1,12 @@
 //! The way from a handler to the committer: an event is matched with its account's routes here, in the task of its own
-//! request (so matching uses every core, and a panic in it is that request's alone), and then waits in a queue that is
-//! bounded by bytes, by count, and by the time it takes to get through (`pace.rs`). Whoever would wait too long is told at
-//! once, before the body is read. The bytes are counted from the first one read of a body, so that bodies still on their
-//! way are bounded with those that wait.
+//! request (so matching uses every core, and a panic in it is that request's alone; `matching` has the exception), and
+//! then waits in a queue that is bounded by bytes, by count, and by the time it takes to get through (`pace.rs`). Whoever
+//! would wait too long is told at once, before the body is read. The bytes are counted from the first one read of a
+//! body, so that bodies still on their way are bounded with those that wait.
 
 mod pace;
 
-use crate::{app::App, committer::Submission, error::ApiError, snapshot::Snapshot};
+use crate::{app::App, committer::Submission, error::ApiError, matching::Matching, snapshot::Snapshot};
 use aws_lc_rs::digest;
 use domain::{
     delivery::Position, dice::Dice, event::Event, id::DeliveryId, limits, route::fan_out, time::Timestamp,
@@ -54,6 +54,7 @@ pub(crate) struct Admission {
     queue: mpsc::Sender<Submission>,
     bytes: Arc<Semaphore>,
     pace: Arc<Pace>,
+    pub(crate) matching: Matching,
 }
 
 impl Admission {
@@ -61,7 +62,7 @@ impl Admission {
         let capacity = capacity.max(1);
         let (queue, receiver) = mpsc::channel(capacity);
         let bytes = Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES));
-        (Self { queue, bytes, pace: Arc::new(Pace::new(capacity)) }, receiver)
+        (Self { queue, bytes, pace: Arc::new(Pace::new(capacity)), matching: Matching::default() }, receiver)
     }
 
     /// 503 while events wait longer than they should: asked before anything else is done for a request.
@@ -128,14 +129,14 @@ impl App {
         room: Room,
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let snapshot = self.snapshots.get(event.account_id).await?;
-        let deliveries = match_event(&event, &snapshot, &*self.dice, event.received_at)?;
-        let new = NewEvent {
-            event: Arc::new(event),
-            account_version: snapshot.version,
-            deliveries,
-            expands: false,
-            key,
+        let (event, account_version) = (Arc::new(event), snapshot.version);
+        let routes = snapshot.table.of_source(event.source_id).len();
+        let matching = {
+            let (event, dice) = (event.clone(), self.dice.clone());
+            move || match_event(&event, &snapshot, &*dice, event.received_at)
         };
+        let deliveries = self.admission.matching.run(routes, event.payload.len(), matching).await??;
+        let new = NewEvent { event, account_version, deliveries, expands: false, key };
         self.admission.submit(new, room)
     }
 

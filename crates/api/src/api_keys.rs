@@ -95,7 +95,7 @@ pub(crate) async fn create(
     owner: Owner,
     Body(body): Body<Value>,
 ) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
-    let input: ApiKeyInput = json::from_value(json::merge_patch(json!({}), body))?;
+    let input: ApiKeyInput = json::patched(json!({}), body)?;
     let now = app.now();
     let (kind, account_id) = input.check(&owner, now)?;
     let scopes = input.scopes(kind);

@@ -19,6 +19,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// Room that is given to an announcement alone: most bodies are smaller.
 const FIRST_ROOM: usize = 16 * 1024;
 
+/// 415 if the body is encoded: what is delivered is what was sent, byte for byte.
+pub(crate) fn unencoded(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    if encodings.all(|encoding| encoding.is_empty() || encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Ok(());
+    }
+    Err(ApiError::unsupported_media_type("send the body without `content-encoding`"))
+}
+
 /// 413 if the client announces more than the limit; nothing of it is read.
 pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Body, ApiError> {
     if body.size_hint().lower() <= limit as u64 {
@@ -61,8 +71,8 @@ fn refuse(headers: &HeaderMap, body: Body) {
     }
 }
 
-/// The whole body and the room it takes, at most `limit` bytes of it: 413 beyond, 408 if it takes too long, 503 if
-/// there is no room.
+/// The whole body and the room it takes, at most `limit` bytes of it: 413 beyond, 400 if it breaks off, 408 if it
+/// takes too long, 503 if there is no room.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -85,7 +95,11 @@ pub(crate) async fn read(
         let frame = match timeout_at(pace(started, whole.len(), deadlines), body.frame()).await {
             Err(_) => return Err(ApiError::request_timeout("the body came too slowly, or not at all")),
             Ok(None) => return Ok((whole.freeze(), room)),
-            Ok(Some(Err(_))) => return Err(ApiError::request_timeout("the body broke off")),
+            Ok(Some(Err(_))) => {
+                return Err(ApiError::malformed_request(
+                    "the body breaks off, or is not chunked as it should be",
+                ));
+            }
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue };

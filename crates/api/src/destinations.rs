@@ -137,15 +137,17 @@ pub(crate) async fn update(
 /// Remove a destination and its routes. What still waits for it is cancelled. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/destinations/{id}", operation_id = "delete_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
-    responses((status = 204, description = "Removed."), problems::Acting),
+    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
+    if_match.check(app.store.destination(ctx.account_id(), id).await?.version)?;
     let deleted = app.store.delete_destination(ctx.account_id(), id, app.now()).await;
     app.config_written(ctx.account_id(), &[id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)

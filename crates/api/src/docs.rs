@@ -45,6 +45,9 @@ const fn advice(code: Code) -> &'static str {
         Code::InvalidCursor => {
             "A cursor belongs to one account, one list and its filters. Begin again without one."
         }
+        Code::MalformedRequest => {
+            "The body broke off or was framed wrongly, most likely by a proxy on the way. The connection is closed."
+        }
         Code::CredentialInUrl => {
             "URLs are kept in logs and histories. Revoke the key, and send the new one as \
              <code>Authorization: Bearer</code>."

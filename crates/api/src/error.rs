@@ -89,6 +89,7 @@ codes! {
     InvalidJson invalid_json = 400, "The body is not well-formed JSON";
     InvalidHeader invalid_header = 400, "A header is malformed";
     InvalidCursor invalid_cursor = 400, "The cursor is not of this list";
+    MalformedRequest malformed_request = 400, "The request is not well-formed HTTP";
     CredentialInUrl credential_in_url = 400, "Credentials do not belong into a URL";
     Unauthorized unauthorized = 401, "A valid API key is needed";
     SignatureInvalid signature_invalid = 401, "The signature does not verify";
@@ -128,7 +129,8 @@ impl Code {
     const fn closes(self) -> bool {
         matches!(
             self,
-            Self::RequestTimeout
+            Self::MalformedRequest
+                | Self::RequestTimeout
                 | Self::PayloadTooLarge
                 | Self::UriTooLong
                 | Self::HeadersTooLarge

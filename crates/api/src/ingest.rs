@@ -20,7 +20,7 @@ use domain::{
     limits,
     source::{Source, Verification},
 };
-use http::{HeaderMap, StatusCode, header};
+use http::StatusCode;
 use serde_json::Map;
 
 /// Takes an event in by a source's URL. The answer comes when the event and its deliveries are durable.
@@ -46,9 +46,7 @@ pub(crate) async fn ingest(
     let door = app.source_by_token(&token).await?;
     let let_in = app.let_in(door.account_id, &Meters::new(None, door.meter()));
     let (standing, body) = body::unless(let_in, headers, body).await?;
-    if !is_identity(headers) {
-        return Err(ApiError::unsupported_media_type("send the body without `content-encoding`"));
-    }
+    body::unencoded(headers)?;
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
@@ -83,13 +81,6 @@ pub(crate) fn respond(answer: Answer, standing: Standing) -> Result<Response, Ap
     let mut response = (status, Json(accepted)).into_response();
     standing.write(response.headers_mut());
     Ok(response)
-}
-
-fn is_identity(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .all(|value| value.as_bytes().is_empty() || value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// What ingest needs to know of a source.

@@ -2,6 +2,9 @@
 //!
 //! What is not JSON is a 400 with line and column; what is JSON and does not fit is a 422 with a pointer to the place.
 
+mod strict;
+mod words;
+
 use crate::{
     admission::Room,
     app::App,
@@ -11,11 +14,12 @@ use crate::{
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use domain::limits;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method, header};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 use std::fmt::Write as _;
+use strict::{Distinct, Strict};
 
 /// The body of a management request. Types say `#[serde(deny_unknown_fields)]`.
 pub struct Body<T>(pub T);
@@ -26,28 +30,35 @@ impl<T: serde::de::DeserializeOwned> FromRequest<App> for Body<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let (bytes, _room) = read(request, app, limits::MANAGEMENT_BODY_BYTES).await?;
         check_shape(&bytes, Some(limits::JSON_KEYS))?;
+        parse::<Distinct>(&bytes)?;
         parse(&bytes).map(Self)
     }
 }
 
-/// Reads a JSON body: 415 for another content type, 413 beyond the limit.
+/// Reads a JSON body: 415 for another content type or an encoded body, 413 beyond the limit.
 pub(crate) async fn read(request: Request, app: &App, limit: usize) -> Result<(Bytes, Room), ApiError> {
-    if !is_json(request.headers()) {
+    if !is_json(request.headers(), request.method() == Method::PATCH) {
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
+    body::unencoded(request.headers())?;
     let (parts, stream) = request.into_parts();
     body::read(&parts.headers, stream, limit, &app.config.deadlines, &app.admission).await
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+fn is_json(headers: &HeaderMap, patch: bool) -> bool {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return false };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
+        || patch && essence.eq_ignore_ascii_case("application/merge-patch+json")
 }
 
-/// Bytes to a checked type.
+/// Bytes to a checked type. Every document is an object.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, ApiError> {
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        serde_json::from_slice::<IgnoredAny>(bytes).map_err(malformed)?;
+        return Err(ApiError::invalid_field("", "invalid_type", "expected an object, found a list"));
+    }
     let mut from = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut from);
     let parsed = parsed.map_err(|error| (pointer(error.path()), error.into_inner()));
@@ -62,11 +73,43 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Api
     }
 }
 
-/// A document that is already a [`Value`], such as a merged patch, to a checked type.
+/// A document that is already a [`Value`] to a checked type.
 pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
+    serde_path_to_error::deserialize(Strict(value)).map_err(|error| {
         ApiError::invalid(vec![field_error(pointer(error.path()), &error.inner().to_string())])
     })
+}
+
+/// A form with a patch merged into it, to a checked type. The type does not see what a patch removes, so it is asked
+/// about those members one by one: what it does not know is refused, `null` or not.
+pub fn patched<T: serde::de::DeserializeOwned>(form: Value, patch: Value) -> Result<T, ApiError> {
+    known_removals::<T>(&patch)?;
+    from_value(merge_patch(form, patch))
+}
+
+/// Refuses a patch that removes a member which `T` does not have.
+pub fn known_removals<T: serde::de::DeserializeOwned>(patch: &Value) -> Result<(), ApiError> {
+    for removal in removals(patch) {
+        let Err(error) = serde_path_to_error::deserialize::<_, T>(Strict(removal)) else { continue };
+        let told = field_error(pointer(error.path()), &error.inner().to_string());
+        if told.code == "unknown_field" {
+            return Err(ApiError::invalid(vec![told]));
+        }
+    }
+    Ok(())
+}
+
+/// A document for each member that the patch removes, with that member alone.
+fn removals(patch: &Value) -> Vec<Value> {
+    let Value::Object(members) = patch else { return Vec::new() };
+    let alone = |name: &String, value| Value::Object([(name.clone(), value)].into_iter().collect());
+    members
+        .iter()
+        .flat_map(|(name, change)| match change {
+            Value::Null => vec![alone(name, Value::Null)],
+            deeper => removals(deeper).into_iter().map(|removal| alone(name, removal)).collect(),
+        })
+        .collect()
 }
 
 /// RFC 7396: members of the patch replace, `null` removes, objects go deeper.
@@ -151,7 +194,7 @@ pub(crate) fn field_error(mut pointer: String, message: &str) -> FieldError {
     if names_member && pointer.rsplit('/').next() != Some(name) {
         pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
     }
-    FieldError::new(pointer, code, message.to_owned())
+    FieldError::new(pointer, code, words::plain(message))
 }
 
 #[cfg(test)]
@@ -196,8 +239,45 @@ mod tests {
         check(r#"{"name":"a","inner":[{}]}"#, "/inner/0/count", "missing_field");
         check(r#"{"inner":[]}"#, "/name", "missing_field");
         check(r#"{"name":"a","name":"b"}"#, "/name", "duplicate_field");
-        check(r#"[]"#, "", "invalid_length");
         check(r#"7"#, "", "invalid_type");
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        check(r#" ["a",[]]"#, "", "invalid_type");
+        for (document, place) in [(json!(["a", []]), ""), (json!({"name": "a", "inner": [[1]]}), "/inner/0")]
+        {
+            let error = from_value::<Outer>(document).unwrap_err().problem(domain::id::RequestId::MIN);
+            assert_eq!((&*error.errors[0].pointer, &*error.errors[0].code), (place, "invalid_type"));
+        }
+        assert!(from_value::<Outer>(json!({"name": "a", "inner": [{"count": 1}]})).is_ok());
+    }
+
+    #[test]
+    fn no_member_is_given_twice() {
+        let check = |body: &str, place: &str| {
+            let error = parse::<Distinct>(body.as_bytes()).map(drop).unwrap_err();
+            let problem = error.problem(domain::id::RequestId::MIN);
+            assert_eq!((&*problem.errors[0].pointer, &*problem.errors[0].code), (place, "duplicate_field"));
+        };
+        check(r#"{"a":1,"a":2}"#, "/a");
+        check(r#"{"a":[{"b":{"c":1,"c":1}}]}"#, "/a/0/b/c");
+        assert!(parse::<Distinct>(br#"{"a":{"a":[1,2.5,"x",null,true,-1]},"b":{"a":1}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_patch_removes_only_what_there_is() {
+        let check = |patch: Value| {
+            let form = json!({"name": "a", "inner": [{"count": 1}]});
+            patched::<Outer>(form, patch).map(|outer| outer.inner.len()).map_err(|error| {
+                let FieldError { pointer, code, .. } =
+                    error.problem(domain::id::RequestId::MIN).errors.remove(0);
+                format!("{pointer} {code}")
+            })
+        };
+        assert_eq!(check(json!({"inner": null})), Ok(0));
+        assert_eq!(check(json!({"colour": null})).unwrap_err(), "/colour unknown_field");
+        assert_eq!(check(json!({"inner": null, "name": null})).unwrap_err(), "/name missing_field");
     }
 
     #[test]

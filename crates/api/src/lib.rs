@@ -13,6 +13,7 @@ mod backlog;
 mod committer;
 mod event_text;
 mod ingest;
+mod matching;
 mod publish;
 mod rate;
 mod snapshot;

@@ -82,6 +82,16 @@ fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let detail = format!("at most {} headers in {} bytes", limits::HEADERS, limits::HEAD_BYTES);
         return Err(ApiError::headers_too_large(detail));
     }
+    // hyper takes any list that ends with `chunked`; a proxy in front of us may read it differently.
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let plain = match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        _ => false,
+    };
+    if !plain {
+        return Err(ApiError::malformed_request("the only transfer coding is `chunked`, once"));
+    }
     let values = uri.query().into_iter().flat_map(|query| query.split(['&', '=']));
     if values.into_iter().any(keys::resembles_key) {
         return Err(ApiError::credential_in_url(

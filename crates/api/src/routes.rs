@@ -85,6 +85,7 @@ struct Checked {
 impl RouteInput {
     fn read(form: Value, mut body: Value) -> Result<Self, ApiError> {
         let filter = body.as_object_mut().and_then(|members| members.shift_remove("filter"));
+        json::known_removals::<Self>(&body)?;
         let mut merged = json::merge_patch(form, body);
         if let (Some(filter), Some(members)) = (filter, merged.as_object_mut()) {
             members.insert("filter".into(), filter);
@@ -280,16 +281,18 @@ pub(crate) async fn update(
 /// Remove a route. Its deliveries go on. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/routes/{id}", operation_id = "delete_route", tag = "routes",
-    params(("id" = schema::RouteId, Path)),
-    responses((status = 204, description = "Removed."), problems::Acting),
+    params(("id" = schema::RouteId, Path), IfMatchParam),
+    responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<RouteId>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let route = app.store.route(ctx.account_id(), id).await?;
+    if_match.check(route.version)?;
     let deleted = app.store.delete_route(ctx.account_id(), id, app.now()).await;
     app.config_written(ctx.account_id(), &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)

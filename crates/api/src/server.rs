@@ -102,7 +102,11 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
     let line = Arc::new(Line::new(app.config.deadlines));
     let io = TokioIo::new(Watched { stream, line: line.clone() });
     let service = Requests { router, line: line.clone() };
-    let mut connection = http1::Builder::new().max_buf_size(limits::HEAD_BYTES).serve_connection(io, service);
+    let mut connection = http1::Builder::new()
+        // Who has said all it wants to say may close its side, and still hears the answer.
+        .half_close(true)
+        .max_buf_size(limits::HEAD_BYTES)
+        .serve_connection(io, service);
     let mut stopping = pin!(stop.cancelled());
     let mut told_to_stop = false;
     let mut armed = line.deadline().unwrap_or_else(Instant::now);

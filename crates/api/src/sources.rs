@@ -75,7 +75,7 @@ fn enabled() -> bool {
 impl SourceInput {
     fn read(form: Value, body: Value) -> Result<Self, ApiError> {
         check_verification(&body)?;
-        let input: Self = json::from_value(json::merge_patch(form, body))?;
+        let input: Self = json::patched(form, body)?;
         let mut checks = Checks::default();
         checks.uid(input.uid.as_deref());
         checks.name("/name", &input.name);
@@ -242,15 +242,17 @@ pub(crate) async fn rotate_token(
 /// Remove a source and its routes. Events that came by it stay. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/sources/{id}", operation_id = "delete_source", tag = "sources",
-    params(("id" = schema::SourceId, Path)),
-    responses((status = 204, description = "Removed."), problems::Acting),
+    params(("id" = schema::SourceId, Path), IfMatchParam),
+    responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<SourceId>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
+    if_match.check(app.store.source(ctx.account_id(), id).await?.version)?;
     let deleted = app.store.delete_source(ctx.account_id(), id, app.now()).await;
     app.config_written(ctx.account_id(), &[], deleted).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -38,8 +38,13 @@ impl Checks {
 
     pub(crate) fn uid(&mut self, uid: Option<&str>) {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        if uid.is_some_and(|uid| uid.is_empty() || uid.len() > limits::UID_BYTES || !uid.bytes().all(allowed))
-        {
+        // Clients take `.` and `..` out of a path before they send it.
+        let fits = |uid: &str| {
+            (1..=limits::UID_BYTES).contains(&uid.len())
+                && uid.bytes().all(allowed)
+                && !matches!(uid, "." | "..")
+        };
+        if uid.is_some_and(|uid| !fits(uid)) {
             let detail = format!("a uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
             self.refuse("/uid", "invalid_uid", detail);
         }

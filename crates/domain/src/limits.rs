@@ -258,6 +258,12 @@ pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 pub const WRITER_QUEUE: usize = 1_024;
 /// Jobs that share one flush.
 pub const WRITER_TURN: usize = 256;
+/// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
+pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
+/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for everybody.
+pub const LONG_MATCHES: usize = 2;
+/// An event waits this long for one of those threads.
+pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
 /// Kept aside on disk: when there is no room left, settlements get it, so that what was delivered is known.
 pub const STORE_RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 /// With less free than this no event is let in. More than the reserve: giving that up must not open the door.

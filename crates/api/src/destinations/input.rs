@@ -120,7 +120,7 @@ impl DestinationInput {
 
     fn read(form: Value, body: Value) -> Result<Self, ApiError> {
         AuthInput::check_available(&body)?;
-        json::from_value(json::merge_patch(form, body))
+        json::patched(form, body)
     }
 
     fn of(destination: &Destination) -> Self {

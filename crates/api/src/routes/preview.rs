@@ -61,13 +61,18 @@ pub(crate) async fn preview(
     input.check()?;
     // Whatever this process remembers, somebody else may have changed it.
     let snapshot = app.snapshots.newer(ctx.account_id(), i64::MAX).await?;
-    let data = match input.event_id {
-        Some(id) => {
-            let event = app.store.event_payload(ctx.account_id(), id).await?;
-            judge(&snapshot.table, &Candidate::of(&event, &snapshot.table))
-        }
+    let event = match input.event_id {
+        Some(id) => Some(app.store.event_payload(ctx.account_id(), id).await?),
+        None => None,
+    };
+    let routes = snapshot.table.iter().count();
+    // What is not stored came in a request to the management API, and is as large as that may be.
+    let payload = event.as_ref().map_or(limits::MANAGEMENT_BODY_BYTES, |event| event.payload.len());
+    let judging = move || match &event {
+        Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
         None => judge(&snapshot.table, &input.candidate()),
     };
+    let data = app.admission.matching.run(routes, payload, judging).await?;
     Ok(Json(PreviewView { data }))
 }
 

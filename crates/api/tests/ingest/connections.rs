@@ -13,14 +13,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-struct Served {
-    world: World,
+pub(crate) struct Served {
+    pub(crate) world: World,
     address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
-async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
+pub(crate) async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
     let world = World::with(configure).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -31,12 +31,12 @@ async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
 }
 
 impl Served {
-    async fn connect(&self) -> TcpStream {
+    pub(crate) async fn connect(&self) -> TcpStream {
         connect(self.address).await
     }
 
     /// Sends this and reads until the server closes.
-    async fn exchange(&self, bytes: &[u8]) -> String {
+    pub(crate) async fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         // The server may answer and close before it has read everything.
         let _ = stream.write_all(bytes).await;
@@ -49,7 +49,7 @@ async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-async fn until_closed(stream: &mut TcpStream) -> String {
+pub(crate) async fn until_closed(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8(answer).unwrap()

@@ -3,5 +3,6 @@
 mod bad_input;
 mod connections;
 mod doors;
+mod framing;
 mod overload;
 mod world;

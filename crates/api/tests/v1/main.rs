@@ -12,6 +12,7 @@ mod lists;
 mod openapi;
 mod routes;
 mod sources;
+mod strictness;
 mod world;
 
 /// Writes each test once and runs it on every store.

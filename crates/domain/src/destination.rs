@@ -48,6 +48,8 @@ pub struct Switch {
     /// Nothing expires while paused: the age of a delivery counts from here again.
     pub resumed_at: Option<Timestamp>,
     pub disabled: Option<Disabled>,
+    /// When a person last asked to end a hold and try. Written by that command only.
+    pub probed_at: Option<Timestamp>,
     /// Deleted, and kept until its lane is empty.
     pub deleted_at: Option<Timestamp>,
 }

@@ -12,7 +12,7 @@ use crate::{
     time::Timestamp,
 };
 use breaker::Breaker;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throttle::Throttle;
 
@@ -34,7 +34,7 @@ impl Default for GateSettings {
 }
 
 /// Why a destination waits.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     pub reason: HoldReason,
     pub since: Timestamp,
@@ -44,7 +44,7 @@ pub struct Hold {
     pub probing: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldReason {
     Throttle,

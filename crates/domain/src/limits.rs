@@ -252,6 +252,54 @@ pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// Nothing starts in the last part of a lease.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
 
+// --- Many nodes ----------------------------------------------------------------------------------------------------
+
+/// Shards a node asks for, or takes, at a time: a newcomer grows in steps, and nobody loses everything at once.
+pub const SHARDS_ASKED: usize = 32;
+/// A shard that has not drained by then is taken back: somebody's request hangs, and the others of its shard wait.
+pub const SHARD_DRAIN: Duration = Duration::from_secs(2);
+/// What was taken back is not drained again for a while …
+pub const SHARD_KEPT: Duration = Duration::from_secs(30);
+/// … and not asked for again by whoever was declined.
+pub const SHARD_ASKED_AGAIN: Duration = Duration::from_secs(60);
+/// A shard that has been free for this long is taken by whoever sees it, above its share too.
+pub const SHARD_FREE: Duration = Duration::from_secs(1);
+/// How often a node that is not alone looks whether membership or ownership has changed.
+pub const ROLL_LOOK: Duration = Duration::from_secs(1);
+/// … and how often it reads the roll although nothing seems to have changed: what was declined may be given now.
+pub const ROLL_READ: Duration = Duration::from_secs(10);
+/// A renewal that failed is tried again this soon: who comes back late after an outage may be taken for dead.
+pub const RENEWAL_RETRY: Duration = Duration::from_millis(500);
+/// Hand-overs to other nodes are told at most this often, and so many destinations by name; beyond, by shard.
+pub const WAKES_PAUSE: Duration = Duration::from_millis(10);
+pub const WAKES_NAMED: usize = 10_000;
+/// How often the versions of the accounts that have lanes here are compared, and how many in one statement.
+pub const VERSIONS_LOOK: Duration = Duration::from_millis(250);
+pub const VERSIONS_AT_ONCE: usize = 1_000;
+/// How often changed lanes are published, and how soon an unchanged one is said again: the others ignore what is older
+/// than `LANES_FRESH`.
+pub const LANES_PUBLISH: Duration = Duration::from_secs(1);
+pub const LANES_AGAIN: Duration = Duration::from_secs(3);
+pub const LANES_FRESH: Duration = Duration::from_secs(5);
+/// A rescan takes at most one part in so many of the time.
+pub const RESCAN_SHARE: u32 = 50;
+/// Lanes a node publishes at a time, for the API of the others.
+pub const LANES_PUBLISHED: usize = 1_000;
+/// What one NOTIFY carries: PostgreSQL takes less than 8,000 bytes.
+pub const NOTIFY_BYTES: usize = 7_800;
+/// Pieces of news that wait to be heard; beyond, whoever is late looks at everything instead.
+pub const NEWS_WAITING: usize = 1_024;
+/// How soon a notification that we sent to ourselves must be heard. Through a pooler in transaction mode it never is.
+pub const LISTEN_PROOF: Duration = Duration::from_secs(2);
+/// How soon it is tried again whether they arrive by now.
+pub const LISTEN_AGAIN: Duration = Duration::from_secs(60);
+/// Where notifications do not pass, the table of wake-ups is read this often …
+pub const WAKES_POLL: Duration = Duration::from_millis(250);
+/// … and whoever reads it says so this often, …
+pub const WAKES_READER_SEEN: Duration = Duration::from_secs(3);
+/// … so that the others write it only as long as somebody reads it.
+pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
+
 // --- The embedded store --------------------------------------------------------------------------------------------
 
 /// Jobs that wait for the writer; beyond, whoever brings one waits.

@@ -16,7 +16,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Joined, NodeRecord, Store, StoreError};
+use store::{Member, NodeRecord, Store, StoreError};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -83,12 +83,12 @@ impl Owner {
         let patience = Instant::now() + length + limits::LEASE_MARGIN;
         loop {
             let asked_at = Instant::now();
-            match owner.store.join(&owner.node, length).await {
-                Ok(Joined::Yes { now }) => {
+            match owner.enter().await {
+                Ok(Ok(now)) => {
                     owner.synchronise(now, asked_at);
                     return Ok(owner);
                 }
-                Ok(Joined::Occupied { by, for_another }) => {
+                Ok(Err((by, for_another))) => {
                     if Instant::now() > patience {
                         return Err(StartError::Occupied { by });
                     }
@@ -106,6 +106,17 @@ impl Owner {
         }
     }
 
+    /// Joins, if nobody else is there; else says who, and for how long.
+    async fn enter(&self) -> Result<Result<Timestamp, (String, Duration)>, StoreError> {
+        self.store.reap(self.node.id).await?;
+        let roll = self.store.roll().await?;
+        let stays = |member: &&Member| member.record.proof != self.node.proof;
+        match roll.members.iter().find(stays) {
+            Some(other) => Ok(Err((other.record.label.clone(), other.expires_at.since(roll.now)))),
+            None => self.store.join(&self.node, self.length).await.map(Ok),
+        }
+    }
+
     /// Renews until stopped, then leaves.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut backoff = Backoff::default();
@@ -113,9 +124,9 @@ impl Owner {
         while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
             let asked_at = Instant::now();
             match self.store.renew(self.node.id, self.length).await {
-                Ok(now) => {
+                Ok(renewed) => {
                     backoff.reset();
-                    self.synchronise(now, asked_at);
+                    self.synchronise(renewed.now, asked_at);
                     pause = limits::LEASE_RENEWAL.min(self.length / 3);
                 }
                 Err(error @ (StoreError::NodeLost | StoreError::Failed(_))) => {

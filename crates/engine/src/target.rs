@@ -89,6 +89,7 @@ impl Prepared {
         let target = Target {
             id,
             account_id: AccountId::MIN,
+            account_version: 0,
             shard: id.shard(),
             destination: Ok(blank),
             data_key: Default::default(),

@@ -89,6 +89,8 @@ impl Process {
                 label: format!("n{node}"),
                 proof,
                 version: "sim".into(),
+                role: domain::member::Role::All,
+                address: None,
             },
             settings: EngineSettings {
                 lease,

@@ -121,11 +121,13 @@ table destinations
     disabled_reason text
     deleted_at bigint
     doc text not null
+    probed_at bigint
     constraint destinations_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
     constraint destinations_check CHECK (((disabled_at IS NULL) = (disabled_reason IS NULL)))
     constraint destinations_disabled_reason_check CHECK ((disabled_reason = ANY (ARRAY['requested'::text, 'gone'::text])))
     constraint destinations_pkey PRIMARY KEY (id)
     constraint destinations_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
+    index destinations_by_version USING btree (account_id, version)
     index destinations_of_account USING btree (account_id, id DESC)
     index destinations_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
 
@@ -210,7 +212,11 @@ table nodes
     proof text not null
     version text not null
     expires_at timestamp with time zone not null
+    role text not null default 'all'::text
+    address text
+    joined_at timestamp with time zone not null default now()
     constraint nodes_pkey PRIMARY KEY (id)
+    constraint nodes_role_check CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 
 table queue
     shard smallint not null
@@ -294,6 +300,7 @@ table shards
     shard smallint not null
     node_id uuid
     epoch bigint not null default 0
+    wanted_by uuid
     constraint shards_pkey PRIMARY KEY (shard)
     constraint shards_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
 
@@ -316,4 +323,4 @@ table wakes
     shard smallint not null
     round bigint not null
     constraint wakes_pkey PRIMARY KEY (shard)
-    constraint wakes_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
+    constraint wakes_shard_check CHECK (((shard >= '-2'::integer) AND (shard <= 1023)))

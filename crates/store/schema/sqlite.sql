@@ -92,13 +92,15 @@ CREATE TABLE destinations (
     resumed_at integer,
     disabled_at integer,
     disabled_reason text check (disabled_reason in ('requested', 'gone')),
-    doc text not null,
+    doc text not null, probed_at integer,
     check ((disabled_at is null) = (disabled_reason is null))
 ) without rowid;
 
 CREATE INDEX destinations_account on destinations (account_id, id) where deleted_at is null;
 
 CREATE UNIQUE INDEX destinations_uid on destinations (account_id, uid) where deleted_at is null;
+
+CREATE INDEX destinations_version on destinations (account_id, version);
 
 CREATE TABLE events (
     id blob not null primary key check (length(id) = 16),
@@ -164,7 +166,7 @@ CREATE TABLE nodes (
     version text not null,
     joined_at integer not null,
     expires_at integer not null
-) without rowid;
+, role text not null default 'all' check (role in ('all', 'api', 'worker')), address text) without rowid;
 
 CREATE TABLE queue (
     shard integer not null check (shard between 0 and 1023),
@@ -255,7 +257,7 @@ CREATE TABLE shards (
     shard integer not null primary key check (shard between 0 and 1023),
     node_id blob,
     epoch integer not null default 0
-);
+, wanted_by blob);
 
 CREATE TABLE sources (
     id blob not null primary key check (length(id) = 16),

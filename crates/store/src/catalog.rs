@@ -46,6 +46,18 @@ pub trait Catalog: Send + Sync {
     /// The configuration that changed after version `since` (0: all of it).
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError>;
 
+    /// The version of each account, in the order asked for; None where there is no such account.
+    async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError>;
+    /// The destinations that changed after version `since`, deleted ones too, and those that a changed route leads to;
+    /// each once, in order, above `after`, at most `limit`.
+    async fn changed_destinations(
+        &self,
+        account: AccountId,
+        since: i64,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError>;
+
     // --- API keys ------------------------------------------------------------------------------------------------
 
     /// Taken { "lookup" } if the looked-up part exists already.
@@ -90,7 +102,7 @@ pub trait Catalog: Send + Sync {
         account: AccountId,
         page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError>;
-    /// Writes the document and the switches (not `deleted_at`: that is for `delete_destination`).
+    /// Writes the document and the switches (not `deleted_at` and `probed_at`, which have commands of their own).
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
     /// Marks it deleted and removes its routes; the row stays until its lane is empty.
     async fn delete_destination(
@@ -99,6 +111,14 @@ pub trait Catalog: Send + Sync {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<(), StoreError>;
+    /// "Probe now": notes when it was asked for, and gives the destination as it is kept from now on. A change as any
+    /// other: it takes the account's next version.
+    async fn probe(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<Destination, StoreError>;
     /// What the engine needs to deliver, deleted destinations included, in the order asked for; None where there is
     /// no row at all.
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError>;
@@ -136,6 +156,8 @@ pub struct AccountChanges {
 pub struct Target {
     pub id: DestinationId,
     pub account_id: AccountId,
+    /// The account's version when this was read: what changes later has a higher one.
+    pub account_version: i64,
     pub shard: u16,
     /// A document that does not read back, its account's too, is a reason to dead-letter, not to fail.
     pub destination: Result<Destination, String>,

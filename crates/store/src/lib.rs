@@ -12,12 +12,15 @@ mod expand;
 pub mod failpoint;
 mod history;
 mod ingest;
+mod lanes;
+mod leap;
 mod membership;
 pub mod memory;
 mod open;
 pub mod postgres;
 mod queue;
 pub mod sqlite;
+mod wakes;
 
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
 pub use backlog::{AccountBacklog, Backlogs};
@@ -29,11 +32,19 @@ pub use history::{
     History, Listed,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
-pub use membership::{Joined, Membership, NodeRecord};
+pub use lanes::{LaneRow, PublishedLanes};
+pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, Window};
+pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
-pub trait Store: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership {}
+pub trait Store:
+    Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership + PublishedLanes + Wakes
+{
+}
 
-impl<T: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership> Store for T {}
+impl<T> Store for T where
+    T: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership + PublishedLanes + Wakes
+{
+}

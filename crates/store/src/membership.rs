@@ -1,25 +1,55 @@
-//! Who is there: nodes, their leases and, later, their shards.
+//! Who is there and who owns what: nodes with their leases, and the shards with their owners.
+//!
+//! A shard belongs to the node it names as long as that node has a row. **Expired is not lost; a deleted row is lost**:
+//! only [`Membership::reap`], [`Membership::leave`] and a successor's [`Membership::join`] transfer ownership. Every
+//! change of an owner counts the shard's epoch up.
 
 use crate::StoreError;
 use async_trait::async_trait;
-use domain::{id::NodeId, time::Timestamp};
+use domain::{id::NodeId, member::Role, time::Timestamp};
 use std::time::Duration;
+
+pub use domain::ownership::{OwnedShard, ShardRow};
 
 #[async_trait]
 pub trait Membership: Send + Sync {
     /// The store's own clock. Every id, due time and hold is measured by it.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
-    /// Enters this node. Rows that have expired, and rows with the same `proof` (the predecessor on this very data
-    /// folder, whose lock we now hold), are removed first, in the same transaction. If somebody else is still
-    /// there, nothing is written and they are named. Expired is `expires_at` ≤ the store's now.
-    async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Joined, StoreError>;
+    /// Enters this node and gives the store's time. The predecessor with the same `proof`, whose lock we now hold, is
+    /// removed in the same transaction, and its shards are free. (SQLite: every other row is; the lock on the file
+    /// proves that they are dead.) Joining again under the same id renews the lease.
+    async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError>;
 
-    /// Extends the lease, expired or not; [`StoreError::NodeLost`] if the row is gone. Gives the store's time.
-    async fn renew(&self, node: NodeId, lease: Duration) -> Result<Timestamp, StoreError>;
+    /// Extends the lease, expired or not; [`StoreError::NodeLost`] if the row is gone.
+    async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError>;
 
-    /// Removes this node's row: its lanes are free at once. Leaving twice is fine.
+    /// Removes this node's row: its shards are free at once. Leaving twice is fine.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Differs when membership or ownership has changed; much cheaper than the roll.
+    async fn roll_stamp(&self) -> Result<RollStamp, StoreError>;
+
+    /// All members and all shards, at one moment.
+    async fn roll(&self) -> Result<Roll, StoreError>;
+
+    /// Deletes the rows of nodes whose lease has ended (never `me`), and says which. Their shards are free.
+    async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError>;
+
+    /// Takes up to `limit` free shards by compare-and-swap on their epoch, those that `me` wants first, and gives them
+    /// in order. Nothing if `me` has no row. Whoever takes at the same moment takes others.
+    async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError>;
+
+    /// Notes that `me` would like these shards ([`domain::limits::SHARDS_ASKED`] at most), where nobody else who is
+    /// there wants them already and `me` is not their owner. Nothing if `me` has no row.
+    async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError>;
+
+    /// Gives shards up: each goes to the node that wants it, if that is there, else to nobody. Only where `me` still
+    /// owns it at this epoch. Says which were given, in order.
+    async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError>;
+
+    /// Declines: forgets that somebody wants these shards of `me`'s.
+    async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError>;
 
     /// Whether the store can be written to now: a cheap, real check. [`StoreError::Failed`] means that it never will
     /// be again in this process.
@@ -40,16 +70,49 @@ pub struct NodeRecord {
     /// dead.
     pub proof: String,
     pub version: String,
+    pub role: Role,
+    /// Where it listens, for people.
+    pub address: Option<String>,
+}
+
+/// What a renewal brings back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Renewed {
+    /// The store's time.
+    pub now: Timestamp,
+    pub stamp: RollStamp,
+}
+
+/// A few sums over the roll: one that differs is a reason to read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RollStamp {
+    pub members: u32,
+    /// Members whose lease has ended and whom nobody has reaped.
+    pub expired: u32,
+    /// The sum of all epochs: every change of an owner counts.
+    pub epochs: i64,
+    /// Shards whose owner has no row, or that never had one.
+    pub free: u32,
+    /// The sum of (shard + 1)² over those that a member wants: a count would not see one wanted in another's place.
+    pub wanted: i64,
+}
+
+/// The members and the shards at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Roll {
+    /// The store's time.
+    pub now: Timestamp,
+    /// In the order of their ids.
+    pub members: Vec<Member>,
+    /// All of them, in order.
+    pub shards: Vec<ShardRow>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Joined {
-    Yes {
-        now: Timestamp,
-    },
-    /// Another node is alive; its lease ends then, unless it renews it.
-    Occupied {
-        by: String,
-        for_another: Duration,
-    },
+pub struct Member {
+    pub record: NodeRecord,
+    pub joined_at: Timestamp,
+    pub expires_at: Timestamp,
+    /// Its lease has ended: whoever is sure of its own may reap it.
+    pub expired: bool,
 }

@@ -9,18 +9,20 @@ mod catalog;
 mod expand;
 mod history;
 mod ingest;
+mod lanes;
 mod membership;
 mod queue;
 mod table;
 mod waiting;
+mod wakes;
 
-use crate::{AttemptRecord, Expansion, NodeRecord, StoreError};
+use crate::{AttemptRecord, Expansion, LaneRow, NodeRecord, StoreError};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
     destination::Destination,
     event::Event,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, EventId, NodeId},
+    id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     route::Route,
     source::Source,
     time::{Clock, Timestamp},
@@ -31,16 +33,23 @@ use std::{
 };
 use table::Table;
 use waiting::Waiting;
+use wakes::Line;
 
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    line: Line,
 }
 
 impl MemoryStore {
     /// An empty store. The clock is the store's own: see [`crate::Membership::now`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Mutex::default() }
+        Self { clock, state: Arc::default(), line: Line::new() }
+    }
+
+    /// The same store as another node has it: it hears what the others tell, and they hear it.
+    pub fn another(&self) -> Self {
+        Self { clock: self.clock.clone(), state: self.state.clone(), line: self.line.another() }
     }
 
     /// One lock for everything: whoever holds it is a transaction.
@@ -70,6 +79,8 @@ struct State {
     /// By delivery, then in the order in which they were started.
     attempts: BTreeMap<(DeliveryId, AttemptId), KeptAttempt>,
     nodes: BTreeMap<NodeId, KeptNode>,
+    shards: Shards,
+    lanes: BTreeMap<DestinationId, KeptLane>,
 }
 
 struct KeptEvent {
@@ -97,7 +108,30 @@ struct KeptAttempt {
 
 struct KeptNode {
     record: NodeRecord,
+    joined_at: Timestamp,
     expires_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Default)]
+struct KeptShard {
+    /// It is free once this node has no row.
+    node: Option<NodeId>,
+    epoch: i64,
+    wanted_by: Option<NodeId>,
+}
+
+/// By number.
+struct Shards(Vec<KeptShard>);
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self(vec![KeptShard::default(); usize::from(id::SHARDS)])
+    }
+}
+
+struct KeptLane {
+    lane: LaneRow,
+    said_at: Timestamp,
 }
 
 impl State {

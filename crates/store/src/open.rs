@@ -9,6 +9,8 @@ pub struct OpenOptions {
     pub url: String,
     /// Connections of the pool (PostgreSQL), reading connections (SQLite).
     pub pool: usize,
+    /// Where to listen for other nodes, if not at `url`: past a pooler that does not deliver notifications (PostgreSQL).
+    pub listen_url: Option<String>,
     /// Start in spite of settings that can lose acknowledged events.
     pub accept_data_loss: bool,
 }

@@ -9,6 +9,7 @@ mod catalog;
 mod expand;
 mod history;
 mod ingest;
+mod lanes;
 mod membership;
 mod partitions;
 mod pool;
@@ -21,20 +22,27 @@ mod tests;
 mod tls;
 mod trouble;
 mod url;
+mod wakes;
 
 use crate::{Membership as _, OpenError, OpenOptions};
 use pool::Pools;
+use std::sync::Arc;
+use wakes::Line;
 
 pub struct PostgresStore {
-    pools: Pools,
+    pools: Arc<Pools>,
+    line: Line,
 }
 
 impl PostgresStore {
     /// Connects, checks the server, brings the schema up to date.
     pub async fn open(options: &OpenOptions) -> Result<Self, OpenError> {
         let address = url::Address::parse(&options.url)?;
+        let listen = options.listen_url.as_deref().map(url::Address::parse).transpose()?;
         start::check_and_migrate(&address, options.accept_data_loss).await?;
-        let store = Self { pools: Pools::new(&address, options.pool)? };
+        let pools = Arc::new(Pools::new(&address, options.pool)?);
+        let line = Line::new(&address, listen, pools.clone())?;
+        let store = Self { pools, line };
         let now = store.now().await.map_err(OpenError::Unavailable)?;
         store.ensure_partitions(now).await.map_err(OpenError::Unavailable)?;
         Ok(store)

@@ -46,10 +46,11 @@ pub trait Queue: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError>;
 
-    /// The lanes that have something waiting, with their first position, in order of (shard, destination) after the
-    /// given one; at most `limit`. The net under every wake-up.
+    /// The lanes of these shards (in order, each once) that have something waiting, with their first position, in order
+    /// of (shard, destination) after the given one; at most `limit`. The net under every wake-up.
     async fn lanes(
         &self,
+        shards: &[u16],
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError>;

@@ -8,6 +8,7 @@ mod catalog;
 mod expand;
 mod history;
 mod ingest;
+mod lanes;
 mod membership;
 mod open;
 mod queue;
@@ -17,6 +18,7 @@ mod settle;
 mod space;
 mod tally;
 mod trouble;
+mod wakes;
 mod writer;
 
 #[cfg(test)]

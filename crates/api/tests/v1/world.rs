@@ -14,6 +14,7 @@ use domain::{
     event::Event,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, NodeId},
     lane::{WaitKind, WaitingFor},
+    member::Role,
     outcome::{DeadReason, Outcome},
     seal::MasterKeys,
     time::{Clock, Timestamp},
@@ -30,7 +31,7 @@ use std::{
     time::Duration,
 };
 use store::{
-    Announce, Arrival, AttemptRecord, Change, Fact, Joined, LaneView, Lanes, NodeRecord, OpenOptions,
+    Announce, Arrival, AttemptRecord, Change, Fact, LaneView, Lanes, NodeRecord, OpenOptions,
     Settlement, Store, StoreError, Window, memory::MemoryStore,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -99,7 +100,7 @@ impl World {
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
-        let options = OpenOptions { url, pool: 2, accept_data_loss: false };
+        let options = OpenOptions { url, pool: 2, listen_url: None, accept_data_loss: false };
         let store = store::open(&options).await.expect("a fresh database opens");
         Self::on(store, Arc::default(), Some(folder)).await
     }
@@ -124,10 +125,15 @@ impl World {
         let stop = CancellationToken::new();
         tokio::spawn(background.run(stop.clone()));
         let node = NodeId::at(clock.now(), 1);
-        let record =
-            NodeRecord { id: node, label: "test".into(), proof: "test".into(), version: "0.0.0".into() };
-        let joined = store.join(&record, Duration::from_secs(3600)).await.expect("a node joins");
-        assert!(matches!(joined, Joined::Yes { .. }));
+        let record = NodeRecord {
+            id: node,
+            label: "test".into(),
+            proof: "test".into(),
+            version: "0.0.0".into(),
+            role: Role::All,
+            address: None,
+        };
+        store.join(&record, Duration::from_secs(3600)).await.expect("a node joins");
         let mut world = Self {
             store,
             lanes,

@@ -1,7 +1,7 @@
 //! The net under every wake-up: looks which lanes have something waiting, at the start and from time to time.
 
 use crate::{backoff::Backoff, dispatcher::Message};
-use domain::{dice::Dice, limits};
+use domain::{dice::Dice, id::SHARDS, limits};
 use std::{sync::Arc, time::Duration};
 use store::{Store, StoreError};
 use tokio::sync::mpsc;
@@ -31,9 +31,9 @@ pub(super) async fn run(
 }
 
 async fn scan(store: &dyn Store, inbox: &mpsc::Sender<Message>) -> Result<(), StoreError> {
-    let mut after = None;
+    let (shards, mut after) = (Vec::from_iter(0..SHARDS), None);
     loop {
-        let heads = store.lanes(after, limits::RESCAN_LANES).await?;
+        let heads = store.lanes(&shards, after, limits::RESCAN_LANES).await?;
         let Some(last) = heads.last() else { return Ok(()) };
         let complete = heads.len() < limits::RESCAN_LANES;
         after = Some((last.shard, last.destination_id));

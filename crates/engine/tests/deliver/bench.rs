@@ -9,6 +9,7 @@ use domain::{
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
     limits,
+    member::Role,
     pattern::Pattern,
     retry::RetryPolicy,
     route::Route,
@@ -84,6 +85,8 @@ pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<Share
         label: "test".into(),
         proof: "test".into(),
         version: "0".into(),
+        role: Role::All,
+        address: None,
     };
     let addresses = AddressPolicy {
         allow: domain::address::parse_allow_list("127.0.0.0/8").unwrap(),

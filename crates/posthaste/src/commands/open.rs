@@ -38,7 +38,12 @@ pub(crate) async fn patiently<T, F: Future<Output = Result<T, Failure>>>(
 }
 
 fn options(config: &Config) -> OpenOptions {
-    OpenOptions { url: config.database.clone(), pool: config.pool, accept_data_loss: config.accept_data_loss }
+    OpenOptions {
+        url: config.database.clone(),
+        pool: config.pool,
+        listen_url: None,
+        accept_data_loss: config.accept_data_loss,
+    }
 }
 
 /// An embedded store may live outside the data folder; its own folder must be there.

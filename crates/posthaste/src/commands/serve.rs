@@ -32,6 +32,7 @@ use domain::{
     event::Event,
     id::{DestinationId, NodeId},
     limits,
+    member::Role,
     time::Clock,
 };
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
@@ -135,6 +136,8 @@ async fn start(
         label: config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port())),
         proof: data_dir.proof()?,
         version: VERSION.into(),
+        role: Role::All,
+        address: Some(address.to_string()),
     };
     let engine = Engine::start(EngineParts {
         store: store.clone(),

@@ -6,15 +6,15 @@ use domain::{
     account::{Account, ApiKey},
     destination::Destination,
     event::Event,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, RouteId, SourceId},
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
     route::Route,
     source::Source,
     time::Timestamp,
 };
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
-    EventFilter, EventRecord, Expansion, Expansions, History, Listed, Page, RoutePage, RouteWalk, StoreError,
-    Target,
+    EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, News, Page, PublishedLanes,
+    RoutePage, RouteWalk, StoreError, Target, Wakes,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between.
@@ -37,6 +37,8 @@ forward! { Catalog:
     fn first_account() -> Option<Account>;
     fn update_account(account: &Account) -> Account;
     fn changes(account: AccountId, since: i64) -> AccountChanges;
+    fn versions(accounts: &[AccountId]) -> Vec<Option<i64>>;
+    fn changed_destinations(account: AccountId, since: i64, after: Option<DestinationId>, limit: usize) -> Vec<DestinationId>;
     fn create_api_key(key: &ApiKey) -> ();
     fn api_key_by_lookup(lookup: &str) -> Option<ApiKey>;
     fn api_keys(account: Option<AccountId>, page: Page<ApiKeyId>) -> Vec<ApiKey>;
@@ -53,6 +55,7 @@ forward! { Catalog:
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Vec<Destination>;
     fn update_destination(destination: &Destination) -> Destination;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
+    fn probe(account: AccountId, id: DestinationId, now: Timestamp) -> Destination;
     fn targets(ids: &[DestinationId]) -> Vec<Option<Target>>;
     fn create_route(route: &Route) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
@@ -76,6 +79,16 @@ forward! { Expansions:
     fn expansion(event: EventId) -> Option<Expansion>;
     fn routes_after(walk: &RouteWalk) -> RoutePage;
     fn expand(chunk: &Chunk) -> bool;
+}
+
+forward! { PublishedLanes:
+    fn publish_lanes(node: NodeId, lanes: &[LaneRow], now: Timestamp) -> ();
+    fn published_lanes(destinations: &[DestinationId], newer_than: Timestamp) -> Vec<Option<LaneRow>>;
+}
+
+forward! { Wakes:
+    fn tell(news: &[News]) -> ();
+    fn hear() -> Vec<News>;
 }
 
 forward! { Backlogs:

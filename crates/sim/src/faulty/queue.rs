@@ -61,10 +61,11 @@ impl Queue for Faulty {
 
     async fn lanes(
         &self,
+        shards: &[u16],
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        self.read("lanes", self.inner.lanes(after, limit)).await
+        self.read("lanes", self.inner.lanes(shards, after, limit)).await
     }
 
     async fn retry_now(

@@ -11,6 +11,7 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
+use std::collections::BTreeSet;
 
 #[async_trait]
 impl Catalog for MemoryStore {
@@ -69,6 +70,27 @@ impl Catalog for MemoryStore {
                 .map(|kept| kept.row.id)
                 .collect(),
         })
+    }
+
+    async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError> {
+        let state = self.state();
+        Ok(accounts.iter().map(|id| state.accounts.get(id).map(|account| account.version)).collect())
+    }
+
+    async fn changed_destinations(
+        &self,
+        account: AccountId,
+        since: i64,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        let state = self.state();
+        let own = state.destinations.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
+        let own = own.filter(|row| row.account_id == account).map(|row| row.id);
+        let routes = state.routes.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
+        let routed = routes.filter(|row| row.account_id == account).map(|row| row.destination_id);
+        let changed: BTreeSet<DestinationId> = own.chain(routed).collect();
+        Ok(changed.into_iter().filter(|id| Some(*id) > after).take(limit).collect())
     }
 
     // --- API keys ------------------------------------------------------------------------------------------------
@@ -188,6 +210,20 @@ impl Catalog for MemoryStore {
         Ok(())
     }
 
+    async fn probe(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<Destination, StoreError> {
+        let mut state = self.state();
+        state.destinations.get(account, id)?;
+        let version = state.next_version(account)?;
+        let kept = state.destinations.0.get_mut(&id).expect("found above");
+        (kept.version, kept.row.version, kept.row.switch.probed_at) = (version, version, Some(now));
+        Ok(kept.row.clone())
+    }
+
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
         let state = self.state();
         Ok(ids.iter().map(|id| state.target(*id)).collect())
@@ -256,6 +292,7 @@ impl State {
         Some(Target {
             id,
             account_id: destination.account_id,
+            account_version: self.accounts[&destination.account_id].version,
             shard: id.shard(),
             data_key: self.accounts[&destination.account_id].data_key.clone(),
             destination: Ok(destination),

@@ -61,10 +61,11 @@ impl Queue for MemoryStore {
 
     async fn lanes(
         &self,
+        shards: &[u16],
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        Ok(self.state().waiting.heads(after).take(limit).collect())
+        Ok(self.state().waiting.heads(shards, after).take(limit).collect())
     }
 
     async fn retry_now(

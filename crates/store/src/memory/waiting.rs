@@ -61,14 +61,26 @@ impl Waiting {
         places.map(|(_, _, position)| &self.by_id[&position.delivery_id].1)
     }
 
-    /// The first place of every lane behind the given one.
-    pub(super) fn heads(&self, after: Option<(u16, DestinationId)>) -> impl Iterator<Item = LaneHead> {
+    /// The first place of every lane of these shards behind the given one.
+    pub(super) fn heads(
+        &self,
+        shards: &[u16],
+        after: Option<(u16, DestinationId)>,
+    ) -> impl Iterator<Item = LaneHead> {
         let behind = |(shard, id)| Excluded((shard, id, LAST));
-        let mut from = after.map_or(Unbounded, behind);
-        std::iter::from_fn(move || {
-            let (shard, destination_id, first) = *self.places.range((from, Unbounded)).next()?;
-            from = behind((shard, destination_id));
-            Some(LaneHead { shard, destination_id, first })
+        let start = after.map_or(Unbounded, behind);
+        shards.iter().flat_map(move |shard| {
+            let first = (*shard, DestinationId::MIN, Position::START);
+            let mut from = match start {
+                Excluded(after) if after > first => start,
+                _ => Included(first),
+            };
+            std::iter::from_fn(move || {
+                let (shard, destination_id, first) =
+                    *self.places.range((from, Unbounded)).next().filter(|place| place.0 == *shard)?;
+                from = behind((shard, destination_id));
+                Some(LaneHead { shard, destination_id, first })
+            })
         })
     }
 

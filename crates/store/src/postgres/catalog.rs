@@ -23,6 +23,8 @@ use domain::{
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+pub(super) const CHANGED_DESTINATIONS: &str = include_str!("sql/changed_destinations.sql");
+
 #[async_trait]
 impl Catalog for PostgresStore {
     // --- The installation --------------------------------------------------------------------------------------
@@ -103,6 +105,27 @@ impl Catalog for PostgresStore {
             }
         }
         Ok(changes)
+    }
+
+    async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError> {
+        let connection = self.pools.nodes().await?;
+        let ids: Vec<Uuid> = accounts.iter().map(|id| id.uuid()).collect();
+        let rows = connection.read(include_str!("sql/versions.sql"), params![ids => UUID_ARRAY]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    async fn changed_destinations(
+        &self,
+        account: AccountId,
+        since: i64,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        let connection = self.pools.nodes().await?;
+        let after = after.unwrap_or(DestinationId::MIN).uuid();
+        let params = params![account.uuid() => UUID, since => INT8, after => UUID, limit as i64 => INT8];
+        let rows = connection.read(CHANGED_DESTINATIONS, params).await?;
+        Ok(rows.iter().map(|row| DestinationId::from_uuid(row.get(0))).collect())
     }
 
     // --- API keys ------------------------------------------------------------------------------------------------
@@ -274,7 +297,7 @@ impl Catalog for PostgresStore {
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "select doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at \
+        let sql = "select doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at \
                    from destinations where id = $2 and account_id = $1 and deleted_at is null";
         let row = connection.read_opt(sql, params![account.uuid() => UUID, id.uuid() => UUID]).await?;
         destination(&row.ok_or(StoreError::NotFound { what: "destination" })?)
@@ -286,7 +309,7 @@ impl Catalog for PostgresStore {
         page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "select doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at \
+        let sql = "select doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at \
                    from destinations where account_id = $1 and id < $2 and deleted_at is null \
                    order by id desc limit $3";
         let before = page.before.unwrap_or(DestinationId::MAX).uuid();
@@ -328,6 +351,30 @@ impl Catalog for PostgresStore {
         let routes = "update routes set deleted_at = $3, version = $4 \
                       where destination_id = $2 and account_id = $1 and deleted_at is null";
         self.delete(account, id.uuid(), now, "destination", &[sql, routes]).await
+    }
+
+    async fn probe(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<Destination, StoreError> {
+        let connection = self.pools.general().await?;
+        let transaction = connection.begin().await?;
+        let probed = async {
+            let version = next_version(&transaction, account, "destination").await?;
+            let sql = "update destinations set probed_at = $3, version = $4 \
+                       where id = $2 and account_id = $1 and deleted_at is null \
+                       returning doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, \
+                       probed_at";
+            let params = params![
+                account.uuid() => UUID, id.uuid() => UUID, now.micros() => INT8, version => INT8,
+            ];
+            let row = transaction.run_opt(sql, params).await?;
+            destination(&row.ok_or(StoreError::NotFound { what: "destination" })?)
+        };
+        let probed = probed.await;
+        transaction.end(probed).await
     }
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {

@@ -1,4 +1,4 @@
-//! Connections. Ingest, settlements, renewals and the engine's reads have their own, so that a crowd of API reads never
+//! Connections. Ingest, settlements, renewals, the engine's reads and what nodes say to each other have their own, so that a crowd of API reads never
 //! stands before them; all are made when they are needed and made again when they are lost.
 //!
 //! Statements are unnamed and carry their types, and nothing is set on a session: everything here passes through a
@@ -45,11 +45,14 @@ pub(super) struct Pools {
     settle: Pool,
     lease: Pool,
     engine: Pool,
+    nodes: Pool,
     canceller: Canceller,
 }
 
 /// For the engine's reads: a fetch, targets and a large payload at a time.
 const ENGINE_CONNECTIONS: usize = 3;
+/// For what nodes say to each other: a wake-up does not wait while shards are handed over.
+const NODES_CONNECTIONS: usize = 2;
 /// Statements that the server is being asked to stop. What exceeds it runs to its own end.
 const CANCELS_AT_ONCE: usize = 4;
 
@@ -74,6 +77,7 @@ impl Pools {
             settle: pool(1)?,
             lease: pool(1)?,
             engine: pool(ENGINE_CONNECTIONS)?,
+            nodes: pool(NODES_CONNECTIONS)?,
             canceller: Canceller {
                 tls: tls::connector(address.verify)?,
                 permits: Arc::new(Semaphore::new(CANCELS_AT_ONCE)),
@@ -102,6 +106,11 @@ impl Pools {
     /// For what the engine reads to deliver.
     pub(super) async fn engine(&self) -> Result<Connection, StoreError> {
         self.take(&self.engine).await
+    }
+
+    /// For wake-ups, shards, published lanes and versions: what nodes say to each other.
+    pub(super) async fn nodes(&self) -> Result<Connection, StoreError> {
+        self.take(&self.nodes).await
     }
 
     async fn take(&self, pool: &Pool) -> Result<Connection, StoreError> {

@@ -5,7 +5,7 @@ use super::{
     pool::{Param, params},
     rows, settle,
 };
-use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window, leap::Leap};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
@@ -75,12 +75,16 @@ impl Queue for PostgresStore {
 
     async fn lanes(
         &self,
+        shards: &[u16],
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        let (shard, destination) = after.map_or((-1, Uuid::max()), |(shard, id)| (shard as i16, id.uuid()));
+        let leap = Leap::over(shards);
+        let (shard, destination) = leap.start(after);
         let connection = self.pools.engine().await?;
-        let params = params![shard => INT2, destination => UUID, limit as i64 => INT8];
+        let params = params![
+            leap.table() => INT2_ARRAY, shard => INT2, destination.uuid() => UUID, limit as i64 => INT8,
+        ];
         let rows = connection.read(LANES, params).await?;
         Ok(rows.iter().map(head).collect())
     }

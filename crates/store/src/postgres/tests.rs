@@ -12,8 +12,8 @@ mod trouble;
 
 use super::PostgresStore;
 use crate::{
-    Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Joined, Membership as _, NewDelivery,
-    NewEvent, NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
+    Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Membership as _, NewDelivery, NewEvent,
+    NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
 };
 use bytes::Bytes;
 use domain::{
@@ -24,6 +24,7 @@ use domain::{
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
     limits,
+    member::Role,
     outcome::Outcome,
     route::Route,
     seal::Sealed,
@@ -48,9 +49,7 @@ impl World {
         let store = open(&schema, "").await.expect("the store opens");
         let now = store.now().await.expect("the store tells the time");
         let (node, client) = (NodeId::at(now, rand::random()), connect(&schema).await);
-        let record = NodeRecord { id: node, label: "a".into(), proof: "a".into(), version: "1".into() };
-        let joined = store.join(&record, limits::LEASE).await.expect("the node joins");
-        assert!(matches!(joined, Joined::Yes { .. }));
+        store.join(&record(node, "a"), limits::LEASE).await.expect("the node joins");
         Self { schema, store, client, now, node }
     }
 
@@ -157,6 +156,17 @@ impl Ground {
     }
 }
 
+fn record(id: NodeId, name: &str) -> NodeRecord {
+    NodeRecord {
+        id,
+        label: name.into(),
+        proof: name.into(),
+        version: "1".into(),
+        role: Role::All,
+        address: None,
+    }
+}
+
 /// The delivery was delivered at its next attempt.
 fn delivered(delivery: &Delivery, node: NodeId) -> Settlement {
     let attempt = Attempt {
@@ -192,7 +202,7 @@ async fn open(schema: &str, more: &str) -> Result<PostgresStore, OpenError> {
 }
 
 async fn open_with(url: &str, accept_data_loss: bool) -> Result<PostgresStore, OpenError> {
-    PostgresStore::open(&OpenOptions { url: url.into(), pool: 2, accept_data_loss }).await
+    PostgresStore::open(&OpenOptions { url: url.into(), pool: 2, listen_url: None, accept_data_loss }).await
 }
 
 async fn connect(schema: &str) -> Client {

@@ -2,12 +2,16 @@
 
 mod accounts;
 mod keys;
-mod table;
+pub(super) mod table;
 mod targets;
 
 pub(super) use accounts::next_version;
 
-use super::{SqliteStore, row::Key as _, writer::Turn};
+use super::{
+    SqliteStore,
+    row::{self, Key as _},
+    writer::Turn,
+};
 use crate::{AccountChanges, Catalog, Page, StoreError, Target};
 use async_trait::async_trait;
 use domain::{
@@ -18,7 +22,9 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+pub(super) const CHANGED_DESTINATIONS: &str = include_str!("sql/changed_destinations.sql");
 
 #[async_trait]
 impl Catalog for SqliteStore {
@@ -60,6 +66,35 @@ impl Catalog for SqliteStore {
 
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
         self.read(move |connection| accounts::changes(connection, account, since)).await
+    }
+
+    async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError> {
+        let accounts = accounts.to_owned();
+        self.read_for_engine(move |connection| {
+            let mut select = connection
+                .prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
+            let mut version =
+                |id: &AccountId| Ok(select.query_row([id.blob()], |row| row.get(0)).optional()?);
+            accounts.iter().map(&mut version).collect()
+        })
+        .await
+    }
+
+    async fn changed_destinations(
+        &self,
+        account: AccountId,
+        since: i64,
+        after: Option<DestinationId>,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        self.read_for_engine(move |connection| {
+            let mut select = connection.prepare_cached(CHANGED_DESTINATIONS)?;
+            let after = after.unwrap_or(DestinationId::MIN).blob();
+            let found = select
+                .query_map(params![account.blob(), since, after, limit as i64], |row| row::id(row, 0))?;
+            Ok(found.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
     }
 
     // --- API keys ------------------------------------------------------------------------------------------------
@@ -180,6 +215,23 @@ impl Catalog for SqliteStore {
             )?;
             routes.execute(params![now.micros(), version, id.blob()])?;
             Ok(())
+        })
+        .await
+    }
+
+    async fn probe(
+        &self,
+        account: AccountId,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<Destination, StoreError> {
+        self.write(Turn::Api, move |connection| {
+            table::version::<Destination>(connection, account, id)?;
+            let version = accounts::next_version(connection, account)?;
+            let mut probe = connection
+                .prepare_cached("update destinations set probed_at = ?2, version = ?3 where id = ?1")?;
+            probe.execute(params![id.blob(), now.micros(), version])?;
+            table::get(connection, account, id)
         })
         .await
     }

@@ -7,7 +7,7 @@ use super::{
     trouble::Reach,
     writer::Turn,
 };
-use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window, leap::Leap};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
@@ -63,10 +63,12 @@ impl Queue for SqliteStore {
 
     async fn lanes(
         &self,
+        shards: &[u16],
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        self.read_for_engine(move |connection| lanes(connection, after, limit)).await
+        let leap = Leap::over(shards);
+        self.read_for_engine(move |connection| lanes(connection, &leap, after, limit)).await
     }
 
     async fn retry_now(
@@ -199,24 +201,29 @@ fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carri
     }
 }
 
-/// From lane to lane by the key: what waits behind a lane's first row is never looked at.
+/// From lane to lane by the key, and over shards that are not asked for: what waits behind a lane's first row is never
+/// looked at.
 fn lanes(
     connection: &Connection,
+    leap: &Leap,
     after: Option<(u16, DestinationId)>,
     limit: usize,
 ) -> Result<Vec<LaneHead>, Trouble> {
     let mut select = connection.prepare_cached(LANES)?;
     let mut heads: Vec<LaneHead> = Vec::new();
-    let mut last = after.map_or((Value::Integer(-1), Value::Blob(Vec::new())), |(shard, id)| {
+    let behind = |after| {
+        let (shard, id) = leap.start(after);
         (Value::Integer(shard.into()), Value::Blob(id.blob().to_vec()))
-    });
+    };
+    let mut last = behind(after);
     while heads.len() < limit {
         let row = params![last.0, last.1];
         let found = select.query_row(row, |row| Ok((row.get(0)?, row.get(1)?, head(row)))).optional()?;
         let Some((shard, destination, head)) = found else { break };
         last = (shard, destination);
         match head {
-            Ok(head) => heads.push(head),
+            Ok(head) if leap.wants(head.shard) => heads.push(head),
+            Ok(head) => last = behind(Some((head.shard, head.destination_id))),
             Err(error) => tracing::error!(%error, "a lane does not read back and is passed over"),
         }
     }

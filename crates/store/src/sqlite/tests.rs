@@ -20,7 +20,7 @@ use domain::{
     delivery::{Delivery, Position},
     destination::Destination,
     event::Event,
-    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId, SHARDS},
     seal::Sealed,
     time::Timestamp,
 };
@@ -30,6 +30,10 @@ use std::{
     sync::Arc,
 };
 use tempfile::TempDir;
+
+fn all_shards() -> Vec<u16> {
+    Vec::from_iter(0..SHARDS)
+}
 
 /// A store in a folder of its own, which goes with it.
 pub(super) struct Fixture {
@@ -128,7 +132,7 @@ fn window(destination: &Destination, limit: usize) -> Window {
 
 pub(super) async fn open(path: &Path, accept_data_loss: bool) -> Result<SqliteStore, OpenError> {
     let url = format!("sqlite:{}", path.display());
-    SqliteStore::open(path, &OpenOptions { url, pool: 2, accept_data_loss }).await
+    SqliteStore::open(path, &OpenOptions { url, pool: 2, listen_url: None, accept_data_loss }).await
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::fixtures::World;
 use domain::{
     id::NodeId,
+    member::Role,
     time::{Clock, Timestamp},
 };
 use futures_util::FutureExt;
@@ -12,7 +13,7 @@ use std::{
     sync::{Arc, LazyLock},
     time::SystemTime,
 };
-use store::{Joined, NodeRecord, OpenOptions, Store, memory::MemoryStore};
+use store::{NodeRecord, OpenOptions, Store, memory::MemoryStore};
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +29,11 @@ impl Backend {
     pub(crate) fn fences_nodes(self) -> bool {
         self != Self::Sqlite
     }
+
+    /// Whether several nodes share it. With SQLite the lock on the file proves that all others are dead.
+    pub(crate) fn has_many_nodes(self) -> bool {
+        self != Self::Sqlite
+    }
 }
 
 /// Runs one promise against a new store that one node has joined.
@@ -35,7 +41,12 @@ pub(crate) fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOn
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let opened = Opened::new(backend).await;
-        let world = World { store: opened.store.clone(), backend: opened.backend, node: opened.node.clone() };
+        let world = World {
+            store: opened.store.clone(),
+            backend: opened.backend,
+            node: opened.node.clone(),
+            door: opened.door.clone(),
+        };
         let kept = AssertUnwindSafe(promise(world)).catch_unwind().await;
         opened.clean_up().await;
         kept.unwrap_or_else(|broken| resume_unwind(broken));
@@ -48,29 +59,53 @@ pub(crate) struct Opened {
     pub(crate) backend: Backend,
     /// It has joined, and may settle.
     pub(crate) node: NodeRecord,
+    pub(crate) door: Door,
     schema: Option<String>,
     _folder: Option<TempDir>,
 }
 
+/// How another node comes to the same store.
+#[derive(Clone)]
+pub(crate) enum Door {
+    Memory(Arc<MemoryStore>),
+    /// It does not.
+    Shut,
+    Url(String),
+}
+
+impl Door {
+    /// The store as another node has it; None where there can be one node only.
+    pub(crate) async fn enter(&self) -> Option<Arc<dyn Store>> {
+        match self {
+            Self::Memory(store) => Some(Arc::new(store.another())),
+            Self::Shut => None,
+            Self::Url(url) => Some(open(url.clone()).await),
+        }
+    }
+}
+
 impl Opened {
     pub(crate) async fn new(backend: Backend) -> Self {
-        let (store, schema, folder): (Arc<dyn Store>, _, _) = match backend {
-            Backend::Memory => (Arc::new(MemoryStore::new(Arc::new(MachineClock))), None, None),
+        let (store, door, schema, folder): (Arc<dyn Store>, _, _, _) = match backend {
+            Backend::Memory => {
+                let store = Arc::new(MemoryStore::new(Arc::new(MachineClock)));
+                (store.clone(), Door::Memory(store), None, None)
+            }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a folder for the database");
                 let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
-                (open(url).await, None, Some(folder))
+                (open(url).await, Door::Shut, None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));
-                (open(format!("{}?schema={schema}", server())).await, Some(schema), None)
+                let url = format!("{}?schema={schema}", server());
+                (open(url.clone()).await, Door::Url(url), Some(schema), None)
             }
         };
         let id = NodeId::at(MachineClock.now(), rand::random());
-        let node = NodeRecord { id, label: "first".into(), proof: "first".into(), version: "1.0.0".into() };
-        let joined = store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
-        assert!(matches!(joined, Joined::Yes { .. }), "{joined:?}");
-        Self { store, backend, node, schema, _folder: folder }
+        let node = node(id, "first");
+        store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
+        Self { store, backend, node, door, schema, _folder: folder }
     }
 
     pub(crate) async fn clean_up(self) {
@@ -86,8 +121,19 @@ impl Opened {
     }
 }
 
+pub(crate) fn node(id: NodeId, name: &str) -> NodeRecord {
+    NodeRecord {
+        id,
+        label: name.into(),
+        proof: name.into(),
+        version: "1.0.0".into(),
+        role: Role::All,
+        address: None,
+    }
+}
+
 async fn open(url: String) -> Arc<dyn Store> {
-    let options = OpenOptions { url, pool: 4, accept_data_loss: false };
+    let options = OpenOptions { url, pool: 4, listen_url: None, accept_data_loss: false };
     store::open(&options).await.unwrap_or_else(|error| panic!("{} does not open: {error}", options.url))
 }
 

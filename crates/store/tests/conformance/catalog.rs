@@ -429,3 +429,69 @@ pub(crate) async fn of_many_updates_at_once_one_is_made(world: World) {
     }
     assert_eq!(made, [world.store.destination(ground.account.id, ground.destination.id).await.unwrap()]);
 }
+
+// --- What other nodes must see -------------------------------------------------------------------------------------
+
+pub(crate) async fn versions_come_in_the_order_asked_for(world: World) {
+    let (one, two) = (world.account().await, world.account().await);
+    world.destination(&two).await;
+    let asked = [two.id, AccountId::at(at(0), chance()), one.id, two.id];
+    let versions = world.store.versions(&asked).await.unwrap();
+    assert_eq!(versions, [Some(2), None, Some(1), Some(2)]);
+    assert_eq!(world.store.versions(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
+    let ground = world.ground().await;
+    let (account, id) = (ground.account.id, ground.destination.id);
+    assert_eq!(ground.destination.switch.probed_at, None);
+    let before = world.version(&ground.account).await;
+    let probed = world.store.probe(account, id, at(5)).await.unwrap();
+    assert_eq!((probed.switch.probed_at, probed.version), (Some(at(5)), before + 1));
+    assert_eq!(world.version(&ground.account).await, before + 1);
+    assert_eq!(world.store.destination(account, id).await.unwrap(), probed);
+    assert_eq!(world.store.destinations(account, first(1)).await.unwrap(), [probed.clone()]);
+    let target = world.store.targets(&[id]).await.unwrap().remove(0).expect("a target");
+    assert_eq!(target.destination.unwrap(), probed);
+    assert_eq!(world.store.probe(account, id, at(6)).await.unwrap().switch.probed_at, Some(at(6)));
+
+    let other = world.account().await;
+    is_not_found(world.store.probe(other.id, id, at(7)).await, "destination");
+    world.store.delete_destination(account, id, at(8)).await.unwrap();
+    is_not_found(world.store.probe(account, id, at(9)).await, "destination");
+    let target = world.store.targets(&[id]).await.unwrap().remove(0).expect("a target");
+    assert_eq!(target.destination.unwrap().switch.probed_at, Some(at(6)));
+}
+
+pub(crate) async fn an_update_leaves_the_probe_alone(world: World) {
+    let ground = world.ground().await;
+    let (account, id) = (ground.account.id, ground.destination.id);
+    let mut destination = world.store.probe(account, id, at(5)).await.unwrap();
+    destination.name = "Billing, once more".into();
+    world.store.update_destination(&destination).await.unwrap();
+    assert_eq!(world.store.destination(account, id).await.unwrap().switch.probed_at, Some(at(5)));
+}
+
+pub(crate) async fn changed_destinations_are_those_that_changed_and_those_whose_routes_did(world: World) {
+    let account = world.account().await;
+    let mut destinations = Vec::new();
+    for _ in 0..6 {
+        destinations.push(world.destination(&account).await);
+    }
+    let ids: Vec<DestinationId> = destinations.iter().map(|row| row.id).collect();
+    let route = world.route(&destinations[3]).await;
+    let since = world.version(&account).await;
+    let changed = async |since, after, limit| {
+        world.store.changed_destinations(account.id, since, after, limit).await.unwrap()
+    };
+    assert_eq!(changed(since, None, 9).await, []);
+    assert_eq!(changed(0, None, 9).await, ids);
+    world.store.delete_destination(account.id, ids[5], at(1)).await.unwrap();
+    world.store.update_route(&Route { timeout_seconds: Some(3), ..route }).await.unwrap();
+    world.store.probe(account.id, ids[0], at(2)).await.unwrap();
+    world.ground().await;
+    assert_eq!(changed(since, None, 9).await, [ids[0], ids[3], ids[5]]);
+    assert_eq!(changed(since, None, 2).await, [ids[0], ids[3]]);
+    assert_eq!(changed(since, Some(ids[3]), 2).await, [ids[5]]);
+    assert_eq!(changed(since + 1, None, 9).await, [ids[0], ids[3]]);
+}

@@ -1,6 +1,6 @@
 //! What the tests are about: one obvious builder for each thing, and a world to put them into.
 
-use crate::backend::{Backend, START};
+use crate::backend::{Backend, Door, START};
 use bytes::Bytes;
 use domain::{
     account::{Account, ApiKey, KeyKind, Scope},
@@ -8,7 +8,9 @@ use domain::{
     delivery::{Delivery, Ending, Position, Settled},
     destination::Destination,
     event::Event,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SHARDS, SourceId,
+    },
     outcome::{DeadReason, Outcome},
     route::Route,
     seal::Sealed,
@@ -260,6 +262,10 @@ pub(crate) fn ended_without(delivery: &Delivery, ended_at: Timestamp, ending: En
     }
 }
 
+pub(crate) fn all_shards() -> Vec<u16> {
+    Vec::from_iter(0..SHARDS)
+}
+
 /// When an attempt that was started then was over.
 pub(crate) fn over(started_at: Timestamp) -> Timestamp {
     started_at.plus(Duration::from_micros(250_001))
@@ -272,6 +278,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) backend: Backend,
     pub(crate) node: NodeRecord,
+    pub(crate) door: Door,
 }
 
 /// An account whose published events go to one destination.

@@ -51,7 +51,7 @@ pub(crate) async fn an_event_that_matches_nothing_is_stored(world: World) {
     assert_eq!(world.commit(&new).await, Committed::New);
     let record = world.store.event(account.id, given.id).await.unwrap();
     assert_eq!((record.fanout.total, record.fanout.completed_at), (0, None));
-    assert!(world.store.lanes(None, 10).await.unwrap().is_empty());
+    assert!(world.store.lanes(&all_shards(), None, 10).await.unwrap().is_empty());
 }
 
 pub(crate) async fn every_field_of_an_event_is_kept(world: World) {

@@ -11,9 +11,12 @@ mod expand;
 mod fixtures;
 mod history;
 mod ingest;
+mod lanes;
 mod membership;
 mod queue;
 mod settle;
+mod shards;
+mod wakes;
 
 macro_rules! kept_by {
     ($store:ident, $backend:ident) => {
@@ -57,6 +60,10 @@ macro_rules! kept_by {
                 nothing_is_created_for_an_account_that_is_not_there,
                 lists_page_from_newest_to_oldest,
                 of_many_updates_at_once_one_is_made,
+                versions_come_in_the_order_asked_for,
+                a_probe_is_a_change_that_the_owner_sees,
+                an_update_leaves_the_probe_alone,
+                changed_destinations_are_those_that_changed_and_those_whose_routes_did,
             }
             promises! {
                 $backend, ingest:
@@ -108,6 +115,7 @@ macro_rules! kept_by {
                 an_event_is_read_once_however_many_lanes_have_it,
                 large_payloads_are_left_behind,
                 lanes_are_paged_by_shard_and_destination,
+                only_the_lanes_of_the_shards_asked_for_are_named,
                 a_cancel_wins_over_a_later_settlement,
                 a_settlement_wins_over_a_later_cancel,
                 a_retrying_delivery_can_be_cancelled,
@@ -165,13 +173,52 @@ macro_rules! kept_by {
                 $backend, membership:
                 the_store_tells_the_time,
                 a_new_store_is_well,
-                a_second_node_finds_the_place_taken,
+                any_number_of_nodes_may_join,
                 a_predecessor_with_the_same_proof_is_replaced,
-                an_expired_node_is_replaced,
-                an_expired_node_that_nobody_replaced_goes_on,
-                a_node_that_left_makes_room,
+                joining_twice_is_joining_once,
+                an_expired_node_that_nobody_reaped_goes_on,
+                reaping_removes_the_expired_and_nobody_else,
+                a_node_never_reaps_itself,
+                a_node_that_left_is_gone,
                 a_stranger_has_no_lease,
-                a_renewal_gives_the_stores_time,
+                a_renewal_gives_the_stores_time_and_the_stamp,
+                the_roll_is_whole,
+                the_stamp_differs_when_the_roll_has_moved,
+            }
+            promises! {
+                $backend, shards:
+                free_shards_are_taken_in_order,
+                a_stranger_takes_nothing,
+                a_living_nodes_shards_are_not_taken,
+                a_lost_nodes_shards_are_free,
+                what_one_wants_is_taken_first,
+                of_many_takers_at_once_each_shard_has_one,
+                a_released_shard_goes_to_whoever_wants_it,
+                a_released_shard_that_nobody_wants_is_free,
+                a_shard_wanted_by_a_lost_node_goes_to_nobody,
+                only_the_owner_at_its_epoch_releases,
+                a_former_owner_releases_nothing,
+                the_first_who_asks_is_the_one_who_wants,
+                nobody_wants_what_is_ones_own,
+                a_lost_node_wants_nothing,
+                keeping_a_shard_declines_the_wish,
+                of_many_who_ask_at_once_one_wants,
+                epochs_only_grow,
+            }
+            promises! {
+                $backend, lanes:
+                a_lane_is_read_as_it_was_published,
+                the_newest_word_about_a_lane_counts,
+                old_words_are_not_heard,
+                lanes_are_answered_in_the_order_asked_for,
+            }
+            promises! {
+                $backend, wakes:
+                missed_comes_first,
+                what_one_tells_the_others_hear,
+                nobody_hears_himself,
+                a_wait_that_was_given_up_loses_nothing,
+                lanes_too_many_to_name_are_still_heard_of,
             }
         }
     };

@@ -137,12 +137,42 @@ pub(crate) async fn lanes_are_paged_by_shard_and_destination(world: World) {
 
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = world.store.lanes(after, 3).await.unwrap();
+        let page = world.store.lanes(&all_shards(), after, 3).await.unwrap();
         let Some(last) = page.last() else { break };
         after = Some((last.shard, last.destination_id));
         found.extend(page);
     }
     assert_eq!(found, expected);
+}
+
+pub(crate) async fn only_the_lanes_of_the_shards_asked_for_are_named(world: World) {
+    let account = world.account().await;
+    let mut heads = Vec::new();
+    for n in 0..30 {
+        let destination = world.destination(&account).await;
+        let route = world.route(&destination).await;
+        let delivery = world.commit_event(event(&account, at(n)), &[&route]).await.remove(0);
+        heads.push((destination.id.shard(), destination.id, delivery.position));
+    }
+    heads.sort();
+    let every_other: Vec<u16> = all_shards().into_iter().filter(|shard| shard % 2 == 1).collect();
+    let (first, last) = (heads[0].0, heads[29].0);
+    for shards in [every_other, vec![first], vec![last], vec![first, last], vec![], all_shards()] {
+        let expected: Vec<_> = heads.iter().filter(|head| shards.binary_search(&head.0).is_ok()).collect();
+        for limit in [1, 4, 100] {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let page = world.store.lanes(&shards, after, limit).await.unwrap();
+                assert!(page.len() <= limit);
+                let Some(last) = page.last() else { break };
+                after = Some((last.shard, last.destination_id));
+                found.extend(page.into_iter().map(|head| (head.shard, head.destination_id, head.first)));
+            }
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{limit} at a time");
+        }
+    }
+    let behind_a_lost_shard = world.store.lanes(&[last], Some((first, heads[0].1)), 9).await.unwrap();
+    assert!(behind_a_lost_shard.iter().all(|head| head.shard == last) && !behind_a_lost_shard.is_empty());
 }
 
 // --- Commands ------------------------------------------------------------------------------------------------------

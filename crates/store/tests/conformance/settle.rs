@@ -20,7 +20,7 @@ pub(crate) async fn a_delivered_delivery_leaves_the_queue(world: World) {
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
     assert!(world.lane(ground.destination.id).await.is_empty());
-    assert!(world.store.lanes(None, 10).await.unwrap().is_empty());
+    assert!(world.store.lanes(&all_shards(), None, 10).await.unwrap().is_empty());
     let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
     assert_eq!(record.state, DeliveryState::Ended { ending: Ending::Delivered, at: over(at(2)) });
     assert_eq!((record.attempts, record.spent), (1, 0));

@@ -4,7 +4,9 @@ use crate::fixtures::{first, told};
 use domain::{
     account::{Account, ApiKey},
     destination::Destination,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SHARDS, SourceId,
+    },
     route::Route,
     source::Source,
     time::Timestamp,
@@ -148,9 +150,10 @@ fn word(error: StoreError) -> String {
 // --- Whole lists, page by page: where pages end is each store's own business ---------------------------------------
 
 async fn lanes(store: &dyn Store, limit: usize) -> Result<Vec<impl Debug>, StoreError> {
+    let shards = Vec::from_iter(0..SHARDS);
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = store.lanes(after, limit).await?;
+        let page = store.lanes(&shards, after, limit).await?;
         let Some(last) = page.last() else { return Ok(found) };
         after = Some((last.shard, last.destination_id));
         found.extend(page);

@@ -45,7 +45,7 @@ pub(in crate::postgres) fn route(row: &Row) -> Result<Route, StoreError> {
     Ok(Route { version: row.get(1), ..read(row.get(0))? })
 }
 
-/// doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at.
+/// doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at.
 pub(super) fn destination(row: &Row) -> Result<Destination, StoreError> {
     let disabled = |at: Timestamp| Disabled {
         at,
@@ -55,17 +55,18 @@ pub(super) fn destination(row: &Row) -> Result<Destination, StoreError> {
         paused_at: optional_time(row, 2),
         resumed_at: optional_time(row, 3),
         disabled: optional_time(row, 4).map(disabled),
+        probed_at: optional_time(row, 7),
         deleted_at: optional_time(row, 6),
     };
     Ok(Destination { version: row.get(1), switch, ..read(row.get(0))? })
 }
 
-/// The columns of a destination, then account_id, shard, the account's document and the routes' documents and
-/// versions; all null where there is no such destination.
+/// The columns of a destination, then account_id, shard, the account's document, the routes' documents and versions
+/// and the account's version; all null where there is no such destination.
 pub(super) fn target(row: &Row, id: DestinationId) -> Option<Target> {
-    let account_id = row.get::<_, Option<Uuid>>(7)?;
+    let account_id = row.get::<_, Option<Uuid>>(8)?;
     // What does not read back stops the deliveries of its own destination, nobody else's.
-    let account = read::<Account>(row.get::<_, Option<&str>>(9).unwrap_or_default());
+    let account = read::<Account>(row.get::<_, Option<&str>>(10).unwrap_or_default());
     let (destination, data_key) = match (destination(row), account) {
         (Ok(destination), Ok(account)) => (Ok(destination), account.data_key),
         (Err(error), _) | (_, Err(error)) => {
@@ -73,14 +74,15 @@ pub(super) fn target(row: &Row, id: DestinationId) -> Option<Target> {
             (Err(error.to_string()), Sealed::default())
         }
     };
-    let (docs, versions): (Vec<&str>, Vec<i64>) = (row.get(10), row.get(11));
+    let (docs, versions): (Vec<&str>, Vec<i64>) = (row.get(11), row.get(12));
     // One that does not read has nothing to say; the destination's own settings hold.
     let overrides =
         docs.iter().zip(versions).filter_map(|(doc, version)| Some(Route { version, ..read(doc).ok()? }));
     Some(Target {
         id,
         account_id: AccountId::from_uuid(account_id),
-        shard: row.get::<_, i16>(8) as u16,
+        account_version: row.get::<_, Option<i64>>(13).unwrap_or_default(),
+        shard: row.get::<_, i16>(9) as u16,
         destination,
         data_key,
         overrides: overrides.collect(),

@@ -1,6 +1,6 @@
 -- $1 destinations. One row each, in order; deleted destinations and deleted routes too: something may still wait.
 select d.doc, d.version, d.paused_at, d.resumed_at, d.disabled_at, d.disabled_reason, d.deleted_at,
-       d.account_id, d.shard, a.doc, r.docs, r.versions
+       d.probed_at, d.account_id, d.shard, a.doc, r.docs, r.versions, a.version
 from unnest($1) with ordinality as asked (id, place)
 left join lateral (
     select *

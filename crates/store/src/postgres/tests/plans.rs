@@ -4,6 +4,7 @@
 use super::{Ground, World, delivered};
 use crate::{
     Window,
+    leap::Leap,
     postgres::{
         ingest::{COMMIT, Rows},
         pool::{Params, params},
@@ -74,7 +75,10 @@ async fn lanes_skip_from_one_to_the_next() {
     let ground = world.ground().await;
     for age in AGES {
         world.grow(&ground, age).await;
-        let params = params![-1_i16 => INT2, uuid::Uuid::max() => UUID, 1000_i64 => INT8];
+        let leap = Leap::over(&[1, 2, 3, 500]);
+        let params = params![
+            leap.table() => INT2_ARRAY, -1_i16 => INT2, uuid::Uuid::max() => UUID, 1000_i64 => INT8,
+        ];
         let plan = world.explain("", LANES, params).await;
         check(&plan, age, &["Recursive Union", "using queue_pkey"], &["Seq Scan", "Sort"]);
     }

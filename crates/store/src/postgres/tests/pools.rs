@@ -14,7 +14,7 @@ async fn a_crowd_of_reads_does_not_keep_the_engine_waiting() {
     let id = ground.destination.id;
     let window = Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 10 };
     let fetched = world.store.fetch(&[window]).await.expect("a lane").remove(0);
-    assert_eq!(world.store.lanes(None, 10).await.expect("lanes").len(), 1);
+    assert_eq!(world.store.lanes(&[id.shard()], None, 10).await.expect("lanes").len(), 1);
     assert!(world.store.targets(&[id]).await.expect("targets")[0].is_some());
     assert!(world.store.payload(fetched[0].delivery.event_id).await.expect("an event").is_some());
     world.clean_up().await;

@@ -201,7 +201,10 @@ impl Kept for Destination {
     const WHAT: &'static str = "destination";
     const FIRST_PAGE: DestinationId = DestinationId::MAX;
     const MOST: Option<(usize, &'static str)> = Some((limits::DESTINATIONS_PER_ACCOUNT, "destinations"));
-    statements!("destinations", ", paused_at, resumed_at, disabled_at, disabled_reason, deleted_at");
+    statements!(
+        "destinations",
+        ", paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at"
+    );
 
     fn id(&self) -> DestinationId {
         self.id
@@ -222,6 +225,7 @@ impl Kept for Destination {
             paused_at: row::maybe_time(row, 2)?,
             resumed_at: row::maybe_time(row, 3)?,
             disabled: disabled.map(|(at, reason)| Disabled { at, reason: DisabledReason::parse(&reason) }),
+            probed_at: row::maybe_time(row, 7)?,
             deleted_at: row::maybe_time(row, 6)?,
         };
         Ok(Self { version: row.get(0)?, switch, ..parse(row, Self::WHAT)? })

@@ -19,7 +19,8 @@ use rusqlite::{Connection, Row};
 
 pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
     let mut select = connection.prepare_cached(
-        "select version, doc, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, account_id, shard
+        "select version, doc, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at, account_id,
+           shard
          from destinations where id = ?1",
     )?;
     let mut rows = select.query([id.blob()])?;
@@ -31,7 +32,8 @@ pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<T
             tracing::error!(destination_id = %id, reason, "a destination does not read back");
             Ok(Some(Target {
                 id,
-                account_id: row::id(row, 7).unwrap_or(AccountId::MIN),
+                account_id: row::id(row, 8).unwrap_or(AccountId::MIN),
+                account_version: 0,
                 shard: id.shard(),
                 destination: Err(reason),
                 data_key: Sealed::default(),
@@ -43,13 +45,15 @@ pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<T
 }
 
 fn whole(connection: &Connection, row: &Row<'_>, id: DestinationId) -> Result<Target, Trouble> {
-    let account_id = row::id(row, 7)?;
+    let account_id = row::id(row, 8)?;
+    let account = accounts::get(connection, account_id)?;
     Ok(Target {
         id,
         account_id,
-        shard: row.get(8)?,
+        account_version: account.version,
+        shard: row.get(9)?,
         destination: Ok(Destination::read(row)?),
-        data_key: accounts::get(connection, account_id)?.data_key,
+        data_key: account.data_key,
         overrides: overrides(connection, id)?,
     })
 }

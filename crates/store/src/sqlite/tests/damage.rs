@@ -1,6 +1,6 @@
 //! What was damaged by hand, or written by a newer version: it is told, it ends, and it holds up nobody else.
 
-use super::{Fixture, NOW, window};
+use super::{Fixture, NOW, all_shards, window};
 use crate::{Catalog as _, DeliveryState, Fact, History as _, Queue as _, Settlement, StoreError};
 use domain::{
     attempt::{Attempt, Detail},
@@ -57,7 +57,7 @@ async fn a_lane_that_does_not_read_back_hides_no_other() {
 
     let mut wanted = [(first.id, Position::START), (second.id, whole.position)];
     wanted.sort_by_key(|(id, _)| (id.shard(), *id));
-    let heads = fixture.store.lanes(None, 10).await.expect("the lanes");
+    let heads = fixture.store.lanes(&all_shards(), None, 10).await.expect("the lanes");
     let heads: Vec<_> = heads.into_iter().map(|head| (head.destination_id, head.first)).collect();
     assert_eq!(heads, wanted);
 }

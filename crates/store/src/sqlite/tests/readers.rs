@@ -1,6 +1,6 @@
 //! Readers: the engine's are its own, and a read that dies is answered.
 
-use super::{Fixture, window};
+use super::{Fixture, all_shards, window};
 use crate::{Catalog as _, Membership as _, Queue as _, StoreError};
 use std::{sync::mpsc, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
@@ -28,7 +28,7 @@ async fn a_crowd_of_reads_does_not_keep_the_engine_waiting() {
     }
     let reads = async {
         assert_eq!(fixture.store.fetch(&[window(&destination, 10)]).await.expect("a lane")[0].len(), 1);
-        assert_eq!(fixture.store.lanes(None, 10).await.expect("lanes").len(), 1);
+        assert_eq!(fixture.store.lanes(&all_shards(), None, 10).await.expect("lanes").len(), 1);
         assert!(fixture.store.targets(&[destination.id]).await.expect("targets")[0].is_some());
         assert!(fixture.store.payload(delivery.event_id).await.expect("an event").is_some());
     };

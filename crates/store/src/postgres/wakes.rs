@@ -1,0 +1,95 @@
+//! What nodes tell each other: notifications, sent and heard on connections of their own, and a small table where they
+//! do not pass. The table is written only as long as somebody reads it, so a node that can listen and one that cannot
+//! hear each other.
+
+mod ear;
+mod note;
+mod table;
+
+use super::{
+    PostgresStore,
+    pool::{Pools, params},
+    tls,
+    url::Address,
+};
+use crate::{News, OpenError, StoreError, Wakes};
+use async_trait::async_trait;
+use domain::limits;
+use ear::{Ear, Listener};
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::Arc,
+};
+use table::Rounds;
+use tokio::sync::Mutex;
+
+/// This node's end of the line between all nodes.
+pub(super) struct Line {
+    /// Ours alone: what comes back with it was told by ourselves.
+    voice: u64,
+    channel: String,
+    rounds: Arc<Rounds>,
+    listener: Listener,
+    /// Opened by whoever first wants to hear.
+    ear: Mutex<Option<Ear>>,
+}
+
+impl Line {
+    pub(super) fn new(
+        address: &Address,
+        listen: Option<Address>,
+        pools: Arc<Pools>,
+    ) -> Result<Self, OpenError> {
+        // One database may hold many schemas. A channel's name is shorter than an identifier may be.
+        let place = address.schema.as_deref().unwrap_or_default();
+        let channel = format!("posthaste_{}", &place[..place.len().min(50)]);
+        let (voice, rounds) = (chance(), Arc::<Rounds>::default());
+        let address = listen.unwrap_or_else(|| address.clone());
+        let listener = Listener {
+            config: address.config,
+            tls: tls::connector(address.verify)?,
+            pools,
+            voice,
+            channel: channel.clone(),
+            rounds: rounds.clone(),
+        };
+        Ok(Self { voice, channel, rounds, listener, ear: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Wakes for PostgresStore {
+    async fn tell(&self, news: &[News]) -> Result<(), StoreError> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        let Line { voice, channel, rounds, .. } = &self.line;
+        let (notes, gone) = (note::write(*voice, news), limits::WAKES_READER_GONE.as_micros() as i64);
+        let connection = self.pools.nodes().await?;
+        // No doubt: news that was told twice, or never, is news that may be missed anyway.
+        let params = params![channel => TEXT, notes => TEXT_ARRAY, gone => INT8];
+        let told = connection.read(include_str!("sql/tell.sql"), params).await?;
+        let table_is_read = told.first().is_some_and(|row| row.get(1));
+        if table_is_read {
+            rounds.tell(&connection, news).await?;
+        }
+        Ok(())
+    }
+
+    async fn hear(&self) -> Result<Vec<News>, StoreError> {
+        let mut ear = self.line.ear.lock().await;
+        loop {
+            let open = ear.get_or_insert_with(|| Ear::open(self.line.listener.clone()));
+            match open.next().await {
+                Some(news) => return Ok(news),
+                // Whoever listened for us is gone; that was a bug of ours, and no reason to be deaf.
+                None => *ear = None,
+            }
+        }
+    }
+}
+
+/// Enough chance to tell ourselves from others, and for jitter: what the standard library seeds its maps with.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

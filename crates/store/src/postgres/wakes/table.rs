@@ -1,0 +1,144 @@
+//! The table of wake-ups, for servers behind a pooler. Every shard counts its own rounds, under the lock of its row, so
+//! that whoever compares them with the last look overlooks none; a number over all would become visible out of order.
+
+use super::super::{
+    pool::{Connection, Pools, params},
+    trouble::Trouble,
+};
+use crate::{News, StoreError};
+use domain::{id::SHARDS, limits};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard},
+};
+use tokio::time::Instant;
+
+/// Membership and ownership, beside the shards.
+const ROLL: i16 = -1;
+
+/// The rounds that we told ourselves since the last look, so as not to hear them.
+#[derive(Default)]
+pub(super) struct Rounds {
+    own: Mutex<Own>,
+}
+
+#[derive(Default)]
+struct Own {
+    /// Whether this node looks at all.
+    looking: bool,
+    told: BTreeMap<i16, i64>,
+}
+
+impl Rounds {
+    pub(super) async fn tell(&self, connection: &Connection, news: &[News]) -> Result<(), Trouble> {
+        let rows = Vec::from_iter(rows(news));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let told =
+            connection.write(include_str!("../sql/tell_table.sql"), params![rows => INT2_ARRAY]).await?;
+        let mut own = self.own();
+        if own.looking {
+            for row in told {
+                *own.told.entry(row.get(0)).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().expect("nobody panics while counting")
+    }
+}
+
+/// What has to be counted up. An account's change is left out: its version is polled as often as this table is.
+fn rows(news: &[News]) -> BTreeSet<i16> {
+    let mut rows = BTreeSet::new();
+    for piece in news {
+        match piece {
+            News::Wakes(wakes) => rows.extend(wakes.iter().map(|wake| wake.shard as i16)),
+            News::Shards(shards) => rows.extend(shards.iter().map(|shard| *shard as i16)),
+            News::Roll => rows.extend([ROLL]),
+            News::Missed => rows.extend(ROLL..SHARDS as i16),
+            News::Changed(_) => {}
+        }
+    }
+    rows
+}
+
+/// Compares the table with how it was at the last look.
+pub(super) struct Look<'a> {
+    pools: &'a Pools,
+    rounds: &'a Rounds,
+    /// None: not looked at yet, or not for a while.
+    seen: Option<BTreeMap<i16, i64>>,
+    said_at: Option<Instant>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(pools: &'a Pools, rounds: &'a Rounds) -> Self {
+        rounds.own().looking = true;
+        Self { pools, rounds, seen: None, said_at: None }
+    }
+
+    pub(super) async fn again(&mut self) -> Result<Vec<News>, StoreError> {
+        let read = self.read().await;
+        let own = std::mem::take(&mut self.rounds.own().told);
+        match read {
+            Ok(now) => {
+                let news = match &self.seen {
+                    Some(seen) => compare(seen, &own, &now),
+                    None => vec![News::Missed],
+                };
+                self.seen = Some(now);
+                Ok(news)
+            }
+            Err(error) => {
+                self.seen = None;
+                Err(error)
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<BTreeMap<i16, i64>, StoreError> {
+        let connection = self.pools.nodes().await?;
+        // Before the first look: whoever does not see this yet has committed what the look will find.
+        if self.said_at.is_none_or(|at| at.elapsed() >= limits::WAKES_READER_SEEN) {
+            connection.write(include_str!("../sql/reads_wakes.sql"), &[]).await?;
+            self.said_at = Some(Instant::now());
+        }
+        let rows = connection.read("select shard, round from wakes where shard >= -1", &[]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        *self.rounds.own() = Own::default();
+    }
+}
+
+fn compare(seen: &BTreeMap<i16, i64>, own: &BTreeMap<i16, i64>, now: &BTreeMap<i16, i64>) -> Vec<News> {
+    let count = |rounds: &BTreeMap<i16, i64>, row: &i16| rounds.get(row).copied().unwrap_or_default();
+    let told = now.iter().filter(|(row, round)| **round > count(seen, row) + count(own, row));
+    let told: Vec<i16> = told.map(|(row, _)| *row).collect();
+    let shards: Vec<u16> = told.iter().filter_map(|row| u16::try_from(*row).ok()).collect();
+    let mut news = Vec::new();
+    news.extend(told.contains(&ROLL).then_some(News::Roll));
+    news.extend((!shards.is_empty()).then_some(News::Shards(shards)));
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_others_told_since_the_last_look_is_news() {
+        let seen = BTreeMap::from([(ROLL, 4), (7, 2), (8, 2)]);
+        let own = BTreeMap::from([(7, 1), (8, 1), (9, 1)]);
+        let now = BTreeMap::from([(ROLL, 5), (7, 3), (8, 4), (9, 1), (10, 1)]);
+        assert_eq!(compare(&seen, &own, &now), [News::Roll, News::Shards(vec![8, 10])]);
+        assert_eq!(compare(&now, &BTreeMap::new(), &now), []);
+    }
+}

@@ -20,6 +20,7 @@ use domain::{
     event::Event,
     id::{AccountId, ApiKeyId, DestinationId},
     limits,
+    member::Role,
     seal::DataKey,
     time::{Clock, Timestamp},
 };
@@ -88,6 +89,8 @@ pub struct ApiConfig {
     pub backlog: BacklogCap,
     /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
     pub idempotency_window: Duration,
+    /// What this node does beside answering.
+    pub role: Role,
     pub dev: bool,
     pub version: &'static str,
     pub deadlines: Deadlines,
@@ -103,6 +106,7 @@ impl ApiConfig {
             ingest_queue: limits::INGEST_QUEUE,
             backlog: BacklogCap::default(),
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            role: Role::default(),
             dev: false,
             version,
             deadlines: Deadlines::default(),

@@ -26,6 +26,8 @@ pub(crate) struct Readiness {
     /// `ok`, `unavailable` (it will be back) or `failed` (it needs a person).
     store: &'static str,
     draining: bool,
+    /// What this node does: `all`, `api` or `worker`.
+    role: &'static str,
     version: &'static str,
 }
 
@@ -50,5 +52,15 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
     let draining = app.health.is_draining();
     let ready = store == "ok" && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready, store, draining, version: app.config.version })).into_response()
+    (
+        status,
+        Json(Readiness {
+            ready,
+            store,
+            draining,
+            role: app.config.role.as_str(),
+            version: app.config.version,
+        }),
+    )
+        .into_response()
 }

@@ -44,6 +44,7 @@ mod changes;
 mod deliveries;
 mod destinations;
 mod events;
+mod nodes;
 mod optional_body;
 mod page_params;
 mod patch;
@@ -55,5 +56,5 @@ pub mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
 pub use backlog::BacklogCap;
-pub use router::{document, router};
-pub use server::serve;
+pub use router::{document, router, worker_router};
+pub use server::{serve, serve_router};

@@ -32,6 +32,8 @@ const EVERYWHERE: [Code; 8] = [
 ];
 
 problems! {
+    /// Something is asked that is always there.
+    Asking:;
     /// One object is read.
     Reading: NotFound;
     /// A list is read.

@@ -2,7 +2,7 @@
 
 use crate::{
     accounts, api_keys, app::App, deliveries, destinations, docs, error::ApiError, events, health, ingest,
-    publish, request, routes, sources,
+    nodes, publish, request, routes, sources,
 };
 use axum::{Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -21,12 +21,28 @@ pub fn router(app: App) -> Router {
     router
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors))
-        .fallback(async || ApiError::no_such("page"))
-        .method_not_allowed_fallback(async || {
-            ApiError::method_not_allowed("the `allow` header names what is")
-        })
-        .layer(middleware::from_fn_with_state(app.clone(), request::frame))
-        .with_state(app)
+        .framed(app)
+}
+
+/// What a node that only delivers answers: whether it is alive, and ready.
+pub fn worker_router(app: App) -> Router {
+    probes().split_for_parts().0.framed(app)
+}
+
+trait Framed {
+    fn framed(self, app: App) -> Router;
+}
+
+impl Framed for Router<App> {
+    /// With an answer for everything else, and the frame around every request.
+    fn framed(self, app: App) -> Router {
+        self.fallback(async || ApiError::no_such("page"))
+            .method_not_allowed_fallback(async || {
+                ApiError::method_not_allowed("the `allow` header names what is")
+            })
+            .layer(middleware::from_fn_with_state(app.clone(), request::frame))
+            .with_state(app)
+    }
 }
 
 /// The OpenAPI document.
@@ -68,15 +84,19 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(deliveries::get))
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
+        // Who is there.
+        .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::see_through))
         // Events come in.
         .routes(routes!(ingest::ingest))
         .routes(routes!(publish::publish))
         .routes(routes!(publish::publish_batch))
-        // Probes.
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
+        .merge(probes())
+}
+
+fn probes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(health::healthz)).routes(routes!(health::readyz))
 }
 
 #[derive(OpenApi)]

@@ -9,6 +9,7 @@ mod attempt;
 mod delivery;
 mod destination;
 mod event;
+mod node;
 mod route;
 pub mod schema;
 mod source;
@@ -22,6 +23,7 @@ pub use destination::{
     SecretView, SigningView,
 };
 pub use event::{EventDetailView, EventView, FanoutView};
+pub use node::{NodeStatus, NodeView};
 pub use route::{PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{SourceView, VerificationView};
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Accepted, Account, ApiKey, Attempt, BatchResult, Client, Delivery, Destination, Error, Event, NewAccount,
-    NewApiKey, NewDestination, NewRoute, NewSource, Page, Publish, Readiness, Route, Secret, Source,
+    NewApiKey, NewDestination, NewRoute, NewSource, Node, Page, Publish, Readiness, Route, Secret, Source,
 };
 use bytes::Bytes;
 use domain::{
@@ -235,6 +235,11 @@ impl Client {
 
 /// The node itself.
 impl Client {
+    /// The nodes that share the store.
+    pub async fn nodes(&self) -> Result<Page<Node>, Error> {
+        self.get("/v1/nodes").await
+    }
+
     /// Whether it takes work; a node that does not still answers.
     pub async fn readiness(&self) -> Result<Readiness, Error> {
         let response = self.send(self.request(Method::GET, "/readyz", None)).await?;

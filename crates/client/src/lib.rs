@@ -22,8 +22,8 @@ pub use calls::{DeliveriesOf, EventsOf};
 pub use error::{Error, FieldError, Problem};
 pub use objects::{
     Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
-    BatchResult, Delivery, Destination, Event, Fanout, Hold, Page, Readiness, Route, Secret, Signing, Source,
-    Timing, WaitingFor,
+    BatchResult, Delivery, Destination, Event, Fanout, Hold, Node, NodeStatus, Page, Readiness, Route,
+    Secret, Signing, Source, Timing, WaitingFor,
 };
 pub use requests::{NewAccount, NewApiKey, NewDestination, NewRoute, NewSource, Publish};
 

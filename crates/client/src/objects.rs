@@ -5,7 +5,11 @@ use domain::{
     account::{KeyKind, Scope},
     delivery::Status,
     destination::{OnDeadLetter, Ordering, RateLimit, Scheme},
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
+        SourceId,
+    },
+    member::Role,
     outcome::Outcome,
     retry::RetryPolicy,
     time::Timestamp,
@@ -279,6 +283,30 @@ pub struct AttemptResponse {
     pub body: Option<String>,
     pub body_base64: Option<String>,
     pub truncated: bool,
+}
+
+/// A process that shares the work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub id: NodeId,
+    pub name: String,
+    pub role: Role,
+    pub version: String,
+    /// Where it listens; only an operator sees it.
+    pub address: Option<String>,
+    pub status: NodeStatus,
+    /// How many shards it owns.
+    pub shards: u32,
+    pub joined_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeStatus {
+    Active,
+    /// Its lease has ended, and nobody has taken over yet.
+    Expired,
 }
 
 /// What `/readyz` says.

@@ -34,6 +34,7 @@ texts! {
     DeliveryId: id("dlv");
     AttemptId: id("att");
     ReplayId: id("rpl");
+    NodeId: id("nod");
     Timestamp: timestamp();
     Headers: headers();
     EventTypePattern: pattern();

@@ -31,8 +31,8 @@ use std::{
     time::Duration,
 };
 use store::{
-    Announce, Arrival, AttemptRecord, Change, Fact, LaneView, Lanes, NodeRecord, OpenOptions,
-    Settlement, Store, StoreError, Window, memory::MemoryStore,
+    Announce, Arrival, AttemptRecord, Change, Fact, LaneView, Lanes, NodeRecord, OpenOptions, Settlement,
+    Store, StoreError, Window, memory::MemoryStore,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -51,7 +51,7 @@ pub(crate) struct World {
     dice: Arc<TestDice>,
     vault: Arc<Vault>,
     router: Router,
-    node: NodeId,
+    pub(crate) node: NodeId,
     _stop: DropGuard,
     _folder: Option<tempfile::TempDir>,
 }

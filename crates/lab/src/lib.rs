@@ -33,6 +33,7 @@ pub mod proxy;
 pub mod pump;
 pub mod receiver;
 pub mod script;
+mod socket;
 pub mod stats;
 mod tally;
 mod thread;

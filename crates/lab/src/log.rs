@@ -2,7 +2,9 @@
 //!
 //! A request is open from the moment its headers are read until just before its answer is handed to the
 //! socket, or until the other side closes. Ending it *before* the write is deliberate: a client that has
-//! its answer may start the next request at once, and must not be seen with one too many.
+//! its answer may start the next request at once, and must not be seen with one too many. For the same reason
+//! a request that would be one more than ever before makes us ask the open connections whether the other side
+//! has closed: it may have, and we may be about to read it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,6 +19,7 @@ use serde::Serialize;
 use crate::body;
 use crate::peers::Peers;
 use crate::script::Script;
+use crate::socket::Socket;
 use crate::stats::Histogram;
 use crate::tally::Tally;
 
@@ -203,6 +206,9 @@ pub(crate) struct TrackState {
     era: u64,
     pub(crate) open: u32,
     pub(crate) max_open: u32,
+    /// The connections of the open requests, by the number of the request.
+    sockets: HashMap<u64, Socket>,
+    begun: u64,
     /// Open requests summed over time, up to `changed_us`.
     open_time_us: u64,
     changed_us: u64,
@@ -218,7 +224,24 @@ impl TrackState {
         self.open_time_us = self.open_time_us(now_us);
         self.changed_us = now_us;
         self.open = self.open.saturating_add_signed(by);
-        self.max_open = self.max_open.max(self.open);
+    }
+
+    /// One more is open: its number, and how many there are now.
+    fn begin(&mut self, now_us: u64, socket: Socket) -> (u64, u32) {
+        self.change_open(now_us, 1);
+        let mut open = self.open;
+        if open > self.max_open {
+            open -= self.sockets.values().filter(|socket| socket.is_hung_up()).count() as u32;
+            self.max_open = self.max_open.max(open);
+        }
+        self.begun += 1;
+        self.sockets.insert(self.begun, socket);
+        (self.begun, open)
+    }
+
+    fn end(&mut self, now_us: u64, number: u64) {
+        self.change_open(now_us, -1);
+        self.sockets.remove(&number);
     }
 }
 
@@ -247,6 +270,7 @@ impl Track {
 pub(crate) struct OpenRequest {
     log: Arc<Log>,
     pub(crate) track: Arc<Track>,
+    number: u64,
     place: Option<(u64, usize)>,
     pub(crate) open_at_start: u32,
     pub(crate) arrival: u64,
@@ -261,20 +285,20 @@ impl OpenRequest {
         track: Arc<Track>,
         head: &HeaderMap,
         sender: Option<u32>,
+        socket: Socket,
     ) -> (Self, Option<Arc<Script>>) {
-        let attempt = number(head, "posthaste-attempt").unwrap_or(0) as u32;
+        let attempt = count(head, "posthaste-attempt").unwrap_or(0) as u32;
         let full = log.recording() != Recording::Counts;
         let now_us = log.now_us();
         let mut state = track.state();
-        state.change_open(now_us, 1);
-        let open_at_start = state.open;
+        let (number, open_at_start) = state.begin(now_us, socket);
         let place = full.then(|| {
             state.records.push(Record {
                 destination: track.name.clone(),
                 event_id: text(head, "webhook-id").unwrap_or_default().into(),
                 delivery_id: text(head, "posthaste-delivery").unwrap_or_default().into(),
                 attempt,
-                sequence: number(head, "posthaste-sequence"),
+                sequence: count(head, "posthaste-sequence"),
                 replay: text(head, "posthaste-replay").map(Arc::from),
                 sender,
                 n: None,
@@ -291,7 +315,7 @@ impl OpenRequest {
         });
         let script = state.script.clone();
         drop(state);
-        (OpenRequest { log, track, place, open_at_start, arrival: 0, attempt, ended: false }, script)
+        (OpenRequest { log, track, number, place, open_at_start, arrival: 0, attempt, ended: false }, script)
     }
 
     /// The whole body is here (or none was waited for): now it counts as arrived.
@@ -317,7 +341,7 @@ impl OpenRequest {
     fn close(&mut self, ending: Ending) {
         self.ended = true;
         let now_us = self.log.now_us();
-        self.track.state().change_open(now_us, -1);
+        self.track.state().end(now_us, self.number);
         self.edit(|record| {
             record.end_us = Some(now_us);
             record.ending = ending;
@@ -350,6 +374,9 @@ fn text<'a>(head: &'a HeaderMap, name: &str) -> Option<&'a str> {
     head.get(name)?.to_str().ok()
 }
 
-fn number(head: &HeaderMap, name: &str) -> Option<u64> {
+fn count(head: &HeaderMap, name: &str) -> Option<u64> {
     text(head, name)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::log::{Ending, Kept, Log, OpenRequest, Record, Recording};
 use crate::script::{Answer, Reply, Script, Seen};
+use crate::socket::Socket;
 use crate::stats::Histogram;
 use crate::thread::OwnThread;
 
@@ -231,20 +232,22 @@ async fn connection(stream: TcpStream, port: u16, log: Arc<Log>) {
     let _ = stream.set_nodelay(true);
     let sender = log.peers.opened(port);
     let peers = log.clone();
-    // Boxed because only an Unpin future lets us have the socket back at the end, to reset it.
-    let service = service_fn(move |request| Box::pin(serve(log.clone(), sender, request)));
+    // Boxed because the connection wants an Unpin future to be polled without its own shutdown.
+    let mut socket = Socket::new(stream);
+    let asked = socket.clone();
+    let service = service_fn(move |request| Box::pin(serve(log.clone(), sender, asked.clone(), request)));
     let mut connection = http1::Builder::new()
         .auto_date_header(false)
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(socket.clone()), service);
     let result = poll_fn(|cx| connection.poll_without_shutdown(cx)).await;
-    let mut stream = connection.into_parts().io.into_inner();
+    drop(connection);
     match result {
         Ok(()) => {
-            let _ = stream.shutdown().await;
+            let _ = socket.shutdown().await;
         }
         Err(error) if matches!(error.source().and_then(|cut| cut.downcast_ref()), Some(Cut::Reset)) => {
-            let _ = stream.set_zero_linger();
+            let _ = socket.stream().set_zero_linger();
         }
         Err(_) => {}
     }
@@ -255,12 +258,13 @@ async fn connection(stream: TcpStream, port: u16, log: Arc<Log>) {
 async fn serve(
     log: Arc<Log>,
     sender: Option<u32>,
+    socket: Socket,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (head, incoming) = request.into_parts();
     let (destination, behaviour) = address(head.uri.path());
     let track = log.track(destination);
-    let (mut open, own_script) = OpenRequest::begin(log.clone(), track, &head.headers, sender);
+    let (mut open, own_script) = OpenRequest::begin(log.clone(), track, &head.headers, sender, socket);
     let script = own_script
         .unwrap_or_else(|| log.default.read().expect("no panic while the default is locked").clone());
 

@@ -64,6 +64,9 @@ pub const EVENT_TYPE_BYTES: usize = 128;
 pub const ORDERING_KEY_BYTES: usize = 255;
 /// How long a key keeps pointing to its first event.
 pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Idempotency keys that the embedded store keeps out of their index, in memory: the more there are, the fewer pages
+/// are written for each. About 1 MiB; as many again are on their way into the index.
+pub const KEYS_UNINDEXED: usize = 32_768;
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
 pub const METADATA_BYTES: usize = 16 * 1024;

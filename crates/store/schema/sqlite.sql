@@ -140,16 +140,24 @@ CREATE TABLE gates (
 
 CREATE INDEX gates_shard on gates (shard);
 
-CREATE TABLE idempotency (
+CREATE TABLE "idempotency" (
+    number integer not null primary key,
     scope blob not null,
     key_hash blob not null,
     event_id blob not null,
     body_hash blob not null,
-    created_at integer not null,
-    primary key (scope, key_hash)
+    created_at integer not null
+);
+
+CREATE TABLE idempotency_index (
+    fingerprint integer not null,
+    number integer not null,
+    primary key (fingerprint, number)
 ) without rowid;
 
-CREATE INDEX idempotency_age on idempotency (created_at);
+CREATE TABLE idempotency_indexed (
+    up_to integer not null
+);
 
 CREATE TABLE lanes (
     destination_id blob not null primary key,

@@ -8,6 +8,7 @@ mod catalog;
 mod expand;
 mod history;
 mod ingest;
+mod keys;
 mod lanes;
 mod membership;
 mod open;
@@ -25,6 +26,7 @@ mod writer;
 mod tests;
 
 use crate::StoreError;
+use keys::Keys;
 use open::FileLock;
 use readers::Readers;
 use rusqlite::Connection;
@@ -40,6 +42,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     /// For what the engine reads to deliver: a crowd of API reads never stands before it.
     engine_readers: Arc<Readers>,
+    keys: Arc<Keys>,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,
 }

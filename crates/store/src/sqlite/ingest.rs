@@ -2,7 +2,8 @@
 
 use super::{
     SqliteStore, Trouble,
-    row::{self, Key as _, blob, micros},
+    keys::Keys,
+    row::{Key as _, blob, micros},
     tally,
     trouble::Reach,
     writer::Turn,
@@ -24,25 +25,24 @@ impl Ingest for SqliteStore {
         let entries: Arc<[Entry]> = batch.iter().map(Entry::new).collect();
         // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
         let mut one_by_one = false;
-        self.write(Turn::Ingest, move |connection| {
-            let mut hand = Hand::new(connection, now)?;
+        let keys = Arc::clone(&self.keys);
+        let work = move |connection: &Connection| {
+            let mut hand = Hand::new(connection, &keys, now)?;
             let committed: Result<Vec<_>, Trouble> = match one_by_one {
                 false => entries.iter().map(|entry| hand.commit(entry)).collect(),
                 true => entries.iter().map(|entry| commit_alone(connection, &mut hand, entry)).collect(),
             };
             // The writer rolls back what has failed and asks once more.
             one_by_one |= committed.is_err();
-            committed
-        })
-        .await
+            Ok((committed?, keys.index_some(connection, entries.len())?))
+        };
+        let (committed, progress) = self.write(Turn::Ingest, work).await?;
+        self.keys.flushed(progress);
+        Ok(committed)
     }
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.write(Turn::Bulk, move |connection| {
-            let mut prune = connection.prepare_cached(include_str!("sql/prune_idempotency.sql"))?;
-            Ok(prune.execute(params![before.micros(), limit as i64])?)
-        })
-        .await
+        self.write(Turn::Bulk, move |connection| Keys::prune(connection, before, limit)).await
     }
 }
 
@@ -82,20 +82,20 @@ fn commit_alone(connection: &Connection, hand: &mut Hand<'_>, entry: &Entry) -> 
 /// The statements of a commit, ready.
 struct Hand<'c> {
     connection: &'c Connection,
+    keys: &'c Keys,
     now: Timestamp,
     versions: HashMap<AccountId, Option<i64>>,
-    insert_key: CachedStatement<'c>,
     insert_event: CachedStatement<'c>,
     insert_delivery: CachedStatement<'c>,
 }
 
 impl<'c> Hand<'c> {
-    fn new(connection: &'c Connection, now: Timestamp) -> Result<Self, Trouble> {
+    fn new(connection: &'c Connection, keys: &'c Keys, now: Timestamp) -> Result<Self, Trouble> {
         Ok(Self {
             connection,
+            keys,
             now,
             versions: HashMap::new(),
-            insert_key: connection.prepare_cached(include_str!("sql/insert_key.sql"))?,
             insert_event: connection.prepare_cached(include_str!("sql/insert_event.sql"))?,
             insert_delivery: connection.prepare_cached(include_str!("sql/insert_delivery.sql"))?,
         })
@@ -144,23 +144,16 @@ impl<'c> Hand<'c> {
         key: Option<&IdempotencyKey>,
     ) -> Result<Option<Committed>, Trouble> {
         let Some(key) = key else { return Ok(None) };
-        let row = params![key.scope.as_bytes(), key.hash, event.blob(), key.body_hash, self.now.micros()];
-        if self.insert_key.execute(row)? == 1 {
-            return Ok(None);
-        }
-        let mut select = self.connection.prepare_cached(include_str!("sql/first_of_key.sql"))?;
-        Ok(Some(select.query_row(params![key.scope.as_bytes(), key.hash], |row| {
-            Ok(Committed::Duplicate { of: row::id(row, 0)?, deliveries: row.get(1)?, body_hash: row.get(2)? })
-        })?))
+        let Some(user) = self.keys.claim(self.connection, key, event, self.now)? else { return Ok(None) };
+        let mut select = self.connection.prepare_cached("select deliveries from events where id = ?1")?;
+        // A key may outlive its event.
+        let deliveries =
+            select.query_row([user.event.blob()], |row| row.get(0)).optional()?.unwrap_or(Some(0));
+        Ok(Some(Committed::Duplicate { of: user.event, deliveries, body_hash: user.body_hash }))
     }
 
     fn forget_key(&mut self, event: EventId, key: Option<&IdempotencyKey>) -> Result<(), Trouble> {
-        let Some(key) = key else { return Ok(()) };
-        let mut delete = self
-            .connection
-            .prepare_cached("delete from idempotency where scope = ?1 and key_hash = ?2 and event_id = ?3")?;
-        delete.execute(params![key.scope.as_bytes(), key.hash, event.blob()])?;
-        Ok(())
+        key.map_or(Ok(()), |key| self.keys.unclaim(self.connection, key, event))
     }
 
     fn is_there(&self, event: EventId) -> Result<bool, Trouble> {

@@ -2,6 +2,7 @@
 
 use super::{
     SqliteStore,
+    keys::Keys,
     readers::{BUSY_TIMEOUT, ENGINE_READERS, Readers, STATEMENTS},
     space::Space,
     tally::{FirstCount, Tally},
@@ -9,7 +10,8 @@ use super::{
     writer::Writer,
 };
 use crate::{OpenError, OpenOptions, StoreError};
-use rusqlite::{Connection, OpenFlags};
+use domain::limits;
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
@@ -46,13 +48,15 @@ impl SqliteStore {
         fs::create_dir_all(&folder).map_err(unavailable)?;
         let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
+        let keys = Keys::open(&connection, limits::KEYS_UNINDEXED).map_err(|error| of_sql(&path, error))?;
         let space = Space::new(folder, beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
         let writer = Writer::start(connection, space, tally.clone()).map_err(unavailable)?;
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
-        Ok(Self { tally, _first_count: first_count, writer, readers, engine_readers, _lock: lock })
+        let keys = Arc::new(keys);
+        Ok(Self { tally, _first_count: first_count, writer, readers, engine_readers, keys, _lock: lock })
     }
 }
 
@@ -120,6 +124,8 @@ fn connect(path: &Path, synchronous: &'static str, accept_data_loss: bool) -> Re
 
 fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // One plan a statement, whatever is bound: else values are looked at, and statements prepared anew for each.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", synchronous)?;

@@ -3,6 +3,7 @@
 
 mod damage;
 mod disk;
+mod keys;
 mod pace;
 mod plans;
 mod quota;

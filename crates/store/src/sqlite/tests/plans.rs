@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{history, queue, settle},
+    super::{history, keys, queue, settle},
     Fixture,
 };
 
@@ -54,6 +54,15 @@ async fn settle_finds_its_row_by_account_and_delivery() {
     let fact = plan(settle::SETTLED_BEFORE).await;
     assert!(fact.contains("SEARCH attempts") && fact.contains("(delivery_id=? AND attempt_id=?)"), "{fact}");
     assert_eq!(plan(settle::FACT).await, "", "an insert looks for nothing");
+}
+
+#[tokio::test]
+async fn a_key_is_found_by_its_number_or_its_fingerprint() {
+    let number = plan(keys::BY_NUMBER).await;
+    assert!(number.starts_with("SEARCH idempotency USING INTEGER PRIMARY KEY (rowid=?)"), "{number}");
+    let fingerprint = plan(keys::BY_FINGERPRINT).await;
+    assert!(fingerprint.starts_with("SEARCH x USING PRIMARY KEY (fingerprint=?)"), "{fingerprint}");
+    assert!(fingerprint.contains("SEARCH i USING INTEGER PRIMARY KEY (rowid=?)"), "{fingerprint}");
 }
 
 #[tokio::test]

@@ -6,15 +6,13 @@
 
 mod pace;
 
-use crate::{app::App, committer::Submission, error::ApiError, matching::Matching, snapshot::Snapshot};
+use crate::{app::App, committer::Submission, error::ApiError, fanout::Matched, matching::Matching};
 use aws_lc_rs::digest;
-use domain::{
-    delivery::Position, dice::Dice, event::Event, id::DeliveryId, limits, route::fan_out, time::Timestamp,
-};
+use domain::{event::Event, limits};
 use pace::{Pace, Place};
 use serde::Serialize;
 use std::sync::Arc;
-use store::{IdempotencyKey, NewDelivery, NewEvent};
+use store::{IdempotencyKey, NewEvent};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use utoipa::ToSchema;
 
@@ -129,14 +127,10 @@ impl App {
         room: Room,
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
         let snapshot = self.snapshots.get(event.account_id).await?;
-        let (event, account_version) = (Arc::new(event), snapshot.version);
-        let routes = snapshot.table.of_source(event.source_id).len();
-        let matching = {
-            let (event, dice) = (event.clone(), self.dice.clone());
-            move || match_event(&event, &snapshot, &*dice, event.received_at)
-        };
-        let deliveries = self.admission.matching.run(routes, event.payload.len(), matching).await??;
-        let new = NewEvent { event, account_version, deliveries, expands: false, key };
+        let (now, event) = (event.received_at, Arc::new(event));
+        let Matched { deliveries, expands } =
+            self.admission.matching.match_event(&event, &snapshot, &self.dice, now).await?;
+        let new = NewEvent { event, account_version: snapshot.version, deliveries, expands, key };
         self.admission.submit(new, room)
     }
 
@@ -154,30 +148,6 @@ pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>) -> Answer {
 
 pub(crate) fn unconfirmed() -> ApiError {
     ApiError::outcome_unknown("the event was not confirmed: send it again, with the same idempotency key")
-}
-
-/// One delivery per matching route.
-pub(crate) fn match_event(
-    event: &Event,
-    snapshot: &Snapshot,
-    dice: &dyn Dice,
-    now: Timestamp,
-) -> Result<Vec<NewDelivery>, ApiError> {
-    let routes = fan_out(event, &snapshot.table);
-    if routes.len() > limits::FANOUT_INLINE {
-        return Err(ApiError::quota_exceeded(format!(
-            "the event matches {} routes; {} can be served",
-            routes.len(),
-            limits::FANOUT_INLINE
-        )));
-    }
-    let due_at = event.deliver_at.map_or(now, |at| at.max(now));
-    let deliver = |destination_id: domain::id::DestinationId, route_id| {
-        let id = DeliveryId::at(now, dice.bits());
-        let position = Position::due(due_at, id);
-        NewDelivery { id, route_id, destination_id, shard: destination_id.shard(), position, due_at }
-    };
-    Ok(routes.into_iter().map(|route| deliver(route.destination_id, route.id)).collect())
 }
 
 /// The key under which a repeat is found, and what it stands for: SHA-256 over the event type, a zero byte and the

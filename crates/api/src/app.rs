@@ -182,6 +182,7 @@ impl App {
             clock: clock.clone(),
             dice: dice.clone(),
             snapshots: snapshots.clone(),
+            matching: admission.matching.clone(),
             health: health.clone(),
         };
         let backlog = Arc::new(Backlog::default());

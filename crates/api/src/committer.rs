@@ -8,9 +8,11 @@
 //! the reading of it. They keep their share of the queue's bytes, which is what bounds them.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, Seat, match_event, unconfirmed},
+    admission::{Accepted, AcceptedStatus, Answer, Seat, unconfirmed},
     app::Health,
     error::ApiError,
+    fanout::Matched,
+    matching::Matching,
     request::message,
     snapshot::{Snapshot, Snapshots},
 };
@@ -25,10 +27,10 @@ use domain::{
 use futures_util::FutureExt;
 use std::{
     collections::{BTreeMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::AssertUnwindSafe,
     sync::Arc,
 };
-use store::{Announce, Arrival, Committed, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
+use store::{Announce, Arrival, Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
 use tokio::{
     select,
     sync::{mpsc, oneshot},
@@ -43,6 +45,7 @@ pub(crate) struct Committer {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) matching: Matching,
     pub(crate) health: Arc<Health>,
 }
 
@@ -175,9 +178,11 @@ impl Committer {
         Flushed { committed, first_unknown }: Flushed,
     ) -> Vec<Submission> {
         let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
+        let mut expanding = Vec::new();
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
+                Committed::New if new.expands => expanding.push(expansion_of(&new)),
                 Committed::New => arrivals.extend(arrivals_of(&new)),
                 // The first try may still be running, and write these deliveries: others must not take their place.
                 Committed::Stale if first_unknown => {
@@ -199,6 +204,9 @@ impl Committer {
         if !arrivals.is_empty() {
             self.announce.arrived(arrivals).await;
         }
+        if !expanding.is_empty() {
+            self.announce.expanding(expanding).await;
+        }
         if !forgotten.is_empty() {
             self.announce.forgotten(&forgotten).await;
         }
@@ -219,8 +227,11 @@ impl Committer {
         let snapshot = self.snapshots.newer(account, seen).await.map_err(ApiError::from);
         let mut matched = Vec::with_capacity(stale.len());
         for mut submission in stale {
-            let snapshot = snapshot.as_deref().map_err(ApiError::clone);
-            match snapshot.and_then(|snapshot| self.rematch(&mut submission, snapshot)) {
+            let rematched = match &snapshot {
+                Ok(snapshot) => self.rematch(&mut submission, snapshot).await,
+                Err(error) => Err(error.clone()),
+            };
+            match rematched {
                 Ok(()) => matched.push(submission),
                 Err(error) => drop(submission.answer.send(Err(error))),
             }
@@ -229,17 +240,20 @@ impl Committer {
         matched
     }
 
-    fn rematch(&self, stale: &mut Submission, snapshot: &Snapshot) -> Result<(), ApiError> {
+    async fn rematch(&self, stale: &mut Submission, snapshot: &Arc<Snapshot>) -> Result<(), ApiError> {
         if stale.rounds >= limits::MATCH_ROUNDS {
             let detail = "the account's configuration changes faster than events can be matched";
             return Err(ApiError::overloaded(detail));
         }
-        let matching = || match_event(&stale.new.event, snapshot, &*self.dice, self.clock.now());
+        let matching = self.matching.match_event(&stale.new.event, snapshot, &self.dice, self.clock.now());
         // A panic in here is this event's alone.
-        let deliveries = catch_unwind(AssertUnwindSafe(matching))
+        let Matched { deliveries, expands } = AssertUnwindSafe(matching)
+            .catch_unwind()
+            .await
             .unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))?;
         stale.rounds += 1;
-        (stale.new.account_version, stale.new.deliveries) = (snapshot.version, deliveries);
+        stale.new.account_version = snapshot.version;
+        (stale.new.deliveries, stale.new.expands) = (deliveries, expands);
         Ok(())
     }
 
@@ -340,6 +354,18 @@ fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
 
 fn no_account(account: AccountId) -> ApiError {
     ApiError::no_such("account").because(account)
+}
+
+/// An event that has just been committed and has no delivery yet.
+fn expansion_of(new: &NewEvent) -> Expansion {
+    Expansion {
+        event_id: new.event.id,
+        account_id: new.event.account_id,
+        account_version: new.account_version,
+        cursor: None,
+        deliveries: 0,
+        created_at: new.event.received_at,
+    }
 }
 
 /// The deliveries of an event that has just been committed, as their lanes will see them. One event for all of them;

@@ -12,6 +12,7 @@ mod admission;
 mod backlog;
 mod committer;
 mod event_text;
+mod fanout;
 mod ingest;
 mod matching;
 mod publish;

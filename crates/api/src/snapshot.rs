@@ -2,9 +2,9 @@
 //! compares it, so an old snapshot costs a second round and never a wrong fan-out.
 
 use domain::{
-    id::{AccountId, RouteId},
+    id::{AccountId, RouteId, SourceId},
     limits,
-    route::{Route, RouteTable},
+    route::RouteTable,
 };
 use std::{
     collections::HashMap,
@@ -13,7 +13,8 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use store::{Catalog, StoreError};
+use store::{AccountChanges, Catalog, StoreError};
+use tokio::task::spawn_blocking;
 
 /// The routes of an account at one version.
 #[derive(Debug, Default)]
@@ -36,14 +37,16 @@ struct Slot {
     outdated: AtomicBool,
     last_use: AtomicU64,
     routes: AtomicUsize,
-    /// All routes by id, for the next change; whoever holds it reads, the others wait for what it read.
+    /// For the next change; whoever holds it reads, the others wait for what it read.
     all: tokio::sync::Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
     version: i64,
-    routes: HashMap<RouteId, Arc<Route>>,
+    table: RouteTable,
+    /// The door of each route.
+    doors: HashMap<RouteId, Option<SourceId>>,
 }
 
 impl Snapshots {
@@ -109,14 +112,23 @@ impl Snapshots {
                 return Err(error);
             }
         };
-        for id in &changes.removed_routes {
-            all.routes.remove(id);
+        if changes.routes.len() <= limits::ROUTES_PAGE {
+            all.change(changes);
+        } else {
+            // Sorting in so many takes long enough that others must not wait for it.
+            let mut known = std::mem::take(&mut *all);
+            let changed = spawn_blocking(move || {
+                known.change(changes);
+                known
+            });
+            // Should it break, everything is read again.
+            *all = changed.await.map_err(|panic| {
+                slot.outdated.store(true, Ordering::Release);
+                StoreError::Unavailable(panic.into())
+            })?;
         }
-        all.routes.extend(changes.routes.into_iter().map(|route| (route.id, Arc::new(route))));
-        all.version = changes.version;
-        slot.routes.store(all.routes.len(), Ordering::Relaxed);
-        let table = RouteTable::new(all.routes.values().cloned());
-        let snapshot = Arc::new(Snapshot { version: changes.version, table });
+        slot.routes.store(all.doors.len(), Ordering::Relaxed);
+        let snapshot = Arc::new(Snapshot { version: all.version, table: all.table.clone() });
         *slot.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
         Ok(snapshot)
     }
@@ -136,6 +148,16 @@ impl Snapshots {
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<AccountId, Arc<Slot>>> {
         self.slots.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn change(&mut self, changes: AccountChanges) {
+        let ids = changes.removed_routes.iter().chain(changes.routes.iter().map(|route| &route.id));
+        let gone: Vec<_> = ids.filter_map(|id| Some((self.doors.remove(id)?, *id))).collect();
+        self.doors.extend(changes.routes.iter().map(|route| (route.id, route.source_id)));
+        self.table = self.table.changed(&gone, changes.routes.into_iter().map(Arc::new));
+        self.version = changes.version;
     }
 }
 

@@ -56,8 +56,8 @@ pub const MATCH_ROUNDS: usize = 5;
 pub const FANOUT_INLINE: usize = 1_000;
 /// Deliveries an event may have at all.
 pub const FANOUT: usize = 100_000;
-/// Routes that are matched before other tasks have their turn: well below a millisecond, if none has a filter.
-pub const MATCH_STEP: usize = 1_000;
+/// Routes that a snapshot makes anew when one of them changes.
+pub const ROUTES_PAGE: usize = 256;
 pub const JSON_DEPTH: usize = 64;
 pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 pub const EVENT_TYPE_BYTES: usize = 128;

@@ -1,5 +1,9 @@
 //! Routes: which events go where. `fan_out` is pure, so that the API can preview what ingest will do.
 
+mod table;
+
+pub use table::RouteTable;
+
 use crate::{
     destination::Signing,
     event::Event,
@@ -11,7 +15,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Route {
@@ -50,6 +54,12 @@ impl Route {
         self.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
     }
 
+    /// Whether it was there when an event came in that was committed at this version of the account. A route that has
+    /// not changed since was, whatever the clocks say; one that has is judged by when it was made.
+    pub fn was_there(&self, version: i64, received_at: Timestamp) -> bool {
+        self.version <= version || self.created_at <= received_at
+    }
+
     /// Nothing if the event takes this route, else the first reason why not.
     pub fn refuses(&self, event: &Candidate<'_>) -> Option<Why> {
         if !self.enabled {
@@ -70,7 +80,8 @@ impl Route {
         }
     }
 
-    fn takes(&self, event: &Candidate<'_>) -> bool {
+    /// Whether an event that came in by this route's door takes it.
+    pub fn takes(&self, event: &Candidate<'_>) -> bool {
         self.enabled
             && self.event_types.iter().any(|pattern| pattern.matches(event.event_type))
             && self.filter.as_ref().is_none_or(|filter| filter.matches(&event.subject()))
@@ -91,7 +102,11 @@ pub struct Candidate<'a> {
 impl<'a> Candidate<'a> {
     /// Parses only what some route will look at.
     pub fn of(event: &'a Event, routes: &RouteTable) -> Self {
-        let filtered = routes.has_filters(event.source_id);
+        Self::new(event, routes.has_filters(event.source_id))
+    }
+
+    /// With all that filters look at, or without.
+    pub fn new(event: &'a Event, filtered: bool) -> Self {
         let headers = if filtered {
             Value::Object(
                 event.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect(),
@@ -118,51 +133,10 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// An account's routes, arranged by the door they belong to.
-#[derive(Debug, Default)]
-pub struct RouteTable {
-    by_source: HashMap<Option<SourceId>, Door>,
-}
-
-#[derive(Debug, Default)]
-struct Door {
-    routes: Vec<Arc<Route>>,
-    has_filters: bool,
-}
-
-impl RouteTable {
-    pub fn new(routes: impl IntoIterator<Item = Arc<Route>>) -> Self {
-        let mut table = Self::default();
-        for route in routes {
-            let door = table.by_source.entry(route.source_id).or_default();
-            door.has_filters |= route.filter.is_some();
-            door.routes.push(route);
-        }
-        for door in table.by_source.values_mut() {
-            door.routes.sort_by_key(|route| route.id);
-        }
-        table
-    }
-
-    fn has_filters(&self, source_id: Option<SourceId>) -> bool {
-        self.by_source.get(&source_id).is_some_and(|door| door.has_filters)
-    }
-
-    /// All routes, door by door.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.by_source.values().flat_map(|door| &door.routes)
-    }
-
-    /// All routes of one door, oldest first.
-    pub fn of_source(&self, source_id: Option<SourceId>) -> &[Arc<Route>] {
-        self.by_source.get(&source_id).map_or(&[], |door| &door.routes)
-    }
-}
-
 /// The routes this event takes, oldest first: one delivery each.
 pub fn fan_out<'r>(event: &Event, routes: &'r RouteTable) -> Vec<&'r Arc<Route>> {
     let candidate = Candidate::of(event, routes);
-    routes.of_source(event.source_id).iter().filter(|route| route.takes(&candidate)).collect()
+    routes.of_source(event.source_id).filter(|route| route.takes(&candidate)).collect()
 }
 
 #[cfg(test)]

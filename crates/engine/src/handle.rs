@@ -16,11 +16,13 @@ use domain::{
     seal::MasterKeys,
 };
 use std::sync::Arc;
-use store::{Announce, Arrival, Change, Fact, LaneView, Lanes, StoreError};
+use store::{Announce, Arrival, Change, Expansion, Fact, LaneView, Lanes, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 pub struct EngineHandle {
     pub(crate) inbox: mpsc::Sender<Message>,
+    /// For the expander.
+    pub(crate) expansions: mpsc::Sender<Vec<Expansion>>,
     pub(crate) sender: Arc<Sender>,
     pub(crate) master_keys: Arc<MasterKeys>,
 }
@@ -110,6 +112,11 @@ impl Announce for EngineHandle {
 
     async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
         self.tell(Message::Look(places.to_vec())).await;
+    }
+
+    async fn expanding(&self, expansions: Vec<Expansion>) {
+        // One that does not fit is found when the expander looks for what nobody goes on with.
+        let _ = self.expansions.try_send(expansions);
     }
 
     async fn changed(&self, change: Change) {

@@ -132,6 +132,7 @@ impl Engine {
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
         let dispatcher = Dispatcher::new(node, fetcher);
         chores::start(&store, &clock, &dice, &settings, inbox.clone(), &stop);
+        let expansions = chores::start_expander(&store, &clock, &dice, inbox.clone(), &stop);
         let watched = |name, task| tokio::spawn(watched(name, task, Arc::clone(&failed_sender)));
         Ok(Self {
             dispatcher: watched(
@@ -140,7 +141,7 @@ impl Engine {
             ),
             settler: watched("the settler", settler.run().boxed()),
             owner: watched("the owner", owner.run(leave.clone()).boxed()),
-            handle: Arc::new(EngineHandle { inbox, sender, master_keys }),
+            handle: Arc::new(EngineHandle { inbox, expansions, sender, master_keys }),
             failed,
             stop,
             leave,

@@ -2,7 +2,7 @@
 //! through [`Announce`], what only the owner of a lane knows is seen through [`Lanes`]. Both are traits of this crate,
 //! so that `api` need not know `engine`.
 
-use crate::queue::FetchedDelivery;
+use crate::{expand::Expansion, queue::FetchedDelivery};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
@@ -25,6 +25,8 @@ pub trait Announce: Send + Sync {
     async fn forgotten(&self, deliveries: &[(DestinationId, DeliveryId)]);
     /// They may or may not be there, or they came by another way: look from this position on.
     async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]);
+    /// These events are durable and their deliveries are still to be made: begin at once.
+    async fn expanding(&self, expansions: Vec<Expansion>);
     /// Configuration has changed: read it again before the next start.
     async fn changed(&self, change: Change);
 }

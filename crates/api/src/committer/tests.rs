@@ -11,7 +11,7 @@ use domain::{
     seal::Sealed,
 };
 use std::{collections::VecDeque as Script, sync::Mutex, time::Duration};
-use store::{Catalog, Change, IdempotencyKey, memory::MemoryStore};
+use store::{Catalog, Change, Expansion, IdempotencyKey, memory::MemoryStore};
 use tokio::{task::yield_now, time::timeout};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -50,6 +50,9 @@ impl Announce for Log {
     }
     async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
         self.add(format!("look {}", places.len()));
+    }
+    async fn expanding(&self, expansions: Vec<Expansion>) {
+        self.add(format!("expanding {}", expansions.len()));
     }
     async fn changed(&self, _: Change) {}
 }
@@ -167,6 +170,7 @@ impl World {
             clock: Arc::new(Stopped),
             dice: self.dice.clone(),
             snapshots: self.snapshots.clone(),
+            matching: Matching::default(),
             health: self.health.clone(),
         }
     }
@@ -191,18 +195,15 @@ impl World {
     /// As a handler would: matched now, committed later.
     async fn matched(&self, event: Event) -> NewEvent {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
-        let deliveries = match_event(&event, &snapshot, &*self.dice, NOW).unwrap();
+        let event = Arc::new(event);
+        let dice: Arc<dyn Dice> = self.dice.clone();
+        let Matched { deliveries, expands } =
+            Matching::default().match_event(&event, &snapshot, &dice, NOW).await.unwrap();
         let key: Option<IdempotencyKey> = event
             .idempotency_key
             .as_deref()
             .map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
-        NewEvent {
-            event: Arc::new(event),
-            account_version: snapshot.version,
-            deliveries,
-            expands: false,
-            key,
-        }
+        NewEvent { event, account_version: snapshot.version, deliveries, expands, key }
     }
 
     /// Runs the committer over these events, and gives their answers and what happened.
@@ -243,6 +244,23 @@ async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
     for (answer, id) in answers.into_iter().zip(ids) {
         let expected = Accepted { id, status: AcceptedStatus::Queued, deliveries: Some(1), expanding: false };
         assert_eq!(answer.unwrap(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_large_fan_out_is_committed_without_deliveries_and_announced_as_such() {
+    let world = World::new().await;
+    let large = NewEvent {
+        deliveries: Vec::new(),
+        expands: true,
+        ..world.matched(world.event(Some("k"), "large")).await
+    };
+    let repeat = NewEvent { deliveries: Vec::new(), ..world.matched(world.event(Some("k"), "large")).await };
+    let id = large.event.id;
+    let (answers, log) = world.run([], vec![large, repeat]).await;
+    assert_eq!(log, ["commit 2", "expanding 1"]);
+    for (answer, status) in answers.into_iter().zip([AcceptedStatus::Queued, AcceptedStatus::Duplicate]) {
+        assert_eq!(answer.unwrap(), Accepted { id, status, deliveries: None, expanding: true });
     }
 }
 

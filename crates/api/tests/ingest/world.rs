@@ -27,8 +27,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 use store::{
-    Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, History as _, LaneView,
-    Lanes, Page, StoreError, memory::MemoryStore,
+    Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, Expansion,
+    History as _, LaneView, Lanes, Page, StoreError, memory::MemoryStore,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -371,6 +371,9 @@ impl Announce for Recording {
     }
     async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
         self.note(format!("look {}", places.len()));
+    }
+    async fn expanding(&self, expansions: Vec<Expansion>) {
+        self.note(format!("expanding {}", expansions.len()));
     }
     async fn changed(&self, change: Change) {
         self.telling.notify_one();

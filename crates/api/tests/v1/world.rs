@@ -31,8 +31,8 @@ use std::{
     time::Duration,
 };
 use store::{
-    Announce, Arrival, AttemptRecord, Change, Fact, LaneView, Lanes, NodeRecord, OpenOptions, Settlement,
-    Store, StoreError, Window, memory::MemoryStore,
+    Announce, Arrival, AttemptRecord, Change, Expansion, Fact, LaneView, Lanes, NodeRecord, OpenOptions,
+    Settlement, Store, StoreError, Window, memory::MemoryStore,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -438,6 +438,7 @@ impl Announce for Announced {
     async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
         self.looks.lock().unwrap().extend(places.iter().map(|(_, id, _)| *id));
     }
+    async fn expanding(&self, _: Vec<Expansion>) {}
     async fn changed(&self, change: Change) {
         self.changes.lock().unwrap().push(change);
     }

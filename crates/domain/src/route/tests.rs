@@ -1,7 +1,7 @@
 //! Which routes an event takes, and why not the others.
 
 use super::*;
-use crate::{event::EventType, id::EventId};
+use crate::{event::EventType, id::EventId, limits::ROUTES_PAGE};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
@@ -197,5 +197,59 @@ proptest! {
         willing.sort();
         let taken: Vec<_> = fan_out(&event, &table).iter().map(|route| route.id).collect();
         prop_assert_eq!(taken, willing);
+    }
+}
+
+#[test]
+fn a_route_that_has_not_changed_was_there_whatever_the_clocks_say() {
+    let (event_at, later) = (Timestamp::from_seconds(10), Timestamp::from_seconds(11));
+    let route = |version, created_at| Route { version, created_at, ..route(1) };
+    assert!(route(7, event_at).was_there(7, event_at));
+    assert!(route(7, later).was_there(7, event_at), "made by a node whose clock is ahead");
+    assert!(route(8, event_at).was_there(7, event_at), "changed since");
+    assert!(!route(8, later).was_there(7, event_at), "made since");
+}
+
+#[test]
+fn a_change_makes_few_pages_anew() {
+    let count = 4 * ROUTES_PAGE as u128;
+    let before = table((0..count).map(|n| route(2 * n)));
+    let odd = Arc::new(route(ROUTES_PAGE as u128 + 1));
+    let after = before.changed(&[(source(1), RouteId::from_uuid(id(0)))], [odd]);
+    let pages: Vec<_> = before.pages(source(1)).map(<[_]>::as_ptr).collect();
+    let kept = after.pages(source(1)).filter(|page| pages.contains(&page.as_ptr())).count();
+    assert_eq!((pages.len(), kept, after.pages(source(1)).count()), (4, 3, 4));
+    assert_eq!((before.count(source(1)), after.count(source(1))), (count as usize, count as usize));
+}
+
+proptest! {
+    /// However it came about, a table is its routes, sorted.
+    #[test]
+    fn a_table_that_was_changed_is_as_one_that_was_made_anew(
+        steps in prop::collection::vec(
+            (prop::collection::vec(0..600u128, 0..300), prop::collection::vec(0..600u128, 0..300), 0..3u128), 1..8),
+    ) {
+        let mut known: std::collections::BTreeMap<RouteId, Arc<Route>> = Default::default();
+        let mut changed = RouteTable::default();
+        for (gone, come, door) in steps {
+            let gone: std::collections::BTreeSet<_> = gone.into_iter().map(|n| RouteId::from_uuid(id(n))).collect();
+            let come: std::collections::BTreeMap<_, _> = come.into_iter().map(|n| {
+                let filter = (n % 7 == 0).then(|| Filter::compile(&json!({})).expect("a filter"));
+                let route = Route { source_id: source(door).filter(|_| door > 0), filter, ..route(n) };
+                (route.id, Arc::new(route))
+            }).collect();
+            let named: Vec<_> = gone.iter().chain(come.keys())
+                .filter_map(|id| known.remove(id)).map(|route| (route.source_id, route.id)).collect();
+            known.extend(come.iter().map(|(id, route)| (*id, route.clone())));
+            changed = changed.changed(&named, come.into_values());
+            let anew = RouteTable::new(known.values().cloned());
+            for door in [None, source(1), source(2)] {
+                let ids = |table: &RouteTable| table.of_source(door).map(|route| route.id).collect::<Vec<_>>();
+                prop_assert_eq!(ids(&changed), ids(&anew));
+                prop_assert_eq!(changed.count(door), ids(&anew).len());
+                prop_assert_eq!(changed.has_filters(door), anew.has_filters(door));
+                prop_assert!(changed.pages(door).all(|page| !page.is_empty() && page.len() <= ROUTES_PAGE));
+            }
+        }
     }
 }

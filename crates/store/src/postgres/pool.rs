@@ -49,8 +49,8 @@ pub(super) struct Pools {
     canceller: Canceller,
 }
 
-/// For the engine's reads: a fetch, targets and a large payload at a time.
-const ENGINE_CONNECTIONS: usize = 3;
+/// For the engine's reads: a fetch, targets and a large payload at a time; and for a chunk of an expansion.
+const ENGINE_CONNECTIONS: usize = 4;
 /// For what nodes say to each other: a wake-up does not wait while shards are handed over.
 const NODES_CONNECTIONS: usize = 2;
 /// Statements that the server is being asked to stop. What exceeds it runs to its own end.

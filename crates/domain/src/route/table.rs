@@ -1,0 +1,147 @@
+//! An account's routes, arranged for matching: by the door they belong to, and there in pages by id. A change makes only
+//! the pages anew that it touches, so that an account of 100,000 routes can change one of them at any time.
+
+use super::Route;
+use crate::{
+    id::{RouteId, SourceId},
+    limits::ROUTES_PAGE,
+};
+use std::{collections::HashMap, sync::Arc};
+
+#[derive(Debug, Clone, Default)]
+pub struct RouteTable {
+    by_source: HashMap<Option<SourceId>, Arc<Door>>,
+}
+
+/// Pages are never empty.
+#[derive(Debug, Clone, Default)]
+struct Door {
+    pages: Vec<Arc<Vec<Arc<Route>>>>,
+    routes: usize,
+    filters: usize,
+}
+
+impl RouteTable {
+    pub fn new(routes: impl IntoIterator<Item = Arc<Route>>) -> Self {
+        Self::default().changed(&[], routes)
+    }
+
+    /// The table after these routes have gone, each named with the door it belonged to, and these have come. One that
+    /// has changed is among both.
+    pub fn changed(
+        &self,
+        gone: &[(Option<SourceId>, RouteId)],
+        come: impl IntoIterator<Item = Arc<Route>>,
+    ) -> Self {
+        let mut by_door: HashMap<_, (Vec<_>, Vec<_>)> = HashMap::new();
+        for (source_id, id) in gone {
+            by_door.entry(*source_id).or_default().0.push(*id);
+        }
+        for route in come {
+            by_door.entry(route.source_id).or_default().1.push(route);
+        }
+        let mut table = self.clone();
+        for (source_id, (gone, come)) in by_door {
+            let mut door = table.by_source.remove(&source_id).map(Arc::unwrap_or_clone).unwrap_or_default();
+            door.change(&gone, come);
+            if door.routes > 0 {
+                table.by_source.insert(source_id, Arc::new(door));
+            }
+        }
+        table
+    }
+
+    pub(super) fn has_filters(&self, source_id: Option<SourceId>) -> bool {
+        self.by_source.get(&source_id).is_some_and(|door| door.filters > 0)
+    }
+
+    /// All routes, door by door.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.by_source.values().flat_map(|door| door.pages.iter().flat_map(|page| page.iter()))
+    }
+
+    /// How many routes a door has.
+    pub fn count(&self, source_id: Option<SourceId>) -> usize {
+        self.by_source.get(&source_id).map_or(0, |door| door.routes)
+    }
+
+    /// All routes of one door, oldest first.
+    pub fn of_source(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &Arc<Route>> {
+        self.pages(source_id).flatten()
+    }
+
+    /// The same, a page at a time.
+    pub(super) fn pages(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &[Arc<Route>]> {
+        let pages = self.by_source.get(&source_id).map_or(&[][..], |door| &door.pages);
+        pages.iter().map(|page| page.as_slice())
+    }
+}
+
+impl Door {
+    fn change(&mut self, gone: &[RouteId], come: Vec<Arc<Route>>) {
+        // Page by page is for a few; many are sorted in at once.
+        if gone.len() + come.len() > ROUTES_PAGE {
+            return self.rebuild(gone, come);
+        }
+        for id in gone {
+            self.remove(*id);
+        }
+        for route in come {
+            self.remove(route.id);
+            self.insert(route);
+        }
+    }
+
+    fn rebuild(&mut self, gone: &[RouteId], come: Vec<Arc<Route>>) {
+        let mut routes: HashMap<RouteId, Arc<Route>> =
+            self.pages.iter().flat_map(|page| page.iter()).map(|route| (route.id, route.clone())).collect();
+        for id in gone {
+            routes.remove(id);
+        }
+        routes.extend(come.into_iter().map(|route| (route.id, route)));
+        let mut routes: Vec<_> = routes.into_values().collect();
+        routes.sort_unstable_by_key(|route| route.id);
+        self.routes = routes.len();
+        self.filters = routes.iter().filter(|route| route.filter.is_some()).count();
+        self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(page.to_vec())).collect();
+    }
+
+    /// The first page that ends at or behind this id.
+    fn page_of(&self, id: RouteId) -> usize {
+        self.pages.partition_point(|page| page.last().is_some_and(|last| last.id < id))
+    }
+
+    fn remove(&mut self, id: RouteId) {
+        let at = self.page_of(id);
+        let Some(page) = self.pages.get_mut(at) else { return };
+        let Ok(place) = page.binary_search_by_key(&id, |route| route.id) else { return };
+        let route = Arc::make_mut(page).remove(place);
+        self.routes -= 1;
+        self.filters -= usize::from(route.filter.is_some());
+        if page.is_empty() {
+            self.pages.remove(at);
+        }
+    }
+
+    /// It is not there.
+    fn insert(&mut self, route: Arc<Route>) {
+        self.routes += 1;
+        self.filters += usize::from(route.filter.is_some());
+        let at = self.page_of(route.id);
+        if at == self.pages.len() {
+            // The newest of all: onto the last page while that has room, so that pages fill up one after the other.
+            match self.pages.last_mut().filter(|page| page.len() < ROUTES_PAGE) {
+                Some(page) => Arc::make_mut(page).push(route),
+                None => self.pages.push(Arc::new(vec![route])),
+            }
+            return;
+        }
+        let page = Arc::make_mut(&mut self.pages[at]);
+        let place = page.partition_point(|other| other.id < route.id);
+        page.insert(place, route);
+        if page.len() > ROUTES_PAGE {
+            let rest = page.split_off(ROUTES_PAGE / 2);
+            self.pages.insert(at + 1, Arc::new(rest));
+        }
+    }
+}

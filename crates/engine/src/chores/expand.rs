@@ -1,0 +1,208 @@
+//! Makes the deliveries of large fan-outs, a chunk at a time: accounts in turn, an account's events in their order.
+//!
+//! The node that has committed an event begins at once; every node looks from time to time for expansions that nobody
+//! goes on with. Two that work on the same one do no harm: a chunk is written by whoever comes first, and the other
+//! leaves it alone. What is held is bounded: ids, small events, a few pages of routes and one chunk.
+
+mod pages;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use crate::{backoff::Backoff, dispatcher::Message};
+use domain::{
+    delivery::Position,
+    dice::Dice,
+    event::Event,
+    id::{DeliveryId, EventId, RouteId},
+    limits,
+    route::{Candidate, Route},
+    time::Clock,
+};
+use pages::Pages;
+use std::{collections::HashMap, sync::Arc};
+use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, failpoint};
+use tokio::{
+    sync::mpsc,
+    task::yield_now,
+    time::{Instant, sleep, sleep_until},
+};
+use turns::{Open, Turns};
+
+/// Routes with filters that are matched before other tasks have their turn.
+const FILTERED_STEP: usize = 64;
+
+pub(super) struct Expander {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    dice: Arc<dyn Dice>,
+    /// Told where new deliveries wait.
+    dispatcher: mpsc::Sender<Message>,
+    turns: Turns,
+    pages: Pages,
+    /// Where the expansions that are open stood when they were last looked at; None before the first look.
+    seen: Option<HashMap<EventId, Option<RouteId>>>,
+    backoff: Backoff,
+}
+
+impl Expander {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        dice: Arc<dyn Dice>,
+        dispatcher: mpsc::Sender<Message>,
+    ) -> Self {
+        let (turns, pages) = (Turns::default(), Pages::default());
+        Self { store, clock, dice, dispatcher, turns, pages, seen: None, backoff: Backoff::default() }
+    }
+
+    pub(super) async fn run(mut self, mut begun: mpsc::Receiver<Vec<Expansion>>) {
+        let mut next_look = Instant::now();
+        loop {
+            while let Ok(expansions) = begun.try_recv() {
+                self.turns.extend(expansions);
+            }
+            if next_look <= Instant::now() {
+                let looked = self.look().await;
+                self.after(looked).await;
+                next_look = Instant::now() + limits::EXPANSION_LOOK;
+            }
+            if let Some(open) = self.turns.next() {
+                let gone_on = self.go_on(open).await;
+                self.after(gone_on).await;
+                continue;
+            }
+            tokio::select! {
+                Some(expansions) = begun.recv() => self.turns.extend(expansions),
+                () = sleep_until(next_look) => {}
+            }
+        }
+    }
+
+    /// Takes up what nobody goes on with: whatever is open at the start, later what has not moved since the last look.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let open = self.store.open_expansions(None, limits::EXPANSIONS_HELD).await?;
+        let now_seen = open.iter().map(|open| (open.event_id, open.cursor)).collect();
+        let before = self.seen.replace(now_seen);
+        let stands = |open: &Expansion| {
+            before.as_ref().is_none_or(|before| before.get(&open.event_id) == Some(&open.cursor))
+        };
+        self.turns.extend(open.into_iter().filter(stands));
+        Ok(())
+    }
+
+    /// Trouble with the store is waited out.
+    async fn after(&mut self, result: Result<(), StoreError>) {
+        let Err(error) = result else { return self.backoff.reset() };
+        if self.backoff.worth_telling() {
+            tracing::warn!(%error, "an expansion could not go on; trying again");
+        }
+        sleep(self.backoff.pause(self.dice.as_ref())).await;
+    }
+
+    /// Writes the next chunk of one.
+    async fn go_on(&mut self, mut open: Open) -> Result<(), StoreError> {
+        match self.write_chunk(&mut open).await {
+            Ok(Moved::On) => self.turns.put_back(open),
+            Ok(Moved::ToTheEnd) => {
+                let Expansion { event_id, deliveries, .. } = open.expansion;
+                tracing::info!(%event_id, deliveries, "event.expanded");
+            }
+            // Somebody else works on it.
+            Ok(Moved::ByOthers) => {}
+            Err(error) => {
+                // It may have been written all the same: the next chunk begins where the cursor really stands.
+                open.unsure = true;
+                self.turns.put_back(open);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&mut self, open: &mut Open) -> Result<Moved, StoreError> {
+        if open.unsure {
+            let Some(expansion) = self.store.expansion(open.expansion.event_id).await? else {
+                return Ok(Moved::ToTheEnd);
+            };
+            (open.expansion, open.unsure) = (expansion, false);
+        }
+        let (chunk, places) = self.next_chunk(open).await?;
+        failpoint::hit("expand.before");
+        let written = self.store.expand(&chunk).await;
+        failpoint::hit("expand.after");
+        let maybe_there = !matches!(written, Ok(false) | Err(StoreError::Unavailable(_)));
+        if maybe_there && !places.is_empty() {
+            // One that has stopped hears nothing: the rows are durable.
+            let _ = self.dispatcher.send(Message::Look(places)).await;
+        }
+        if !written? {
+            return Ok(Moved::ByOthers);
+        }
+        open.expansion.cursor = chunk.to;
+        open.expansion.deliveries += chunk.deliveries.len() as u32;
+        Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On })
+    }
+
+    /// The deliveries of the next page of routes, and where they will wait.
+    async fn next_chunk(&mut self, open: &mut Open) -> Result<(Chunk, Vec<Place>), StoreError> {
+        let Expansion { event_id, account_id, account_version, cursor, .. } = open.expansion;
+        let mut chunk = Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), done: true };
+        let event = match &open.event {
+            Some(event) => Arc::clone(event),
+            None => match self.store.payload(event_id).await? {
+                Some(event) => event,
+                // It has had its time; nothing is left to deliver.
+                None => return Ok((chunk, Vec::new())),
+            },
+        };
+        open.keep(&event);
+        let walk = RouteWalk {
+            account_id,
+            source_id: event.source_id,
+            after: cursor,
+            limit: limits::EXPANSION_CHUNK,
+            known: None,
+        };
+        let routes = self.pages.read(self.store.as_ref(), walk).await?;
+        chunk.done = routes.len() < limits::EXPANSION_CHUNK;
+        chunk.to = routes.last().map(|route| route.id).or(cursor);
+        let filtered = routes.iter().any(|route| route.filter.is_some());
+        let candidate = Candidate::new(&event, filtered);
+        let taken =
+            |route: &&Route| route.was_there(account_version, event.received_at) && route.takes(&candidate);
+        for (place, some) in routes.chunks(FILTERED_STEP).enumerate() {
+            if filtered && place > 0 {
+                yield_now().await;
+            }
+            chunk.deliveries.extend(some.iter().filter(taken).map(|route| self.promise(&event, route)));
+        }
+        let places =
+            chunk.deliveries.iter().map(|made| (made.destination_id, made.id, made.position)).collect();
+        Ok((chunk, places))
+    }
+
+    fn promise(&self, event: &Event, route: &Route) -> NewDelivery {
+        let now = self.clock.now();
+        let due_at = event.deliver_at.map_or(now, |at| at.max(now));
+        let id = DeliveryId::at(now, self.dice.bits());
+        let destination_id = route.destination_id;
+        NewDelivery {
+            id,
+            route_id: route.id,
+            destination_id,
+            shard: destination_id.shard(),
+            position: Position::due(due_at, id),
+            due_at,
+        }
+    }
+}
+
+type Place = (domain::id::DestinationId, DeliveryId, Position);
+
+/// What became of an expansion's cursor.
+enum Moved {
+    On,
+    ToTheEnd,
+    ByOthers,
+}

@@ -1,0 +1,44 @@
+//! Pages of routes as they were read last: an account that sends one large event after the other has its routes read
+//! once, and then only its version.
+
+use domain::{
+    id::{AccountId, RouteId, SourceId},
+    limits,
+    route::Route,
+};
+use std::sync::Arc;
+use store::{Expansions, RoutePage, RouteWalk, StoreError};
+
+/// The one used last comes first.
+#[derive(Default)]
+pub(super) struct Pages(Vec<Page>);
+
+struct Page {
+    key: (AccountId, Option<SourceId>, Option<RouteId>),
+    version: i64,
+    routes: Arc<[Route]>,
+}
+
+impl Pages {
+    /// The routes the walk comes to next, as they are now.
+    pub(super) async fn read<S: Expansions + ?Sized>(
+        &mut self,
+        store: &S,
+        walk: RouteWalk,
+    ) -> Result<Arc<[Route]>, StoreError> {
+        let key = (walk.account_id, walk.source_id, walk.after);
+        let kept = self.0.iter().position(|page| page.key == key).map(|place| self.0.remove(place));
+        let known = kept.as_ref().map(|page| page.version);
+        let page = match (store.routes_after(&RouteWalk { known, ..walk }).await?, kept) {
+            (RoutePage::Unchanged, Some(page)) => page,
+            (RoutePage::Read { version, routes }, _) => Page { key, version, routes: routes.into() },
+            (RoutePage::Unchanged, None) => {
+                return Err(StoreError::Unavailable("the store knows a page that nobody has".into()));
+            }
+        };
+        let routes = Arc::clone(&page.routes);
+        self.0.truncate(limits::EXPANSION_PAGES_KEPT - 1);
+        self.0.insert(0, page);
+        Ok(routes)
+    }
+}

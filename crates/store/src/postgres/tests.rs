@@ -9,6 +9,7 @@ mod races;
 mod schema;
 mod start;
 mod trouble;
+mod wakes;
 
 use super::PostgresStore;
 use crate::{

@@ -26,6 +26,8 @@ async fn asking_how_the_store_is_does_not_stand_before_a_renewal() {
     let renewal = world.store.pools.lease().await.expect("the connection");
     world.store.health().await.expect("well");
     world.store.now().await.expect("the time");
+    world.store.roll().await.expect("the roll");
+    world.store.take_shards(world.node, 1).await.expect("a shard");
     drop(renewal);
     world.store.renew(world.node, limits::LEASE).await.expect("renewed");
     world.clean_up().await;

@@ -1,14 +1,16 @@
 //! Several nodes at once. Each test repeats a race until it must have been met, and counts what must hold.
 
-use super::{World, delivered, open};
-use crate::{Catalog as _, Committed, Ingest as _, Membership as _, Queue as _};
+use super::{World, delivered, open, record};
+use crate::{Catalog as _, Committed, Ingest as _, Membership as _, Queue as _, StoreError};
 use domain::{
     delivery::Delivery,
     destination::{Disabled, DisabledReason},
-    id::AttemptId,
+    id::{AttemptId, NodeId},
+    limits,
     time::Timestamp,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
 
 const RACERS: usize = 200;
 
@@ -131,4 +133,65 @@ async fn many_nodes_may_start_at_once_and_make_the_same_days() {
     let row = client.query_one(count, &[]).await.expect("a count");
     assert_eq!(row.get::<_, i64>(0), 11, "five days around now, five around then, and the default");
     super::drop_schema(&schema).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_shard_is_taken_twice_however_many_take_at_once() {
+    let world = World::new().await;
+    let mut takers = Vec::new();
+    for n in 0..6 {
+        let store = Arc::new(open(&world.schema, "").await.expect("a node opens"));
+        let id = NodeId::at(world.now, rand::random());
+        store.join(&record(id, &n.to_string()), limits::LEASE).await.expect("it joins");
+        takers.push((store, id));
+    }
+    for round in 0..5 {
+        let mut tasks = JoinSet::new();
+        for (store, id) in takers.clone() {
+            tasks.spawn(async move {
+                let mut taken = Vec::new();
+                loop {
+                    let some = store.take_shards(id, limits::SHARDS_ASKED).await.expect("an answer");
+                    if some.is_empty() && store.roll_stamp().await.expect("a stamp").free == 0 {
+                        return (id, taken);
+                    }
+                    taken.extend(some);
+                }
+            });
+        }
+        let taken = tasks.join_all().await;
+        let all: Vec<u16> = taken.iter().flat_map(|(_, shards)| shards).map(|owned| owned.shard).collect();
+        assert_eq!((all.len(), BTreeSet::from_iter(&all).len()), (1024, 1024), "round {round}");
+        let roll = world.store.roll().await.expect("the roll");
+        for (id, shards) in taken {
+            for owned in &shards {
+                let row = roll.shards[usize::from(owned.shard)];
+                assert_eq!((row.owner, row.epoch), (Some(id), owned.epoch), "round {round}: {row:?}");
+            }
+            // Each owner gives up all it has while the next round's takers are not yet there.
+            let given = world.store.release_shards(id, &shards).await.expect("an answer");
+            assert_eq!(given.len(), shards.len());
+        }
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_renewal_is_either_made_or_answered_with_the_loss() {
+    let world = World::new().await;
+    let (mut kept, mut lost) = (0, 0);
+    for round in 0_u32..60 {
+        let id = NodeId::at(world.now, rand::random());
+        world.store.join(&record(id, &round.to_string()), Duration::ZERO).await.expect("it joins");
+        let (renewed, reaped) =
+            tokio::join!(world.store.renew(id, limits::LEASE), world.store.reap(world.node));
+        match (renewed, reaped.expect("an answer").contains(&id)) {
+            (Ok(_), false) => kept += 1,
+            (Err(StoreError::NodeLost), true) => lost += 1,
+            other => panic!("round {round}: {other:?}"),
+        }
+        world.store.leave(id).await.expect("it leaves");
+    }
+    assert_eq!(kept + lost, 60);
+    world.clean_up().await;
 }

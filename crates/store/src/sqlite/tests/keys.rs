@@ -30,6 +30,8 @@ async fn a_key_belongs_to_its_first_event_whatever_happens_around_it() {
     for seed in 0..40 {
         let fixture = Fixture::new().await;
         let connection = fixture.outsider();
+        // What a power cut leaves behind is another test's matter, and thousands of flushes take their time.
+        connection.pragma_update(None, "synchronous", "off").expect("a setting");
         let mut dice = StdRng::seed_from_u64(seed);
         let mut keys = Keys::open(&connection, UNINDEXED).expect("keys");
         let mut known: BTreeMap<u16, (EventId, Timestamp)> = BTreeMap::new();

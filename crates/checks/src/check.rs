@@ -17,19 +17,25 @@ mod b07;
 mod b08;
 mod b09;
 mod b10;
+mod b12;
 mod b13;
+mod b14;
 mod badinput;
 mod c07;
 mod c09;
+mod c10;
 mod c12;
 mod c14;
 mod c16;
 mod c17;
 mod coldstart;
+mod e01;
 mod e02;
 mod e08;
+mod e11;
 mod e12;
 mod fanout50;
+mod g06;
 mod hang20;
 mod latency;
 mod memory;
@@ -91,7 +97,9 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(b08, POSTGRES, "clocks that are hours off or jump change nothing"),
     check!(b09, POSTGRES, "a database with too few connections slows down and harms nothing"),
     check!(b10, POSTGRES, "three nodes together keep to the limit of a destination"),
+    check!(b12, POSTGRES, "a chore whose node falls asleep is ended by another, once"),
     check!(b13, POSTGRES, "a database that is read-only for a while refuses events and loses none"),
+    check!(b14, POSTGRES, "changes of configuration and large fan-outs never lock each other out"),
     check!(outage60, POSTGRES, "a database that is away for a minute costs no lane its owner"),
     check!(
         rolling,
@@ -101,13 +109,17 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(scale, POSTGRES, "four nodes cost what one costs"),
     check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
     check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
+    check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
     check!(c12, BOTH, "ten thousand odd bodies arrive byte for byte"),
     check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
     check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
+    check!(e01, BOTH, "three times too much is refused in time, and nothing accepted is lost"),
     check!(e02, BOTH, "connections that never finish harm nobody who does"),
     check!(e08, BOTH, "a key that is far too fast is held to its limit and no other key notices"),
+    check!(e11, BOTH, "a million waiting deliveries slow down neither the start nor the rest"),
     check!(e12, POSTGRES, "a database that is away is never taken for a denial"),
+    check!(g06, POSTGRES, "everything the other checks have logged, judged once more by all rules"),
     check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),
     check!(slots, BOTH, "every slot of a slow destination is in use all the time"),

@@ -9,6 +9,7 @@
 //! | [`database`] | where a stage keeps its rows, and reading them without asking the node |
 //! | [`server`] | the checks' own PostgreSQL server: start, crash, resume, CPU |
 //! | [`audit`] | what the tables must look like when all is done |
+//! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`outsider`] | asks every node's door all the while |
 //! | [`pooler`] | PgBouncer before the server |
@@ -21,6 +22,7 @@ pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod database;
 pub(crate) mod fleet;
+pub(crate) mod logbook;
 pub(crate) mod member;
 pub(crate) mod outsider;
 pub(crate) mod ownership;

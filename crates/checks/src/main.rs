@@ -92,6 +92,7 @@ async fn main() -> ExitCode {
 
 async fn run(check: &Check, ask: &Ask, store: StoreKind) -> bool {
     let started = Instant::now();
+    harness::logbook::begin(check.name, store);
     let mut report = (check.run)(ask.clone(), store).await.unwrap_or_else(|error| Report::failed(&error));
     report.name(check.name, store, started.elapsed());
     println!("{report}");

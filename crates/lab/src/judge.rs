@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::log::Record;
 use crate::nemesis::{Fault, FaultKind};
@@ -34,7 +34,7 @@ const CLOCKS_AGREE_US: u64 = 20_000;
 const MAX_EXAMPLES: usize = 12;
 
 /// Everything the judge may know. Fill what applies and leave the rest to `..Case::default()`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Case {
     pub acked: Vec<Acked>,
     pub received: Vec<Record>,
@@ -54,7 +54,7 @@ pub struct Case {
 }
 
 /// A node owned a destination's lane for a time, on the receiver's clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenure {
     pub destination: Arc<str>,
     /// The node's process.
@@ -64,7 +64,7 @@ pub struct Tenure {
 }
 
 /// An event the producer was promised, and where it must go.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Acked {
     pub event_id: Arc<str>,
     pub body_hash: u64,

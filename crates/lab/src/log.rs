@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::body;
 use crate::peers::Peers;
@@ -35,7 +35,7 @@ pub enum Recording {
 }
 
 /// One request, as the destination saw it. Times are microseconds since the receiver's start.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     pub destination: Arc<str>,
     /// `webhook-id`; empty if missing, as are the others.
@@ -82,7 +82,7 @@ pub struct Kept {
     pub body: Bytes,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     Open,

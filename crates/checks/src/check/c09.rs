@@ -33,6 +33,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let deliveries = ask.count(200);
     let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
+    stage.balanced(Duration::from_secs(30)).await?;
     let fleet = Fleet::assemble(&stage, 1, 100).await?;
     let script =
         |seen: &lab::Seen<'_>| Reply::status(if seen.attempt < 3 { 500 } else { 200 }).after(LATENCY);
@@ -89,17 +90,27 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         requests.entry(record.delivery_id.clone()).or_default().push(record);
     }
     let (mut together, mut misnumbered, mut after_success) = (0u64, 0u64, 0u64);
+    let mut examples = Vec::new();
     for of_one in requests.values() {
         let pairs = || of_one.windows(2);
         together +=
             pairs().filter(|pair| pair[0].end_us.is_none_or(|end| end > pair[1].start_us)).count() as u64;
         after_success += pairs().filter(|pair| pair[0].succeeded()).count() as u64;
         let in_turn = of_one.iter().enumerate().all(|(at, record)| record.attempt as usize == at + 1);
-        misnumbered += u64::from(!in_turn || of_one.len() != 3);
+        let well = in_turn && of_one.len() == 3;
+        misnumbered += u64::from(!well);
+        if !well && examples.len() < 5 {
+            let shown = |record: &Record| {
+                let (start, end) = (record.start_us / 1000, record.end_us.unwrap_or(0) / 1000);
+                format!("#{} {start}-{end} ms by {:?}: {:?}", record.attempt, record.sender, record.ending)
+            };
+            examples.push(of_one.iter().map(shown).collect::<Vec<_>>().join(", "));
+        }
     }
     report.exactly("deliveries", requests.len() as u64, deliveries);
     report.exactly("two_open_at_once", together, 0u64);
     report.exactly("wrongly_numbered", misnumbered, 0u64);
+    report.note("examples", examples);
     report.exactly("sent_after_success", after_success, 0u64);
     report.must(stage.all_running(), "a node exited");
     Audit::of(&stage.database).await?.rules(&mut report);

@@ -1,7 +1,7 @@
 //! C14. Hazard: requests with one idempotency key race, or repeat after a crash, and become two events.
 //!
-//! For each of a hundred keys (`--count`), two hundred requests at once with the same body; then one with another
-//! body; then the node is made to die between the commit and the answer, and the request is repeated.
+//! For each of a hundred keys (`--count`), two hundred requests at once with the same body, on three nodes where there
+//! can be several; then one with another body; then the node is made to die between the commit and the answer, and the request is repeated.
 //!
 //! Holds if all answers to a key name one event and only one of them says that it is new, another body is answered
 //! 409, the repeat after the crash names the event that was committed, and the tables have one event a key. Needs
@@ -26,16 +26,19 @@ const CRASHES: u64 = 3;
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let keys = ask.count(100);
-    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
+    let mut stage = Plan::with_failpoints(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
     let fleet = Fleet::assemble(&stage, 1, 100).await?;
-    let (client, path) = (Client::without_key(&stage.base())?, fleet.ingest_path());
+    let bases = stage.members.iter().map(|member| Client::without_key(&member.base()));
+    let clients = bases.collect::<Result<Vec<Client>, Error>>()?;
+    let (client, path) = (clients[0].clone(), fleet.ingest_path());
 
     let (mut split, mut created, mut conflicts) = (0u64, 0u64, 0u64);
     for n in 0..keys {
         let key = format!("race-{n}");
         let mut racers = JoinSet::new();
-        for _ in 0..AT_ONCE {
-            let (client, path, key) = (client.clone(), path.clone(), key.clone());
+        for racer in 0..AT_ONCE {
+            let client = clients[racer % clients.len()].clone();
+            let (path, key) = (path.clone(), key.clone());
             racers.spawn(async move { send(&client, &path, &key, "{\"same\":1}").await });
         }
         let mut ids = HashSet::new();

@@ -9,6 +9,7 @@ use lab::judge::{Acked, Tenure};
 use lab::{Case, Fault, FaultKind, Verdict};
 use serde::Serialize;
 
+use super::logbook;
 use super::ownership::History;
 use super::{Database, Fleet, Report, Stage};
 
@@ -164,6 +165,7 @@ pub(crate) async fn settle_accounts_on(
         ..Case::default()
     };
     let verdict = case.judge();
+    logbook::keep(&stage.database, case).await?;
     report.note("verdict", &verdict);
     report.must(verdict.holds, "the judge found broken promises");
     let audit = Audit::of(&stage.database).await?;

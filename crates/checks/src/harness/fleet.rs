@@ -70,6 +70,11 @@ impl Fleet {
         })
     }
 
+    /// The same without the events to all: event *n* goes to destination *n* mod their number.
+    pub(crate) fn promised_singly(&self, sent: &[Sent]) -> Vec<Acked> {
+        acked(sent, |sent| vec![self.names[(sent.n % self.names.len() as u64) as usize].clone()])
+    }
+
     pub(crate) fn limits(&self) -> HashMap<Arc<str>, u32> {
         self.names.iter().map(|name| (name.clone(), self.limit)).collect()
     }

@@ -59,6 +59,11 @@ impl Outsider {
         Outsider { lines: (0..stage.members.len()).map(line).collect(), stop }
     }
 
+    /// One question to the first node.
+    pub(crate) async fn once(stage: &Stage, fleet: &Fleet) -> Seen {
+        ask(0, stage.addr, &question(fleet)).await
+    }
+
     /// Everything that was seen, by node and time.
     pub(crate) async fn finish(self) -> Result<Vec<Seen>> {
         self.stop.send_replace(true);

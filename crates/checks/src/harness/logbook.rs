@@ -1,0 +1,87 @@
+//! What every check leaves behind for the judge of judges (`g06`): the producer's log, the receiver's log, the faults,
+//! who owned what, and the facts of the tables. One file a check and store, the latest run; under cargo's target folder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+use domain::id::DeliveryId;
+use lab::Case;
+use serde::{Deserialize, Serialize};
+
+use super::database::Cell;
+use super::server::target_dir;
+use super::{Database, StoreKind};
+
+/// More requests than this are a figure, not a history: reading them again would take longer than making them.
+const MOST_REQUESTS: usize = 300_000;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Logbook {
+    pub(crate) check: String,
+    pub(crate) case: Case,
+    pub(crate) facts: Vec<Fact>,
+}
+
+/// A row of `attempts`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Fact {
+    pub(crate) delivery: String,
+    pub(crate) number: Option<i64>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) ending: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) late: bool,
+}
+
+/// The check that runs now: one at a time.
+static RUNNING: Mutex<String> = Mutex::new(String::new());
+
+pub(crate) fn begin(check: &str, store: StoreKind) {
+    let name = format!("{check}-{}", if store == StoreKind::Sqlite { "sqlite" } else { "postgres" });
+    *RUNNING.lock().expect("no panic while the name is locked") = name;
+}
+
+pub(crate) async fn keep(database: &Database, case: Case) -> Result<()> {
+    if case.received.len() > MOST_REQUESTS {
+        return Ok(());
+    }
+    let check = RUNNING.lock().expect("no panic while the name is locked").clone();
+    let text = |cell: &Cell| cell.text().map(str::to_owned);
+    let rows =
+        database.rows("select delivery_id, number, outcome, ending, reason, late from attempts").await?;
+    let fact = |row: &Vec<Cell>| {
+        Some(Fact {
+            delivery: DeliveryId::from_bytes(row[0].id()?).to_string(),
+            number: row[1].number(),
+            outcome: text(&row[2]),
+            ending: text(&row[3]),
+            reason: text(&row[4]),
+            late: row[5].number() == Some(1),
+        })
+    };
+    let facts = rows.iter().filter_map(fact).collect();
+    let folder = folder()?;
+    fs::create_dir_all(&folder)?;
+    let file = fs::File::create(folder.join(format!("{check}.json")))?;
+    let book = Logbook { check, case, facts };
+    Ok(serde_json::to_writer(std::io::BufWriter::new(file), &book)?)
+}
+
+/// The names of all that are there.
+pub(crate) fn all() -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(folder()?) else { return Ok(Vec::new()) };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    Ok(files)
+}
+
+pub(crate) fn read(file: &PathBuf) -> Result<Logbook> {
+    let text = fs::read(file)?;
+    serde_json::from_slice(&text).with_context(|| file.display().to_string())
+}
+
+fn folder() -> Result<PathBuf> {
+    Ok(target_dir()?.join("checks/logbooks"))
+}

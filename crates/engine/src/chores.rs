@@ -4,7 +4,7 @@ mod expand;
 mod prune;
 mod rescan;
 
-use crate::{dispatcher::Message, start::EngineSettings};
+use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
 use std::sync::Arc;
@@ -12,20 +12,36 @@ use store::{Expansion, Store};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Starts every chore; they end with `stop`.
-pub(crate) fn start(
-    store: &Arc<dyn Store>,
-    clock: &Arc<dyn Clock>,
-    dice: &Arc<dyn Dice>,
-    settings: &EngineSettings,
-    inbox: mpsc::Sender<Message>,
-    stop: &CancellationToken,
-) {
-    let rescan = rescan::run(Arc::clone(store), Arc::clone(dice), settings.rescan, inbox);
-    let prune = prune::run(Arc::clone(store), Arc::clone(clock), settings.idempotency_window);
-    let (stop_rescan, stop_prune) = (stop.clone(), stop.clone());
-    tokio::spawn(async move { stop_rescan.run_until_cancelled(rescan).await });
-    tokio::spawn(async move { stop_prune.run_until_cancelled(prune).await });
+pub(crate) use rescan::Rescans;
+
+/// What chores are done with.
+pub(crate) struct Chores<'a> {
+    pub(crate) store: &'a Arc<dyn Store>,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+    pub(crate) dice: &'a Arc<dyn Dice>,
+    pub(crate) settings: &'a EngineSettings,
+    pub(crate) board: &'a Arc<Board>,
+    pub(crate) rescans: &'a Arc<Rescans>,
+    pub(crate) inbox: &'a mpsc::Sender<Message>,
+}
+
+impl Chores<'_> {
+    /// Starts every chore; they end with `stop`.
+    pub(crate) fn start(&self, stop: &CancellationToken) {
+        let rescan = rescan::run(
+            Arc::clone(self.rescans),
+            Arc::clone(self.store),
+            Arc::clone(self.dice),
+            Arc::clone(self.board),
+            self.settings.rescan,
+            self.inbox.clone(),
+        );
+        let window = self.settings.idempotency_window;
+        let prune = prune::run(Arc::clone(self.store), Arc::clone(self.clock), window);
+        let (stop_rescan, stop_prune) = (stop.clone(), stop.clone());
+        tokio::spawn(async move { stop_rescan.run_until_cancelled(rescan).await });
+        tokio::spawn(async move { stop_prune.run_until_cancelled(prune).await });
+    }
 }
 
 /// Starts the expander, which ends with `stop`; gives the way to tell it of new expansions.

@@ -4,23 +4,36 @@
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
 mod node;
+mod ownership;
 mod roster;
+mod shards;
 
-use crate::{backoff::Backoff, fetcher::Fetcher, sender::Sent, settler::Flushed, target::Prepared};
+use crate::{
+    backoff::Backoff,
+    board::Board,
+    claim::Claim,
+    fetcher::{Fetcher, LaneWish},
+    sender::Sent,
+    settler::Flushed,
+    target::Prepared,
+    wakes::Outbox,
+    watch::Accounts,
+};
 use domain::{
     delivery::{Delivery, Position},
-    id::{DeliveryId, DestinationId},
-    lane::{Lane, Step, WaitingFor, Wish},
+    id::{AccountId, DeliveryId, DestinationId},
+    lane::{Lane, Step, WaitingFor},
     limits,
     time::Timestamp,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use store::{Arrival, Change, FetchedDelivery, LaneHead, LaneView, StoreError};
+use store::{Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, Wake};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use node::Node;
 use roster::Roster;
+use shards::Shards;
 
 /// Something that happened, or a question.
 #[derive(Debug)]
@@ -30,19 +43,67 @@ pub(crate) enum Message {
     Forgotten(Vec<(DestinationId, DeliveryId)>),
     Look(Vec<(DestinationId, DeliveryId, Position)>),
     Changed(Change),
-    Fetched { wishes: Vec<(DestinationId, Wish)>, result: Result<Vec<Vec<FetchedDelivery>>, StoreError> },
-    TargetsRead { wanted: Vec<(DestinationId, u64)>, result: Result<Vec<Arc<Prepared>>, StoreError> },
+    Fetched {
+        wishes: Vec<LaneWish>,
+        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
+    },
+    TargetsRead {
+        wanted: Vec<(DestinationId, u64)>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
+    },
     Sent(Sent),
     Flushed(Vec<Flushed>),
     Heads(Vec<LaneHead>),
-    Views(Vec<DestinationId>, oneshot::Sender<Vec<Option<LaneView>>>),
-    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Option<WaitingFor>>>),
+    Views(Vec<DestinationId>, oneshot::Sender<Vec<Seen<Option<LaneView>>>>),
+    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Seen<Option<WaitingFor>>>>),
+    /// Another node has committed something for lanes of ours.
+    Woken(Vec<Wake>),
+    /// We are a member, under this claim; nothing is ours yet.
+    Joined(Arc<Claim>),
+    Gained(Vec<OwnedShard>),
+    /// Start nothing more in these shards, and say when nothing is open in them: a report of this round.
+    Drain(Vec<u16>, u64),
+    Undrain(Vec<u16>),
+    Lost(Vec<u16>),
+    /// Say when nothing is open and everything is durable.
+    Quiet,
+    Accounts(oneshot::Sender<Accounts>),
+    /// Of this account these destinations have changed; with a version, those were all up to it.
+    Reviewed {
+        account: AccountId,
+        version: Option<i64>,
+        changed: Vec<DestinationId>,
+    },
+    /// The lanes worth publishing that have changed.
+    Changes(oneshot::Sender<Vec<LaneRow>>),
+}
+
+/// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Nothing of these shards is open or unflushed; each with the round of its drain.
+    Drained(Vec<(u16, u64)>),
+    Quiet,
+}
+
+/// An answer about a lane, if it is one of this node's.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen<T> {
+    Here(T),
+    Elsewhere,
 }
 
 pub(crate) struct Dispatcher {
     node: Node,
+    shards: Shards,
     roster: Roster,
     fetcher: Fetcher,
+    board: Arc<Board>,
+    /// To the other nodes.
+    outbox: Arc<Outbox>,
+    /// To the owner.
+    reports: mpsc::UnboundedSender<Report>,
+    quiet_wanted: bool,
     /// Lanes that may have something to start, in turn.
     ready: VecDeque<DestinationId>,
     /// Lanes that the node's capacity held back.
@@ -65,11 +126,22 @@ struct Errand {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(node: Node, fetcher: Fetcher) -> Self {
+    pub(crate) fn new(
+        node: Node,
+        fetcher: Fetcher,
+        board: Arc<Board>,
+        outbox: Arc<Outbox>,
+        reports: mpsc::UnboundedSender<Report>,
+    ) -> Self {
         Self {
             node,
             fetcher,
+            board,
+            outbox,
+            reports,
+            shards: Shards::default(),
             roster: Roster::default(),
+            quiet_wanted: false,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             hungry: VecDeque::new(),
@@ -80,12 +152,14 @@ impl Dispatcher {
         }
     }
 
-    /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`.
+    /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`. What is
+    /// committed even later is passed on to the others until nobody can commit any more.
     pub(crate) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Message>,
         stop: CancellationToken,
         grace: watch::Receiver<Duration>,
+        ended: CancellationToken,
     ) {
         let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
         loop {
@@ -113,6 +187,8 @@ impl Dispatcher {
             );
         }
         self.node.abort_all();
+        let passing_on = ownership::pass_on(inbox, self.outbox);
+        tokio::spawn(async move { ended.run_until_cancelled(passing_on).await });
     }
 
     /// Takes in what happened, then does what the lanes say.
@@ -130,24 +206,32 @@ impl Dispatcher {
             self.read_targets(now);
             self.fetch_windows(now);
         }
+        self.report();
     }
 
     fn take(&mut self, message: Message, now: Timestamp) {
         match message {
             Message::Expected(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    self.lane(destination, now).expected(delivery);
+                    if let Some(lane) = self.lane(destination, now) {
+                        lane.expected(delivery);
+                    }
                 }
             }
             Message::Arrived(arrivals) => self.arrived(arrivals, now),
             Message::Forgotten(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    self.lane(destination, now).forgotten(delivery);
+                    if let Some(lane) = self.lane(destination, now) {
+                        lane.forgotten(delivery);
+                    }
                 }
             }
             Message::Look(places) => {
                 for (destination, delivery, position) in places {
-                    let lane = self.lane(destination, now);
+                    let Some(lane) = self.lane(destination, now) else {
+                        self.outbox.wake(destination, position);
+                        continue;
+                    };
                     lane.forgotten(delivery);
                     lane.look(position);
                     self.touch(destination);
@@ -155,8 +239,10 @@ impl Dispatcher {
             }
             Message::Heads(heads) => {
                 for head in heads {
-                    self.lane(head.destination_id, now).look(head.first);
-                    self.touch(head.destination_id);
+                    if let Some(lane) = self.lane(head.destination_id, now) {
+                        lane.look(head.first);
+                        self.touch(head.destination_id);
+                    }
                 }
             }
             Message::Changed(change) => self.changed(change, now),
@@ -165,10 +251,31 @@ impl Dispatcher {
             Message::Sent(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
-                let _ = answer.send(destinations.iter().map(|id| self.roster.view(*id, now)).collect());
+                let view = |id: &DestinationId| self.seen(*id, |roster| roster.view(*id, now));
+                let _ = answer.send(destinations.iter().map(view).collect());
             }
             Message::WaitingFor(deliveries, answer) => {
-                let _ = answer.send(deliveries.iter().map(|it| self.roster.waiting_for(it, now)).collect());
+                let why = |it: &Delivery| self.seen(it.destination_id, |roster| roster.waiting_for(it, now));
+                let _ = answer.send(deliveries.iter().map(why).collect());
+            }
+            Message::Woken(wakes) => self.woken(wakes, now),
+            Message::Joined(claim) => self.node.joined(claim),
+            Message::Gained(gained) => self.gained(gained),
+            Message::Drain(shards, round) => self.drain(shards, round),
+            Message::Undrain(shards) => self.undrain(shards),
+            Message::Lost(shards) => self.lost(shards, now),
+            Message::Quiet => self.quiet_wanted = true,
+            Message::Accounts(answer) => {
+                let _ = answer.send(self.roster.accounts());
+            }
+            Message::Reviewed { account, version, changed } => {
+                self.outdated(changed);
+                if let Some(version) = version {
+                    self.roster.reviewed(account, version);
+                }
+            }
+            Message::Changes(answer) => {
+                let _ = answer.send(self.roster.changes(now));
             }
         }
     }
@@ -179,8 +286,12 @@ impl Dispatcher {
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
             let room = self.node.has_room();
+            let Some(lane) = self.lane(destination, now) else {
+                self.outbox.wake(destination, arrival.delivery.position);
+                continue;
+            };
             let cargo = loader.load(&arrival);
-            self.lane(destination, now).arrived(arrival.delivery, cargo, room, now);
+            lane.arrived(arrival.delivery, cargo, room, now);
             self.touch(destination);
         }
         store::failpoint::hit("handover.after");
@@ -188,25 +299,27 @@ impl Dispatcher {
 
     fn changed(&mut self, change: Change, now: Timestamp) {
         match change {
-            Change::Destinations(_, destinations) => {
-                for destination in destinations {
-                    if self.roster.outdated(destination) {
-                        self.unread.push_back(destination);
-                    }
-                }
-            }
+            Change::Destinations(_, destinations) => self.outdated(destinations),
             Change::Probe(destination) => {
-                if let Some(run) = self.roster.get_mut(destination) {
-                    run.lane.probe_now(now);
+                if self.roster.probed(destination, now) {
                     self.touch(destination);
                 }
             }
         }
     }
 
+    /// These have changed: nothing starts there until they have been read again.
+    fn outdated(&mut self, destinations: Vec<DestinationId>) {
+        for destination in destinations {
+            if self.roster.outdated(destination) {
+                self.unread.push_back(destination);
+            }
+        }
+    }
+
     fn fetched(
         &mut self,
-        wishes: Vec<(DestinationId, Wish)>,
+        wishes: Vec<LaneWish>,
         result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
         now: Timestamp,
     ) {
@@ -214,22 +327,24 @@ impl Dispatcher {
             Ok(windows) => {
                 self.fetching.succeeded();
                 let mut loader = self.node.loader();
-                for ((destination, wish), rows) in wishes.into_iter().zip(windows) {
+                for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
+                    let Some(lane) = self.lane_of(destination, epoch) else { continue };
                     let rows = rows.into_iter().map(|row| {
                         let cargo = loader.load(&row);
                         (row.delivery, cargo)
                     });
-                    let rows = rows.collect();
-                    self.lane(destination, now).fetched(rows, wish.limit, now);
+                    lane.fetched(rows.collect(), wish.limit, now);
                     self.touch(destination);
                 }
             }
             Err(error) => {
                 let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
                 self.fetching.failed(now.plus(pause));
-                for (destination, wish) in wishes {
-                    self.lane(destination, now).fetch_failed(wish.from);
-                    self.touch(destination);
+                for LaneWish { destination, epoch, wish } in wishes {
+                    if let Some(lane) = self.lane_of(destination, epoch) {
+                        lane.fetch_failed(wish.from);
+                        self.touch(destination);
+                    }
                 }
             }
         }
@@ -245,7 +360,7 @@ impl Dispatcher {
             Ok(targets) => {
                 self.reading.succeeded();
                 for ((destination, change), target) in wanted.into_iter().zip(targets) {
-                    if self.roster.configured(destination, change, target) {
+                    if self.roster.configured(destination, change, target, now) {
                         self.touch(destination);
                     } else {
                         self.unread.push_back(destination);
@@ -272,6 +387,7 @@ impl Dispatcher {
             }
             Sent::Abandoned(delivery) => {
                 self.node.abandoned();
+                self.shards.closed(delivery.destination_id.shard());
                 if let Some(run) = self.roster.get_mut(delivery.destination_id) {
                     run.lane.abandoned(delivery.id, delivery.position);
                 }
@@ -285,12 +401,13 @@ impl Dispatcher {
     fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
         self.node.flushed(&flushed, now);
         for Flushed { destination, delivery, settled, disabled, .. } in flushed {
+            self.shards.closed(destination.shard());
             if let Some(run) = self.roster.get_mut(destination) {
                 run.lane.flushed(delivery, &settled);
                 self.touch(destination);
             }
-            if disabled && self.roster.outdated(destination) {
-                self.unread.push_back(destination);
+            if disabled {
+                self.outdated(vec![destination]);
             }
         }
         self.feed_starved();
@@ -311,6 +428,10 @@ impl Dispatcher {
             let Some(id) = self.ready.pop_front() else { return };
             let Some(run) = self.roster.get_mut(id) else { continue };
             run.is_ready = false;
+            let shard = run.shard;
+            if !self.shards.may_start(shard) {
+                continue; // it is being given away; whoever takes it back touches it
+            }
             let mut steps = 0;
             let blocked = loop {
                 let Some(target) = run.target.as_ref() else { break false };
@@ -328,6 +449,7 @@ impl Dispatcher {
                     Some(Step::End(held, ending)) => self.node.end(held.delivery, ending, now),
                     None => break run.lane.is_starved(share, now),
                 }
+                self.shards.opened(shard);
                 steps += 1;
             };
             if blocked && !std::mem::replace(&mut run.is_starved, true) {
@@ -349,9 +471,13 @@ impl Dispatcher {
             let Some(id) = self.hungry.pop_front() else { break };
             let Some(run) = self.roster.get_mut(id) else { continue };
             run.is_hungry = false;
+            let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
+            else {
+                continue;
+            };
             if let Some(wish) = run.lane.wants(now) {
                 rows += wish.limit;
-                wishes.push((id, wish));
+                wishes.push(LaneWish { destination: id, epoch, wish });
             }
         }
         if !wishes.is_empty() {
@@ -370,18 +496,34 @@ impl Dispatcher {
         self.fetcher.read_targets(wanted);
     }
 
-    /// The lane of a destination; a new one begins with reading what its destination is like.
-    fn lane(&mut self, destination: DestinationId, now: Timestamp) -> &mut Lane<crate::budget::Cargo> {
-        let (run, is_new) = self.roster.enter(destination, now);
+    /// The lane of a destination, if its shard is ours; a new one begins with reading what its destination is like.
+    fn lane(
+        &mut self,
+        destination: DestinationId,
+        now: Timestamp,
+    ) -> Option<&mut Lane<crate::budget::Cargo>> {
+        let shard = destination.shard();
+        if !self.shards.is_ours(shard) {
+            return None;
+        }
+        let (run, is_new) = self.roster.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
         }
-        &mut run.lane
+        Some(&mut run.lane)
+    }
+
+    /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
+    /// and what was read then is no longer true.
+    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<crate::budget::Cargo>> {
+        let run = self.roster.get_mut(destination)?;
+        (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
     }
 
     /// Something happened to this lane: look at it in this turn.
     fn touch(&mut self, destination: DestinationId) {
-        if let Some(run) = self.roster.get_mut(destination)
+        let publishing = !self.board.is_alone();
+        if let Some(run) = self.roster.touched(destination, publishing)
             && !run.is_ready
         {
             run.is_ready = true;

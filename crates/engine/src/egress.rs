@@ -3,7 +3,7 @@
 //! Resolution and judgement are one step, so a name that changes its answer between them has no window. The rule
 //! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
 
-use crate::transport::ConnectionFacts;
+use crate::{claim::Lease, transport::ConnectionFacts};
 use async_trait::async_trait;
 use domain::{address::AddressPolicy, limits, outcome::Fault};
 use http::Uri;
@@ -79,6 +79,7 @@ impl EgressError {
 #[derive(Clone)]
 pub struct Egress {
     inner: Arc<Inner>,
+    lease: Option<Arc<Lease>>,
 }
 
 struct Inner {
@@ -103,12 +104,19 @@ impl Egress {
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         let tls = tokio_rustls::TlsConnector::from(Arc::new(tls));
-        Ok(Self { inner: Arc::new(Inner { policy, resolver, dialer, tls, connect_timeout }) })
+        let inner = Inner { policy, resolver, dialer, tls, connect_timeout };
+        Ok(Self { inner: Arc::new(inner), lease: None })
+    }
+
+    /// Writes nothing once the lease has ended: not the first byte of a request whose connection took long to make,
+    /// and not the rest of one that was begun in time.
+    pub(crate) fn under(self, lease: Arc<Lease>) -> Self {
+        Self { lease: Some(lease), ..self }
     }
 }
 
 impl Inner {
-    async fn connect(&self, uri: Uri) -> Result<Link, EgressError> {
+    async fn connect(&self, uri: Uri, lease: Option<Arc<Lease>>) -> Result<Link, EgressError> {
         // The scheme is checked where the request is built too; a row edited by hand passes here first.
         let url = self.policy.check_url(&uri.to_string()).map_err(|_| EgressError::Blocked)?;
         let port = url.port_or_known_default().ok_or(EgressError::Blocked)?;
@@ -130,7 +138,8 @@ impl Inner {
         let stream = self.dial(&addresses, port).await?;
         let connect = Some(started.elapsed());
         if url.scheme() != "https" {
-            return Ok(Link::new(stream, ConnectionFacts { reused: false, dns, connect, tls: None }));
+            let facts = ConnectionFacts { reused: false, dns, connect, tls: None };
+            return Ok(Link::new(stream, facts, lease));
         }
         let started = Instant::now();
         let name = match host {
@@ -143,7 +152,8 @@ impl Inner {
         let stream =
             self.tls.connect(name, stream).await.map_err(|error| EgressError::Tls(tls_reason(&error)))?;
         let tls = Some(started.elapsed());
-        Ok(Link::new(Box::new(stream), ConnectionFacts { reused: false, dns, connect, tls }))
+        let facts = ConnectionFacts { reused: false, dns, connect, tls };
+        Ok(Link::new(Box::new(stream), facts, lease))
     }
 
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
@@ -197,8 +207,8 @@ impl tower_service::Service<Uri> for Egress {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let inner = Arc::clone(&self.inner);
-        Box::pin(async move { inner.connect(uri).await })
+        let (inner, lease) = (Arc::clone(&self.inner), self.lease.clone());
+        Box::pin(async move { inner.connect(uri, lease).await })
     }
 }
 
@@ -214,15 +224,21 @@ pub struct LinkFacts {
 pub struct Link {
     stream: TokioIo<Box<dyn Duplex>>,
     facts: LinkFacts,
+    lease: Option<Arc<Lease>>,
     /// Dropped after the stream: whoever waits for the end finds the socket closed.
     _closed: DropGuard,
 }
 
 impl Link {
-    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts) -> Self {
+    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, lease: Option<Arc<Lease>>) -> Self {
         let closed = CancellationToken::new();
         let facts = LinkFacts { facts, used: Arc::default(), closed: closed.clone() };
-        Self { stream: TokioIo::new(stream), facts, _closed: closed.drop_guard() }
+        Self { stream: TokioIo::new(stream), facts, lease, _closed: closed.drop_guard() }
+    }
+
+    fn may_write(&self) -> io::Result<()> {
+        let ended = self.lease.as_ref().is_some_and(|lease| lease.has_ended());
+        if ended { Err(io::Error::other("the lease has ended")) } else { Ok(()) }
     }
 }
 
@@ -262,6 +278,7 @@ impl Read for Link {
 
 impl Write for Link {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.may_write()?;
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -282,6 +299,7 @@ impl Write for Link {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.may_write()?;
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 }

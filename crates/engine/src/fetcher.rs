@@ -15,9 +15,17 @@ pub(crate) struct Fetcher {
     pub(crate) dispatcher: mpsc::WeakSender<Message>,
 }
 
+/// What a lane asks for, and at which epoch its shard was ours then.
+#[derive(Debug)]
+pub(crate) struct LaneWish {
+    pub(crate) destination: DestinationId,
+    pub(crate) epoch: i64,
+    pub(crate) wish: Wish,
+}
+
 impl Fetcher {
     /// The windows that lanes asked for.
-    pub(crate) fn fetch(&self, wishes: Vec<(DestinationId, Wish)>) {
+    pub(crate) fn fetch(&self, wishes: Vec<LaneWish>) {
         let this = self.clone();
         tokio::spawn(async move {
             let windows: Vec<Window> = wishes.iter().map(window).collect();
@@ -57,11 +65,6 @@ async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Resul
     AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
 
-fn window((destination_id, wish): &(DestinationId, Wish)) -> Window {
-    Window {
-        shard: destination_id.shard(),
-        destination_id: *destination_id,
-        from: wish.from,
-        limit: wish.limit,
-    }
+fn window(LaneWish { destination, wish, .. }: &LaneWish) -> Window {
+    Window { shard: destination.shard(), destination_id: *destination, from: wish.from, limit: wish.limit }
 }

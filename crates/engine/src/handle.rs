@@ -1,10 +1,12 @@
 //! The engine as the rest of the process sees it.
 
 use crate::{
+    board::{Board, RunBy},
     budget::Budget,
-    dispatcher::Message,
+    dispatcher::{Message, Seen},
     sender::{Sender, Sent},
     target::Prepared,
+    wakes::Outbox,
 };
 use async_trait::async_trait;
 use domain::{
@@ -12,12 +14,15 @@ use domain::{
     delivery::{Delivery, Position},
     event::Event,
     id::{DeliveryId, DestinationId, RouteId},
-    lane::WaitingFor,
+    lane::{WaitKind, WaitingFor},
+    limits,
     seal::MasterKeys,
+    time::Timestamp,
 };
 use std::sync::Arc;
-use store::{Announce, Arrival, Change, Expansion, Fact, LaneView, Lanes, StoreError};
+use store::{Announce, Arrival, Change, Expansion, Fact, LaneRow, LaneView, Lanes, StoreError};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::DropGuard;
 
 pub struct EngineHandle {
     pub(crate) inbox: mpsc::Sender<Message>,
@@ -25,6 +30,10 @@ pub struct EngineHandle {
     pub(crate) expansions: mpsc::Sender<Vec<Expansion>>,
     pub(crate) sender: Arc<Sender>,
     pub(crate) master_keys: Arc<MasterKeys>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Ends what outlives the engine: without a handle nobody can announce anything.
+    pub(crate) _ended: DropGuard,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +84,7 @@ impl EngineHandle {
             payload_bytes: u32::try_from(event.payload.len()).unwrap_or(u32::MAX),
         };
         let cargo = Budget::new(usize::MAX).load(Some(Arc::new(event)), true);
-        match self.sender.deliver(&target, delivery, cargo).await {
+        match self.sender.deliver(&self.board.claim(), &target, delivery, cargo).await {
             Sent::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),
@@ -120,6 +129,11 @@ impl Announce for EngineHandle {
     }
 
     async fn changed(&self, change: Change) {
+        if let Change::Destinations(account, _) = &change
+            && !self.board.is_alone()
+        {
+            self.outbox.changed(*account);
+        }
         self.tell(Message::Changed(change)).await;
     }
 }
@@ -128,13 +142,77 @@ impl Announce for EngineHandle {
 impl Lanes for EngineHandle {
     async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
         let wanted = destinations.to_vec();
-        self.ask(|answer| Message::Views(wanted, answer))
-            .await
-            .unwrap_or_else(|| vec![None; destinations.len()])
+        let seen = self.ask(|answer| Message::Views(wanted, answer)).await;
+        let seen = seen.unwrap_or_else(|| vec![Seen::Elsewhere; destinations.len()]);
+        let mut published = self.published(destinations.iter().copied().zip(&seen)).await.into_iter();
+        let view = |seen| match seen {
+            Seen::Here(view) => view,
+            Seen::Elsewhere => published.next().flatten().map(view_of),
+        };
+        seen.into_iter().map(view).collect()
     }
 
     async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
-        let count = deliveries.len();
-        self.ask(|answer| Message::WaitingFor(deliveries, answer)).await.unwrap_or_else(|| vec![None; count])
+        let wanted = deliveries.clone();
+        let seen = self.ask(|answer| Message::WaitingFor(wanted, answer)).await;
+        let seen = seen.unwrap_or_else(|| vec![Seen::Elsewhere; deliveries.len()]);
+        let destinations = deliveries.iter().map(|delivery| delivery.destination_id);
+        let mut published = self.published(destinations.zip(&seen)).await.into_iter();
+        let now = self.sender.clock.now();
+        let why = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
+            Seen::Here(why) => why,
+            Seen::Elsewhere => {
+                Some(waits_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now))
+            }
+        };
+        deliveries.iter().zip(seen).map(why).collect()
     }
+}
+
+impl EngineHandle {
+    /// What the owners of others' lanes said last, for each of these that is elsewhere. Nothing if it cannot be read:
+    /// a page without these lines is better than none.
+    async fn published<'a, T: 'a>(
+        &self,
+        lanes: impl Iterator<Item = (DestinationId, &'a Seen<T>)>,
+    ) -> Vec<Option<LaneRow>> {
+        let elsewhere = lanes.filter(|(_, seen)| matches!(seen, Seen::Elsewhere));
+        let elsewhere: Vec<DestinationId> = elsewhere.map(|(destination, _)| destination).collect();
+        if elsewhere.is_empty() {
+            return Vec::new();
+        }
+        let newer_than = self.sender.clock.now().minus(limits::LANES_FRESH);
+        self.sender.store.published_lanes(&elsewhere, newer_than).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "published lanes could not be read");
+            vec![None; elsewhere.len()]
+        })
+    }
+
+    fn run_by(&self, delivery: &Delivery) -> RunBy {
+        self.board.run_by(delivery.destination_id.shard())
+    }
+}
+
+fn view_of(lane: LaneRow) -> LaneView {
+    LaneView { in_flight: lane.in_flight, hold: lane.hold }
+}
+
+/// Why a delivery waits in a lane of another node, as far as that can be said from here.
+fn waits_elsewhere(delivery: &Delivery, by: RunBy, lane: Option<LaneRow>, now: Timestamp) -> WaitingFor {
+    let owner = match by {
+        RunBy::Nobody => {
+            let detail = "no worker runs its destination's lane at the moment".into();
+            let since = delivery.due_at.min(now).max(delivery.created_at);
+            return WaitingFor { kind: WaitKind::NoWorker, since, until: None, behind: None, detail };
+        }
+        RunBy::Node(owner) => owner,
+    };
+    let hold = lane.and_then(|lane| lane.hold);
+    WaitingFor::held_or_scheduled(hold, delivery, now).unwrap_or_else(|| WaitingFor {
+        kind: WaitKind::Capacity,
+        since: delivery.due_at,
+        until: None,
+        behind: None,
+        detail: format!("its turn on node {owner}"),
+    })
 }

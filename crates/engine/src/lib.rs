@@ -2,21 +2,27 @@
 //!
 //! The [`dispatcher`] runs the lanes: a delivery is handed over after its commit or fetched from the queue, [`sender`]
 //! makes one HTTP attempt of it, [`settler`] makes the result durable together with many others. [`owner`] keeps this
-//! node's claim on its lanes, [`egress`] is the only way out of the process.
+//! node's place among the others and its share of the shards, [`wakes`] and [`watch`] bring what happens on other nodes,
+//! [`egress`] is the only way out of the process.
 
 mod backoff;
+mod board;
 mod budget;
 mod chores;
+mod claim;
 mod dispatcher;
 pub mod egress;
 mod fetcher;
 mod handle;
 mod owner;
+mod publish;
 mod sender;
 mod settler;
 mod start;
 mod target;
 pub mod transport;
+mod wakes;
+mod watch;
 
 pub use handle::{EngineHandle, TestSendError};
 pub use owner::StartError;

@@ -1,154 +1,171 @@
-//! This node's claim on its lanes: entered at the start, renewed, measured by our own monotonic clock.
+//! This node among the others: it joins, renews its lease, and keeps to its share of the shards.
 //!
-//! One node owns all shards for now. The deadline counts from before the renewal was sent, so a node that was frozen
-//! or cut off knows by itself that its time is up, and clocks need not agree.
+//! One membership at a time: a node whose row is gone drops everything, waits until its results are written (they are
+//! late), and joins again as somebody else; the process goes on. Renewals run beside everything else, so that a slow
+//! read of the roll costs nobody their lease. What to do about shards is decided by [`domain::ownership`]; here it is
+//! done, and the dispatcher is told.
 
-use crate::backoff::Backoff;
+mod renewal;
+mod steward;
+
+use crate::{
+    backoff::Backoff,
+    board::Board,
+    chores::Rescans,
+    claim::{Claim, Lease},
+    dispatcher::{Message, Report},
+    wakes::Outbox,
+};
 use domain::{
     dice::Dice,
-    limits,
+    id::{NodeId, SHARDS},
     time::{Clock, Timestamp},
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use renewal::{Ended, Renewal};
+use std::{sync::Arc, time::Duration};
+use store::{NodeRecord, Store, StoreError};
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    time::Instant,
 };
-use store::{Member, NodeRecord, Store, StoreError};
-use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Why a node could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error(
-        "node `{by}` is serving this database already; stop it first, or give this one a database of its own"
-    )]
-    Occupied { by: String },
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Until when this node may start requests.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    epoch: Instant,
-    /// Microseconds after `epoch`.
-    good_until: AtomicU64,
-}
-
-impl Lease {
-    fn new() -> Self {
-        Self { epoch: Instant::now(), good_until: AtomicU64::new(0) }
-    }
-
-    /// Whether something may start now. Not in the last part of the lease: a request must not outlive it by surprise.
-    pub(crate) fn is_good(&self) -> bool {
-        (self.epoch.elapsed().as_micros() as u64) < self.good_until.load(Ordering::Relaxed)
-    }
-
-    fn renewed(&self, asked_at: Instant, lease: Duration) {
-        let until = asked_at.duration_since(self.epoch) + lease.saturating_sub(limits::LEASE_MARGIN);
-        self.good_until.store(until.as_micros() as u64, Ordering::Relaxed);
-    }
-}
-
-pub(crate) struct Owner {
+/// Joins, in whatever name it is given.
+pub(crate) struct Registrar {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) node: NodeRecord,
-    pub(crate) length: Duration,
     pub(crate) lease: Arc<Lease>,
-    /// Says why, when the node must end.
-    pub(crate) failed: Arc<watch::Sender<Option<String>>>,
+    pub(crate) length: Duration,
 }
 
-impl Owner {
-    /// Enters this node, waiting for a predecessor's lease to end. Somebody who keeps renewing is alive.
-    pub(crate) async fn join(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        dice: Arc<dyn Dice>,
-        node: NodeRecord,
-        length: Duration,
-        failed: Arc<watch::Sender<Option<String>>>,
-    ) -> Result<Self, StartError> {
-        let owner = Self { store, clock, dice, node, length, lease: Arc::new(Lease::new()), failed };
+impl Registrar {
+    /// Enters this node, however long the store is away.
+    pub(crate) async fn join(&self, node: &NodeRecord) -> Result<Arc<Claim>, StoreError> {
         let mut backoff = Backoff::default();
-        let patience = Instant::now() + length + limits::LEASE_MARGIN;
         loop {
             let asked_at = Instant::now();
-            match owner.enter().await {
-                Ok(Ok(now)) => {
-                    owner.synchronise(now, asked_at);
-                    return Ok(owner);
-                }
-                Ok(Err((by, for_another))) => {
-                    if Instant::now() > patience {
-                        return Err(StartError::Occupied { by });
-                    }
-                    tracing::info!(node = by, seconds = for_another.as_secs(), "waiting for a lease to end");
-                    tokio::time::sleep(for_another.clamp(limits::BACKOFF_MIN, limits::LEASE_RENEWAL)).await;
+            match self.store.join(node, self.length).await {
+                Ok(now) => {
+                    self.synchronise(now, asked_at);
+                    return Ok(Claim::new(node.id, Arc::clone(&self.lease)));
                 }
                 Err(StoreError::Unavailable(error) | StoreError::OutcomeUnknown(error)) => {
                     if backoff.worth_telling() {
                         tracing::warn!(%error, "the store is away; waiting for it");
                     }
-                    tokio::time::sleep(backoff.pause(owner.dice.as_ref())).await;
+                    tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Joins, if nobody else is there; else says who, and for how long.
-    async fn enter(&self) -> Result<Result<Timestamp, (String, Duration)>, StoreError> {
-        self.store.reap(self.node.id).await?;
-        let roll = self.store.roll().await?;
-        let stays = |member: &&Member| member.record.proof != self.node.proof;
-        match roll.members.iter().find(stays) {
-            Some(other) => Ok(Err((other.record.label.clone(), other.expires_at.since(roll.now)))),
-            None => self.store.join(&self.node, self.length).await.map(Ok),
-        }
+    /// The store has answered: our time goes on from its, our lease from before we asked.
+    fn synchronise(&self, store_now: Timestamp, asked_at: Instant) {
+        self.lease.renewed(asked_at, self.length);
+        self.clock.sync(store_now.plus(asked_at.elapsed() / 2));
     }
+}
 
-    /// Renews until stopped, then leaves.
-    pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut backoff = Backoff::default();
-        let mut pause = limits::LEASE_RENEWAL.min(self.length / 3);
-        while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            let asked_at = Instant::now();
-            match self.store.renew(self.node.id, self.length).await {
-                Ok(renewed) => {
-                    backoff.reset();
-                    self.synchronise(renewed.now, asked_at);
-                    pause = limits::LEASE_RENEWAL.min(self.length / 3);
-                }
-                Err(error @ (StoreError::NodeLost | StoreError::Failed(_))) => {
+pub(crate) struct Owner {
+    pub(crate) registrar: Registrar,
+    /// As it joined last.
+    pub(crate) node: NodeRecord,
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) dispatcher: mpsc::Sender<Message>,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) rescans: Arc<Rescans>,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Rung when another node says that membership or ownership has moved.
+    pub(crate) moved: Arc<Notify>,
+    /// Says why, when the node must end.
+    pub(crate) failed: Arc<watch::Sender<Option<String>>>,
+}
+
+/// How the owner is told to go: first everything drains and is given away, then the row is removed.
+#[derive(Clone)]
+pub(crate) struct Stops {
+    pub(crate) drain: CancellationToken,
+    pub(crate) leave: CancellationToken,
+}
+
+impl Owner {
+    /// Runs one membership after the other until told to leave.
+    pub(crate) async fn run(mut self, stops: Stops) {
+        loop {
+            let (renewal, pulse) = Renewal::new(&self.registrar, Arc::clone(&self.claim));
+            let claim = Arc::clone(&self.claim);
+            let ended = tokio::select! {
+                biased;
+                ended = renewal.run() => ended,
+                ended = steward::run(&mut self, pulse, &stops) => ended,
+                () = claim.guard() => Ended::Left,
+            };
+            match ended {
+                Ended::Left => return,
+                Ended::Failed(error) => {
                     tracing::error!(%error, "this node must end");
                     self.failed.send_replace(Some(error.to_string()));
                     return;
                 }
-                Err(error) => {
-                    if backoff.worth_telling() {
-                        tracing::warn!(%error, "the lease could not be renewed; trying again");
-                    }
-                    pause = backoff.pause(self.dice.as_ref());
-                }
+                Ended::Lost => {}
             }
-        }
-        if let Err(error) = self.store.leave(self.node.id).await {
-            tracing::warn!(%error, "this node's row stays behind until its lease ends");
+            tracing::warn!(node_id = %self.node.id, "this node was taken for dead and replaced; joining again");
+            self.claim.lose();
+            self.board.lost();
+            self.tell(Message::Lost((0..SHARDS).collect())).await;
+            if stops.drain.is_cancelled() {
+                return;
+            }
+            let again = async {
+                self.quiet().await;
+                self.join_again().await
+            };
+            match stops.leave.run_until_cancelled(again).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::error!(%error, "this node could not join again and must end");
+                    self.failed.send_replace(Some(error.to_string()));
+                    return;
+                }
+                None => return,
+            }
         }
     }
 
-    fn synchronise(&self, store_now: Timestamp, asked_at: Instant) {
-        self.lease.renewed(asked_at, self.length);
-        self.clock.sync(store_now.plus(asked_at.elapsed() / 2));
+    /// Waits until nothing of the old membership is open and its results are written.
+    async fn quiet(&mut self) {
+        self.tell(Message::Quiet).await;
+        while let Some(report) = self.reports.recv().await {
+            if matches!(report, Report::Quiet) {
+                return;
+            }
+        }
+    }
+
+    async fn join_again(&mut self) -> Result<(), StoreError> {
+        let Registrar { clock, dice, .. } = &self.registrar;
+        self.node.id = NodeId::at(clock.now(), dice.bits());
+        self.claim = self.registrar.join(&self.node).await?;
+        self.board.joined(Arc::clone(&self.claim));
+        self.tell(Message::Joined(Arc::clone(&self.claim))).await;
+        tracing::info!(node_id = %self.node.id, "joined again");
+        Ok(())
+    }
+
+    /// A dispatcher that has stopped owns nothing any more.
+    async fn tell(&self, message: Message) {
+        let _ = self.dispatcher.send(message).await;
     }
 }

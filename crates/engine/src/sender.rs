@@ -5,9 +5,9 @@
 
 use crate::{
     budget::Cargo,
-    owner::Lease,
+    claim::Claim,
     target::Prepared,
-    transport::{Answer, Failure, Outgoing, Received, SharedTransport},
+    transport::{Answer, Failure, Outgoing, Permit, Received, SharedTransport},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
@@ -16,7 +16,7 @@ use domain::{
     dice::Dice,
     event::Event,
     gate::Met,
-    id::{AttemptId, NodeId},
+    id::AttemptId,
     limits,
     outcome::{Classified, Fault, Next, ResponseFacts, classify, classify_fault},
     retry::{RetryPolicy, parse_retry_after},
@@ -33,8 +33,6 @@ pub(crate) struct Sender {
     pub(crate) transport: SharedTransport,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) node: NodeId,
     /// Kibibytes of large payloads that may be in memory.
     pub(crate) large_payloads: Arc<Semaphore>,
 }
@@ -51,11 +49,17 @@ pub(crate) enum Sent {
 }
 
 impl Sender {
-    /// Makes one attempt and decides what follows from it.
-    pub(crate) async fn deliver(&self, target: &Prepared, delivery: Delivery, cargo: Cargo) -> Sent {
+    /// Makes one attempt under this claim and decides what follows from it.
+    pub(crate) async fn deliver(
+        &self,
+        claim: &Arc<Claim>,
+        target: &Prepared,
+        delivery: Delivery,
+        cargo: Cargo,
+    ) -> Sent {
         let started_at = self.clock.now();
         let attempted =
-            AssertUnwindSafe(self.attempt(target, &delivery, &cargo, started_at)).catch_unwind().await;
+            AssertUnwindSafe(self.attempt(claim, target, &delivery, &cargo, started_at)).catch_unwind().await;
         let attempted = match attempted {
             Ok(Some(attempted)) => attempted,
             Ok(None) => return Sent::Abandoned(delivery),
@@ -88,7 +92,7 @@ impl Sender {
             outcome,
             http_status: attempted.http_status,
             detail: Detail { url: target.url.clone(), ..attempted.detail },
-            node: self.node,
+            node: claim.node,
         };
         log(&delivery, &attempt);
         let settlement = Settlement {
@@ -104,6 +108,7 @@ impl Sender {
     /// None: given up before anything was sent (the store or our claim on the lane is away).
     async fn attempt(
         &self,
+        claim: &Arc<Claim>,
         target: &Prepared,
         delivery: &Delivery,
         cargo: &Cargo,
@@ -128,17 +133,21 @@ impl Sender {
             }
         };
         let policy = target.policy(delivery.route_id);
-        let (request, shown) = match build(target, delivery, &event, started_at) {
+        let (request, shown) = match build(claim, target, delivery, &event, started_at) {
             Ok(built) => built,
             Err(reason) => return Some(Attempted::unbuildable(reason)),
         };
         // The last look before the first byte: a node that has lost its claim sends nothing.
-        if !self.lease.is_good() {
+        if !claim.may_start() {
             return None;
         }
         failpoint::hit("send.first_byte");
         let answer = self.transport.send(request).await;
         failpoint::hit("send.answered");
+        // What fails once our time is up was cut off by ourselves, or may have been: that is no fault of theirs.
+        if answer.result.is_err() && !claim.stands() {
+            return None;
+        }
         Some(Attempted::of_answer(answer, shown, policy, self.clock.now()))
     }
 
@@ -203,6 +212,7 @@ impl Attempted {
 
 /// The request, and the headers of it that are kept with the attempt.
 fn build(
+    claim: &Arc<Claim>,
     target: &Prepared,
     delivery: &Delivery,
     event: &Event,
@@ -243,7 +253,8 @@ fn build(
         headers.entry(name).or_insert_with(|| value.clone());
     }
     let timeout = target.timeout(delivery.route_id);
-    Ok((Outgoing { uri: ready.uri.clone(), headers, body: event.payload.clone(), timeout }, shown))
+    let (uri, body) = (ready.uri.clone(), event.payload.clone());
+    Ok((Outgoing { uri, headers, body, timeout, permit: Permit::of(claim) }, shown))
 }
 
 fn timing(answer: &Answer) -> Timing {

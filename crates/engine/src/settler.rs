@@ -12,7 +12,8 @@ use domain::{
     limits,
     time::Clock,
 };
-use std::sync::Arc;
+use futures_util::FutureExt as _;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::{Fact, Settlement, Store, StoreError, failpoint};
 use tokio::sync::mpsc;
 
@@ -20,7 +21,6 @@ pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) node: NodeId,
     pub(crate) waiting: Waiting,
     pub(crate) dispatcher: mpsc::Sender<Message>,
 }
@@ -29,6 +29,8 @@ pub(crate) struct Settler {
 pub(crate) struct Waiting {
     results: mpsc::UnboundedReceiver<Settlement>,
     endings: mpsc::UnboundedReceiver<Settlement>,
+    /// Of another membership than those before it: it begins the next batch.
+    next: Option<Settlement>,
 }
 
 /// The way to the settler.
@@ -52,7 +54,10 @@ pub(crate) struct Flushed {
 pub(crate) fn channels() -> (Settling, Waiting) {
     let (results, results_waiting) = mpsc::unbounded_channel();
     let (endings, endings_waiting) = mpsc::unbounded_channel();
-    (Settling { results, endings }, Waiting { results: results_waiting, endings: endings_waiting })
+    (
+        Settling { results, endings },
+        Waiting { results: results_waiting, endings: endings_waiting, next: None },
+    )
 }
 
 impl Settler {
@@ -71,13 +76,20 @@ impl Settler {
         }
     }
 
+    /// A panic is one more way to fail: every settlement can be run again.
     async fn flush(&self, batch: &[Settlement]) -> Result<(), StoreError> {
+        let panicked = |_| Err(StoreError::Unavailable("writing them panicked".into()));
+        AssertUnwindSafe(self.write(batch)).catch_unwind().await.unwrap_or_else(panicked)
+    }
+
+    async fn write(&self, batch: &[Settlement]) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
         if batch.iter().any(|settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_))))
         {
             failpoint::hit("settle.dead_letter");
         }
-        let moved = self.store.settle(self.node, batch, self.clock.now()).await?;
+        // What was begun under an id is settled under it: once its row is gone the result is late, whoever we are now.
+        let moved = self.store.settle(node(&batch[0]), batch, self.clock.now()).await?;
         failpoint::hit("settle.after");
         let flushed = batch.iter().zip(moved).map(flushed).collect();
         if self.dispatcher.send(Message::Flushed(flushed)).await.is_err() {
@@ -90,6 +102,9 @@ impl Settler {
 impl Waiting {
     /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
     async fn first(&mut self) -> Option<Settlement> {
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
         tokio::select! {
             biased;
             Some(result) = self.results.recv() => Some(result),
@@ -98,23 +113,38 @@ impl Waiting {
         }
     }
 
-    /// Whatever has gathered, as much as fits a flush.
+    /// Whatever has gathered, as much as fits a flush and was begun under one node id.
     fn batch(&mut self, first: Settlement) -> Vec<Settlement> {
+        let by = node(&first);
         let mut bytes = weight(&first);
         let mut batch = vec![first];
+        let next = &mut self.next;
         let mut take = |queue: &mut mpsc::UnboundedReceiver<Settlement>, most: usize| {
             let most = batch.len() + most;
-            while batch.len() < most.min(limits::SETTLE_BATCH)
+            while next.is_none()
+                && batch.len() < most.min(limits::SETTLE_BATCH)
                 && bytes < limits::SETTLE_BATCH_BYTES
-                && let Ok(next) = queue.try_recv()
+                && let Ok(settlement) = queue.try_recv()
             {
-                bytes += weight(&next);
-                batch.push(next);
+                if node(&settlement) != by {
+                    *next = Some(settlement);
+                    break;
+                }
+                bytes += weight(&settlement);
+                batch.push(settlement);
             }
         };
         take(&mut self.results, limits::SETTLE_BATCH);
         take(&mut self.endings, limits::ENDING_BATCH);
         batch
+    }
+}
+
+/// Who made the attempt, or ended the delivery without one.
+fn node(settlement: &Settlement) -> NodeId {
+    match &settlement.fact {
+        Fact::Attempted(attempt) => attempt.node,
+        Fact::EndedWithout { node, .. } => *node,
     }
 }
 

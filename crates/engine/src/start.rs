@@ -1,22 +1,27 @@
 //! Puts the engine together and takes it apart again.
 
 use crate::{
-    chores,
-    dispatcher::{Dispatcher, Node},
+    board::Board,
+    chores::{self, Chores, Rescans},
+    claim::Lease,
+    dispatcher::{Dispatcher, Message, Node},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
-    owner::{Owner, StartError},
+    owner::{Owner, Registrar, StartError, Stops},
+    publish,
     sender::Sender,
     settler::{self, Settler},
     transport::{HttpTransport, SharedTransport},
+    wakes::{Ear, Outbox},
+    watch::{Watch, Watching},
 };
 use domain::{address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{NodeRecord, Store};
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{Notify, Semaphore, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -62,9 +67,8 @@ impl Default for EngineSettings {
 pub struct Engine {
     handle: Arc<EngineHandle>,
     failed: watch::Receiver<Option<String>>,
-    /// Stops lanes and chores; then the claim is given up.
-    stop: CancellationToken,
-    leave: CancellationToken,
+    /// First lanes and chores stop and shards are given away as they drain; then the claim is given up.
+    stops: Stops,
     grace: watch::Sender<Duration>,
     dispatcher: JoinHandle<()>,
     settler: JoinHandle<()>,
@@ -78,32 +82,38 @@ impl Engine {
             _ => Arc::new(SystemResolver),
         };
         let timeout = parts.settings.connect_timeout;
+        let lease = Lease::new();
         let egress = Egress::new(Arc::clone(&parts.addresses), resolver, Arc::new(TcpDialer), timeout)?;
-        Self::start_with(parts, Arc::new(HttpTransport::new(egress))).await
+        let transport = Arc::new(HttpTransport::new(egress.under(Arc::clone(&lease))));
+        Self::begin(parts, transport, lease).await
     }
 
     /// With an internet of the caller's choice.
     pub async fn start_with(parts: EngineParts, transport: SharedTransport) -> Result<Self, StartError> {
+        Self::begin(parts, transport, Lease::new()).await
+    }
+
+    async fn begin(
+        parts: EngineParts,
+        transport: SharedTransport,
+        lease: Arc<Lease>,
+    ) -> Result<Self, StartError> {
         let EngineParts { store, clock, dice, master_keys, node, settings, .. } = parts;
-        let (failed_sender, failed) = watch::channel(None);
-        let failed_sender = Arc::new(failed_sender);
-        let node_id = node.id;
-        let owner = Owner::join(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            Arc::clone(&dice),
-            node,
-            settings.lease,
-            Arc::clone(&failed_sender),
-        )
-        .await?;
+        let registrar = Registrar {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            dice: Arc::clone(&dice),
+            lease,
+            length: settings.lease,
+        };
+        let claim = registrar.join(&node).await?;
+        let board = Board::new(Arc::clone(&claim));
+        let (outbox, rescans, watch) = (Arc::<Outbox>::default(), Arc::<Rescans>::default(), Arc::default());
         let sender = Arc::new(Sender {
             store: Arc::clone(&store),
             transport,
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
-            lease: Arc::clone(&owner.lease),
-            node: node_id,
             large_payloads: Arc::new(Semaphore::new(limits::LARGE_PAYLOADS_BYTES / 1024)),
         });
         let (inbox, messages) = mpsc::channel(limits::DISPATCHER_INBOX);
@@ -112,7 +122,6 @@ impl Engine {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
-            node: node_id,
             waiting,
             dispatcher: inbox.clone(),
         };
@@ -121,30 +130,44 @@ impl Engine {
             master_keys: Arc::clone(&master_keys),
             dispatcher: inbox.downgrade(),
         };
-        let node = Node::new(
-            Arc::clone(&sender),
-            settling,
-            inbox.clone(),
-            settings.gate.clone(),
-            settings.max_in_flight,
-        );
-        let (stop, leave) = (CancellationToken::new(), CancellationToken::new());
+        let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);
+        let lanes =
+            Node::new(Arc::clone(&sender), settling, inbox.clone(), Arc::clone(&claim), gate, max_in_flight);
+        // Bounded by the dispatcher: see `Report`.
+        let (reports, reported) = mpsc::unbounded_channel();
+        let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
+        let (failed_sender, failed) = watch::channel(None);
+        let failed_sender = Arc::new(failed_sender);
+        let moved = Arc::new(Notify::new());
+        let owner = Owner {
+            registrar,
+            node,
+            claim,
+            board: Arc::clone(&board),
+            dispatcher: inbox.clone(),
+            reports: reported,
+            rescans: Arc::clone(&rescans),
+            outbox: Arc::clone(&outbox),
+            moved: Arc::clone(&moved),
+            failed: Arc::clone(&failed_sender),
+        };
+        let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
+        let ended = CancellationToken::new();
+        let expansions = chores::start_expander(&store, &clock, &dice, inbox.clone(), &stops.drain);
+        let around = Around { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox };
+        around.start(&stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
-        let dispatcher = Dispatcher::new(node, fetcher);
-        chores::start(&store, &clock, &dice, &settings, inbox.clone(), &stop);
-        let expansions = chores::start_expander(&store, &clock, &dice, inbox.clone(), &stop);
         let watched = |name, task| tokio::spawn(watched(name, task, Arc::clone(&failed_sender)));
+        let dispatching = dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone());
+        let Around { board, outbox, inbox, .. } = around;
+        let _ended = ended.drop_guard();
         Ok(Self {
-            dispatcher: watched(
-                "the dispatcher",
-                dispatcher.run(messages, stop.clone(), grace_given).boxed(),
-            ),
+            dispatcher: watched("the dispatcher", dispatching.boxed()),
             settler: watched("the settler", settler.run().boxed()),
-            owner: watched("the owner", owner.run(leave.clone()).boxed()),
-            handle: Arc::new(EngineHandle { inbox, expansions, sender, master_keys }),
+            owner: watched("the owner", owner.run(stops.clone()).boxed()),
+            handle: Arc::new(EngineHandle { inbox, expansions, sender, master_keys, board, outbox, _ended }),
             failed,
-            stop,
-            leave,
+            stops,
             grace,
         })
     }
@@ -163,10 +186,11 @@ impl Engine {
         }
     }
 
-    /// Starts nothing more, finishes what is open within `grace`, writes all results, gives up the claim.
+    /// Starts nothing more, finishes what is open within `grace`, writes all results, gives every shard to its next
+    /// owner as soon as nothing of it is open, and gives up the claim.
     pub async fn stop(self, grace: Duration) {
         self.grace.send_replace(grace);
-        self.stop.cancel();
+        self.stops.drain.cancel();
         let drained = async {
             let _ = self.dispatcher.await;
             let _ = self.settler.await;
@@ -174,8 +198,55 @@ impl Engine {
         if tokio::time::timeout(grace + limits::LEASE_MARGIN, drained).await.is_err() {
             tracing::warn!("some results could not be written; their deliveries will be tried again");
         }
-        self.leave.cancel();
+        self.stops.leave.cancel();
         let _ = tokio::time::timeout(limits::LEASE_MARGIN, self.owner).await;
+    }
+}
+
+/// What runs beside the lanes and the owner.
+struct Around {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    dice: Arc<dyn Dice>,
+    settings: EngineSettings,
+    board: Arc<Board>,
+    outbox: Arc<Outbox>,
+    rescans: Arc<Rescans>,
+    watch: Arc<Watch>,
+    moved: Arc<Notify>,
+    inbox: mpsc::Sender<Message>,
+}
+
+impl Around {
+    /// All of it ends with `stop`, but for what tells the others: something may be committed to the very end.
+    fn start(&self, stop: &CancellationToken, ended: &CancellationToken) {
+        let Self { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox } = self;
+        Chores { store, clock, dice, settings, board, rescans, inbox }.start(stop);
+        let ear = Ear {
+            store: Arc::clone(store),
+            dice: Arc::clone(dice),
+            dispatcher: inbox.clone(),
+            rescans: Arc::clone(rescans),
+            watch: Arc::clone(watch),
+            roll: Arc::clone(moved),
+        };
+        let watching = Watching {
+            watch: Arc::clone(watch),
+            store: Arc::clone(store),
+            dice: Arc::clone(dice),
+            board: Arc::clone(board),
+            dispatcher: inbox.clone(),
+        };
+        let publishing = publish::run(Arc::clone(store), Arc::clone(clock), Arc::clone(board), inbox.clone());
+        let telling = Arc::clone(outbox).run(Arc::clone(store), Arc::clone(dice));
+        let until = |token: &CancellationToken, task: BoxFuture<'static, ()>| {
+            let token = token.clone();
+            tokio::spawn(async move { token.run_until_cancelled(task).await });
+        };
+        until(stop, ear.run().boxed());
+        until(stop, watching.run().boxed());
+        until(stop, publishing.boxed());
+        until(ended, telling.boxed());
     }
 }
 

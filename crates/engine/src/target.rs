@@ -24,6 +24,10 @@ pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSIO
 
 #[derive(Debug)]
 pub(crate) struct Prepared {
+    pub(crate) account_id: AccountId,
+    /// The account's version when it was read: later changes are for the watch to find.
+    pub(crate) account_version: i64,
+    pub(crate) probed_at: Option<Timestamp>,
     pub(crate) lane: LaneSettings,
     pub(crate) url: String,
     pub(crate) ready: Result<Ready, String>,
@@ -72,6 +76,9 @@ impl Prepared {
             expire_after_by_route: overrides.values().filter_map(own_age).collect(),
         };
         Self {
+            account_id: target.account_id,
+            account_version: target.account_version,
+            probed_at: destination.switch.probed_at,
             lane,
             url: destination.url,
             ready,

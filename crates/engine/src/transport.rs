@@ -1,7 +1,10 @@
 //! One HTTP request and its answer, as the sender sees them: a trait, so that the engine can run against a simulated
 //! internet, and its real form on hyper.
 
-use crate::egress::{Egress, EgressError, LinkFacts};
+use crate::{
+    claim::Claim,
+    egress::{Egress, EgressError, LinkFacts},
+};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use domain::{limits, outcome::Fault};
@@ -31,6 +34,22 @@ pub struct Outgoing {
     pub body: Bytes,
     /// For everything: name, connection, TLS, request, answer.
     pub timeout: Duration,
+    /// To be asked again before the first byte, however long that takes to come about.
+    pub permit: Permit,
+}
+
+/// Whether this node still may send what it has begun: its claim may end while a connection is being made.
+#[derive(Debug, Clone)]
+pub struct Permit(Arc<Claim>);
+
+impl Permit {
+    pub(crate) fn of(claim: &Arc<Claim>) -> Self {
+        Self(Arc::clone(claim))
+    }
+
+    pub fn holds(&self) -> bool {
+        self.0.stands()
+    }
 }
 
 #[derive(Debug)]

@@ -1,7 +1,11 @@
 //! Why a delivery waits, and until when: every delivery a lane is responsible for has an answer.
 
 use super::Lane;
-use crate::{delivery::Delivery, gate::HoldReason, time::Timestamp};
+use crate::{
+    delivery::Delivery,
+    gate::{Hold, HoldReason},
+    time::Timestamp,
+};
 use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,18 +32,12 @@ pub struct WaitingFor {
     pub detail: String,
 }
 
-impl<C> Lane<C> {
-    /// What this delivery waits for; None if it is being delivered. The delivery need not be in memory.
-    pub fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
-        if self.delivering_since(delivery.id).is_some() {
-            return None;
-        }
-        let wait = |kind, since: Timestamp, until, detail: String| {
-            Some(WaitingFor { kind, since, until, behind: None, detail })
-        };
+impl WaitingFor {
+    /// What a delivery waits for as long as its destination is held, or it is not due; None if it is neither.
+    pub fn held_or_scheduled(hold: Option<Hold>, delivery: &Delivery, now: Timestamp) -> Option<Self> {
         // Who is due only after the hold has ended does not wait for it.
         let outlasts = |until| delivery.due_at > now && delivery.due_at > until;
-        if let Some(hold) = self.destination_hold(now).filter(|hold| !hold.until.is_some_and(outlasts)) {
+        if let Some(hold) = hold.filter(|hold| !hold.until.is_some_and(outlasts)) {
             let kind = match hold.reason {
                 HoldReason::Throttle => WaitKind::Throttle,
                 HoldReason::Breaker => WaitKind::Breaker,
@@ -52,11 +50,26 @@ impl<C> Lane<C> {
                 HoldReason::Paused => "the destination is paused".into(),
                 HoldReason::Disabled => "the destination is disabled: its deliveries are being ended".into(),
             };
-            return wait(kind, hold.since.max(delivery.created_at), hold.until, detail);
+            let since = hold.since.max(delivery.created_at);
+            return Some(Self { kind, since, until: hold.until, behind: None, detail });
         }
-        if delivery.due_at > now {
-            return scheduled(delivery);
+        if delivery.due_at > now { scheduled(delivery) } else { None }
+    }
+}
+
+impl<C> Lane<C> {
+    /// What this delivery waits for; None if it is being delivered. The delivery need not be in memory.
+    pub fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
+        if self.delivering_since(delivery.id).is_some() {
+            return None;
         }
+        let waits = WaitingFor::held_or_scheduled(self.destination_hold(now), delivery, now);
+        if waits.is_some() {
+            return waits;
+        }
+        let wait = |kind, since: Timestamp, until, detail: String| {
+            Some(WaitingFor { kind, since, until, behind: None, detail })
+        };
         let Some(settings) = &self.settings else {
             return wait(WaitKind::Capacity, delivery.due_at, None, "its destination is being read".into());
         };

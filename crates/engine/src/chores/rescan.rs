@@ -1,39 +1,94 @@
-//! The net under every wake-up: looks which lanes have something waiting, at the start and from time to time.
+//! The net under every wake-up: looks which lanes have something waiting. In all shards of this node from time to time,
+//! and in some of them when they have just become ours or when somebody could not name the lanes.
 
-use crate::{backoff::Backoff, dispatcher::Message};
-use domain::{dice::Dice, id::SHARDS, limits};
-use std::{sync::Arc, time::Duration};
+use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use domain::{dice::Dice, limits};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use store::{Store, StoreError};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
+/// The shards to be looked at before their time.
+#[derive(Debug, Default)]
+pub(crate) struct Rescans {
+    wanted: Mutex<Wanted>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    shards: BTreeSet<u16>,
+    all: bool,
+}
+
+impl Rescans {
+    pub(crate) fn ask(&self, shards: impl IntoIterator<Item = u16>) {
+        self.wanted().shards.extend(shards);
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn ask_all(&self) {
+        self.wanted().all = true;
+        self.bell.notify_one();
+    }
+
+    fn wanted(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Scans for ever.
 pub(super) async fn run(
+    rescans: Arc<Rescans>,
     store: Arc<dyn Store>,
     dice: Arc<dyn Dice>,
+    board: Arc<Board>,
     every: Duration,
     inbox: mpsc::Sender<Message>,
 ) {
     let mut backoff = Backoff::default();
+    let mut next_full = Instant::now() + every;
     loop {
-        let pause = match scan(store.as_ref(), &inbox).await {
+        tokio::select! {
+            biased;
+            () = rescans.bell.notified() => {}
+            () = tokio::time::sleep_until(next_full) => rescans.wanted().all = true,
+        }
+        let Wanted { shards, all } = std::mem::take(&mut *rescans.wanted());
+        let owned = board.owned();
+        let wanted: Vec<u16> = owned.iter().copied().filter(|shard| all || shards.contains(shard)).collect();
+        let started = Instant::now();
+        let scanned = if wanted.is_empty() { Ok(()) } else { scan(store.as_ref(), &wanted, &inbox).await };
+        match scanned {
             Ok(()) => {
                 backoff.reset();
-                every
+                if all {
+                    // Under an old snapshot a scan walks dead entries: it must not become what the store does all day.
+                    next_full = Instant::now() + every.max(started.elapsed() * limits::RESCAN_SHARE);
+                }
             }
             Err(error) => {
                 if backoff.worth_telling() {
                     tracing::warn!(%error, "the queue could not be scanned; trying again");
                 }
-                backoff.pause(dice.as_ref())
+                tokio::time::sleep(backoff.pause(dice.as_ref())).await;
+                rescans.wanted().all |= all;
+                rescans.ask(wanted);
             }
-        };
-        tokio::time::sleep(pause).await;
+        }
     }
 }
 
-async fn scan(store: &dyn Store, inbox: &mpsc::Sender<Message>) -> Result<(), StoreError> {
-    let (shards, mut after) = (Vec::from_iter(0..SHARDS), None);
+async fn scan(store: &dyn Store, shards: &[u16], inbox: &mpsc::Sender<Message>) -> Result<(), StoreError> {
+    let mut after = None;
     loop {
-        let heads = store.lanes(&shards, after, limits::RESCAN_LANES).await?;
+        let heads = store.lanes(shards, after, limits::RESCAN_LANES).await?;
         let Some(last) = heads.last() else { return Ok(()) };
         let complete = heads.len() < limits::RESCAN_LANES;
         after = Some((last.shard, last.destination_id));

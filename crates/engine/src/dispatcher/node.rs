@@ -3,8 +3,8 @@
 use crate::{
     backoff::Backoff,
     budget::{Budget, Cargo},
-    owner::Lease,
-    sender::Sender,
+    claim::Claim,
+    sender::{Sender, Sent},
     settler::{Flushed, Settling},
     target::Prepared,
 };
@@ -21,7 +21,7 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{Fact, FetchedDelivery, Settlement, StoreError};
 use tokio::sync::mpsc;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use super::Message;
 
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
-    lease: Arc<Lease>,
+    claim: Arc<Claim>,
     gate: GateSettings,
     budget: Arc<Budget>,
     max_in_flight: usize,
@@ -43,7 +43,6 @@ pub(crate) struct Node {
     /// Since when something has been waiting to be flushed.
     unflushed_since: Option<Timestamp>,
     requests: TaskTracker,
-    abort: CancellationToken,
 }
 
 impl Node {
@@ -51,13 +50,14 @@ impl Node {
         sender: Arc<Sender>,
         settler: Settling,
         inbox: mpsc::Sender<Message>,
+        claim: Arc<Claim>,
         gate: GateSettings,
         max_in_flight: usize,
     ) -> Self {
         Self {
             clock: Arc::clone(&sender.clock),
             dice: Arc::clone(&sender.dice),
-            lease: Arc::clone(&sender.lease),
+            claim,
             sender,
             settler,
             inbox,
@@ -69,8 +69,12 @@ impl Node {
             ending: 0,
             unflushed_since: None,
             requests: TaskTracker::new(),
-            abort: CancellationToken::new(),
         }
+    }
+
+    /// We are somebody else from now on; what is open was aborted with the old claim.
+    pub(super) fn joined(&mut self, claim: Arc<Claim>) {
+        self.claim = claim;
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -96,7 +100,7 @@ impl Node {
     /// Whether anything may start at all: our claim holds, and results become durable as fast as they come.
     pub(super) fn may_start(&self, now: Timestamp) -> bool {
         let flushing = self.unflushed_since.is_none_or(|since| now.since(since) < limits::FLUSH_PATIENCE);
-        flushing && self.unflushed < limits::UNFLUSHED && self.lease.is_good()
+        flushing && self.unflushed < limits::UNFLUSHED && self.claim.may_start()
     }
 
     /// Whether one more delivery may be ended without an attempt: millions may have to, and results come first.
@@ -109,13 +113,16 @@ impl Node {
         u32::try_from(self.max_in_flight.saturating_sub(self.in_flight)).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Starts an attempt; its end comes back as a message, whatever happens to it.
+    /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
+    /// counts as abandoned: nobody knows what became of it, and its row is as it was.
     pub(super) fn start(&mut self, target: Arc<Prepared>, held: Held<Cargo>) {
         self.in_flight += 1;
-        let (sender, inbox, abort) = (Arc::clone(&self.sender), self.inbox.clone(), self.abort.clone());
+        let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
+        let abort = claim.abort_token();
         self.requests.spawn(async move {
-            let attempt = sender.deliver(&target, held.delivery, held.cargo);
-            let Some(sent) = abort.run_until_cancelled(attempt).await else { return };
+            let delivery = held.delivery.clone();
+            let attempt = sender.deliver(&claim, &target, held.delivery, held.cargo);
+            let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Sent(sent)).await;
         });
@@ -124,7 +131,7 @@ impl Node {
     /// Ends a delivery without an attempt.
     pub(super) fn end(&mut self, delivery: Delivery, ending: Ending, now: Timestamp) {
         let id = AttemptId::at(now, self.dice.bits());
-        let fact = Fact::EndedWithout { id, at: now, node: self.sender.node, ending };
+        let fact = Fact::EndedWithout { id, at: now, node: self.claim.node, ending };
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -157,7 +164,7 @@ impl Node {
     }
 
     pub(super) fn abort_all(&self) {
-        self.abort.cancel();
+        self.claim.abort_open();
     }
 
     pub(super) fn loader(&self) -> Loader {

@@ -1,19 +1,19 @@
-//! The lanes of this node, and when each wants to be looked at again.
+//! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
-use crate::{budget::Cargo, target::Prepared};
+use crate::{budget::Cargo, target::Prepared, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::GateSettings,
-    id::DestinationId,
+    id::{AccountId, DestinationId},
     lane::{Lane, WaitingFor},
     limits,
     time::Timestamp,
 };
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
 };
-use store::LaneView;
+use store::{LaneRow, LaneView};
 
 #[derive(Default)]
 pub(super) struct Roster {
@@ -24,12 +24,28 @@ pub(super) struct Roster {
     holding: VecDeque<(Timestamp, DestinationId)>,
     /// All lanes, to be checked for having nothing to do; one entry a lane, in time order.
     idling: VecDeque<(Timestamp, DestinationId)>,
+    by_shard: BTreeMap<u16, BTreeSet<DestinationId>>,
+    accounts: BTreeMap<AccountId, Account>,
+    /// Numbers every reading of a destination that is waited for.
+    readings: u64,
+    /// Lanes that may look different from what was last published; one entry a lane.
+    stirred: VecDeque<DestinationId>,
+    /// Published lanes worth saying again; one entry a lane, in time order.
+    said: VecDeque<(Timestamp, DestinationId)>,
+}
+
+/// An account that has lanes here.
+struct Account {
+    /// Its changes up to this version are known here.
+    version: i64,
+    lanes: usize,
 }
 
 /// A lane at work.
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) lane: Lane<Cargo>,
+    pub(super) shard: u16,
     pub(super) target: Option<Arc<Prepared>>,
     /// In the queue of lanes to be looked at.
     pub(super) is_ready: bool,
@@ -37,8 +53,16 @@ pub(super) struct Run {
     pub(super) is_hungry: bool,
     /// In the queue of lanes that the node's capacity held back.
     pub(super) is_starved: bool,
-    /// Counts changes of the destination: what was read before the last one is thrown away.
+    /// The reading that is waited for or was the last: what was read before it is thrown away.
     change: u64,
+    account: Option<AccountId>,
+    /// When a person last asked for a probe, as far as the lane knows.
+    probed_at: Option<Timestamp>,
+    is_stirred: bool,
+    /// Was published a moment ago, and will be again.
+    is_said: bool,
+    /// What others were last told.
+    published: LaneView,
     wake_at: Option<Timestamp>,
     /// In the queue of lanes that hold rows.
     is_holding: bool,
@@ -48,12 +72,14 @@ pub(super) struct Run {
 
 impl Roster {
     /// The lane of a destination, and whether it is new.
-    pub(super) fn enter(&mut self, id: DestinationId, now: Timestamp) -> (&mut Run, bool) {
+    pub(super) fn enter(&mut self, id: DestinationId, shard: u16, now: Timestamp) -> (&mut Run, bool) {
         match self.lanes.entry(id) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));
-                (entry.insert(Run::default()), true)
+                self.by_shard.entry(shard).or_default().insert(id);
+                self.readings += 1;
+                (entry.insert(Run { shard, change: self.readings, ..Run::default() }), true)
             }
         }
     }
@@ -62,10 +88,59 @@ impl Roster {
         self.lanes.get_mut(&id)
     }
 
+    pub(super) fn contains(&self, id: DestinationId) -> bool {
+        self.lanes.contains_key(&id)
+    }
+
+    pub(super) fn in_shard(&self, shard: u16) -> Vec<DestinationId> {
+        self.by_shard.get(&shard).into_iter().flatten().copied().collect()
+    }
+
+    /// Drops the lanes of a shard; says whether one of them had something that was not seen to its end. Be sure to
+    /// [`Roster::purge`] afterwards.
+    pub(super) fn drop_shard(&mut self, shard: u16, gate: &GateSettings, now: Timestamp) -> bool {
+        let Some(lanes) = self.by_shard.get(&shard).cloned() else { return false };
+        let busy = lanes.iter().any(|id| self.lanes.get(id).is_some_and(|run| !run.lane.is_idle(gate, now)));
+        for id in lanes {
+            self.remove(id);
+        }
+        busy
+    }
+
+    /// After lanes were dropped: forgets what was noted about them, so that one that comes again is noted once.
+    pub(super) fn purge(&mut self) {
+        for queue in [&mut self.holding, &mut self.idling, &mut self.said] {
+            queue.retain(|(_, id)| self.lanes.contains_key(id));
+        }
+        self.stirred.retain(|id| self.lanes.contains_key(id));
+    }
+
+    fn remove(&mut self, id: DestinationId) {
+        let Some(run) = self.lanes.remove(&id) else { return };
+        if let Some(wake_at) = run.wake_at {
+            self.wakes.remove(&(wake_at, id));
+        }
+        if let Some(lanes) = self.by_shard.get_mut(&run.shard) {
+            lanes.remove(&id);
+            if lanes.is_empty() {
+                self.by_shard.remove(&run.shard);
+            }
+        }
+        if let Some(account) = run.account
+            && let Some(kept) = self.accounts.get_mut(&account)
+        {
+            kept.lanes -= 1;
+            if kept.lanes == 0 {
+                self.accounts.remove(&account);
+            }
+        }
+    }
+
     /// The destination has changed: nothing starts until it has been read again. False if no lane runs.
     pub(super) fn outdated(&mut self, id: DestinationId) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return false };
-        run.change += 1;
+        self.readings += 1;
+        run.change = self.readings;
         run.target = None;
         run.lane.outdated();
         true
@@ -76,14 +151,88 @@ impl Roster {
     }
 
     /// The destination has been read; false if it has changed meanwhile and must be read again.
-    pub(super) fn configured(&mut self, id: DestinationId, change: u64, target: Arc<Prepared>) -> bool {
+    pub(super) fn configured(
+        &mut self,
+        id: DestinationId,
+        change: u64,
+        target: Arc<Prepared>,
+        now: Timestamp,
+    ) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return true };
         if run.change != change {
             return false;
         }
         run.lane.configured(target.lane.clone());
+        if target.probed_at > run.probed_at {
+            run.probed_at = target.probed_at;
+            run.lane.probe_now(now);
+        }
+        if run.account.is_none() {
+            run.account = Some(target.account_id);
+            let fresh = Account { version: target.account_version, lanes: 0 };
+            self.accounts.entry(target.account_id).or_insert(fresh).lanes += 1;
+        }
         run.target = Some(target);
         true
+    }
+
+    /// A person asked for a probe on this node. False if no lane runs.
+    pub(super) fn probed(&mut self, id: DestinationId, now: Timestamp) -> bool {
+        let Some(run) = self.lanes.get_mut(&id) else { return false };
+        // The same wish comes with the next reading of the destination, and must not count twice.
+        run.probed_at = Some(now);
+        run.lane.probe_now(now);
+        true
+    }
+
+    /// The accounts that have lanes here, and how far each is known.
+    pub(super) fn accounts(&self) -> Accounts {
+        self.accounts.iter().map(|(id, account)| (*id, account.version)).collect()
+    }
+
+    pub(super) fn reviewed(&mut self, id: AccountId, version: i64) {
+        if let Some(account) = self.accounts.get_mut(&id) {
+            account.version = account.version.max(version);
+        }
+    }
+
+    /// Something happened to this lane.
+    pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut Run> {
+        let run = self.lanes.get_mut(&id)?;
+        if publishing && !std::mem::replace(&mut run.is_stirred, true) {
+            self.stirred.push_back(id);
+        }
+        Some(run)
+    }
+
+    /// The lanes that look different from what others were told, or that must be said again; a bounded number.
+    pub(super) fn changes(&mut self, now: Timestamp) -> Vec<LaneRow> {
+        while let Some(id) = next_due(&mut self.said, now) {
+            if let Some(run) = self.lanes.get_mut(&id) {
+                run.is_said = false;
+                if !std::mem::replace(&mut run.is_stirred, true) {
+                    self.stirred.push_back(id);
+                }
+            }
+        }
+        let mut rows = Vec::new();
+        while rows.len() < limits::LANES_PUBLISHED {
+            let Some(id) = self.stirred.pop_front() else { break };
+            let Some(run) = self.lanes.get_mut(&id) else { continue };
+            run.is_stirred = false;
+            let view = LaneView { in_flight: run.lane.in_flight(), hold: run.lane.destination_hold(now) };
+            let at_rest = view == LaneView::default();
+            if run.published == view && (at_rest || run.is_said) {
+                continue;
+            }
+            if !at_rest && !std::mem::replace(&mut run.is_said, true) {
+                self.said.push_back((now.plus(limits::LANES_AGAIN), id));
+            }
+            let hold = view.hold.clone();
+            rows.push(LaneRow { destination_id: id, shard: run.shard, in_flight: view.in_flight, hold });
+            run.published = view;
+        }
+        rows
     }
 
     /// Sets the lane's alarm to when it wants to be asked next.
@@ -140,10 +289,7 @@ impl Roster {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             let is_idle = !run.is_ready && run.lane.is_idle(gate, now);
             if is_idle && run.was_idle {
-                if let Some(wake_at) = run.wake_at {
-                    self.wakes.remove(&(wake_at, id));
-                }
-                self.lanes.remove(&id);
+                self.remove(id);
                 continue;
             }
             run.was_idle = is_idle;

@@ -28,14 +28,22 @@ use tokio::time::Instant;
 
 pub(crate) struct Bench {
     pub(crate) store: Arc<MemoryStore>,
+    pub(crate) id: NodeId,
     pub(crate) engine: Engine,
     pub(crate) handle: Arc<EngineHandle>,
     pub(crate) receiver: Receiver,
     pub(crate) secret: SigningSecret,
     pub(crate) account: AccountId,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     keys: Arc<MasterKeys>,
+}
+
+/// Another node on the same store.
+pub(crate) struct Peer {
+    pub(crate) id: NodeId,
+    pub(crate) engine: Engine,
+    pub(crate) handle: Arc<EngineHandle>,
 }
 
 /// Tokio's time, so that a paused clock would pause everything; counted from a fixed day.
@@ -80,10 +88,31 @@ pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<Share
         version: 0,
     };
     store.create_account(&row).await.unwrap();
+    let parts = parts(store.clone(), &clock, &dice, &keys, settings);
+    let id = parts.node.id;
+    let engine = match transport {
+        Some(transport) => Engine::start_with(parts, transport).await.unwrap(),
+        None => Engine::start(parts).await.unwrap(),
+    };
+    let handle = engine.handle();
+    let receiver = Receiver::local(Script::ok());
+    receiver.recording(lab::Recording::FullWithBodies);
+    let secret = SigningSecret::from_bytes(&[7; 32]).unwrap();
+    Bench { store, id, engine, handle, receiver, secret, account, clock, dice, keys }
+}
+
+fn parts(
+    store: Arc<MemoryStore>,
+    clock: &Arc<dyn Clock>,
+    dice: &Arc<dyn Dice>,
+    keys: &Arc<MasterKeys>,
+    settings: EngineSettings,
+) -> EngineParts {
+    let id = NodeId::at(clock.now(), dice.bits());
     let node = NodeRecord {
-        id: NodeId::at(now, dice.bits()),
+        id,
         label: "test".into(),
-        proof: "test".into(),
+        proof: id.to_string(),
         version: "0".into(),
         role: Role::All,
         address: None,
@@ -93,27 +122,36 @@ pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<Share
         allow_http: true,
         ..AddressPolicy::default()
     };
-    let parts = EngineParts {
-        store: store.clone(),
+    EngineParts {
+        store,
         clock: clock.clone(),
         dice: dice.clone(),
         master_keys: keys.clone(),
         addresses: Arc::new(addresses),
         node,
         settings,
-    };
-    let engine = match transport {
-        Some(transport) => Engine::start_with(parts, transport).await.unwrap(),
-        None => Engine::start(parts).await.unwrap(),
-    };
-    let handle = engine.handle();
-    let receiver = Receiver::local(Script::ok());
-    receiver.recording(lab::Recording::FullWithBodies);
-    let secret = SigningSecret::from_bytes(&[7; 32]).unwrap();
-    Bench { store, engine, handle, receiver, secret, account, clock, dice, keys }
+    }
 }
 
 impl Bench {
+    /// What another node on this store is made of.
+    pub(crate) fn peer_parts(&self, settings: EngineSettings) -> EngineParts {
+        let store = Arc::new(self.store.another());
+        parts(store, &self.clock, &self.dice, &self.keys, settings)
+    }
+
+    pub(crate) async fn peer(&self) -> Peer {
+        self.peer_with(|_| {}).await
+    }
+
+    pub(crate) async fn peer_with(&self, change: impl FnOnce(&mut EngineParts)) -> Peer {
+        let mut parts = self.peer_parts(EngineSettings::default());
+        change(&mut parts);
+        let id = parts.node.id;
+        let engine = Engine::start(parts).await.unwrap();
+        Peer { id, handle: engine.handle(), engine }
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -163,8 +201,18 @@ impl Bench {
 
     /// Commits one event for these destinations and announces it, as the committer does.
     pub(crate) async fn send(&self, destinations: &[DestinationId], payload: &[u8]) -> EventId {
+        self.send_through(&self.handle, destinations, payload).await
+    }
+
+    /// The same on another node.
+    pub(crate) async fn send_through(
+        &self,
+        handle: &EngineHandle,
+        destinations: &[DestinationId],
+        payload: &[u8],
+    ) -> EventId {
         let (event, ids) = self.commit(destinations, payload).await;
-        self.handle.expected(&ids).await;
+        handle.expected(&ids).await;
         let mut arrivals = Vec::new();
         for (_, id) in ids {
             let record = self.store.delivery(self.account, id).await.unwrap();
@@ -177,7 +225,7 @@ impl Bench {
                 has_payload: true,
             });
         }
-        self.handle.arrived(arrivals).await;
+        handle.arrived(arrivals).await;
         event.id
     }
 

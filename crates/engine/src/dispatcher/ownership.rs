@@ -1,0 +1,113 @@
+//! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
+
+use super::{Dispatcher, Message, Report, Seen};
+use crate::wakes::Outbox;
+use domain::{id::DestinationId, time::Timestamp};
+use store::{OwnedShard, Wake};
+use tokio::sync::mpsc;
+
+impl Dispatcher {
+    /// From now on lanes of these shards begin here, each with reading what its destination is like.
+    pub(super) fn gained(&mut self, gained: Vec<OwnedShard>) {
+        for shard in gained {
+            self.shards.gained(shard);
+        }
+    }
+
+    /// Nothing more starts in these shards; what is open ends, and then they can be given away.
+    pub(super) fn drain(&mut self, shards: Vec<u16>, round: u64) {
+        for shard in shards {
+            self.shards.drain(shard, round);
+        }
+    }
+
+    /// They stay: on with it.
+    pub(super) fn undrain(&mut self, shards: Vec<u16>) {
+        for shard in shards {
+            self.shards.undrain(shard);
+            for destination in self.roster.in_shard(shard) {
+                self.touch(destination);
+            }
+        }
+    }
+
+    /// They are somebody else's: their lanes are dropped with everything they hold. What had not been seen to its end
+    /// is pointed out to the new owner, who may have looked before it was committed.
+    pub(super) fn lost(&mut self, shards: Vec<u16>, now: Timestamp) {
+        let mut busy = Vec::new();
+        for shard in shards {
+            self.shards.lost(shard);
+            if self.roster.drop_shard(shard, self.node.gate(), now) {
+                busy.push(shard);
+            }
+        }
+        if !busy.is_empty() {
+            self.outbox.shards(busy);
+        }
+        self.roster.purge();
+        let roster = &self.roster;
+        let queues = [&mut self.ready, &mut self.starved, &mut self.hungry, &mut self.unread];
+        for queue in queues {
+            queue.retain(|id| roster.contains(*id));
+        }
+    }
+
+    /// Another node says that something waits in lanes of ours.
+    pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
+        for wake in wakes {
+            if let Some(lane) = self.lane(wake.destination_id, now) {
+                lane.look(wake.from);
+                self.touch(wake.destination_id);
+            }
+        }
+    }
+
+    /// Says which shards have drained, and that nothing is open any more, to whoever waits for it.
+    pub(super) fn report(&mut self) {
+        let drained = self.shards.take_drained();
+        if !drained.is_empty() {
+            // An owner that is gone gives nothing away.
+            let _ = self.reports.send(Report::Drained(drained));
+        }
+        if self.quiet_wanted && self.node.is_quiet() {
+            self.quiet_wanted = false;
+            let _ = self.reports.send(Report::Quiet);
+        }
+    }
+
+    /// What the lane of a destination shows, if it is one of ours.
+    pub(super) fn seen<T>(
+        &self,
+        destination: DestinationId,
+        here: impl FnOnce(&super::Roster) -> T,
+    ) -> Seen<T> {
+        if self.shards.is_ours(destination.shard()) {
+            Seen::Here(here(&self.roster))
+        } else {
+            Seen::Elsewhere
+        }
+    }
+}
+
+/// After the stop: what is still committed through this node is passed on to those who own the lanes now.
+pub(super) async fn pass_on(mut inbox: mpsc::Receiver<Message>, outbox: std::sync::Arc<Outbox>) {
+    while let Some(message) = inbox.recv().await {
+        match message {
+            Message::Arrived(arrivals) => {
+                for arrival in arrivals {
+                    outbox.wake(arrival.delivery.destination_id, arrival.delivery.position);
+                }
+            }
+            Message::Look(places) => {
+                places.iter().for_each(|(destination, _, position)| outbox.wake(*destination, *position));
+            }
+            Message::Views(destinations, answer) => {
+                let _ = answer.send(destinations.iter().map(|_| Seen::Elsewhere).collect());
+            }
+            Message::WaitingFor(deliveries, answer) => {
+                let _ = answer.send(deliveries.iter().map(|_| Seen::Elsewhere).collect());
+            }
+            _ => {}
+        }
+    }
+}

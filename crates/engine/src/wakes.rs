@@ -1,0 +1,221 @@
+//! What this node tells the others, and what it hears from them.
+//!
+//! Hand-overs for others' lanes, changed accounts and moved shards gather in the [`Outbox`] and are told together, at
+//! most every few milliseconds and never inside a commit. Whatever is lost on the way is found by the rescan.
+
+use crate::{backoff::Backoff, chores::Rescans, dispatcher::Message, watch::Watch};
+use domain::{
+    delivery::Position,
+    dice::Dice,
+    id::{AccountId, DestinationId},
+    limits,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+use store::{News, Store, Wake};
+use tokio::sync::{Notify, mpsc};
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+    bell: Notify,
+}
+
+/// Bounded by itself: so many destinations by name, beyond that there are only so many shards.
+#[derive(Debug, Default)]
+struct Waiting {
+    lanes: BTreeMap<DestinationId, Position>,
+    shards: BTreeSet<u16>,
+    accounts: BTreeSet<AccountId>,
+    /// Accounts were too many to name: the others find out by their version.
+    roll: bool,
+}
+
+impl Outbox {
+    /// Something waits in the lane of another node.
+    pub(crate) fn wake(&self, destination: DestinationId, from: Position) {
+        self.add(|waiting| waiting.wake(destination, from));
+    }
+
+    /// Something may wait anywhere in these shards of other nodes.
+    pub(crate) fn shards(&self, shards: impl IntoIterator<Item = u16>) {
+        self.add(|waiting| waiting.shards.extend(shards));
+    }
+
+    pub(crate) fn changed(&self, account: AccountId) {
+        // Without a word the others look at the versions a moment later.
+        self.add(|waiting| {
+            if waiting.accounts.len() < limits::WAKES_NAMED {
+                waiting.accounts.insert(account);
+            }
+        });
+    }
+
+    /// Membership or ownership has moved.
+    pub(crate) fn roll(&self) {
+        self.add(|waiting| waiting.roll = true);
+    }
+
+    /// Tells what has gathered, for ever.
+    pub(crate) async fn run(self: Arc<Self>, store: Arc<dyn Store>, dice: Arc<dyn Dice>) {
+        let mut backoff = Backoff::default();
+        loop {
+            self.bell.notified().await;
+            let waiting = self.with(std::mem::take);
+            let news = waiting.news();
+            if news.is_empty() {
+                continue;
+            }
+            let pause = match store.tell(&news).await {
+                Ok(()) => {
+                    backoff.reset();
+                    limits::WAKES_PAUSE
+                }
+                Err(error) => {
+                    if backoff.worth_telling() {
+                        tracing::warn!(%error, "the other nodes could not be told; trying again");
+                    }
+                    self.add(|newer| newer.put_back(waiting));
+                    backoff.pause(dice.as_ref())
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn add(&self, change: impl FnOnce(&mut Waiting)) {
+        self.with(change);
+        self.bell.notify_one();
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Waiting {
+    fn wake(&mut self, destination: DestinationId, from: Position) {
+        if let Some(lowest) = self.lanes.get_mut(&destination) {
+            *lowest = from.min(*lowest);
+        } else if self.lanes.len() < limits::WAKES_NAMED {
+            self.lanes.insert(destination, from);
+        } else {
+            self.shards.insert(destination.shard());
+        }
+    }
+
+    fn put_back(&mut self, older: Self) {
+        for (destination, from) in older.lanes {
+            self.wake(destination, from);
+        }
+        self.shards.extend(older.shards);
+        self.accounts.extend(older.accounts);
+        self.roll |= older.roll;
+    }
+
+    fn news(&self) -> Vec<News> {
+        let wake = |(id, from): (&DestinationId, &Position)| {
+            let shard = id.shard();
+            (!self.shards.contains(&shard)).then_some(Wake { destination_id: *id, shard, from: *from })
+        };
+        let wakes: Vec<Wake> = self.lanes.iter().filter_map(wake).collect();
+        let mut news = Vec::new();
+        if self.roll {
+            news.push(News::Roll);
+        }
+        if !wakes.is_empty() {
+            news.push(News::Wakes(wakes));
+        }
+        if !self.shards.is_empty() {
+            news.push(News::Shards(self.shards.iter().copied().collect()));
+        }
+        news.extend(self.accounts.iter().map(|account| News::Changed(*account)));
+        news
+    }
+}
+
+/// Where what is heard goes.
+pub(crate) struct Ear {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) dispatcher: mpsc::Sender<Message>,
+    pub(crate) rescans: Arc<Rescans>,
+    pub(crate) watch: Arc<Watch>,
+    /// Rung when membership or ownership has moved.
+    pub(crate) roll: Arc<Notify>,
+}
+
+impl Ear {
+    /// Listens for ever.
+    pub(crate) async fn run(self) {
+        let mut backoff = Backoff::default();
+        loop {
+            match self.store.hear().await {
+                Ok(news) => {
+                    backoff.reset();
+                    for news in news {
+                        self.heard(news).await;
+                    }
+                }
+                Err(error) => {
+                    if backoff.worth_telling() {
+                        tracing::warn!(%error, "the other nodes cannot be heard; trying again");
+                    }
+                    tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
+                }
+            }
+        }
+    }
+
+    async fn heard(&self, news: News) {
+        match news {
+            News::Wakes(wakes) => {
+                // A dispatcher that has stopped needs no waking.
+                let _ = self.dispatcher.send(Message::Woken(wakes)).await;
+            }
+            News::Shards(shards) => self.rescans.ask(shards),
+            News::Changed(account) => self.watch.look_at(account),
+            News::Roll => self.roll.notify_one(),
+            News::Missed => {
+                self.rescans.ask_all();
+                self.watch.look();
+                self.roll.notify_one();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::{id::DeliveryId, time::Timestamp};
+
+    fn place(seconds: i64) -> Position {
+        Position::due(Timestamp::from_seconds(seconds), DeliveryId::MIN)
+    }
+
+    #[test]
+    fn a_lane_is_named_once_with_its_lowest_position() {
+        let outbox = Outbox::default();
+        let lane = DestinationId::MIN;
+        for seconds in [5, 3, 4] {
+            outbox.wake(lane, place(seconds));
+        }
+        outbox.roll();
+        let wake = Wake { destination_id: lane, shard: lane.shard(), from: place(3) };
+        assert_eq!(outbox.with(std::mem::take).news(), [News::Roll, News::Wakes(vec![wake])]);
+    }
+
+    #[test]
+    fn too_many_lanes_are_told_by_their_shards() {
+        let outbox = Outbox::default();
+        for n in 0..limits::WAKES_NAMED as u128 + 5_000 {
+            outbox.wake(DestinationId::at(Timestamp::from_seconds(1), n), place(1));
+        }
+        let waiting = outbox.with(std::mem::take);
+        assert_eq!(waiting.lanes.len(), limits::WAKES_NAMED);
+        assert!(!waiting.shards.is_empty());
+    }
+}

@@ -1,0 +1,122 @@
+//! Changes of configuration made on other nodes: a few times a second the versions of the accounts that have lanes here
+//! are compared, and what has changed is read again before anything else starts there. A word from the node that made
+//! the change only makes it faster. A node that is alone makes all changes itself, and is told by its own API.
+
+use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use domain::{dice::Dice, id::AccountId, limits};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+use store::{Store, StoreError};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::Instant,
+};
+
+/// What was asked to be looked at before its time.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Accounts somebody spoke of, bounded by name: beyond, the next look at all of them is near enough.
+    spoken_of: Mutex<BTreeSet<AccountId>>,
+    bell: Notify,
+}
+
+/// The accounts that have lanes here, each with the version up to which its changes are known.
+pub(crate) type Accounts = Vec<(AccountId, i64)>;
+
+pub(crate) struct Watching {
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) dispatcher: mpsc::Sender<Message>,
+}
+
+impl Watch {
+    pub(crate) fn look_at(&self, account: AccountId) {
+        let mut spoken_of = self.spoken_of();
+        if spoken_of.len() < limits::VERSIONS_AT_ONCE {
+            spoken_of.insert(account);
+        }
+        self.bell.notify_one();
+    }
+
+    /// The line was down: look at all of them at the next turn, which is near.
+    pub(crate) fn look(&self) {
+        self.bell.notify_one();
+    }
+
+    fn spoken_of(&self) -> std::sync::MutexGuard<'_, BTreeSet<AccountId>> {
+        self.spoken_of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// Watches for ever.
+    pub(crate) async fn run(self) {
+        let mut backoff = Backoff::default();
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.watch.bell.notified() => {}
+                () = tokio::time::sleep_until(next) => {}
+            }
+            let spoken_of = std::mem::take(&mut *self.watch.spoken_of());
+            let all = next <= Instant::now();
+            if all {
+                next = Instant::now() + limits::VERSIONS_LOOK;
+            }
+            if self.board.is_alone() {
+                continue;
+            }
+            let only = (!all).then_some(spoken_of);
+            match self.look(only).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    if backoff.worth_telling() {
+                        tracing::warn!(%error, "changes of configuration could not be read; trying again");
+                    }
+                    next = Instant::now() + backoff.pause(self.dice.as_ref());
+                }
+            }
+        }
+    }
+
+    /// Compares versions, of these accounts or of all that have lanes here.
+    async fn look(&self, only: Option<BTreeSet<AccountId>>) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.dispatcher.send(Message::Accounts(answer)).await;
+        let Ok(mut accounts) = answered.await else { return Ok(()) };
+        if let Some(only) = only {
+            accounts.retain(|(account, _)| only.contains(account));
+        }
+        for some in accounts.chunks(limits::VERSIONS_AT_ONCE) {
+            let ids: Vec<AccountId> = some.iter().map(|(account, _)| *account).collect();
+            let versions = self.store.versions(&ids).await?;
+            for ((account, known), version) in some.iter().zip(versions) {
+                if let Some(version) = version.filter(|version| version > known) {
+                    self.review(*account, *known, version).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The destinations that changed are outdated; then the account is known up to `version`.
+    async fn review(&self, account: AccountId, known: i64, version: i64) -> Result<(), StoreError> {
+        let (mut after, limit) = (None, limits::VERSIONS_AT_ONCE);
+        loop {
+            let changed = self.store.changed_destinations(account, known, after, limit).await?;
+            after = changed.last().copied();
+            let complete = changed.len() < limit;
+            let version = complete.then_some(version);
+            // A dispatcher that has stopped has nothing to keep up to date.
+            let _ = self.dispatcher.send(Message::Reviewed { account, version, changed }).await;
+            if complete {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Several nodes on one store: who owns what, what they tell each other, and what becomes of it when one goes.
+
+use crate::bench::{Bench, Peer, bench, bench_with, schedule};
+use domain::{
+    delivery::Status,
+    gate::HoldReason,
+    id::{DestinationId, NodeId},
+    lane::WaitKind,
+    member::Role,
+};
+use engine::{Engine, EngineSettings};
+use lab::{Latency, Reply};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use store::{Announce, Catalog, Change, DeliveryState, History, Lanes, Membership, Queue};
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Bench {
+    /// How many shards each member owns.
+    async fn shares(&self) -> BTreeMap<NodeId, usize> {
+        let mut shares = BTreeMap::new();
+        for owner in self.store.roll().await.unwrap().shards.into_iter().filter_map(|row| row.owner) {
+            *shares.entry(owner).or_default() += 1;
+        }
+        shares
+    }
+
+    /// Waits until these nodes, and nobody else, own everything in even shares.
+    async fn settled(&self, nodes: &[NodeId]) {
+        self.until(|| async {
+            let shares = self.shares().await;
+            let all = shares.keys().copied().collect::<BTreeSet<_>>() == nodes.iter().copied().collect();
+            let even = shares.values().max()? - shares.values().min()? <= 1;
+            (all && even && shares.values().sum::<usize>() == 1024).then_some(())
+        })
+        .await;
+    }
+
+    /// A destination whose lane runs on this node.
+    async fn destination_of(&self, node: NodeId, name: &str) -> DestinationId {
+        let shards = self.store.roll().await.unwrap().shards;
+        loop {
+            let id = self.destination(name, |_| {}).await;
+            if shards[usize::from(id.shard())].owner == Some(node) {
+                return id;
+            }
+            let now = self.now();
+            self.store.delete_destination(self.account, id, now).await.unwrap();
+        }
+    }
+
+    /// The nodes that made the attempts of this destination's deliveries.
+    async fn sent_by(&self, destination: DestinationId) -> BTreeSet<NodeId> {
+        let mut nodes = BTreeSet::new();
+        for delivery in self.deliveries(destination).await {
+            let attempts = self.store.attempts_of_delivery(self.account, delivery.id, 100).await.unwrap();
+            nodes.extend(attempts.into_iter().filter(|attempt| !attempt.late).map(|attempt| attempt.node));
+        }
+        nodes
+    }
+}
+
+async fn two() -> (Bench, Peer) {
+    let bench = bench().await;
+    let peer = bench.peer().await;
+    bench.settled(&[bench.id, peer.id]).await;
+    (bench, peer)
+}
+
+#[tokio::test]
+async fn what_is_committed_on_one_node_is_sent_at_once_by_the_owner() {
+    let (bench, peer) = two().await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    let mut pauses = Vec::new();
+    for n in 1..=10 {
+        let sent_at = Instant::now();
+        bench.send(&[destination], b"{}").await;
+        assert!(bench.receiver.wait_for_arrivals("a", n, PATIENCE).await);
+        pauses.push(sent_at.elapsed());
+    }
+    pauses.sort();
+    assert!(pauses[5] < Duration::from_millis(50), "{pauses:?}");
+    assert!(bench.receiver.wait_for_succeeded(10, PATIENCE).await);
+    bench.until(|| async { (bench.sent_by(destination).await == [peer.id].into()).then_some(()) }).await;
+    assert_eq!(bench.receiver.total(), 10);
+}
+
+#[tokio::test]
+async fn nodes_that_join_take_over_without_losing_or_doubling_anything() {
+    let bench = bench().await;
+    bench.receiver.default_script(Reply::ok().after(Latency::Fixed(Duration::from_millis(5))));
+    let mut destinations = Vec::new();
+    for n in 0..60 {
+        destinations.push(bench.destination(&format!("d{n}"), |it| it.max_concurrency = 2).await);
+    }
+    let traffic = async {
+        for n in 0..400 {
+            let some: Vec<_> = (0..3).map(|k| destinations[(n * 7 + k * 13) % 60]).collect();
+            bench.send(&some, b"{}").await;
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    };
+    let joining = async {
+        let second = bench.peer().await;
+        bench.settled(&[bench.id, second.id]).await;
+        let third = bench.peer().await;
+        bench.settled(&[bench.id, second.id, third.id]).await;
+        (second, third)
+    };
+    let ((), (second, third)) = tokio::join!(traffic, joining);
+    assert!(
+        bench.receiver.wait_for_succeeded(1_200, PATIENCE).await,
+        "{} of 1200",
+        bench.receiver.succeeded()
+    );
+    let mut senders = BTreeSet::new();
+    for destination in &destinations {
+        senders.extend(bench.sent_by(*destination).await);
+    }
+    assert_eq!(senders, [bench.id, second.id, third.id].into(), "all three have sent something");
+    assert_eq!(bench.receiver.total(), 1_200, "nothing twice");
+    for n in 0..60 {
+        assert!(bench.receiver.max_open(&format!("d{n}")) <= 2, "the limit of d{n} was exceeded");
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_nodes_shards_go_on_at_another_as_they_drain() {
+    let (bench, peer) = two().await;
+    let slow = bench.destination_of(peer.id, "slow").await;
+    let quick = bench.destination_of(peer.id, "quick").await;
+    bench.receiver.script("slow", Reply::ok().after(Latency::Fixed(Duration::from_millis(1_500))));
+    bench.send(&[slow], b"{}").await;
+    assert!(bench.receiver.wait_for_arrivals("slow", 1, PATIENCE).await);
+
+    let Peer { engine, handle, .. } = peer;
+    let stopping = engine.stop(Duration::from_secs(10));
+    let using = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let sent_at = Instant::now();
+        bench.send(&[quick], b"{}").await;
+        assert!(bench.receiver.wait_for_arrivals("quick", 1, PATIENCE).await);
+        assert!(
+            sent_at.elapsed() < Duration::from_secs(1),
+            "it waited for the slow one: {:?}",
+            sent_at.elapsed()
+        );
+    };
+    tokio::join!(stopping, using);
+    bench.settled(&[bench.id]).await;
+    assert_eq!(bench.ended(slow).await, (Status::Delivered, None));
+
+    // Its handle outlives it: what is committed there even now is passed on.
+    bench.send_through(&handle, &[quick, slow], b"{}").await;
+    assert!(bench.receiver.wait_for_succeeded(4, PATIENCE).await);
+    assert_eq!(bench.receiver.total(), 4, "nothing twice");
+}
+
+#[tokio::test]
+async fn a_node_whose_row_is_gone_drops_everything_and_comes_back_as_another() {
+    let (bench, peer) = two().await;
+    let hanging = bench.destination_of(peer.id, "hanging").await;
+    bench.receiver.script("hanging", Reply::ok().after(Latency::Fixed(Duration::from_secs(4))));
+    bench.send(&[hanging], b"{}").await;
+    assert!(bench.receiver.wait_for_arrivals("hanging", 1, PATIENCE).await);
+    bench.receiver.script("hanging", Reply::ok());
+
+    bench.store.leave(peer.id).await.unwrap();
+    // Another has it, and sends what was cut off again.
+    assert!(bench.receiver.wait_for_arrivals("hanging", 2, PATIENCE).await);
+    assert_eq!(bench.ended(hanging).await, (Status::Delivered, None));
+    let members = bench
+        .until(|| async {
+            let shares = bench.shares().await;
+            let even = shares.values().max()? - shares.values().min()? <= 1;
+            (shares.len() == 2 && even).then(|| shares.into_keys().collect::<BTreeSet<_>>())
+        })
+        .await;
+    assert!(members.contains(&bench.id) && !members.contains(&peer.id), "it is somebody else now");
+    let delivery = bench.deliveries(hanging).await.remove(0);
+    let attempts = bench.store.attempts_of_delivery(bench.account, delivery.id, 10).await.unwrap();
+    assert!(attempts.iter().all(|attempt| attempt.node != peer.id || attempt.late), "{attempts:?}");
+
+    let reborn = members.into_iter().find(|id| *id != bench.id).unwrap();
+    let destination = bench.destination_of(reborn, "after").await;
+    bench.send(&[destination], b"{}").await;
+    assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
+    assert_eq!(bench.sent_by(destination).await, [reborn].into());
+}
+
+#[tokio::test]
+async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
+    let (bench, peer) = two().await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    bench.send(&[destination], b"{}").await;
+    assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
+    let changed = || bench.handle.changed(Change::Destinations(bench.account, vec![destination]));
+    let soon = |since: Instant| assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+
+    // Pause, as the owner sees it and as everybody else does.
+    let mut row = bench.store.destination(bench.account, destination).await.unwrap();
+    row.switch.paused_at = Some(bench.now());
+    bench.store.update_destination(&row).await.unwrap();
+    let told_at = Instant::now();
+    changed().await;
+    let hold_at = |handle: Arc<engine::EngineHandle>| async move {
+        handle.views(&[destination]).await.remove(0).and_then(|view| view.hold).map(|hold| hold.reason)
+    };
+    bench.until(|| async { (hold_at(peer.handle.clone()).await? == HoldReason::Paused).then_some(()) }).await;
+    soon(told_at);
+    bench
+        .until(|| async { (hold_at(bench.handle.clone()).await? == HoldReason::Paused).then_some(()) })
+        .await;
+    bench.send(&[destination], b"{}").await;
+    let waiting = || async {
+        let rows = bench.deliveries(destination).await;
+        let waiting = rows.into_iter().find_map(|row| match row.state {
+            DeliveryState::Waiting(delivery) => Some(*delivery),
+            DeliveryState::Ended { .. } => None,
+        });
+        waiting.expect("one waits")
+    };
+    let why = bench.handle.waiting_for(vec![waiting().await]).await.remove(0).unwrap();
+    assert_eq!(why.kind, WaitKind::Paused);
+
+    // Another URL, and on.
+    let mut row = bench.store.destination(bench.account, destination).await.unwrap();
+    row.switch.paused_at = None;
+    row.switch.resumed_at = Some(bench.now());
+    row.url = bench.receiver.url("/d/b");
+    row.retry_policy = schedule(&[3_600]);
+    bench.store.update_destination(&row).await.unwrap();
+    let told_at = Instant::now();
+    changed().await;
+    assert!(bench.receiver.wait_for_arrivals("b", 1, PATIENCE).await);
+    soon(told_at);
+
+    // Retry now.
+    bench.receiver.script("b", Reply::status(500));
+    bench.send(&[destination], b"{}").await;
+    assert!(bench.receiver.wait_for_arrivals("b", 2, PATIENCE).await);
+    let failed = bench.until(|| async { Some(waiting().await).filter(|it| it.attempts == 1) }).await;
+    let told_at = Instant::now();
+    let due = bench.store.retry_now(bench.account, failed.id, bench.now()).await.unwrap().unwrap();
+    bench.handle.look(&[(destination, due.id, due.position)]).await;
+    assert!(bench.receiver.wait_for_arrivals("b", 3, PATIENCE).await);
+    soon(told_at);
+
+    // Probe, without a word: the version tells.
+    bench.receiver.script("b", Reply::throttled(3_600));
+    bench.send(&[destination], b"{}").await;
+    bench
+        .until(|| async { (hold_at(peer.handle.clone()).await? == HoldReason::Throttle).then_some(()) })
+        .await;
+    bench.receiver.script("b", Reply::ok());
+    let told_at = Instant::now();
+    bench.store.probe(bench.account, destination, bench.now()).await.unwrap();
+    assert!(bench.receiver.wait_for_arrivals("b", 5, PATIENCE).await);
+    soon(told_at);
+}
+
+#[tokio::test]
+async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
+    let bench = bench().await;
+    let api = bench.peer_with(|parts| parts.node.role = Role::Api).await;
+    bench.until(|| async { (bench.store.roll().await.unwrap().members.len() == 2).then_some(()) }).await;
+    let destination = bench.destination("a", |_| {}).await;
+    bench.send_through(&api.handle, &[destination], b"{}").await;
+    assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
+    assert_eq!(bench.shares().await, [(bench.id, 1024)].into());
+
+    // Without a worker it says so.
+    let (store, account) = (bench.store.clone(), bench.account);
+    let waiting = bench.send_silently(destination);
+    let _ = (store, account, waiting);
+}
+
+/// A node that stands still for longer than its lease, as a stopped process does, and goes on.
+#[tokio::test]
+async fn a_node_that_thaws_after_its_lease_sends_nothing_in_its_old_name() {
+    let lease = Duration::from_secs(4);
+    let settings = EngineSettings { lease, ..EngineSettings::default() };
+    let bench = bench_with(settings.clone(), None).await;
+    let parts = bench.peer_parts(settings);
+    let id = parts.node.id;
+    let frozen = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let engine = frozen.spawn(async move { Engine::start(parts).await.unwrap() }).await.unwrap();
+    bench.settled(&[bench.id, id]).await;
+    let destination = bench.destination_of(id, "a").await;
+    bench.receiver.script("a", Reply::ok().after(Latency::Fixed(Duration::from_millis(300))));
+    for _ in 0..20 {
+        bench.send_through(&engine.handle(), &[destination], b"{}").await;
+    }
+    assert!(bench.receiver.wait_for_arrivals("a", 5, PATIENCE).await);
+    let frozen_at = bench.now();
+    let thawed = frozen.spawn(async {
+        // Not a sleeping test: this is the freeze.
+        std::thread::sleep(Duration::from_secs(8));
+    });
+    // Within the lease and two seconds somebody else goes on.
+    assert!(bench.receiver.wait_for_succeeded(20, PATIENCE).await);
+    assert!(bench.now().since(frozen_at) < Duration::from_secs(8), "before it thaws");
+    thawed.await.unwrap();
+    // It finds out, and comes back under another name.
+    bench
+        .until(|| async {
+            let shares = bench.shares().await;
+            (shares.len() == 2 && !shares.contains_key(&id)).then_some(())
+        })
+        .await;
+    for delivery in bench.deliveries(destination).await {
+        let attempts = bench.store.attempts_of_delivery(bench.account, delivery.id, 10).await.unwrap();
+        for attempt in attempts.iter().filter(|attempt| attempt.node == id) {
+            let late = attempt.started_at.since(frozen_at);
+            assert!(late < Duration::from_millis(500), "it began {late:?} after it stood still");
+        }
+    }
+    assert!(bench.receiver.max_open("a") <= 10, "five of each at most: {}", bench.receiver.max_open("a"));
+    frozen.shutdown_background();
+}

@@ -21,6 +21,7 @@ use domain::{
     address::AddressPolicy,
     gate::{BreakerSettings, GateSettings},
     limits,
+    member::Role,
 };
 use ipnet::IpNet;
 use std::{
@@ -38,8 +39,11 @@ pub(crate) struct Config {
     pub(crate) public_url: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
+    /// None: where the database is.
+    pub(crate) listen_url: Option<String>,
     pub(crate) pool: usize,
     pub(crate) accept_data_loss: bool,
+    pub(crate) role: Role,
     /// None: made from the host's name and the port.
     pub(crate) node_name: Option<String>,
     pub(crate) lease: Duration,
@@ -117,8 +121,10 @@ impl Config {
                 .unwrap_or_else(|| format!("http://{listen}")),
             database: layers.maybe("database", values::text)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
+            listen_url: layers.maybe("database.listen_url", values::text)?,
             pool: layers.read("database.pool", |text| number(text, 1..=1_000))?,
             accept_data_loss: layers.read("database.accept_data_loss", flag)?,
+            role: layers.read("role", role)?,
             node_name: layers.maybe("node.name", values::text)?,
             lease: layers.read("node.lease", |text| duration(text, Duration::from_secs(4)..=HOUR))?,
             rescan: layers.read("rescan", |text| duration(text, Duration::from_millis(100)..=HOUR))?,
@@ -140,8 +146,19 @@ impl Config {
             },
             idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
         };
-        layers.read("role", role)?;
-        Ok(config)
+        config.check_role().map(|()| config)
+    }
+
+    /// One process owns an embedded store, so that it has to do everything.
+    fn check_role(&self) -> Result<(), ConfigError> {
+        if self.role == Role::All || !self.database.starts_with("sqlite:") {
+            return Ok(());
+        }
+        Err(ConfigError(format!(
+            "role = {:?} needs a PostgreSQL database, which several processes can share; an embedded store belongs to one \
+             process, which does everything. Name one with --database postgres://…, or leave --role out",
+            self.role.as_str()
+        )))
     }
 
     /// The same on loopback only, with a developer's networks allowed.
@@ -221,12 +238,8 @@ fn dns(text: &str) -> Result<Dns, String> {
     }
 }
 
-fn role(text: &str) -> Result<(), String> {
-    match text {
-        "all" => Ok(()),
-        "api" | "worker" => Err("only `all` is there yet: one node does everything".into()),
-        _ => Err("expected all".into()),
-    }
+fn role(text: &str) -> Result<Role, String> {
+    text.parse().map_err(|_| "expected all, api or worker".into())
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ fn options(config: &Config) -> OpenOptions {
     OpenOptions {
         url: config.database.clone(),
         pool: config.pool,
-        listen_url: None,
+        listen_url: config.listen_url.clone(),
         accept_data_loss: config.accept_data_loss,
     }
 }

@@ -32,7 +32,6 @@ use domain::{
     event::Event,
     id::{DestinationId, NodeId},
     limits,
-    member::Role,
     time::Clock,
 };
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
@@ -85,9 +84,13 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let Started { engine, app, background } = started;
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
-    let mut server = tokio::spawn(api::serve(listener, app.clone(), stop_server.clone(), config.grace));
+    let router =
+        if config.role.listens() { api::router(app.clone()) } else { api::worker_router(app.clone()) };
+    let server = api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace);
+    let mut server = tokio::spawn(server);
     let background = tokio::spawn(background.run(stop_background.clone()));
-    tracing::info!(%address, version = VERSION, database = database_kind(&config), "serving");
+    let (role, database) = (config.role.as_str(), database_kind(&config));
+    tracing::info!(%address, version = VERSION, role, database, "serving");
     greet(&config, dev, &keys, json)?;
 
     let failure = tokio::select! {
@@ -136,7 +139,7 @@ async fn start(
         label: config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port())),
         proof: data_dir.proof()?,
         version: VERSION.into(),
-        role: Role::All,
+        role: config.role,
         address: Some(address.to_string()),
     };
     let engine = Engine::start(EngineParts {
@@ -164,6 +167,7 @@ async fn start(
             body_limit: config.body_bytes,
             connections: limits::CONNECTIONS.min(open_files_limit() / 2),
             backlog: config.backlog,
+            role: config.role,
             idempotency_window: config.idempotency_window,
             ..ApiConfig::new(&config.public_url, VERSION)
         },
@@ -197,7 +201,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
 fn start_failure(error: StartError) -> Failure {
     match error {
         StartError::Store(error) => error.into(),
-        error @ (StartError::Occupied { .. } | StartError::Tls(_)) => Failure::failed(error),
+        error @ StartError::Tls(_) => Failure::failed(error),
     }
 }
 

@@ -64,4 +64,4 @@ fn flag(setting: &'static Setting) -> Arg {
 }
 
 /// Shown by `-h`; `--help` shows all.
-const FREQUENT: [&str; 4] = ["listen", "data_dir", "database", "public_url"];
+const FREQUENT: [&str; 5] = ["listen", "data_dir", "database", "public_url", "role"];

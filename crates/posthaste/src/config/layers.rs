@@ -209,16 +209,19 @@ fn variables(setting: &Setting) -> Vec<String> {
     }
 }
 
+/// URLs that may hold a password.
+const DATABASES: [&str; 2] = ["database", "database.listen_url"];
+
 fn shows(key: &str) -> bool {
-    template::setting(key).is_none_or(|setting| !setting.secret && setting.key != "database")
+    template::setting(key).is_none_or(|setting| !setting.secret && !DATABASES.contains(&setting.key))
 }
 
 fn redacted(setting: &Setting, text: &str) -> String {
     if setting.secret {
         return "***".into();
     }
-    match (setting.key, url::Url::parse(text)) {
-        ("database", Ok(mut url)) if url.password().is_some() => {
+    match url::Url::parse(text) {
+        Ok(mut url) if DATABASES.contains(&setting.key) && url.password().is_some() => {
             let _ = url.set_password(Some("***"));
             url.into()
         }

@@ -92,8 +92,20 @@ fn a_value_that_does_not_fit_is_reported_with_its_source() {
         error,
         "node.lease = \"soon\" (from POSTHASTE_NODE_LEASE): expected a duration such as 500ms, 10s, 5m or 24h"
     );
-    assert!(config("role = 'worker'", &[], &[]).unwrap_err().contains("only `all` is there yet"));
+    assert!(config("role = 'boss'", &[], &[]).unwrap_err().contains("expected all, api or worker"));
     assert!(config("listen = ", &[], &[]).unwrap_err().contains("is not TOML"));
+}
+
+#[test]
+fn an_embedded_store_has_one_process_that_does_everything() {
+    let database = ("DATABASE_URL", "postgres://me@db/posthaste");
+    for role in ["api", "worker"] {
+        let flag = [("role", role)];
+        let error = config("", &[], &flag).unwrap_err();
+        assert!(error.contains("needs a PostgreSQL database"), "{error}");
+        assert_eq!(config("", &[database], &flag).unwrap().role.as_str(), role);
+    }
+    assert_eq!(config("", &[], &[]).unwrap().role.as_str(), "all");
 }
 
 #[test]
@@ -108,8 +120,11 @@ fn lists_are_lists_in_the_file_and_have_commas_elsewhere() {
 
 #[test]
 fn what_is_shown_names_its_source_and_no_secret() {
-    let environment =
-        [("POSTHASTE_MASTER_KEYS", "k1:sesame"), ("DATABASE_URL", "postgres://me:sesame@db/posthaste")];
+    let environment = [
+        ("POSTHASTE_MASTER_KEYS", "k1:sesame"),
+        ("DATABASE_URL", "postgres://me:sesame@db/posthaste"),
+        ("POSTHASTE_DATABASE_LISTEN_URL", "postgres://me:sesame@db:5433/posthaste"),
+    ];
     let shown = layers("", &environment, &[("listen", "[::1]:80")]).unwrap().show();
     let of = |key| shown.iter().find(|line| line.key == key).unwrap();
     assert!(!format!("{shown:?}").contains("sesame"));

@@ -4,4 +4,5 @@ mod commands;
 mod crash;
 mod dev;
 mod node;
+mod roles;
 mod start;

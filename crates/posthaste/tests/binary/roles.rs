@@ -1,0 +1,88 @@
+//! Roles: who listens, who delivers, and that they find each other.
+
+use crate::node::{Database, LONG, Node, Place, deliver_to, ended, text};
+use client::{Client, NodeStatus, Publish};
+use domain::{delivery::Status, member::Role};
+use lab::{Receiver, Script};
+use std::time::Duration;
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn an_embedded_store_is_not_shared() {
+    for role in ["api", "worker"] {
+        let refused = Place::new().run(&["serve", "--role", role, "--listen", "127.0.0.1:0"]).await;
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(text(&refused.stderr).contains("needs a PostgreSQL database"), "{refused:?}");
+    }
+}
+
+/// Two processes on one database, with the same keys and a folder each.
+struct Pair {
+    place: Place,
+    master: String,
+    api_key: String,
+    operator_key: String,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let place = Place::on(Database::Postgres);
+        let master = place.line(&["keys", "master"]).await;
+        let api_key = place.line(&["keys", "generate"]).await;
+        let operator_key = place.line(&["keys", "generate", "--kind", "operator"]).await;
+        Self { place, master, api_key, operator_key }
+    }
+
+    async fn start(&self, role: &str) -> Node {
+        let mut command = self.place.command(&["serve", "--listen", "127.0.0.1:0", "--role", role]);
+        command
+            .args(["--node-name", role, "--data-dir", &format!("./{role}")])
+            .args(["--egress-allow", "127.0.0.0/8", "--egress-allow-http", "true"])
+            .env("POSTHASTE_MASTER_KEYS", &self.master)
+            .env("POSTHASTE_BOOTSTRAP_API_KEY", &self.api_key)
+            .env("POSTHASTE_BOOTSTRAP_OPERATOR_KEY", &self.operator_key);
+        Node::start(command).await
+    }
+}
+
+#[tokio::test]
+async fn one_listens_and_the_other_delivers() {
+    let pair = Pair::new().await;
+    let (mut api, mut worker) = (pair.start("api").await, pair.start("worker").await);
+    let client = Client::new(&api.url, &pair.api_key).unwrap();
+    let receiver = Receiver::local(Script::ok());
+    deliver_to(&client, &receiver.url("/hook")).await;
+    let event = client.publish(&Publish::json("a", "1").unwrap()).await.unwrap().id;
+    let deliveries = ended(&client, event).await;
+    assert_eq!(deliveries[0].status, Status::Delivered);
+
+    let operator = client.with_key(&pair.operator_key).unwrap();
+    let owned = async {
+        loop {
+            let nodes = operator.nodes().await.unwrap().data;
+            if nodes.iter().map(|node| node.shards).sum::<u32>() == 1_024 {
+                return nodes;
+            }
+            // The API has no signal for this: ask again.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let nodes = timeout(LONG, owned).await.expect("every shard is owned in the end");
+    let shares: Vec<_> =
+        nodes.iter().map(|node| (node.name.as_str(), node.role, node.status, node.shards)).collect();
+    assert_eq!(
+        shares,
+        [("api", Role::Api, NodeStatus::Active, 0), ("worker", Role::Worker, NodeStatus::Active, 1_024)]
+    );
+    assert!(nodes.iter().all(|node| node.address.as_deref().is_some_and(|at| at.starts_with("127.0.0.1:"))));
+
+    // A worker says how it is, and nothing else.
+    let at_worker = Client::new(&worker.url, &pair.api_key).unwrap();
+    assert!(at_worker.readiness().await.unwrap().ready);
+    for path in ["/v1/events", "/openapi.json", "/v1/nodes"] {
+        let refused = at_worker.raw(path).await.unwrap_err().to_string();
+        assert!(refused.contains("no such page"), "{path}: {refused}");
+    }
+    assert!(worker.signal("TERM").await.success());
+    assert!(api.signal("TERM").await.success());
+}

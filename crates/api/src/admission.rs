@@ -12,8 +12,11 @@ use domain::{event::Event, limits};
 use pace::{Pace, Place};
 use serde::Serialize;
 use std::sync::Arc;
-use store::{IdempotencyKey, NewEvent};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use store::{IdempotencyKey, NewEvent, StoreError};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::{Instant, timeout, timeout_at},
+};
 use utoipa::ToSchema;
 
 /// What a producer is told.
@@ -126,7 +129,7 @@ impl App {
         key: Option<IdempotencyKey>,
         room: Room,
     ) -> Result<oneshot::Receiver<Answer>, ApiError> {
-        let snapshot = self.snapshots.get(event.account_id).await?;
+        let snapshot = patiently(self.snapshots.get(event.account_id)).await?;
         let (now, event) = (event.received_at, Arc::new(event));
         let Matched { deliveries, expands } =
             self.admission.matching.match_event(&event, &snapshot, &self.dice, now).await?;
@@ -136,14 +139,23 @@ impl App {
 
     /// The same, and waits for the answer.
     pub(crate) async fn admit(&self, event: Event, key: Option<IdempotencyKey>, room: Room) -> Answer {
-        answered(self.submit(event, key, room).await?).await
+        answered(self.submit(event, key, room).await?, Instant::now() + limits::ANSWER_PATIENCE).await
     }
 }
 
 /// Waits for the committer's word. None at all means that it broke off (a bug, or the end of the process) at a point
-/// that nobody knows.
-pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>) -> Answer {
-    receiver.await.unwrap_or_else(|_| Err(unconfirmed()))
+/// that nobody knows, or that the store has hung for longer than anybody should wait.
+pub(crate) async fn answered(receiver: oneshot::Receiver<Answer>, until: Instant) -> Answer {
+    match timeout_at(until, receiver).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) | Err(_) => Err(unconfirmed()),
+    }
+}
+
+/// A look into the store on the way of a request: one that hangs is one that is away.
+pub(crate) async fn patiently<T>(look: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let hangs = |_| Err(StoreError::Unavailable("the store does not answer".into()));
+    timeout(limits::LOOKUP_PATIENCE, look).await.unwrap_or_else(hangs)
 }
 
 pub(crate) fn unconfirmed() -> ApiError {

@@ -4,6 +4,7 @@
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key.
 
 use crate::{
+    admission::patiently,
     app::App,
     cache::Cache,
     error::ApiError,
@@ -223,7 +224,7 @@ impl Keys {
             return Ok(known);
         }
         let text = std::str::from_utf8(lookup).expect("a lookup is base62");
-        let found = store.api_key_by_lookup(text).await?;
+        let found = patiently(store.api_key_by_lookup(text)).await?;
         let known = found.map(|key| Arc::new(KnownKey { key, noted: AtomicBool::new(false) }));
         self.known.put(*lookup, known.clone());
         Ok(known)

@@ -1,7 +1,7 @@
 //! `POST /ingest/{token}`: any bytes, as they are, by the door of a source. The hot path.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, idempotency_key},
+    admission::{Accepted, AcceptedStatus, Answer, idempotency_key, patiently},
     app::App,
     body,
     cache::Cache,
@@ -143,7 +143,7 @@ impl App {
         if let Some(found) = self.sources.by_token.get(&hash) {
             return Door::open(found);
         }
-        let found = self.store.source_by_token(&hash).await?.as_ref().map(Door::of);
+        let found = patiently(self.store.source_by_token(&hash)).await?.as_ref().map(Door::of);
         self.sources.by_token.put(hash, found);
         Door::open(found)
     }
@@ -153,7 +153,7 @@ impl App {
         if let Some(found) = self.sources.by_id.get(&(account, id)) {
             return Door::open(found);
         }
-        let found = match self.store.source(account, id).await {
+        let found = match patiently(self.store.source(account, id)).await {
             Ok(source) => Some(Door::of(&source)),
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),

@@ -30,6 +30,7 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, fmt, time::Duration};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 /// An event to publish.
@@ -178,10 +179,11 @@ pub(crate) async fn publish_batch(
         // Matching a thousand events must not keep the others from their turn.
         tokio::task::consume_budget().await;
     }
+    let until = Instant::now() + limits::ANSWER_PATIENCE;
     let mut answers: Vec<Answer> = Vec::with_capacity(submitted.len());
     for receiver in submitted {
         answers.push(match receiver {
-            Ok(receiver) => answered(receiver).await,
+            Ok(receiver) => answered(receiver, until).await,
             Err(error) => Err(error),
         });
     }

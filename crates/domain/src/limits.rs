@@ -284,6 +284,10 @@ pub const VERSIONS_AT_ONCE: usize = 1_000;
 pub const LANES_PUBLISH: Duration = Duration::from_secs(1);
 pub const LANES_AGAIN: Duration = Duration::from_secs(3);
 pub const LANES_FRESH: Duration = Duration::from_secs(5);
+/// Open requests are published by name once they have been open for this long, and so many of a lane: what ends sooner
+/// would be over before anybody reads it.
+pub const LANES_OPEN_AFTER: Duration = Duration::from_millis(500);
+pub const LANES_OPEN_NAMED: usize = 32;
 /// A rescan takes at most one part in so many of the time.
 pub const RESCAN_SHARE: u32 = 50;
 /// Lanes a node publishes at a time, for the API of the others.
@@ -332,6 +336,11 @@ pub const CHECKPOINT_PAGES_WAIT: i64 = 16_000;
 /// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
 pub const STORE_CONNECT: Duration = Duration::from_secs(3);
 pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
+/// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
+/// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
+/// within eight seconds.
+pub const LOOKUP_PATIENCE: Duration = Duration::from_secs(3);
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
 /// A silent connection to the database is asked this often whether it still lives.
 pub const STORE_KEEPALIVE: Duration = Duration::from_secs(2);
 /// Another node that starts may be migrating.

@@ -1,7 +1,7 @@
 //! A store of plain maps behind one mutex: the executable specification of what a store does.
 //!
 //! It says what the traits promise in the fewest words, and the other stores are compared with it. It forgets
-//! everything when it is dropped, keeps no transaction open, and never fails; tests and the simulator deliver with it.
+//! everything when it is dropped, keeps no transaction open, and never fails unless it is told to; tests and the simulator deliver with it.
 //! It fences settlements by node as PostgreSQL does: who has not joined moves nothing.
 
 mod backlog;
@@ -9,6 +9,7 @@ mod catalog;
 mod expand;
 mod history;
 mod ingest;
+mod interruption;
 mod lanes;
 mod membership;
 mod queue;
@@ -27,6 +28,7 @@ use domain::{
     source::Source,
     time::{Clock, Timestamp},
 };
+use interruption::Interruptions;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -39,17 +41,23 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     state: Arc<Mutex<State>>,
     line: Line,
+    interruptions: Interruptions,
 }
 
 impl MemoryStore {
     /// An empty store. The clock is the store's own: see [`crate::Membership::now`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Arc::default(), line: Line::new() }
+        Self { clock, state: Arc::default(), line: Line::new(), interruptions: Interruptions::default() }
     }
 
     /// The same store as another node has it: it hears what the others tell, and they hear it.
     pub fn another(&self) -> Self {
-        Self { clock: self.clock.clone(), state: self.state.clone(), line: self.line.another() }
+        Self {
+            clock: self.clock.clone(),
+            state: self.state.clone(),
+            line: self.line.another(),
+            interruptions: self.interruptions.clone(),
+        }
     }
 
     /// One lock for everything: whoever holds it is a transaction.

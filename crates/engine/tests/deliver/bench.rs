@@ -19,7 +19,13 @@ use domain::{
 };
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, transport::SharedTransport};
 use lab::{Receiver, Script};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use store::{
     Announce, Catalog, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery, History,
     Ingest, NewDelivery, NewEvent, NodeRecord, Page, memory::MemoryStore,
@@ -36,6 +42,8 @@ pub(crate) struct Bench {
     pub(crate) account: AccountId,
     pub(crate) clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
+    /// Whoever throws the dice from now on panics.
+    pub(crate) broken: Arc<AtomicBool>,
     keys: Arc<MasterKeys>,
 }
 
@@ -55,10 +63,11 @@ impl Clock for TestClock {
     }
 }
 
-struct TestDice;
+struct TestDice(Arc<AtomicBool>);
 
 impl Dice for TestDice {
     fn bits(&self) -> u128 {
+        assert!(!self.0.load(Ordering::SeqCst), "the dice are broken");
         rand::random()
     }
     fn fill(&self, bytes: &mut [u8]) {
@@ -72,7 +81,8 @@ pub(crate) async fn bench() -> Bench {
 
 pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<SharedTransport>) -> Bench {
     let clock: Arc<dyn Clock> = Arc::new(TestClock(Instant::now()));
-    let dice: Arc<dyn Dice> = Arc::new(TestDice);
+    let broken = Arc::new(AtomicBool::new(false));
+    let dice: Arc<dyn Dice> = Arc::new(TestDice(broken.clone()));
     let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
     let keys = Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap());
     let now = clock.now();
@@ -98,7 +108,7 @@ pub(crate) async fn bench_with(settings: EngineSettings, transport: Option<Share
     let receiver = Receiver::local(Script::ok());
     receiver.recording(lab::Recording::FullWithBodies);
     let secret = SigningSecret::from_bytes(&[7; 32]).unwrap();
-    Bench { store, id, engine, handle, receiver, secret, account, clock, dice, keys }
+    Bench { store, id, engine, handle, receiver, secret, account, clock, dice, broken, keys }
 }
 
 fn parts(

@@ -1,6 +1,7 @@
 //! Does the engine keep its hands in order? Real HTTP against a scripted receiver.
 
 mod bench;
+mod hardening;
 mod nodes;
 
 use bench::{bench, bench_with, schedule};

@@ -21,6 +21,7 @@ use std::{
 #[async_trait]
 impl Queue for MemoryStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
+        self.interrupted("fetch")?;
         let state = self.state();
         let mut carried = BTreeMap::new();
         let lane = |window: &Window| state.waiting.lane(window.shard, window.destination_id, window.from);
@@ -32,6 +33,7 @@ impl Queue for MemoryStore {
     }
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+        self.interrupted("payload")?;
         Ok(self.state().events.get(&event).map(|kept| kept.event.clone()))
     }
 
@@ -41,6 +43,7 @@ impl Queue for MemoryStore {
         settlements: &[Settlement],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
+        self.interrupted("settle")?;
         let mut state = self.state();
         let owner = state.nodes.contains_key(&node);
         let (mut answers, mut gone) = (Vec::new(), BTreeSet::new());

@@ -7,20 +7,22 @@
 //! ends once, and nothing waits at the end.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use client::{Error, NewDestination, NewRoute};
-use domain::id::DestinationId;
+use client::{Client, Error, NewDestination, NewRoute};
+use domain::id::{DestinationId, SourceId};
 use lab::{Pump, Recording, Until};
 use rand::RngExt;
-use tokio::time::{Instant, sleep_until};
+use tokio::task::JoinSet;
+use tokio::time::interval;
 
 use crate::Ask;
-use crate::harness::{Audit, Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
 
 const DESTINATIONS: usize = 200;
 const CHANGES_PER_SECOND: u32 = 50;
+const CHANGERS: usize = 10;
 const DEADLOCKS: &str = "select deadlocks from pg_stat_database where datname = current_database()";
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
@@ -36,18 +38,21 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     config.event_types = vec!["lab.all".into()];
     let pump = Pump::start(config)?;
 
-    let (mut ids, mut answers) = (fleet.ids.clone(), BTreeMap::new());
-    let began = Instant::now();
-    for change in 0..CHANGES_PER_SECOND * span.as_secs() as u32 {
-        sleep_until(began + Duration::from_secs(1) * change / CHANGES_PER_SECOND).await;
-        let at = rand::rng().random_range(0..ids.len());
-        let answer = change_one(&stage, change as usize, &mut ids[at]).await;
-        let word = match answer {
-            Ok(()) => "done".to_owned(),
-            Err(Error::Refused(problem)) => problem.status.to_string(),
-            Err(other) => other.to_string(),
-        };
-        *answers.entry(word).or_insert(0u64) += 1;
+    // Ten at a time, each with destinations of its own: two changes of one would rightly be told of each other.
+    let mut changers = JoinSet::new();
+    for (number, ids) in fleet.ids.chunks(fleet.ids.len().div_ceil(CHANGERS)).enumerate() {
+        let clients = stage.members.iter().map(|member| member.client.clone()).collect();
+        let anew = NewDestination { max_concurrency: Some(4), ..stage.destination("new") };
+        let changer = Changer { number, clients, ids: ids.to_vec(), source: fleet.source, anew };
+        changers.spawn(changer.run(span));
+    }
+    let (mut ids, mut answers) = (Vec::new(), BTreeMap::new());
+    while let Some(done) = changers.join_next().await {
+        let (its, words) = done?;
+        ids.extend(its);
+        for (word, count) in words {
+            *answers.entry(word).or_insert(0u64) += count;
+        }
     }
     let sent = pump.finish().await;
     for id in &ids {
@@ -69,19 +74,52 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     Ok(report)
 }
 
-/// One change in ten deletes a destination and makes another.
-async fn change_one(stage: &Stage, number: usize, id: &mut DestinationId) -> Result<(), Error> {
-    let client = &stage.members[number % stage.members.len()].client;
-    match number % 10 {
-        0 => {
-            client.delete_destination(*id).await?;
-            let plan = NewDestination { max_concurrency: Some(4), ..stage.destination("new") };
-            *id = client.create_destination(&plan).await?.id;
-            let types = Some(vec!["lab.all".to_owned()]);
-            client.create_route(&NewRoute { event_types: types, ..NewRoute::to(*id) }).await?;
+/// Changes some destinations, one after the other.
+struct Changer {
+    number: usize,
+    clients: Vec<Client>,
+    ids: Vec<DestinationId>,
+    source: SourceId,
+    /// What takes the place of a deleted one.
+    anew: NewDestination,
+}
+
+impl Changer {
+    /// Its destinations at the end, and how often it was answered how.
+    async fn run(mut self, span: Duration) -> (Vec<DestinationId>, BTreeMap<String, u64>) {
+        let mut answers = BTreeMap::new();
+        let mut pace = interval(Duration::from_secs(1) * CHANGERS as u32 / CHANGES_PER_SECOND);
+        let began = Instant::now();
+        for change in self.number.. {
+            pace.tick().await;
+            if began.elapsed() >= span {
+                break;
+            }
+            let word = match self.change(change).await {
+                Ok(()) => "done".to_owned(),
+                Err(Error::Refused(problem)) => problem.status.to_string(),
+                Err(other) => other.to_string(),
+            };
+            *answers.entry(word).or_insert(0) += 1;
         }
-        odd if odd % 2 == 1 => drop(client.pause(*id).await?),
-        _ => drop(client.resume(*id).await?),
+        (self.ids, answers)
     }
-    Ok(())
+
+    /// One change in ten deletes a destination and makes another.
+    async fn change(&mut self, change: usize) -> Result<(), Error> {
+        let client = &self.clients[change % self.clients.len()];
+        let at = rand::rng().random_range(0..self.ids.len());
+        match change % 10 {
+            0 => {
+                client.delete_destination(self.ids[at]).await?;
+                self.ids[at] = client.create_destination(&self.anew).await?.id;
+                let route = NewRoute::from_source(self.source, self.ids[at]);
+                let types = Some(vec!["lab.all".to_owned()]);
+                client.create_route(&NewRoute { event_types: types, ..route }).await?;
+            }
+            odd if odd % 2 == 1 => drop(client.pause(self.ids[at]).await?),
+            _ => drop(client.resume(self.ids[at]).await?),
+        }
+        Ok(())
+    }
 }

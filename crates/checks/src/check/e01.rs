@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use lab::process::get_status;
 use lab::{Pump, PumpConfig, Reply, Until};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -29,7 +30,7 @@ const LIMIT_MIB: u64 = 768;
 const MEMORY_MIB: f64 = 512.0;
 const TIMES: f64 = 3.0;
 const DESTINATIONS: usize = 10;
-const SLOTS: u32 = 10;
+const SLOTS: u32 = 100;
 const BODY_BYTES: usize = 4 * 1024;
 const ACCEPTED: f64 = 0.8;
 const HEALTH_MS: f64 = 100.0;
@@ -49,9 +50,10 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.note("capacity_per_second", rounded(capacity));
     stage.quiesce(Duration::from_secs(60)).await?;
 
-    // A tenth of the capacity, over all slots.
-    let slots = DESTINATIONS as f64 * f64::from(SLOTS);
-    let slow = Duration::from_secs_f64((slots / (capacity / 10.0)).min(2.5));
+    // A tenth of the capacity: about a second for each request, well within its deadline, and few slots.
+    let slots = (capacity / 10.0 / DESTINATIONS as f64).round().max(1.0);
+    let slow = Duration::from_secs_f64((slots * DESTINATIONS as f64 / (capacity / 10.0)).min(1.5));
+    set_slots(&stage, &fleet, slots as u32).await?;
     stage.receiver.default_script(Reply::ok().after(slow));
     let outsider = Outsider::start(&stage, &fleet, Duration::from_millis(200));
     let health = Health::watch(stage.addr);
@@ -66,6 +68,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     }
     let sent = pump.report().await;
     stage.receiver.default_script(Reply::ok());
+    set_slots(&stage, &fleet, SLOTS).await?;
     let seen = outsider.finish().await?;
     let normal = back_to_normal(&stage, &fleet).await?;
     let slowest_health = health.finish().await?;
@@ -94,6 +97,20 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     settle_accounts(&stage, &fleet, promised, Vec::new(), &mut report).await?;
     stage.strike().await?;
     Ok(report)
+}
+
+async fn set_slots(stage: &Stage, fleet: &Fleet, slots: u32) -> Result<()> {
+    for id in &fleet.ids {
+        // A node that is too busy for events may be too busy for this.
+        let patch = json!({ "max_concurrency": slots });
+        let mut tries = 0;
+        while let Err(error) = stage.client.update_destination(*id, &patch).await {
+            tries += 1;
+            ensure!(tries < 50, "the slots cannot be set: {error}");
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(())
 }
 
 /// One delivery an event.

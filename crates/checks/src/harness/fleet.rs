@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use client::{Client, NewDestination, NewRoute, NewSource};
-use domain::id::DestinationId;
+use domain::id::{DestinationId, SourceId};
 use lab::judge::{Acked, acked};
 use lab::{PumpConfig, Sent, Target, Until};
 
@@ -16,6 +16,7 @@ use super::member::Member;
 pub(crate) struct Fleet {
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) ids: Vec<DestinationId>,
+    pub(crate) source: SourceId,
     pub(crate) token: String,
     limit: u32,
     base: String,
@@ -30,7 +31,7 @@ impl Fleet {
             source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
         let also_at = stage.members[1..].iter().map(Member::base).collect();
         let (names, ids) = (Vec::new(), Vec::new());
-        let mut fleet = Fleet { names, ids, token, limit, base: stage.base(), also_at };
+        let mut fleet = Fleet { names, ids, source: source.id, token, limit, base: stage.base(), also_at };
         for at in 0..size {
             let name = format!("d{at:02}");
             let plan = NewDestination { max_concurrency: Some(limit), ..stage.destination(&name) };

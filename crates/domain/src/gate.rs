@@ -133,6 +133,18 @@ impl Gate {
         }
     }
 
+    /// The lane had another owner, who last said this: go on from there, with one probe when the hold is over.
+    pub fn inherit(&mut self, hold: &Hold, now: Timestamp) {
+        let until = hold.until.unwrap_or(now);
+        match hold.reason {
+            HoldReason::Throttle => self.throttle.inherit(hold, until),
+            HoldReason::Breaker => self.breaker.inherit(hold, until),
+            // Switches of the destination: they are read with it.
+            HoldReason::Paused | HoldReason::Disabled => return,
+        }
+        self.ramp = Some(Ramp { from: until.max(now), slots: 1, open: 0 });
+    }
+
     /// "Probe now": the hold ends at this moment, the probe and the ramp still follow.
     pub fn probe_now(&mut self, now: Timestamp) {
         if self.held_until(now).is_some() {

@@ -257,6 +257,11 @@ impl<C> Lane<C> {
         }
     }
 
+    /// The destination had another owner, who last said this about it. To be told before anything starts.
+    pub fn inherit(&mut self, hold: &Hold, now: Timestamp) {
+        self.gate.inherit(hold, now);
+    }
+
     /// A person asked to try now, whatever the gate says.
     pub fn probe_now(&mut self, now: Timestamp) {
         self.gate.probe_now(now);
@@ -391,6 +396,15 @@ impl<C> Lane<C> {
             Stage::Open { since } => Some(since),
             _ => None,
         }
+    }
+
+    /// Deliveries whose request has been open for at least so long, in order.
+    pub fn open_for(&self, pause: Duration, now: Timestamp) -> Vec<DeliveryId> {
+        let long = |known: &Known| matches!(known.stage, Stage::Open { since } if now.since(since) >= pause);
+        let mut open: Vec<DeliveryId> =
+            self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
+        open.sort_unstable();
+        open
     }
 
     /// Why the destination waits, if it does.

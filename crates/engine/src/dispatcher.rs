@@ -12,10 +12,9 @@ use crate::{
     backoff::Backoff,
     board::Board,
     claim::Claim,
-    fetcher::{Fetcher, LaneWish},
+    fetcher::{Fetcher, LaneWish, TargetRead},
     sender::Sent,
     settler::Flushed,
-    target::Prepared,
     wakes::Outbox,
     watch::Accounts,
 };
@@ -49,7 +48,7 @@ pub(crate) enum Message {
     },
     TargetsRead {
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<TargetRead>, StoreError>,
     },
     Sent(Sent),
     Flushed(Vec<Flushed>),
@@ -76,6 +75,8 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
+    /// The lanes of these shards whose next owner must know that they are held.
+    Holds(Vec<u16>, oneshot::Sender<Vec<LaneRow>>),
 }
 
 /// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
@@ -187,7 +188,8 @@ impl Dispatcher {
             );
         }
         self.node.abort_all();
-        let passing_on = ownership::pass_on(inbox, self.outbox);
+        let held = self.roster.holds(&self.board.owned(), self.node.now());
+        let passing_on = ownership::pass_on(inbox, self.outbox, held);
         tokio::spawn(async move { ended.run_until_cancelled(passing_on).await });
     }
 
@@ -277,6 +279,9 @@ impl Dispatcher {
             Message::Changes(answer) => {
                 let _ = answer.send(self.roster.changes(now));
             }
+            Message::Holds(shards, answer) => {
+                let _ = answer.send(self.roster.holds(&shards, now));
+            }
         }
     }
 
@@ -353,7 +358,7 @@ impl Dispatcher {
     fn targets_read(
         &mut self,
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<TargetRead>, StoreError>,
         now: Timestamp,
     ) {
         match result {

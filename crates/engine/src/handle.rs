@@ -162,7 +162,7 @@ impl Lanes for EngineHandle {
         let why = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
             Seen::Here(why) => why,
             Seen::Elsewhere => {
-                Some(waits_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now))
+                waits_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
             }
         };
         deliveries.iter().zip(seen).map(why).collect()
@@ -197,22 +197,27 @@ fn view_of(lane: LaneRow) -> LaneView {
     LaneView { in_flight: lane.in_flight, hold: lane.hold }
 }
 
-/// Why a delivery waits in a lane of another node, as far as that can be said from here.
-fn waits_elsewhere(delivery: &Delivery, by: RunBy, lane: Option<LaneRow>, now: Timestamp) -> WaitingFor {
+/// Why a delivery waits in a lane of another node, as far as that can be said from here; None if it is being delivered.
+fn waits_elsewhere(
+    delivery: &Delivery,
+    by: RunBy,
+    lane: Option<LaneRow>,
+    now: Timestamp,
+) -> Option<WaitingFor> {
     let owner = match by {
         RunBy::Nobody => {
             let detail = "no worker runs its destination's lane at the moment".into();
             let since = delivery.due_at.min(now).max(delivery.created_at);
-            return WaitingFor { kind: WaitKind::NoWorker, since, until: None, behind: None, detail };
+            return Some(WaitingFor { kind: WaitKind::NoWorker, since, until: None, behind: None, detail });
         }
         RunBy::Node(owner) => owner,
     };
+    if lane.as_ref().is_some_and(|lane| lane.open.contains(&delivery.id)) {
+        return None;
+    }
     let hold = lane.and_then(|lane| lane.hold);
-    WaitingFor::held_or_scheduled(hold, delivery, now).unwrap_or_else(|| WaitingFor {
-        kind: WaitKind::Capacity,
-        since: delivery.due_at,
-        until: None,
-        behind: None,
-        detail: format!("its turn on node {owner}"),
+    WaitingFor::held_or_scheduled(hold, delivery, now).or_else(|| {
+        let (kind, detail) = (WaitKind::Capacity, format!("its turn on node {owner}"));
+        Some(WaitingFor { kind, since: delivery.due_at, until: None, behind: None, detail })
     })
 }

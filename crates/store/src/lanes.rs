@@ -4,7 +4,7 @@ use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
     gate::Hold,
-    id::{DestinationId, NodeId},
+    id::{DeliveryId, DestinationId, NodeId},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -29,4 +29,7 @@ pub struct LaneRow {
     pub shard: u16,
     pub in_flight: u32,
     pub hold: Option<Hold>,
+    /// Deliveries whose request has been open for a while, in order; some of them if they are many.
+    #[serde(default)]
+    pub open: Vec<DeliveryId>,
 }

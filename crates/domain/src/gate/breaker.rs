@@ -85,6 +85,11 @@ impl Breaker {
         self.opened.is_none() && self.recent.is_over(settings.window, now)
     }
 
+    /// Goes on from another owner's hold.
+    pub(super) fn inherit(&mut self, hold: &Hold, until: Timestamp) {
+        self.opened = Some(Opened { since: hold.since, until, step: hold.step.unwrap_or(1) });
+    }
+
     pub(super) fn end(&mut self, now: Timestamp) {
         if let Some(opened) = &mut self.opened {
             opened.until = opened.until.min(now);

@@ -190,3 +190,21 @@ fn a_longer_window_is_honoured_by_successes_too() {
     bench.met(Outcome::ServerError, 240, 240);
     assert_eq!(bench.held(240), Some(270), "three of four within five minutes");
 }
+
+#[test]
+fn an_inherited_hold_lasts_as_long_and_ends_with_one_probe() {
+    let mut before = bench();
+    before.met_asking(Outcome::Throttled, 0, 0, Some(60));
+    let mut after = bench();
+    after.gate.inherit(&before.gate.hold(at(10)).unwrap(), at(10));
+    assert_eq!(after.held(10), Some(60));
+    assert_eq!(after.gate.hold(at(10)), before.gate.hold(at(10)));
+    assert!(after.gate.permits(at(60)));
+    after.gate.started();
+    assert!(!after.gate.permits(at(60)), "one probe, not all");
+
+    let mut late = bench();
+    late.gate.inherit(&before.gate.hold(at(70)).unwrap(), at(70));
+    late.gate.started();
+    assert!(!late.gate.permits(at(70)), "the hold was over, its probe was not");
+}

@@ -39,6 +39,11 @@ impl Throttle {
         }
     }
 
+    /// Goes on from another owner's hold.
+    pub(super) fn inherit(&mut self, hold: &Hold, until: Timestamp) {
+        self.window = Some(Window { since: hold.since, until, step: hold.step.unwrap_or(1) });
+    }
+
     pub(super) fn end(&mut self, now: Timestamp) {
         if let Some(window) = &mut self.window {
             window.until = window.until.min(now);

@@ -1,6 +1,6 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
-use crate::{budget::Cargo, target::Prepared, watch::Accounts};
+use crate::{budget::Cargo, fetcher::TargetRead, target::Prepared, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::GateSettings,
@@ -32,6 +32,8 @@ pub(super) struct Roster {
     stirred: VecDeque<DestinationId>,
     /// Published lanes worth saying again; one entry a lane, in time order.
     said: VecDeque<(Timestamp, DestinationId)>,
+    /// Whatever has changed is in `stirred`: false while there is nobody to tell.
+    keeps_track: bool,
 }
 
 /// An account that has lanes here.
@@ -61,8 +63,8 @@ pub(super) struct Run {
     is_stirred: bool,
     /// Was published a moment ago, and will be again.
     is_said: bool,
-    /// What others were last told.
-    published: LaneView,
+    /// What others were last told, unless it was that it is at rest.
+    published: Option<LaneRow>,
     wake_at: Option<Timestamp>,
     /// In the queue of lanes that hold rows.
     is_holding: bool,
@@ -155,7 +157,7 @@ impl Roster {
         &mut self,
         id: DestinationId,
         change: u64,
-        target: Arc<Prepared>,
+        TargetRead { target, hold }: TargetRead,
         now: Timestamp,
     ) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return true };
@@ -163,6 +165,10 @@ impl Roster {
             return false;
         }
         run.lane.configured(target.lane.clone());
+        if let Some(hold) = hold.filter(|_| run.account.is_none()) {
+            run.lane.inherit(&hold, now);
+            run.probed_at = Some(hold.since);
+        }
         if target.probed_at > run.probed_at {
             run.probed_at = target.probed_at;
             run.lane.probe_now(now);
@@ -199,7 +205,9 @@ impl Roster {
     /// Something happened to this lane.
     pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut Run> {
         let run = self.lanes.get_mut(&id)?;
-        if publishing && !std::mem::replace(&mut run.is_stirred, true) {
+        if !publishing {
+            self.keeps_track = false;
+        } else if !std::mem::replace(&mut run.is_stirred, true) {
             self.stirred.push_back(id);
         }
         Some(run)
@@ -207,6 +215,15 @@ impl Roster {
 
     /// The lanes that look different from what others were told, or that must be said again; a bounded number.
     pub(super) fn changes(&mut self, now: Timestamp) -> Vec<LaneRow> {
+        if !std::mem::replace(&mut self.keeps_track, true) {
+            for id in self.by_shard.values().flatten() {
+                if let Some(run) = self.lanes.get_mut(id)
+                    && !std::mem::replace(&mut run.is_stirred, true)
+                {
+                    self.stirred.push_back(*id);
+                }
+            }
+        }
         while let Some(id) = next_due(&mut self.said, now) {
             if let Some(run) = self.lanes.get_mut(&id) {
                 run.is_said = false;
@@ -220,19 +237,26 @@ impl Roster {
             let Some(id) = self.stirred.pop_front() else { break };
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             run.is_stirred = false;
-            let view = LaneView { in_flight: run.lane.in_flight(), hold: run.lane.destination_hold(now) };
-            let at_rest = view == LaneView::default();
-            if run.published == view && (at_rest || run.is_said) {
+            let row = run.row(id, now);
+            let at_rest = row.in_flight == 0 && row.hold.is_none();
+            let known = run.published.as_ref() == Some(&row);
+            if known && run.is_said || at_rest && run.published.is_none() {
                 continue;
             }
+            run.published = (!at_rest).then(|| row.clone());
             if !at_rest && !std::mem::replace(&mut run.is_said, true) {
                 self.said.push_back((now.plus(limits::LANES_AGAIN), id));
             }
-            let hold = view.hold.clone();
-            rows.push(LaneRow { destination_id: id, shard: run.shard, in_flight: view.in_flight, hold });
-            run.published = view;
+            rows.push(row);
         }
         rows
+    }
+
+    /// The lanes of these shards that are held by their gate.
+    pub(super) fn holds(&self, shards: &[u16], now: Timestamp) -> Vec<LaneRow> {
+        let lanes = shards.iter().filter_map(|shard| self.by_shard.get(shard)).flatten();
+        let rows = lanes.filter_map(|id| Some(self.lanes.get(id)?.row(*id, now)));
+        rows.filter(|row| row.hold.is_some()).collect()
     }
 
     /// Sets the lane's alarm to when it wants to be asked next.
@@ -306,6 +330,21 @@ impl Roster {
         match self.lanes.get(&delivery.destination_id) {
             Some(run) => run.lane.waiting_for(delivery, now),
             None => Lane::<Cargo>::default().waiting_for(delivery, now),
+        }
+    }
+}
+
+impl Run {
+    /// The lane as others may see it.
+    fn row(&self, id: DestinationId, now: Timestamp) -> LaneRow {
+        let mut open = self.lane.open_for(limits::LANES_OPEN_AFTER, now);
+        open.truncate(limits::LANES_OPEN_NAMED);
+        LaneRow {
+            destination_id: id,
+            shard: self.shard,
+            in_flight: self.lane.in_flight(),
+            hold: self.lane.destination_hold(now),
+            open,
         }
     }
 }

@@ -7,6 +7,7 @@ use domain::{
     id::{DestinationId, NodeId},
     lane::WaitKind,
     member::Role,
+    time::Timestamp,
 };
 use engine::{Engine, EngineSettings};
 use lab::{Latency, Reply};
@@ -275,9 +276,56 @@ async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
     assert_eq!(bench.shares().await, [(bench.id, 1024)].into());
 
     // Without a worker it says so.
-    let (store, account) = (bench.store.clone(), bench.account);
-    let waiting = bench.send_silently(destination);
-    let _ = (store, account, waiting);
+    let waits = bench.destination("b", |it| it.switch.paused_at = Some(Timestamp::MIN)).await;
+    bench.send_through(&api.handle, &[waits], b"{}").await;
+    let DeliveryState::Waiting(delivery) = bench.deliveries(waits).await.remove(0).state else {
+        panic!("it is paused")
+    };
+    let why = |kind| {
+        let (handle, delivery) = (&api.handle, (*delivery).clone());
+        async move { (handle.waiting_for(vec![delivery]).await.remove(0)?.kind == kind).then_some(()) }
+    };
+    bench.until(|| why(WaitKind::Paused)).await;
+    bench.store.leave(bench.id).await.unwrap();
+    bench.until(|| why(WaitKind::NoWorker)).await;
+}
+
+#[tokio::test]
+async fn a_hold_goes_over_to_the_next_owner() {
+    let (bench, peer) = two().await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    bench.receiver.script("a", Reply::throttled(3_600));
+    bench.send(&[destination], b"{}").await;
+    assert!(bench.receiver.wait_for_ended(1, PATIENCE).await);
+    peer.engine.stop(Duration::from_secs(5)).await;
+    bench.settled(&[bench.id]).await;
+    bench.send(&[destination], b"{}").await;
+    bench
+        .until(|| async {
+            let view = bench.handle.views(&[destination]).await.remove(0)?;
+            (view.hold?.reason == HoldReason::Throttle).then_some(())
+        })
+        .await;
+    assert_eq!(bench.receiver.total(), 1);
+}
+
+#[tokio::test]
+async fn what_is_being_delivered_elsewhere_is_seen_from_everywhere() {
+    let (bench, peer) = two().await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    bench.receiver.script("a", Reply::ok().after(Latency::Fixed(Duration::from_secs(5))));
+    bench.send(&[destination], b"{}").await;
+    assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
+    let DeliveryState::Waiting(delivery) = bench.deliveries(destination).await.remove(0).state else {
+        panic!("it is open")
+    };
+    bench
+        .until(|| async {
+            let view = bench.handle.views(&[destination]).await.remove(0)?;
+            let why = bench.handle.waiting_for(vec![(*delivery).clone()]).await.remove(0);
+            (view.in_flight == 1 && why.is_none()).then_some(())
+        })
+        .await;
 }
 
 /// A node that stands still for longer than its lease, as a stopped process does, and goes on.

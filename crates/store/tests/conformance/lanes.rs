@@ -3,7 +3,7 @@
 use crate::fixtures::*;
 use domain::{
     gate::{Hold, HoldReason},
-    id::DestinationId,
+    id::{DeliveryId, DestinationId},
     time::Timestamp,
 };
 use std::time::Duration;
@@ -69,5 +69,5 @@ impl World {
 
 fn lane(in_flight: u32) -> LaneRow {
     let id = DestinationId::at(at(0), chance());
-    LaneRow { destination_id: id, shard: id.shard(), in_flight, hold: None }
+    LaneRow { destination_id: id, shard: id.shard(), in_flight, hold: None, open: vec![DeliveryId::MAX] }
 }

@@ -450,7 +450,7 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
     assert_eq!((probed.switch.probed_at, probed.version), (Some(at(5)), before + 1));
     assert_eq!(world.version(&ground.account).await, before + 1);
     assert_eq!(world.store.destination(account, id).await.unwrap(), probed);
-    assert_eq!(world.store.destinations(account, first(1)).await.unwrap(), [probed.clone()]);
+    assert_eq!(world.store.destinations(account, first(1)).await.unwrap(), std::slice::from_ref(&probed));
     let target = world.store.targets(&[id]).await.unwrap().remove(0).expect("a target");
     assert_eq!(target.destination.unwrap(), probed);
     assert_eq!(world.store.probe(account, id, at(6)).await.unwrap().switch.probed_at, Some(at(6)));

@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{history, keys, queue, settle},
+    super::{catalog, history, keys, queue, settle},
     Fixture,
 };
 
@@ -107,4 +107,14 @@ async fn lists_walk_their_index() {
         "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND (delivery_id,attempt_id)<",
     )
     .await;
+}
+
+#[tokio::test]
+async fn changed_destinations_are_found_by_their_versions() {
+    let plan = plan(catalog::CHANGED_DESTINATIONS).await;
+    for step in
+        ["destinations_version (account_id=? AND version>?)", "routes_version (account_id=? AND version>?)"]
+    {
+        assert!(plan.contains(step), "expected `{step}` in:\n{plan}");
+    }
 }

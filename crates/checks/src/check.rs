@@ -21,6 +21,8 @@ mod b12;
 mod b13;
 mod b14;
 mod badinput;
+mod c01;
+mod c02;
 mod c07;
 mod c09;
 mod c10;
@@ -35,6 +37,7 @@ mod e08;
 mod e11;
 mod e12;
 mod fanout50;
+mod fanout5k;
 mod g06;
 mod hang20;
 mod latency;
@@ -107,6 +110,12 @@ pub(crate) const CHECKS: &[Check] = &[
         "a rolling restart delays nothing by more than two seconds and doubles nothing"
     ),
     check!(scale, POSTGRES, "four nodes cost what one costs"),
+    check!(
+        c01,
+        BOTH,
+        "a node killed while it expands a large fan-out leaves no delivery out and makes none twice"
+    ),
+    check!(c02, BOTH, "one event for a hundred thousand destinations holds up nobody else"),
     check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
     check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
     check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
@@ -124,6 +133,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),
     check!(slots, BOTH, "every slot of a slow destination is in use all the time"),
     check!(fanout50, BOTH, "one event reaches fifty slow destinations at once"),
+    check!(fanout5k, BOTH, "twenty events a second for five thousand destinations are accepted at once"),
     check!(speed, BOTH, "events per second from post to delivered, and what they cost"),
     check!(latency, BOTH, "from post to receiver on an idle node"),
     check!(memory, BOTH, "memory with a million deliveries waiting"),

@@ -11,6 +11,7 @@
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
+//! | [`crowd`] | thousands of destinations, for large fan-outs |
 //! | [`outsider`] | asks every node's door all the while |
 //! | [`pooler`] | PgBouncer before the server |
 //! | [`report`] | counts and broken rules, as one line of JSON |
@@ -20,6 +21,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
+pub(crate) mod crowd;
 pub(crate) mod database;
 pub(crate) mod fleet;
 pub(crate) mod logbook;

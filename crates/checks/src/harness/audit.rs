@@ -62,7 +62,7 @@ impl Audit {
                          union select event_id, delivery_id from attempts
                      ) known group by event_id
                  ) made on made.event_id = e.id
-                 where e.deliveries <> coalesce(made.n, 0)",
+                 where coalesce(e.deliveries, -1) <> coalesce(made.n, 0)",
             )
             .await?,
             keys_stored_twice: number(

@@ -23,7 +23,7 @@ use crate::Ask;
 /// Well-formed, and of no use to anybody else.
 pub(crate) const API_KEY: &str = "phk_ChecksAccnt0_OnlyForTheChecksNeverForAnyoneEl1ZWaBi";
 pub(crate) const OPERATOR_KEY: &str = "pho_ChecksOpertr_OnlyForTheChecksNeverForAnyoneEl27obs8";
-const MASTER_KEY: &str = "YSBrZXkgZm9yIGNoZWNrczogMzIgYnl0ZXMgbG9uZy4=";
+pub(super) const MASTER_KEY: &str = "YSBrZXkgZm9yIGNoZWNrczogMzIgYnl0ZXMgbG9uZy4=";
 
 /// Below the ports that Linux gives to outgoing connections: a client that dials a node which is down could
 /// otherwise be given that very port, and talk to itself.

@@ -133,7 +133,7 @@ pub(crate) async fn probe(
     Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let destination = app.store.destination(ctx.account_id(), id).await?;
+    app.store.destination(ctx.account_id(), id).await?;
     if app.probes.get(&id).is_some() {
         let seconds = limits::PROBE_PAUSE.as_secs();
         return Err(ApiError::rate_limited(format!(
@@ -142,6 +142,8 @@ pub(crate) async fn probe(
         .retry_after(seconds as u32));
     }
     app.probes.put(id, ());
+    // Written, so that the owner hears of it wherever it is; announced, in case it is here.
+    let destination = app.store.probe(ctx.account_id(), id, app.now()).await?;
     app.announce.changed(Change::Probe(id)).await;
     Ok(Versioned::accepted(destination.version, show(&app, &destination).await?))
 }

@@ -243,6 +243,10 @@ on_every_store! {
         let again = world.tell(&format!("{path}/probe")).await;
         assert_eq!(again.headers["retry-after"], "5");
         again.expect_problem(429, "rate_limited");
+        // Written too: the owner may be another node.
+        let id: domain::id::DestinationId = text(&made["id"]).parse().unwrap();
+        let target = world.store.targets(&[id]).await.unwrap().remove(0).unwrap();
+        assert!(target.destination.switch.probed_at.is_some());
         let told = world.announced.changes.lock().unwrap();
         let probes = told.iter().filter(|change| matches!(change, Change::Probe(id) if id.to_string() == text(&made["id"])));
         assert_eq!(probes.count(), 1);

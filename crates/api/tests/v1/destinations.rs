@@ -246,7 +246,7 @@ on_every_store! {
         // Written too: the owner may be another node.
         let id: domain::id::DestinationId = text(&made["id"]).parse().unwrap();
         let target = world.store.targets(&[id]).await.unwrap().remove(0).unwrap();
-        assert!(target.destination.switch.probed_at.is_some());
+        assert!(target.destination.unwrap().switch.probed_at.is_some());
         let told = world.announced.changes.lock().unwrap();
         let probes = told.iter().filter(|change| matches!(change, Change::Probe(id) if id.to_string() == text(&made["id"])));
         assert_eq!(probes.count(), 1);

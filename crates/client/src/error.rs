@@ -60,7 +60,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, code, title, .. } = self;
         write!(f, "{} ({status} {code})", self.detail.as_ref().unwrap_or(title))?;
-        for FieldError { pointer, detail, .. } in &self.errors {
+        // With one place the detail is about it already.
+        for FieldError { pointer, detail, .. } in self.errors.iter().filter(|_| self.errors.len() > 1) {
             write!(f, "\n  {pointer}: {detail}")?;
         }
         Ok(())
@@ -105,4 +106,34 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_said_once() {
+        let field = |pointer: &str| FieldError {
+            pointer: pointer.into(),
+            code: "missing_field".into(),
+            detail: "is missing".into(),
+        };
+        let problem = |detail: &str, errors| Problem {
+            status: 422,
+            code: "validation_failed".into(),
+            title: "The request is not valid".into(),
+            detail: Some(detail.into()),
+            request_id: None,
+            errors,
+            retry_after_seconds: None,
+        };
+        let one = problem("/a: is missing", vec![field("/a")]);
+        assert_eq!(one.to_string(), "/a: is missing (422 validation_failed)");
+        let two = problem("2 fields are not valid", vec![field("/a"), field("/b")]);
+        assert_eq!(
+            two.to_string(),
+            "2 fields are not valid (422 validation_failed)\n  /a: is missing\n  /b: is missing"
+        );
+    }
 }

@@ -12,7 +12,7 @@ mod template;
 mod values;
 
 pub(crate) use flags::SettingFlags;
-pub(crate) use layers::{Layers, Sayings};
+pub(crate) use layers::{Layers, Sayings, unknown_variables};
 pub(crate) use template::TEXT as TEMPLATE;
 
 use crate::telemetry::LogFormat;
@@ -113,13 +113,13 @@ const DEV_HOSTS: [&str; 2] = ["*.local", "*.internal"];
 impl Config {
     pub(crate) fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
         let listen = layers.read("listen", values::address)?;
-        let data_dir = PathBuf::from(layers.text("data_dir"));
+        let data_dir = layers.read("data_dir", folder)?;
         let config = Self {
             listen,
             public_url: layers
                 .maybe("public_url", values::web_address)?
                 .unwrap_or_else(|| format!("http://{listen}")),
-            database: layers.maybe("database", values::text)?.unwrap_or_else(|| default_database(&data_dir)),
+            database: layers.maybe("database", database)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
             listen_url: layers.maybe("database.listen_url", values::text)?,
             pool: layers.read("database.pool", |text| number(text, 1..=1_000))?,
@@ -182,7 +182,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// Every body is held in memory while it is committed.
-const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// More than any disk holds.
 const MAX_BACKLOG_ROWS: u64 = 1_000_000_000_000;
 
@@ -219,6 +219,18 @@ fn gate(layers: &Layers) -> Result<GateSettings, ConfigError> {
             max_open: layers.read("breaker.max_open", pause)?,
         },
     })
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    if text.trim().is_empty() { Err("expected the path of a folder".into()) } else { Ok(text.into()) }
+}
+
+/// What it leads to is found out when it is opened.
+fn database(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some(("sqlite" | "postgres" | "postgresql", rest)) if !rest.is_empty() => Ok(text.into()),
+        _ => Err("expected sqlite:PATH or postgres://USER@HOST/NAME".into()),
+    }
 }
 
 fn log_format(text: &str) -> Result<LogFormat, String> {

@@ -61,7 +61,16 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        let mut said = self.error.to_string();
+        f.write_str(&said)?;
+        // Many errors say their cause themselves: each is said once.
+        for cause in self.error.chain().skip(1).map(ToString::to_string) {
+            if !said.contains(&cause) {
+                write!(f, ": {cause}")?;
+                said = cause;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -106,5 +115,19 @@ impl From<client::Error> for Failure {
             client::Error::Tls(_) | client::Error::Unexpected(_) => Code::Failed,
         };
         Self { code, error: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let full = || std::io::Error::other("the disk is full");
+        let said = StoreError::Unavailable(full().into());
+        assert_eq!(Failure::from(said).to_string(), "the store is unavailable: the disk is full");
+        let added = anyhow::Error::new(full()).context("it cannot be written");
+        assert_eq!(Failure::from(added).to_string(), "it cannot be written: the disk is full");
     }
 }

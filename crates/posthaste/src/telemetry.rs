@@ -18,13 +18,18 @@ pub(crate) enum LogFormat {
 /// What is worth a line unless `POSTHASTE_LOG` says otherwise; the libraries below the store talk at every start.
 const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 
-pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
-    let filter = match std::env::var("POSTHASTE_LOG") {
+/// How much is to be said.
+pub(crate) fn filter() -> anyhow::Result<EnvFilter> {
+    match std::env::var("POSTHASTE_LOG") {
         Ok(text) if !text.is_empty() => {
-            text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")?
+            text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")
         }
-        _ => EnvFilter::new(DEFAULT_FILTER),
-    };
+        _ => Ok(EnvFilter::new(DEFAULT_FILTER)),
+    }
+}
+
+pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
+    let filter = filter()?;
     let terminal = io::stderr().is_terminal();
     let json = match format {
         LogFormat::Auto => !terminal,

@@ -12,14 +12,26 @@ use domain::{
     seal::MasterKeys,
     time::Timestamp,
 };
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use store::{Store, StoreError};
 
 /// What the first account is called until somebody names it.
 const FIRST_ACCOUNT: &str = "Default";
 
 pub(crate) fn master_keys(text: &str) -> Result<MasterKeys, Failure> {
-    MasterKeys::parse(text).map_err(|error| Failure::configuration(format!("master_keys: {error}")))
+    let keys =
+        MasterKeys::parse(text).map_err(|error| Failure::configuration(format!("master_keys: {error}")))?;
+    // A secret says by which key it is sealed: the second key of a name would never be tried.
+    let mut seen = HashMap::new();
+    for key in text.split(',').map(str::trim).filter(|key| !key.is_empty()) {
+        let name = key.split_once(':').map_or("k1", |(name, _)| name);
+        if seen.insert(name, key).is_some_and(|other| other != key) {
+            return Err(Failure::configuration(format!(
+                "master_keys: two different keys are called {name}; `posthaste keys master --name` gives a key another name"
+            )));
+        }
+    }
+    Ok(keys)
 }
 
 pub(crate) fn no_master_key() -> Failure {
@@ -55,8 +67,8 @@ pub(crate) fn given_key(setting: &str, kind: KeyKind, text: &str) -> Result<KeyT
 }
 
 /// Enters a key unless the store has it: for an account key, into the first account, which is made if need be.
-/// A key that was revoked stays revoked.
-pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) -> Result<(), Failure> {
+/// A key that was revoked stays revoked: then it says false.
+pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) -> Result<bool, Failure> {
     let parts = key.parts();
     if let Some(known) = store.api_key_by_lookup(parts.lookup()).await? {
         if known.hash != vault.hash(parts.secret.as_bytes()) || known.kind != parts.kind {
@@ -68,7 +80,7 @@ pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) 
         if known.revoked_at.is_some() {
             tracing::warn!(key = %known.id, "the bootstrap key is revoked, and stays so");
         }
-        return Ok(());
+        return Ok(known.revoked_at.is_none());
     }
     let now = now(store).await?;
     let account = match parts.kind {
@@ -77,7 +89,7 @@ pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) 
     };
     match store.create_api_key(&api_key(key, "bootstrap", account, vault, now)).await {
         // Another node was faster with the same key.
-        Ok(()) | Err(StoreError::Taken { .. }) => Ok(()),
+        Ok(()) | Err(StoreError::Taken { .. }) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

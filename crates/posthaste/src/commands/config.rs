@@ -1,11 +1,13 @@
 //! `posthaste config template | show | check`.
 
 use crate::{
-    commands::print_json,
-    config::{Config, Dev, SettingFlags, TEMPLATE},
+    commands::{bootstrap, print_json},
+    config::{Config, Dev, SettingFlags, TEMPLATE, unknown_variables},
     failure::Failure,
+    telemetry,
 };
 use clap::{Args, Subcommand};
+use domain::account::KeyKind;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
@@ -30,19 +32,36 @@ pub(crate) fn run(args: ConfigArgs, json: bool) -> Result<(), Failure> {
             Ok(())
         }
         What::Show(flags) => show(&flags, json),
-        What::Check(flags) => {
-            let config = Config::from_layers(&flags.layers(Dev::No)?)?;
-            let missing = config.master_keys.is_none();
-            if json {
-                return print_json(&serde_json::json!({ "ok": true, "master_key": !missing }));
-            }
-            println!("The settings are in order.");
-            if missing {
-                println!("There is no master key yet: `posthaste serve` needs one (posthaste keys master).");
-            }
-            Ok(())
-        }
+        What::Check(flags) => check(&Config::from_layers(&flags.layers(Dev::No)?)?, json),
     }
+}
+
+/// Everything `serve` would refuse before it opens the store.
+fn check(config: &Config, json: bool) -> Result<(), Failure> {
+    telemetry::filter().map_err(Failure::configuration)?;
+    for (setting, kind, key) in [
+        ("bootstrap.api_key", KeyKind::Account, &config.bootstrap_api_key),
+        ("bootstrap.operator_key", KeyKind::Operator, &config.bootstrap_operator_key),
+    ] {
+        key.as_ref().map(|key| bootstrap::given_key(setting, kind, key.expose())).transpose()?;
+    }
+    let master = config.master_keys.as_ref().map(|keys| bootstrap::master_keys(keys.expose())).transpose()?;
+    let names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let unknown: Vec<&str> = unknown_variables(names.iter().map(String::as_str)).collect();
+    if json {
+        let found =
+            serde_json::json!({ "ok": true, "master_key": master.is_some(), "unknown_variables": unknown });
+        return print_json(&found);
+    }
+    println!("The settings are in order.");
+    if master.is_none() {
+        println!("There is no master key yet: `posthaste serve` needs one (posthaste keys master).");
+    }
+    for name in unknown {
+        // Not an error: whoever runs containers gets variables named after services.
+        println!("{name} is in the environment, and no setting.");
+    }
+    Ok(())
 }
 
 fn show(flags: &SettingFlags, json: bool) -> Result<(), Failure> {

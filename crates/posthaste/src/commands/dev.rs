@@ -33,13 +33,25 @@ impl DevKeys {
             master_key: super::keys::new_master_key("k1"),
             api_key: KeyText::generate(KeyKind::Account, &SystemDice).expose().to_owned(),
         };
+        keys.write(data_dir)?;
+        Ok(keys)
+    }
+
+    /// The same with another API key, kept instead: the old one has been revoked.
+    pub(crate) fn with_new_key(self, data_dir: &Path) -> Result<Self, Failure> {
+        let api_key = KeyText::generate(KeyKind::Account, &SystemDice).expose().to_owned();
+        let keys = Self { api_key, ..self };
+        keys.write(data_dir)?;
+        Ok(keys)
+    }
+
+    fn write(&self, data_dir: &Path) -> Result<(), Failure> {
         let path = Self::path(data_dir);
-        let text = format!("{HEAD}{}", toml::to_string(&keys).map_err(Failure::failed)?);
+        let text = format!("{HEAD}{}", toml::to_string(self).map_err(Failure::failed)?);
         // Whole or not at all: a start that is killed here must not leave a folder that no later one can open.
         let fresh = data_dir.join(format!("{FILE}.new"));
         let written = write_private(&fresh, &text).and_then(|()| fs::rename(&fresh, &path));
-        written.with_context(|| format!("{} cannot be written", path.display()))?;
-        Ok(keys)
+        Ok(written.with_context(|| format!("{} cannot be written", path.display()))?)
     }
 
     pub(crate) fn path(data_dir: &Path) -> PathBuf {

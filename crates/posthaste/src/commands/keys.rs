@@ -2,7 +2,12 @@
 
 use crate::{
     clock::SystemClock,
-    commands::{bootstrap, dev::DevKeys, open::open, print_json},
+    commands::{
+        bootstrap,
+        dev::DevKeys,
+        open::{open, open_existing},
+        print_json,
+    },
     config::{Config, Dev, SettingFlags},
     dice::SystemDice,
     failure::Failure,
@@ -150,7 +155,7 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
 }
 
 async fn list(owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
-    let store = open(&settings.config(Dev::No)?).await?;
+    let store = open_existing(&settings.config(Dev::No)?).await?;
     let account = account(owner, &store).await?;
     let mut before = None;
     loop {
@@ -177,7 +182,7 @@ fn print_key(key: &ApiKey, json: bool) -> Result<(), Failure> {
 }
 
 async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
-    let store = open(&settings.config(Dev::No)?).await?;
+    let store = open_existing(&settings.config(Dev::No)?).await?;
     let account = account(owner, &store).await?;
     store.revoke_api_key(account, id, SystemClock.now()).await?;
     if json {

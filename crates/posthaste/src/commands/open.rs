@@ -3,13 +3,31 @@
 use crate::{config::Config, dice::SystemDice, failure::Failure};
 use anyhow::Context;
 use domain::{dice::Dice, limits};
-use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
+use std::{
+    fs::{DirBuilder, File},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::Path,
+    sync::Arc,
+};
 use store::{OpenOptions, Store};
 
 /// Opens it now or says why not.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    make_folder(config)?;
+    if let Some(path) = file(config) {
+        make_private(path)?;
+    }
     Ok(store::open(&options(config)).await?)
+}
+
+/// The same for a command that makes no store where there is none.
+pub(crate) async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    if let Some(path) = file(config).filter(|path| !path.exists()) {
+        return Err(Failure::configuration(format!(
+            "there is no store at {}: name its folder with --data-dir, or its URL with --database",
+            path.display()
+        )));
+    }
+    open(config).await
 }
 
 /// Does what needs the store, again and again while a database server is not there (yet): whoever starts everything at
@@ -46,15 +64,25 @@ fn options(config: &Config) -> OpenOptions {
     }
 }
 
-/// An embedded store may live outside the data folder; its own folder must be there.
-fn make_folder(config: &Config) -> Result<(), Failure> {
-    let Some(path) = config.database.strip_prefix("sqlite:") else { return Ok(()) };
-    let path = Path::new(path.strip_prefix("//").unwrap_or(path));
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+/// Of an embedded store.
+fn file(config: &Config) -> Option<&Path> {
+    let path = config.database.strip_prefix("sqlite:")?;
+    Some(Path::new(path.strip_prefix("//").unwrap_or(path)))
+}
+
+/// An embedded store may live outside the data folder, and its folder may be open to others: payloads are for its owner
+/// alone. What SQLite puts beside the file has the file's mode.
+fn make_private(path: &Path) -> Result<(), Failure> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+    }
+    if !path.exists() {
+        let made = File::options().append(true).create(true).mode(0o600).open(path);
+        made.with_context(|| format!("{} cannot be made", path.display()))?;
+    }
     Ok(())
 }

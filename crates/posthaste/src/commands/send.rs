@@ -3,13 +3,13 @@
 use crate::{
     cli::ServerArgs,
     commands::{dev::DevKeys, print_json, server},
-    config::{Dev, SettingFlags},
+    config::{Dev, MAX_BODY_BYTES, SettingFlags},
     failure::Failure,
 };
 use anyhow::Context;
 use clap::Args;
 use client::{AcceptedStatus, Client, Publish};
-use std::{fs, io::Read};
+use std::{fs::File, io::Read};
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
@@ -58,12 +58,21 @@ fn api_key(given: Option<String>) -> Result<String, Failure> {
 
 fn payload(data: &str) -> Result<String, Failure> {
     if data == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("standard input cannot be read")?;
-        return Ok(text);
+        return read(std::io::stdin().lock(), "standard input");
     }
     match data.strip_prefix('@') {
-        Some(path) => Ok(fs::read_to_string(path).with_context(|| format!("{path} cannot be read"))?),
+        Some(path) => read(File::open(path).with_context(|| format!("{path} cannot be read"))?, path),
         None => Ok(data.to_owned()),
     }
+}
+
+/// All of it, but no more than any server takes.
+fn read(from: impl Read, name: &str) -> Result<String, Failure> {
+    let mut text = String::new();
+    let most = MAX_BODY_BYTES as u64;
+    from.take(most + 1).read_to_string(&mut text).with_context(|| format!("{name} cannot be read"))?;
+    if text.len() as u64 > most {
+        return Err(Failure::configuration(format!("{name} has more than {most} bytes")));
+    }
+    Ok(text)
 }

@@ -180,8 +180,17 @@ async fn opened(config: &Config, keys: &FirstKeys) -> Result<(Arc<dyn Store>, Ar
     let store = open(config).await?;
     let vault = Vault::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
     let vault = Arc::new(vault.map_err(bootstrap::vault_failure)?);
-    for key in keys.api_key.iter().chain(&keys.operator_key) {
+    if let Some(key) = &keys.operator_key {
         bootstrap::enter(key, &store, &vault).await?;
+    }
+    if let Some(key) = &keys.api_key
+        && !bootstrap::enter(key, &store, &vault).await?
+        && let Some(dev) = keys.dev.clone()
+    {
+        // Development goes on with another key.
+        let text = dev.with_new_key(&config.data_dir)?.api_key;
+        let key = bootstrap::given_key("api_key", KeyKind::Account, &text)?;
+        bootstrap::enter(&key, &store, &vault).await?;
     }
     Ok((store, vault))
 }
@@ -210,6 +219,8 @@ struct FirstKeys {
     master: String,
     api_key: Option<KeyText>,
     operator_key: Option<KeyText>,
+    /// Where `api_key` comes from, if `--dev` made it.
+    dev: Option<DevKeys>,
 }
 
 impl FirstKeys {
@@ -224,12 +235,13 @@ impl FirstKeys {
         let master = master.ok_or_else(bootstrap::no_master_key)?;
         bootstrap::master_keys(&master)?;
         let api_key = config.bootstrap_api_key.as_ref().map(|key| key.expose().to_owned());
-        let api_key = api_key.or_else(|| made.map(|made| made.api_key));
+        let dev = made.filter(|_| api_key.is_none());
+        let api_key = api_key.or_else(|| dev.as_ref().map(|made| made.api_key.clone()));
         let api_key = api_key.map(|text| bootstrap::given_key("bootstrap.api_key", KeyKind::Account, &text));
         let operator_key = config.bootstrap_operator_key.as_ref().map(|key| key.expose());
         let operator_key =
             operator_key.map(|text| bootstrap::given_key("bootstrap.operator_key", KeyKind::Operator, text));
-        Ok(Self { master, api_key: api_key.transpose()?, operator_key: operator_key.transpose()? })
+        Ok(Self { master, api_key: api_key.transpose()?, operator_key: operator_key.transpose()?, dev })
     }
 }
 
@@ -276,7 +288,10 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 /// Standard output, for people and scripts; with `--dev` the last line is a command that works as it is.
 fn greet(config: &Config, dev: Dev, keys: &FirstKeys, json: bool) -> Result<(), Failure> {
     let url = &config.public_url;
-    let dev_key = keys.api_key.as_ref().filter(|_| dev == Dev::Yes).map(KeyText::expose);
+    // Read again: it is another one if the first was revoked.
+    let made = keys.dev.as_ref().map(|_| DevKeys::read(&config.data_dir)).transpose()?.flatten();
+    let given = keys.api_key.as_ref().map(KeyText::expose);
+    let dev_key = made.as_ref().map(|made| made.api_key.as_str()).or(given).filter(|_| dev == Dev::Yes);
     if json {
         return print_json(&serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
     }

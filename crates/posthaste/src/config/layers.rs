@@ -209,6 +209,17 @@ fn variables(setting: &Setting) -> Vec<String> {
     }
 }
 
+/// Variables that look like settings and are none. Beside the settings there are those of the commands.
+pub(crate) fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    const OTHERS: [&str; 5] =
+        ["POSTHASTE_CONFIG", "POSTHASTE_LOG", "POSTHASTE_URL", "POSTHASTE_API_KEY", "POSTHASTE_FAIL"];
+    names.filter(|name| {
+        let plain = name.strip_suffix("_FILE").unwrap_or(name);
+        let known = |setting: &Setting| variables(setting).iter().any(|ours| ours == name || ours == plain);
+        name.starts_with("POSTHASTE_") && !OTHERS.contains(name) && !SETTINGS.iter().any(known)
+    })
+}
+
 /// URLs that may hold a password.
 const DATABASES: [&str; 2] = ["database", "database.listen_url"];
 

@@ -147,3 +147,17 @@ fn dev_stays_on_loopback_and_may_call_private_networks() {
     let open = Layers::stack(Sayings { flags: &flags, ..said }, |_| None).unwrap();
     assert!(Config::from_layers(&open).unwrap().for_dev().unwrap_err().to_string().contains("loopback only"));
 }
+
+#[test]
+fn a_folder_without_a_name_and_a_foreign_database_are_refused() {
+    assert!(config("", &[], &[("data_dir", "")]).unwrap_err().contains("the path of a folder"));
+    let foreign = config("", &[("POSTHASTE_DATABASE", "mysql://u:hidden@h/x")], &[]).unwrap_err();
+    assert!(foreign.contains("sqlite:PATH") && !foreign.contains("hidden"), "{foreign}");
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_noticed() {
+    let names =
+        ["POSTHASTE_LISEN", "POSTHASTE_LISTEN", "POSTHASTE_MASTER_KEYS_FILE", "POSTHASTE_LOG", "PATH"];
+    assert_eq!(unknown_variables(names.into_iter()).collect::<Vec<_>>(), ["POSTHASTE_LISEN"]);
+}

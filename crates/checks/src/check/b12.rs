@@ -68,6 +68,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.exactly("left_in_queue", left, 0u64);
     let sql = "select count(*) from attempts where ending = 'delivered'";
     report.exactly("deliveries", stage.database.number(sql).await?, wanted);
+    let sql = "select coalesce(reason, '') || ' ' || coalesce(outcome, '') || ' ' || coalesce(substr(detail, 1, 200), ''),
+                   count(*) from attempts where ending is not null and ending <> 'delivered' group by 1 order by 2 desc limit 5";
+    let others = stage.database.rows(sql).await?;
+    let others = others.iter().map(|row| (row[0].text().unwrap_or("").to_owned(), row[1].number()));
+    report.note("other_endings", others.collect::<Vec<_>>());
     let twice = "select count(*) from (select event_id, route_id from attempts where ending is not null
                  group by event_id, route_id having count(*) > 1) twice";
     report.exactly("routes_with_two_deliveries", stage.database.number(twice).await?, 0u64);

@@ -15,6 +15,7 @@ use anyhow::{Result, ensure};
 use client::{Client, Error};
 use domain::id::DeliveryId;
 use lab::{Pump, Record, Reply, Script, Until};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -24,6 +25,8 @@ use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
 const CALLS: u64 = 50;
 /// So that the calls are about one delivery's moment and not about the node's capacity.
 const PER_SECOND: f64 = 10.0;
+/// Calls open at once, of all deliveries together: many, and not so many that a slow node turns connections away.
+const AT_ONCE: usize = 150;
 const LATENCY: Duration = Duration::from_millis(30);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Half of it before the moment, half after.
@@ -43,6 +46,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let pump = Pump::start(config)?;
     let clients: Vec<Client> = stage.members.iter().map(|member| member.client.clone()).collect();
     let (mut calls, mut known) = (JoinSet::new(), HashSet::new());
+    let places = Arc::new(Semaphore::new(AT_ONCE));
     let deadline = Instant::now() + Duration::from_secs_f64(deliveries as f64 / PER_SECOND + 20.0);
     while (known.len() as u64) < deliveries {
         ensure!(Instant::now() < deadline, "only {} of {deliveries} were tried at all", known.len());
@@ -57,8 +61,10 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             for call in 0..CALLS {
                 let client = clients[(known.len() + call as usize) % clients.len()].clone();
                 let at = due + AROUND.mul_f64(call as f64 / CALLS as f64) - AROUND / 2;
+                let places = places.clone();
                 calls.spawn(async move {
                     sleep_until(at).await;
+                    let _place = places.acquire().await;
                     client.retry(id).await
                 });
             }

@@ -10,7 +10,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Fact, NewEvent, Settlement};
+use store::{Fact, NewEvent, Roll, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
@@ -32,6 +32,14 @@ pub(crate) struct Book {
     pub(crate) lives: Vec<Life>,
     /// Nodes whose row is in the store.
     pub(crate) members: BTreeSet<NodeId>,
+    /// Owner and epoch of every shard.
+    shards: Vec<(Option<NodeId>, i64)>,
+    /// Destinations that were paused, and when everybody had been told.
+    paused: BTreeMap<DestinationId, Moment>,
+    /// … and at what version each was told to go on.
+    resumed: BTreeMap<DestinationId, i64>,
+    /// When each node was last cut off, slow or frozen.
+    pub(crate) troubled: Vec<Moment>,
     pub(crate) life_of: BTreeMap<NodeId, usize>,
     /// Requests of each destination that have begun and are not over.
     open: Vec<BTreeSet<usize>>,
@@ -62,7 +70,8 @@ pub(crate) struct Life {
     pub(crate) over: Option<Moment>,
     /// When its row was taken from it.
     pub(crate) lost: Vec<Moment>,
-    pub(crate) frozen: Option<Moment>,
+    /// When it was last run again after a freeze.
+    pub(crate) thawed: Moment,
 }
 
 #[derive(Debug)]
@@ -86,6 +95,8 @@ pub(crate) enum How {
     Cut,
     /// The sender gave it up.
     Aborted,
+    /// The sender gave it up before the first byte.
+    Unsent,
 }
 
 /// A delivery, by what the store has confirmed.
@@ -119,6 +130,10 @@ pub(crate) struct Beginning {
 
 /// A monotonic clock that runs a little fast or slow, measured over a lease.
 const DRIFT: Moment = 60 * MILLISECOND;
+/// Every owner knows of a change after this, …
+const TOLD: Moment = 1_300 * MILLISECOND;
+/// … if it has been well for so long.
+const RECOVERED: Moment = 7_000 * MILLISECOND;
 
 impl Book {
     pub(crate) fn broken(&mut self, at: Moment, promise: &'static str, what: String) {
@@ -144,7 +159,7 @@ impl Book {
             lease_end: never,
             over: None,
             lost: vec![],
-            frozen: None,
+            thawed: never,
         });
         self.log.note(now, What::Started { node, life });
         life
@@ -168,22 +183,42 @@ impl Book {
         life.lease_end = life.lease_end.max(sent + lease);
     }
 
-    pub(crate) fn joined(&mut self, life: usize, id: NodeId) {
-        self.members.insert(id);
-        self.life_of.insert(id, life);
+    /// Who is there and who owns what, after a write that may have moved it.
+    pub(crate) fn rolled(&mut self, roll: &Roll, now: Moment) {
+        let members: BTreeSet<NodeId> = roll.members.iter().map(|member| member.record.id).collect();
+        let removed: Vec<NodeId> = self.members.difference(&members).copied().collect();
+        self.members = members;
+        for id in removed {
+            let Some(life) = self.life_of.get(&id).copied() else { continue };
+            self.lives[life].lost.push(now);
+            self.holds.retain(|(of, _), _| *of != life);
+        }
+        self.shards.resize(roll.shards.len(), (None, i64::MIN));
+        for (row, known) in roll.shards.iter().zip(self.shards.clone()) {
+            let (owner, epoch) = known;
+            let moved = row.owner.is_some() && owner.is_some() && row.owner != owner;
+            if row.epoch < epoch || (moved && row.epoch == epoch) {
+                let what = format!(
+                    "shard {}: {owner:?} at {epoch}, then {:?} at {}",
+                    row.shard, row.owner, row.epoch
+                );
+                self.broken(now, "I10", what);
+            }
+            self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
+        }
     }
 
-    /// These rows are gone; whose they were may not know it.
-    pub(crate) fn removed(&mut self, ids: &[NodeId], now: Moment) {
-        for id in ids {
-            if self.members.remove(id)
-                && let Some(life) = self.life_of.get(id)
-            {
-                self.lives[*life].lost.push(now);
-                let life = *life;
-                self.holds.retain(|(of, _), _| *of != life);
-            }
+    /// The producer of the command has heard that the destination is paused.
+    pub(crate) fn paused(&mut self, destination: DestinationId, version: i64, now: Moment) {
+        if self.resumed.get(&destination).is_none_or(|resumed| *resumed < version) {
+            self.paused.insert(destination, now);
         }
+    }
+
+    /// Whatever pause it had at this version ends.
+    pub(crate) fn resumes(&mut self, destination: DestinationId, version: i64) {
+        self.paused.remove(&destination);
+        self.resumed.insert(destination, version);
     }
 
     /// Whether a life has ended or lost its lanes since: then it may not have told what it knew.
@@ -220,15 +255,7 @@ impl Book {
         self.log.note(now, What::FirstByte { request });
         self.requests[request].first_byte = Some(now);
         let Request { life, destination, delivery, attempt, began, .. } = self.requests[request];
-        let deadline = self.lives[life].deadline;
-        if now > deadline + DRIFT {
-            let late = (now - deadline) / MILLISECOND;
-            self.broken(
-                now,
-                "I9",
-                format!("request {request}: first byte {late} ms after its sender's deadline"),
-            );
-        }
+        self.judge_claim(request, life, destination, now);
         self.judge_slots(request, destination, now);
         self.judge_repeat(request, delivery, attempt, now);
         self.judge_hold(request, life, destination, began, now);
@@ -243,6 +270,42 @@ impl Book {
                 format!("request {request}: {delivery} is sent {early} ms before it is due"),
             );
         }
+    }
+
+    /// Whoever sends has the right to: its own clock says so, and the store names nobody else.
+    fn judge_claim(&mut self, request: usize, life: usize, destination: usize, now: Moment) {
+        let Life { deadline, lease_end, node, .. } = self.lives[life];
+        let began = self.requests[request].began;
+        if began > deadline + DRIFT || now > lease_end + DRIFT {
+            let late = (now - deadline) / MILLISECOND;
+            self.broken(
+                now,
+                "I9",
+                format!("request {request}: first byte {late} ms after its sender's deadline"),
+            );
+        }
+        let place = &self.places[destination];
+        let id = place.id;
+        if let Some((Some(owner), _)) = self.shards.get(usize::from(id.shard())).copied()
+            && self.members.contains(&owner)
+            && self.life_of.get(&owner) != Some(&life)
+            && self.is_member(life)
+        {
+            self.broken(
+                now,
+                "I9",
+                format!("request {request}: its sender is not the owner of d{destination}"),
+            );
+        }
+        let paused = self.paused.get(&id).copied().unwrap_or(Moment::MAX);
+        let troubled = self.troubled.get(node).copied().unwrap_or_default();
+        if began > paused.saturating_add(TOLD) && began > troubled + RECOVERED {
+            self.broken(now, "I11", format!("request {request}: d{destination} is paused"));
+        }
+    }
+
+    fn is_member(&self, life: usize) -> bool {
+        self.members.iter().any(|id| self.life_of.get(id) == Some(&life))
     }
 
     fn judge_slots(&mut self, request: usize, destination: usize, now: Moment) {
@@ -261,10 +324,10 @@ impl Book {
         }
     }
 
-    /// A frozen process cannot close its connections. What it had open when it stopped counts until its lease ends.
+    /// What is open when its sender's lease ends is aborted then. A frozen process cannot; and one that has its turn
+    /// later in this step has not yet come to it.
     fn is_excused(&self, request: &Request, now: Moment) -> bool {
-        let life = &self.lives[request.life];
-        life.frozen.is_some() && now > life.lease_end
+        now > self.lives[request.life].lease_end
     }
 
     fn judge_repeat(&mut self, request: usize, delivery: DeliveryId, attempt: u32, now: Moment) {
@@ -335,6 +398,15 @@ impl Book {
         self.log.note(now, What::Over { request, how: format!("{how:?}") });
         self.requests[request].over = Some((now, how));
         let (life, destination) = (self.requests[request].life, self.requests[request].destination);
+        let ends = self.lives[life].lease_end.max(self.lives[life].thawed);
+        if now > ends + DRIFT && how != How::Cut {
+            let late = (now - ends) / MILLISECOND;
+            self.broken(
+                now,
+                "I9",
+                format!("request {request}: open until {late} ms after its sender's lease"),
+            );
+        }
         self.open[destination].remove(&request);
         if let How::Answered(200..=299) = how {
             let began = self.requests[request].began;

@@ -258,12 +258,18 @@ impl Door {
         match (pause, destination.switch.paused_at.is_some()) {
             (true, false) => destination.switch.paused_at = Some(now),
             (false, true) => {
-                (destination.switch.paused_at, destination.switch.resumed_at) = (None, Some(now))
+                self.scene.book().resumes(id, destination.version);
+                (destination.switch.paused_at, destination.switch.resumed_at) = (None, Some(now));
             }
             _ => return,
         }
-        if self.store.update_destination(&destination).await.is_ok() {
-            self.announce.changed(store::Change::Destinations(account, vec![id])).await;
+        if let Ok(changed) = self.store.update_destination(&destination).await {
+            if !self.scene.has(Plant::StaleConfiguration) {
+                self.announce.changed(store::Change::Destinations(account, vec![id])).await;
+            }
+            if pause {
+                self.scene.book().paused(id, changed.version, self.scene.time.now());
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod forward;
 mod ingest;
 mod membership;
 mod queue;
+mod wakes;
 
 use crate::{
     log::What,
@@ -17,7 +18,7 @@ use crate::{
 use std::{
     future::Future,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::Duration,
@@ -30,6 +31,8 @@ pub(crate) struct Faulty {
     pub(crate) scene: Arc<Scene>,
     pub(crate) node: usize,
     pub(crate) life: usize,
+    /// It hears nothing of the others, and will find out.
+    pub(crate) line_is_down: AtomicBool,
 }
 
 /// What is going to befall a call.
@@ -57,6 +60,9 @@ impl Faulty {
         call: &'static str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        if self.has(Plant::StaleConfiguration) && call == "versions" {
+            return Err(StoreError::Unavailable("nobody may know".into()));
+        }
         let fate = self.fate(call);
         pause(fate.before).await;
         match fate.end {

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, header};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout_at};
 
+#[derive(Clone)]
 pub(crate) struct Internet {
     pub(crate) scene: Arc<Scene>,
     pub(crate) clock: Arc<NodeClock>,
@@ -30,6 +31,11 @@ impl Transport for Internet {
     async fn send(&self, outgoing: Outgoing) -> Answer {
         let deadline = Instant::now() + outgoing.timeout;
         let open = self.begin(&outgoing);
+        if self.scene.has(Plant::NoAbort) {
+            let internet = self.clone();
+            let sent = tokio::spawn(async move { internet.exchange(&outgoing, &open, deadline).await });
+            return sent.await.expect("nothing panics in there");
+        }
         let answer = self.exchange(&outgoing, &open, deadline).await;
         if self.scene.has(Plant::SlotFreedEarly) && answer.result.is_err() {
             tokio::spawn(async move {
@@ -69,6 +75,17 @@ impl Internet {
 
     async fn exchange(&self, outgoing: &Outgoing, open: &Open, deadline: Instant) -> Answer {
         let began = Instant::now();
+        // Names, connections and handshakes take their time, and meanwhile the claim may end.
+        if self.scene.chance.happens(0.3) {
+            sleep(self.scene.chance.millis(1, 40)).await;
+        }
+        if !outgoing.permit.holds() {
+            open.over(How::Unsent);
+            return Answer::failed(Failure {
+                fault: Fault::Reset,
+                message: "the lease has ended".to_owned(),
+            });
+        }
         let believed = moment(self.clock.now());
         self.scene.book().first_byte(open.request, believed, self.scene.time.now());
         let reply = Reply::by(&self.scene, open.destination, outgoing.timeout);

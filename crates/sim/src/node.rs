@@ -11,15 +11,17 @@ use crate::{
     scene::Scene,
     time::{Moment, NodeClock, calendar},
 };
-use domain::{address::AddressPolicy, dice::Dice, gate::GateSettings, id::NodeId, seal::MasterKeys};
+use domain::{
+    address::AddressPolicy, dice::Dice, gate::GateSettings, id::NodeId, member::Role, seal::MasterKeys,
+};
 use engine::{Engine, EngineParts, EngineSettings};
 use std::{
     collections::BTreeMap,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
-use store::{NodeRecord, Store};
+use store::{NodeRecord, Store, memory::MemoryStore};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
@@ -30,11 +32,27 @@ use tokio::{
 #[derive(Clone)]
 pub(crate) struct Makings {
     pub(crate) scene: Arc<Scene>,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Shared,
     pub(crate) keys: Arc<MasterKeys>,
     pub(crate) gate: GateSettings,
     pub(crate) rescan: Duration,
     pub(crate) max_in_flight: usize,
+}
+
+/// The one store of a world, of which every process has a handle of its own.
+#[derive(Clone)]
+pub(crate) enum Shared {
+    Memory(Arc<MemoryStore>),
+    Sqlite(Arc<dyn Store>),
+}
+
+impl Shared {
+    pub(crate) fn handle(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => Arc::new(store.another()),
+            Self::Sqlite(store) => Arc::clone(store),
+        }
+    }
 }
 
 /// A running process.
@@ -61,7 +79,14 @@ pub(crate) enum Stage {
 }
 
 impl Process {
-    pub(crate) fn start(makings: &Makings, node: usize, proof: String, chance: &Chance, now: Moment) -> Self {
+    pub(crate) fn start(
+        makings: &Makings,
+        node: usize,
+        role: Role,
+        proof: String,
+        chance: &Chance,
+        now: Moment,
+    ) -> Self {
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
         let scene = &makings.scene;
@@ -74,8 +99,13 @@ impl Process {
             let _inside = runtime.enter();
             Arc::new(NodeClock::new(wall))
         };
-        let store: Arc<dyn Store> =
-            Arc::new(Faulty { inner: Arc::clone(&makings.store), scene: Arc::clone(scene), node, life });
+        let store: Arc<dyn Store> = Arc::new(Faulty {
+            inner: makings.store.handle(),
+            scene: Arc::clone(scene),
+            node,
+            life,
+            line_is_down: AtomicBool::new(false),
+        });
         let lease = if scene.has(Plant::NoHolderDeadline) { Duration::from_secs(3_600) } else { scene.lease };
         let rescan = if scene.has(Plant::LostWakeUp) { Duration::from_secs(3_600) } else { makings.rescan };
         let parts = EngineParts {
@@ -89,7 +119,7 @@ impl Process {
                 label: format!("n{node}"),
                 proof,
                 version: "sim".into(),
-                role: domain::member::Role::All,
+                role,
                 address: None,
             },
             settings: EngineSettings {

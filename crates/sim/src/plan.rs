@@ -8,6 +8,7 @@ use crate::{
 use domain::{
     gate::{BreakerSettings, GateSettings},
     limits,
+    member::Role,
     retry::RetryPolicy,
 };
 use std::time::Duration;
@@ -17,7 +18,8 @@ pub(crate) const TYPES: [&str; 3] = ["order.paid", "order.sent", "user.left"];
 
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) nodes: usize,
+    /// What each node is there for, and when it comes.
+    pub(crate) nodes: Vec<(Role, Moment)>,
     /// The longest step: how finely the nodes' lives are interwoven.
     pub(crate) grain: Moment,
     pub(crate) lease: Duration,
@@ -88,13 +90,13 @@ pub(crate) enum Happening {
 impl Plan {
     pub(crate) fn of(seed: u64, most_nodes: usize) -> Self {
         let chance = Chance::new(seed, 0);
-        let nodes = chance.range(1, most_nodes as u64) as usize;
+        let count = chance.range(1, most_nodes as u64) as usize;
         let lasts = chance.range(3, 18) as Moment * SECOND;
         let destinations: Vec<_> =
             (0..chance.range(2, 6) as usize).map(|n| destination(&chance, n)).collect();
         let orders = (0..chance.range(5, 50)).map(|_| order(&chance, lasts)).collect();
         let mut plan = Self {
-            nodes,
+            nodes: (0..count).map(|n| node(&chance, n, count, lasts)).collect(),
             grain: *chance.pick(&[5, 20, 50, 100]) * MILLISECOND,
             lease: chance.millis(5_000, 10_000),
             rescan: chance.millis(1_000, 15_000),
@@ -121,8 +123,8 @@ impl Plan {
         }
         let when = |chance: &Chance| chance.range(100, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND;
         let pause = |chance: &Chance, low, high| chance.range(low, high) as Moment * MILLISECOND;
-        for _ in 0..chance.range(0, 3 + self.nodes as u64) {
-            let (at, node) = (when(chance), chance.index(self.nodes));
+        for _ in 0..chance.range(0, 3 + self.nodes.len() as u64) {
+            let (at, node) = (when(chance), chance.index(self.nodes.len()));
             let happening = match chance.range(0, 9) {
                 0..=3 => Happening::Crash { node, down: pause(chance, 1, 4_000) },
                 4..=6 => {
@@ -136,7 +138,7 @@ impl Plan {
         }
         for _ in 0..chance.range(0, 3) {
             let (at, until) = (when(chance), pause(chance, 100, 6_000));
-            let node = chance.happens(0.5).then(|| chance.index(self.nodes));
+            let node = chance.happens(0.5).then(|| chance.index(self.nodes.len()));
             let weather = *chance.pick(&[Weather::SLOW, Weather::FLAKY, Weather::AWAY]);
             self.happenings.push((at, Happening::Weather { node, weather }));
             self.happenings.push((at + until, Happening::Weather { node, weather: Weather::FINE }));
@@ -162,6 +164,20 @@ impl Plan {
             self.happenings.push((at + pause(chance, 100, 4_000), Happening::Resume { destination }));
         }
     }
+}
+
+/// The first one is there from the beginning and does everything.
+fn node(chance: &Chance, number: usize, count: usize, lasts: Moment) -> (Role, Moment) {
+    let draw = chance.range(0, 9);
+    let role = match draw {
+        _ if number == 0 => Role::All,
+        0 if count > 2 => Role::Api,
+        1 => Role::Worker,
+        _ => Role::All,
+    };
+    let late = number > 0 && chance.happens(0.3);
+    let comes = if late { chance.range(0, (lasts / MILLISECOND) as u64) } else { chance.range(0, 500) };
+    (role, comes as Moment * MILLISECOND)
 }
 
 fn destination(chance: &Chance, number: usize) -> PlannedDestination {

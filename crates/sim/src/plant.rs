@@ -33,6 +33,14 @@ pub enum Plant {
     SentTwice,
     /// Retries come before their time.
     RetryTooEarly,
+    /// Members are declared dead whose lease has not ended.
+    TakeOverAlive,
+    /// Shards change hands while requests of theirs are open.
+    DrainIgnored,
+    /// A change of a destination is not read again.
+    StaleConfiguration,
+    /// A lease's end leaves open what is open.
+    NoAbort,
 }
 
 impl Plant {
@@ -51,6 +59,10 @@ impl Plant {
         Self::PartialFanOut,
         Self::SentTwice,
         Self::RetryTooEarly,
+        Self::TakeOverAlive,
+        Self::DrainIgnored,
+        Self::StaleConfiguration,
+        Self::NoAbort,
     ];
 
     pub fn name(self) -> String {

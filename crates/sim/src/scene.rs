@@ -6,6 +6,7 @@ use crate::{
     log::What,
     plant::Plant,
     time::{Moment, TrueTime},
+    world::Options,
 };
 use std::{
     collections::BTreeMap,
@@ -22,6 +23,8 @@ pub(crate) struct Scene {
     pub(crate) chance: Chance,
     pub(crate) plant: Option<Plant>,
     pub(crate) lease: Duration,
+    /// The store is SQLite, whose clock is the machine's.
+    pub(crate) sqlite: bool,
     book: Mutex<Book>,
     weather: Mutex<Vec<Weather>>,
     tempers: Mutex<Vec<Temper>>,
@@ -111,12 +114,13 @@ impl Scene {
         nodes: usize,
         places: usize,
         lease: Duration,
-        plant: Option<Plant>,
+        options: Options,
     ) -> Arc<Self> {
         Arc::new(Self {
             time: TrueTime::default(),
             chance: Chance::new(seed, 1),
-            plant,
+            plant: options.plant,
+            sqlite: options.sqlite,
             lease,
             book: Mutex::default(),
             weather: Mutex::new(vec![Weather::FINE; nodes]),

@@ -10,7 +10,7 @@ use crate::{
     faulty::finish,
     internet,
     log::What,
-    node::{Makings, Process, Stage},
+    node::{Makings, Process, Shared, Stage},
     plan::{ACCOUNTS, Happening, Plan},
     plant::Plant,
     scene::{Scene, Weather, count},
@@ -29,7 +29,11 @@ use domain::{
 };
 use std::sync::Arc;
 use store::{Store, memory::MemoryStore};
-use tokio::sync::oneshot;
+use tempfile::TempDir;
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::oneshot,
+};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -50,7 +54,7 @@ pub struct Told {
 }
 
 /// How many nodes a world may have.
-const NODES: usize = 1;
+const NODES: usize = 4;
 /// After calm everything must have ended within this: the longest schedule, hold, lease and rescan there are.
 const PATIENCE: Moment = 120 * SECOND;
 /// The longest step once all is calm.
@@ -67,12 +71,16 @@ struct World {
     now: Moment,
     next_happening: usize,
     next_resume: Moment,
+    /// The store itself, for whoever looks from outside.
+    truth: Arc<dyn Store>,
+    disk: Option<Disk>,
     calm: bool,
 }
 
 struct Node {
     process: Option<Process>,
     proof: String,
+    listens: bool,
     starts: Moment,
     frozen_until: Option<Moment>,
     /// How long it stays down when it has stopped by itself.
@@ -92,14 +100,11 @@ type Heard = Result<EventId, ()>;
 
 pub fn run(seed: u64, options: Options, trace: bool) -> Told {
     let mut world = World::new(seed, options);
+    let inside = world.disk.as_ref().map(|disk| disk.runtime.handle().clone());
+    let _inside = inside.as_ref().map(Handle::enter);
+    world.furnish();
     world.play();
-    verdict::pronounce(
-        &world.scene,
-        world.makings.store.as_ref(),
-        &world.accounts,
-        &world.confirmed(),
-        world.now,
-    );
+    verdict::pronounce(&world.scene, world.truth.as_ref(), &world.accounts, &world.confirmed(), world.now);
     let lasted = world.now;
     world.nodes.clear();
     let scene = world.scene;
@@ -115,10 +120,12 @@ pub fn run(seed: u64, options: Options, trace: bool) -> Told {
 
 impl World {
     fn new(seed: u64, options: Options) -> Self {
-        let plan = Plan::of(seed, NODES);
-        let scene = Scene::new(seed, plan.nodes, plan.destinations.len(), plan.lease, options.plant);
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(SceneClock(Arc::clone(&scene)))));
+        let plan = Plan::of(seed, if options.sqlite { 1 } else { NODES });
+        let scene = Scene::new(seed, plan.nodes.len(), plan.destinations.len(), plan.lease, options);
+        let memory = || Shared::Memory(Arc::new(MemoryStore::new(Arc::new(SceneClock(Arc::clone(&scene))))));
+        let (store, disk) = if options.sqlite { sqlite() } else { (memory(), None) };
         let chance = Chance::new(seed, 3);
+        let truth = store.handle();
         let keys =
             Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key"));
         let makings = Makings {
@@ -132,11 +139,12 @@ impl World {
         let node = |n: usize| Node {
             process: None,
             proof: format!("folder {n}"),
-            starts: n as Moment * chance.range(0, 500) as Moment * MILLISECOND,
+            listens: plan.nodes[n].0.listens(),
+            starts: plan.nodes[n].1,
             frozen_until: None,
             down: 0,
         };
-        let nodes = (0..plan.nodes).map(node).collect();
+        let nodes = (0..plan.nodes.len()).map(node).collect();
         let sending = |(number, order): (usize, &crate::plan::PlannedOrder)| Sending {
             number,
             next: order.at,
@@ -144,7 +152,7 @@ impl World {
             confirmed: None,
         };
         let orders = plan.orders.iter().enumerate().map(sending).collect();
-        let mut world = Self {
+        Self {
             plan,
             scene,
             chance,
@@ -155,16 +163,16 @@ impl World {
             now: 0,
             next_happening: 0,
             next_resume: 0,
+            truth,
+            disk,
             calm: false,
-        };
-        world.furnish();
-        world
+        }
     }
 
     /// Accounts, destinations and routes.
     fn furnish(&mut self) {
         let now = calendar(0);
-        let store = Arc::clone(&self.makings.store);
+        let store = Arc::clone(&self.truth);
         for _ in 0..ACCOUNTS {
             let id = AccountId::at(now, self.chance.bits());
             let account = Account {
@@ -281,6 +289,13 @@ impl World {
             }
         }
         self.scene.time.stand(self.now);
+        let mut book = self.scene.book();
+        book.troubled.resize(self.nodes.len(), 0);
+        for (node, state) in self.nodes.iter().enumerate() {
+            if state.frozen_until.is_some() || self.scene.weather(node) != Weather::FINE {
+                book.troubled[node] = self.now;
+            }
+        }
     }
 
     // --- Nodes -------------------------------------------------------------------------------------------------------
@@ -312,7 +327,8 @@ impl World {
             self.nodes[node].proof = format!("folder {node} {}", self.chance.next());
         }
         let proof = self.nodes[node].proof.clone();
-        self.nodes[node].process = Some(Process::start(&self.makings, node, proof, &self.chance, self.now));
+        self.nodes[node].process =
+            Some(Process::start(&self.makings, node, self.plan.nodes[node].0, proof, &self.chance, self.now));
         self.nodes[node].down = self.chance.range(1, 1_000) as Moment * MILLISECOND;
     }
 
@@ -326,9 +342,11 @@ impl World {
     }
 
     fn thaw(&mut self, node: usize) {
-        self.nodes[node].frozen_until = None;
+        if self.nodes[node].frozen_until.take().is_none() {
+            return;
+        }
         if let Some(process) = &self.nodes[node].process {
-            self.scene.book().lives[process.life].frozen = None;
+            self.scene.book().lives[process.life].thawed = self.now;
             self.scene.note(What::Thawed { node });
         }
     }
@@ -359,10 +377,9 @@ impl World {
                 }
             }
             Happening::Freeze { node, lasts } => {
-                if let Some(process) = &self.nodes[node].process {
+                if self.nodes[node].process.is_some() {
                     count(&counts.freezes);
                     self.scene.note(What::Frozen { node });
-                    self.scene.book().lives[process.life].frozen = Some(self.now);
                     self.nodes[node].frozen_until = Some(self.now + lasts);
                 }
             }
@@ -411,7 +428,7 @@ impl World {
         self.next_resume = self.now + SECOND;
         for destination in 0..self.plan.destinations.len() {
             let (account, id) = self.place(destination);
-            let paused = finish(self.makings.store.destination(account, id))
+            let paused = finish(self.truth.destination(account, id))
                 .is_ok_and(|destination| destination.switch.paused_at.is_some());
             if paused {
                 self.switch(destination, false);
@@ -445,9 +462,11 @@ impl World {
 
     fn somebody(&self) -> Option<&Process> {
         let serving = |node: &&Node| {
-            node.process
-                .as_ref()
-                .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
+            node.listens
+                && node
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
         };
         let up: Vec<_> = self.nodes.iter().filter(serving).collect();
         if up.is_empty() { None } else { self.chance.pick(&up).process.as_ref() }
@@ -516,6 +535,23 @@ impl World {
     fn confirmed(&self) -> Vec<(usize, EventId)> {
         self.orders.iter().filter_map(|order| Some((order.number, order.confirmed?))).collect()
     }
+}
+
+/// Where a database is kept that lasts as long as its world.
+struct Disk {
+    _folder: TempDir,
+    /// SQLite's readers are threads of a runtime; this one is there when no node's is.
+    runtime: Runtime,
+}
+
+/// A real SQLite file in memory.
+fn sqlite() -> (Shared, Option<Disk>) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("sim.db").display());
+    let options = store::OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
+    let store = runtime.block_on(store::open(&options)).expect("a new database opens");
+    (Shared::Sqlite(store), Some(Disk { _folder: folder, runtime }))
 }
 
 /// The store's clock is the world's.

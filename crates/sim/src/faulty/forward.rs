@@ -13,8 +13,8 @@ use domain::{
 };
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
-    EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, News, Page, PublishedLanes,
-    RoutePage, RouteWalk, StoreError, Target, Wakes,
+    EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, Page, PublishedLanes,
+    RoutePage, RouteWalk, StoreError, Target,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between.
@@ -84,11 +84,6 @@ forward! { Expansions:
 forward! { PublishedLanes:
     fn publish_lanes(node: NodeId, lanes: &[LaneRow], now: Timestamp) -> ();
     fn published_lanes(destinations: &[DestinationId], newer_than: Timestamp) -> Vec<Option<LaneRow>>;
-}
-
-forward! { Wakes:
-    fn tell(news: &[News]) -> ();
-    fn hear() -> Vec<News>;
 }
 
 forward! { Backlogs:

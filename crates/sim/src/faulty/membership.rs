@@ -1,7 +1,7 @@
-//! Leases, as one node meets them.
+//! Leases and shards, as one node meets them.
 
 use super::{Faulty, finish};
-use crate::{log::What, plant::Plant};
+use crate::{log::What, plant::Plant, scene::count, time::calendar};
 use async_trait::async_trait;
 use domain::{id::NodeId, limits, time::Timestamp};
 use std::{sync::Arc, time::Duration};
@@ -18,53 +18,67 @@ impl Faulty {
     fn lease(&self, asked: Duration) -> Duration {
         if self.has(Plant::NoHolderDeadline) { self.scene.lease } else { asked }
     }
+
+    /// A write that may move members or shards: the book learns who is there and who owns what.
+    async fn moving<T: Send + std::fmt::Debug + 'static>(
+        &self,
+        call: &'static str,
+        id: NodeId,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (inner, scene, node, life) =
+            (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node, self.life);
+        let moving = move || {
+            let done = work()?;
+            let roll = finish(inner.roll())?;
+            let (at, mut book) = (scene.time.now(), scene.book());
+            if call == "join" {
+                book.life_of.insert(id, life);
+            }
+            let detail = if std::mem::size_of::<T>() == 0 { String::new() } else { brief(&done) };
+            book.log.note(at, What::Member { node, call, id, detail });
+            book.rolled(&roll, at);
+            Ok(done)
+        };
+        self.write(call, moving).await
+    }
+
+    /// SQLite asks the machine what time it is; here it is the world's.
+    fn told(&self, now: Timestamp) -> Timestamp {
+        if self.scene.sqlite { calendar(self.scene.time.now()) } else { now }
+    }
+}
+
+/// Long lists are told by their length.
+fn brief(done: &impl std::fmt::Debug) -> String {
+    let text = format!("{done:?}");
+    if text.len() <= 100 { text } else { format!("{}… ({} characters)", &text[..60], text.len()) }
 }
 
 #[async_trait]
 impl Membership for Faulty {
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        self.read("now", self.inner.now()).await
+        self.read("now", self.inner.now()).await.map(|now| self.told(now))
     }
 
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
-        let (inner, scene, index, life) =
-            (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node, self.life);
-        let (node, lease) = (node.clone(), self.lease(lease));
-        let sent = scene.time.now();
-        let join = move || {
-            let joined = finish(inner.join(&node, lease))?;
-            let there: Vec<NodeId> =
-                finish(inner.roll())?.members.iter().map(|member| member.record.id).collect();
-            let (at, mut book) = (scene.time.now(), scene.book());
-            let detail = format!("{joined:?}");
-            book.log.note(at, What::Member { node: index, call: "join", id: node.id, detail });
-            let gone: Vec<NodeId> = book.members.iter().copied().filter(|id| !there.contains(id)).collect();
-            book.removed(&gone, at);
-            book.joined(life, node.id);
-            Ok(joined)
-        };
-        let joined = self.write("join", join).await?;
+        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.scene.time.now());
+        let (id, node) = (node.id, node.clone());
+        let joined = self.moving("join", id, move || finish(inner.join(&node, lease))).await?;
         self.renewed(sent);
-        Ok(joined)
+        Ok(self.told(joined))
     }
 
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError> {
         let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.scene.time.now());
         let renewed = self.write("renew", move || finish(inner.renew(node, lease))).await?;
         self.renewed(sent);
-        Ok(renewed)
+        Ok(Renewed { now: self.told(renewed.now), ..renewed })
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        let (inner, scene, index) = (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node);
-        let leave = move || {
-            finish(inner.leave(node))?;
-            let (at, mut book) = (scene.time.now(), scene.book());
-            book.log.note(at, What::Member { node: index, call: "leave", id: node, detail: String::new() });
-            book.removed(&[node], at);
-            Ok(())
-        };
-        self.write("leave", leave).await
+        let inner = Arc::clone(&self.inner);
+        self.moving("leave", node, move || finish(inner.leave(node))).await
     }
 
     async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
@@ -76,37 +90,60 @@ impl Membership for Faulty {
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        let (inner, scene, index) = (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node);
+        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
         let reap = move || {
-            let reaped = finish(inner.reap(me))?;
-            let (at, mut book) = (scene.time.now(), scene.book());
-            for id in &reaped {
-                book.log.note(at, What::Member { node: index, call: "reap", id: *id, detail: String::new() });
+            let mut reaped = finish(inner.reap(me))?;
+            if scene.has(Plant::TakeOverAlive) {
+                let others: Vec<NodeId> =
+                    scene.book().members.iter().copied().filter(|id| *id != me).collect();
+                for other in others {
+                    finish(inner.leave(other))?;
+                    reaped.push(other);
+                }
             }
-            book.removed(&reaped, at);
+            reaped.iter().for_each(|_| count(&scene.counts.takeovers));
             Ok(reaped)
         };
-        self.write("reap", reap).await
+        self.moving("reap", me, reap).await
     }
 
     async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError> {
         let inner = Arc::clone(&self.inner);
-        self.write("take_shards", move || finish(inner.take_shards(me, limit))).await
+        self.moving("take", me, move || finish(inner.take_shards(me, limit))).await
     }
 
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
         let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
-        self.write("ask_shards", move || finish(inner.ask_shards(me, &shards))).await
+        if self.has(Plant::DrainIgnored) {
+            let seize = move || {
+                finish(inner.ask_shards(me, &shards))?;
+                for row in finish(inner.roll())?.shards {
+                    if let Some(owner) = row.owner.filter(|_| row.wanted_by == Some(me)) {
+                        finish(
+                            inner.release_shards(owner, &[OwnedShard { shard: row.shard, epoch: row.epoch }]),
+                        )?;
+                    }
+                }
+                Ok(())
+            };
+            return self.moving("ask", me, seize).await;
+        }
+        self.write("ask", move || finish(inner.ask_shards(me, &shards))).await
     }
 
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError> {
-        let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
-        self.write("release_shards", move || finish(inner.release_shards(me, &shards))).await
+        let (inner, shards, scene) = (Arc::clone(&self.inner), shards.to_vec(), Arc::clone(&self.scene));
+        let release = move || {
+            let given = finish(inner.release_shards(me, &shards))?;
+            given.iter().for_each(|_| count(&scene.counts.handovers));
+            Ok(given)
+        };
+        self.moving("release", me, release).await
     }
 
     async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
         let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
-        self.write("keep_shards", move || finish(inner.keep_shards(me, &shards))).await
+        self.write("keep", move || finish(inner.keep_shards(me, &shards))).await
     }
 
     async fn health(&self) -> Result<(), StoreError> {

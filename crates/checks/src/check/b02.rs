@@ -6,7 +6,7 @@
 //! Holds if nothing is lost; if after its thaw the node sends nothing for a lane that is not its own; if what it
 //! settles late moves nothing, so that every delivery ends once; if no destination has more requests open than its
 //! limit and those that were under way at the stop; if the others have taken over within the lease and two seconds;
-//! and if the node is a useful member again within ten seconds of its thaw, in the same process.
+//! and if the node has its share of the lanes again within twenty seconds of its thaw, in the same process.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const STILL: u64 = 25;
 const FIRST: Duration = Duration::from_secs(10);
 const CALM: Duration = Duration::from_secs(5);
 const TAKEN_OVER_WITHIN: f64 = 12.0;
-const BACK_WITHIN: Duration = Duration::from_secs(10);
+const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();

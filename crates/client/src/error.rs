@@ -59,10 +59,13 @@ pub struct FieldError {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, code, title, .. } = self;
-        write!(f, "{} ({status} {code})", self.detail.as_ref().unwrap_or(title))?;
-        // With one place the detail is about it already.
-        for FieldError { pointer, detail, .. } in self.errors.iter().filter(|_| self.errors.len() > 1) {
-            write!(f, "\n  {pointer}: {detail}")?;
+        let said = self.detail.as_ref().unwrap_or(title);
+        write!(f, "{said} ({status} {code})")?;
+        for FieldError { pointer, detail, .. } in &self.errors {
+            // With one place the detail is often about it already.
+            if !said.contains(detail.as_str()) {
+                write!(f, "\n  {pointer}: {detail}")?;
+            }
         }
         Ok(())
     }

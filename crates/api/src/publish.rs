@@ -284,8 +284,9 @@ fn payload(
             if !sendable {
                 return Err(ApiError::invalid_field("/content_type", "invalid_value", "not a content type"));
             }
-            let payload = STANDARD.decode(text).map_err(|error| {
-                ApiError::invalid_field("/data_base64", "invalid_value", error.to_string())
+            let payload = STANDARD.decode(text).map_err(|_| {
+                let detail = "expected standard base64, with padding";
+                ApiError::invalid_field("/data_base64", "invalid_value", detail)
             })?;
             Ok((payload.into(), content_type))
         }

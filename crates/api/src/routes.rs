@@ -116,6 +116,7 @@ impl RouteInput {
             checks.name("/name", name);
         }
         let event_types = self.check_event_types(&mut checks);
+        self.check_header_names(&mut checks);
         let filter = match self.filter.as_ref().map(Filter::compile) {
             Some(Err(error)) => {
                 checks.refuse(format!("/filter{}", error.pointer), error.code, error.detail);
@@ -137,6 +138,18 @@ impl RouteInput {
             }
         }
         checks.done().map(|()| Checked { event_types, filter })
+    }
+
+    /// Headers are known by lower-case names: a filter on any other would never match.
+    fn check_header_names(&self, checks: &mut Checks) {
+        let headers =
+            self.filter.as_ref().and_then(|filter| filter.get("headers")).and_then(Value::as_object);
+        for name in headers.into_iter().flat_map(|headers| headers.keys()) {
+            if !name.starts_with('$') && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                let detail = "write header names in lower case";
+                checks.refuse(format!("/filter/headers/{name}"), "invalid_value", detail);
+            }
+        }
     }
 
     fn check_event_types(&self, checks: &mut Checks) -> Vec<Pattern> {

@@ -84,6 +84,14 @@ on_every_store! {
         }
     }
 
+    async fn a_filter_that_could_never_match_a_header_is_refused(world) {
+        let destination = world.destination().await;
+        let filtered = |filter| json!({"destination_id": destination, "filter": filter});
+        world.post("/v1/routes", filtered(json!({"headers": {"X-Shop": "a"}}))).await
+            .expect_invalid("/filter/headers/X-Shop", "invalid_value");
+        world.post("/v1/routes", filtered(json!({"headers": {"x-shop": "A"}}))).await.expect(201);
+    }
+
     async fn no_message_speaks_of_the_program(world) {
         let body = json!({"name": "a", "url": "https://example.com/", "max_concurrency": "5"});
         let problem = world.post("/v1/destinations", body).await.expect(422);

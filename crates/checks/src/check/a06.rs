@@ -65,6 +65,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     // All but those that are under way at the two moments.
     report.at_least("settled_while_full", settled as f64, delivered.saturating_sub(2 * SLOTS) as f64);
     report.must(probe().await?.status == Some(503), "a full disk does not refuse any more");
+    let ready = wire::request("GET", "/readyz", &[], b"");
+    let ready = wire::exchange(stage.addr, &ready, Duration::from_secs(3)).await?;
+    report.must(ready.status == Some(503), "a node that lets no event in says it is ready");
     report.must(stage.node_mut()?.is_running(), "the process died of a full disk");
 
     std::fs::remove_file(&taken)?;

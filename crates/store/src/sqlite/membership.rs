@@ -114,8 +114,9 @@ impl Membership for SqliteStore {
     }
 
     async fn health(&self) -> Result<(), StoreError> {
-        // An empty transaction: the thread is there, the file can be locked, no flush has failed.
-        self.write(Turn::Api, |_| Ok(())).await
+        // An empty transaction: the thread is there, the file can be locked, no flush has failed. In the turn of events:
+        // who lets none of them in is not ready.
+        self.write(Turn::Ingest, |_| Ok(())).await
     }
 }
 

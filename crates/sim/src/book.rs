@@ -82,6 +82,8 @@ pub(crate) struct Request {
     pub(crate) attempt: u32,
     pub(crate) large: bool,
     pub(crate) began: Moment,
+    /// When it began, by its sender's clock: holds and due times are measured by that.
+    pub(crate) believed: Moment,
     pub(crate) first_byte: Option<Moment>,
     pub(crate) over: Option<(Moment, How)>,
 }
@@ -126,6 +128,8 @@ pub(crate) struct Beginning {
     pub(crate) attempt: u32,
     /// Its payload was read after it had started.
     pub(crate) large: bool,
+    /// The sender's own idea of the time.
+    pub(crate) believed: Moment,
 }
 
 /// A monotonic clock that runs a little fast or slow, measured over a lease.
@@ -230,7 +234,7 @@ impl Book {
     // --- Requests ----------------------------------------------------------------------------------------------------
 
     pub(crate) fn begin(&mut self, beginning: Beginning, now: Moment) -> usize {
-        let Beginning { life, destination, delivery, attempt, large } = beginning;
+        let Beginning { life, destination, delivery, attempt, large, believed } = beginning;
         let request = self.requests.len();
         let node = self.lives[life].node;
         self.log.note(now, What::Began { request, node, destination, delivery, attempt });
@@ -241,6 +245,7 @@ impl Book {
             delivery,
             attempt,
             large,
+            believed,
             began: now,
             first_byte: None,
             over,
@@ -250,15 +255,15 @@ impl Book {
         request
     }
 
-    /// The first byte reaches the receiver. `believed` is the sender's own idea of the time.
-    pub(crate) fn first_byte(&mut self, request: usize, believed: Moment, now: Moment) {
+    /// The first byte reaches the receiver.
+    pub(crate) fn first_byte(&mut self, request: usize, now: Moment) {
         self.log.note(now, What::FirstByte { request });
         self.requests[request].first_byte = Some(now);
-        let Request { life, destination, delivery, attempt, began, .. } = self.requests[request];
+        let Request { life, destination, delivery, attempt, believed, .. } = self.requests[request];
         self.judge_claim(request, life, destination, now);
         self.judge_slots(request, destination, now);
         self.judge_repeat(request, delivery, attempt, now);
-        self.judge_hold(request, life, destination, began, now);
+        self.judge_hold(request, life, destination, believed, now);
         let Some(page) = self.deliveries.get(&delivery) else {
             return self.broken(now, "I1", format!("request {request}: {delivery} was never committed"));
         };
@@ -379,7 +384,7 @@ impl Book {
         }
         let probes = |other: &&usize| {
             let other = &self.requests[**other];
-            other.life == life && other.began >= until - DRIFT
+            other.life == life && other.believed >= until - DRIFT
         };
         let open = self.open[destination].iter().filter(probes).count();
         if began >= until - DRIFT && open > slots {
@@ -409,7 +414,7 @@ impl Book {
         }
         self.open[destination].remove(&request);
         if let How::Answered(200..=299) = how {
-            let began = self.requests[request].began;
+            let began = self.requests[request].believed;
             if let Some(hold) =
                 self.holds.get_mut(&(life, destination)).filter(|hold| began >= hold.until - DRIFT)
             {
@@ -418,9 +423,9 @@ impl Book {
         }
     }
 
-    /// The sender has read a 429.
+    /// The sender has read a 429, now by its own clock.
     pub(crate) fn throttled(&mut self, request: usize, asked: Option<Moment>, now: Moment) {
-        let Request { life, destination, began, .. } = self.requests[request];
+        let Request { life, destination, believed: began, .. } = self.requests[request];
         let rung = self.places[destination].first_rung;
         let known = self.holds.get_mut(&(life, destination)).filter(|hold| began < hold.until);
         match known {

@@ -65,6 +65,7 @@ impl Internet {
             destination,
             delivery: delivery.expect("every request names its delivery"),
             attempt: attempt.expect("every request numbers its attempt"),
+            believed: moment(self.clock.now()),
             large: outgoing.body.len() > limits::CARRIED_BYTES,
         };
         let now = self.scene.time.now();
@@ -86,8 +87,7 @@ impl Internet {
                 message: "the lease has ended".to_owned(),
             });
         }
-        let believed = moment(self.clock.now());
-        self.scene.book().first_byte(open.request, believed, self.scene.time.now());
+        self.scene.book().first_byte(open.request, self.scene.time.now());
         let reply = Reply::by(&self.scene, open.destination, outgoing.timeout);
         if timeout_at(deadline, sleep(reply.after)).await.is_err() {
             open.over(How::TimedOut);
@@ -102,7 +102,7 @@ impl Internet {
         let mut headers = HeaderMap::new();
         if status == 429 {
             let asked = reply.retry_after.map(|seconds| seconds as i64 * SECOND);
-            self.scene.book().throttled(open.request, asked, self.scene.time.now());
+            self.scene.book().throttled(open.request, asked, moment(self.clock.now()));
             if let Some(seconds) = reply.retry_after.filter(|_| !self.scene.has(Plant::RetryAfterIgnored)) {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }

@@ -456,12 +456,7 @@ impl<C> Lane<C> {
     }
 
     fn take_first(&mut self) -> Option<Held<C>> {
-        let (_, held) = self.held.pop_first()?;
-        // A map that has been used keeps room for eleven: three kilobytes, in every lane there is.
-        if self.held.is_empty() {
-            self.held = BTreeMap::new();
-        }
-        Some(held)
+        self.held.pop_first().map(|(_, held)| held)
     }
 
     fn drop_held(&mut self) {

@@ -37,8 +37,7 @@ impl Dispatcher {
         let mut busy = Vec::new();
         for shard in shards {
             self.shards.lost(shard);
-            let waited = self.later.forget(shard);
-            if self.roster.drop_shard(shard, self.node.gate(), now) || waited {
+            if self.roster.drop_shard(shard, self.node.gate(), now) {
                 busy.push(shard);
             }
         }
@@ -56,7 +55,10 @@ impl Dispatcher {
     /// Another node says that something waits in lanes of ours.
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
         for wake in wakes {
-            self.look(wake.destination_id, wake.from, false, now);
+            if let Some(lane) = self.lane(wake.destination_id, now) {
+                lane.look(wake.from);
+                self.touch(wake.destination_id);
+            }
         }
     }
 

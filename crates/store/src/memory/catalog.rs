@@ -226,9 +226,7 @@ impl Catalog for MemoryStore {
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
         let state = self.state();
-        let routes = state.routes.0.values().map(|kept| &kept.row);
-        let with_settings: Vec<&Route> = routes.filter(|route| has_settings(route)).collect();
-        Ok(ids.iter().map(|id| state.target(*id, &with_settings)).collect())
+        Ok(ids.iter().map(|id| state.target(*id)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
@@ -286,11 +284,11 @@ impl State {
         self.routes.remove(&gone, version, now);
     }
 
-    fn target(&self, id: DestinationId, with_settings: &[&Route]) -> Option<Target> {
+    fn target(&self, id: DestinationId) -> Option<Target> {
         let kept = self.destinations.0.get(&id)?;
         let mut destination = kept.row.clone();
         destination.switch.deleted_at = kept.deleted_at;
-        let own = with_settings.iter().filter(|route| route.destination_id == id);
+        let routes = self.routes.0.values().map(|kept| &kept.row).filter(|route| route.destination_id == id);
         Some(Target {
             id,
             account_id: destination.account_id,
@@ -298,7 +296,7 @@ impl State {
             shard: id.shard(),
             data_key: self.accounts[&destination.account_id].data_key.clone(),
             destination: Ok(destination),
-            overrides: own.map(|route| Route::clone(route)).collect(),
+            overrides: routes.filter(|route| has_settings(route)).cloned().collect(),
         })
     }
 }

@@ -79,6 +79,8 @@ pub struct Ownership {
 struct Holding {
     epoch: i64,
     draining_since: Option<Duration>,
+    /// Has been given up as far as we know, and nobody has said so: there is no way back but the roll's.
+    in_doubt: bool,
     /// When it was last taken back because it did not drain.
     kept_at: Option<Duration>,
 }
@@ -102,7 +104,8 @@ impl Ownership {
     pub fn taken(&mut self, shards: &[OwnedShard]) {
         for OwnedShard { shard, epoch } in shards {
             let draining_since = self.leaving.then_some(Duration::ZERO);
-            self.held.insert(*shard, Holding { epoch: *epoch, draining_since, kept_at: None });
+            self.held
+                .insert(*shard, Holding { epoch: *epoch, draining_since, in_doubt: false, kept_at: None });
         }
     }
 
@@ -110,6 +113,25 @@ impl Ownership {
     pub fn released(&mut self, shards: &[u16]) {
         for shard in shards {
             self.held.remove(shard);
+        }
+    }
+
+    /// Whether they have been given up is not known: they are not taken back, but given up again until there is an
+    /// answer. Otherwise two nodes would own them.
+    pub fn in_doubt(&mut self, shards: &[OwnedShard]) {
+        for OwnedShard { shard, .. } in shards {
+            if let Some(holding) = self.held.get_mut(shard) {
+                holding.in_doubt = true;
+            }
+        }
+    }
+
+    /// They have certainly not been given up.
+    pub fn not_released(&mut self, shards: &[OwnedShard]) {
+        for OwnedShard { shard, .. } in shards {
+            if let Some(holding) = self.held.get_mut(shard) {
+                holding.in_doubt = false;
+            }
         }
     }
 
@@ -239,14 +261,15 @@ impl Ownership {
             }
         }
         for (shard, holding) in &mut self.held {
-            if !going.contains(shard) && holding.draining_since.take().is_some() {
+            if !going.contains(shard) && !holding.in_doubt && holding.draining_since.take().is_some() {
                 plan.undrain.push(*shard);
             }
         }
         for row in wanted {
-            let Some(holding) = self.held.get_mut(&row.shard).filter(|_| !going.contains(&row.shard)) else {
+            let Some(holding) = self.held.get_mut(&row.shard) else { continue };
+            if going.contains(&row.shard) || holding.in_doubt {
                 continue;
-            };
+            }
             let declined = holding.kept_at.is_some_and(|at| now.saturating_sub(at) < limits::SHARD_KEPT);
             if surplus > 0 && !declined && !plan.undrain.contains(&row.shard) {
                 surplus -= 1;
@@ -325,7 +348,7 @@ impl Steadiness {
 }
 
 fn drain_ends(holding: &Holding) -> Option<Duration> {
-    holding.draining_since.map(|since| since + limits::SHARD_DRAIN)
+    holding.draining_since.filter(|_| !holding.in_doubt).map(|since| since + limits::SHARD_DRAIN)
 }
 
 /// Shares and counts, the same for everybody who sees the same roll.

@@ -102,6 +102,32 @@ fn a_shard_that_does_not_drain_is_kept_and_left_alone_for_a_while() {
 }
 
 #[test]
+fn what_may_have_been_given_up_is_never_taken_back() {
+    let members = [party(1), party(2)];
+    let mut rows = shards(|_| Some(node(1)));
+    let mut first = member(1);
+    first.plan(&members, &rows, at(0));
+    rows[7].wanted_by = Some(node(2));
+    first.plan(&members, &rows, at(0));
+    let release = first.to_release(&[7]);
+    first.in_doubt(&release);
+    assert_eq!(first.overdue(at(60_000)), Vec::<u16>::new());
+    rows[7].wanted_by = None;
+    assert_eq!(
+        first.plan(&members, &rows, at(60_000)),
+        Plan::default(),
+        "the roll may be older than the answer"
+    );
+    assert_eq!(
+        first.to_release(&[7]),
+        release,
+        "it is given up again, until somebody says what became of it"
+    );
+    first.not_released(&release);
+    assert_eq!(first.plan(&members, &rows, at(60_000)).undrain, [7]);
+}
+
+#[test]
 fn who_is_at_its_share_gives_nothing() {
     let members = [party(1), party(2)];
     let mut rows = shards(|shard| Some(node(1 + u128::from(shard % 2))));

@@ -218,7 +218,12 @@ impl Steward<'_> {
             return Ok(());
         }
         self.publish_holds().await?;
-        let given = self.owner.registrar.store.release_shards(self.me, &release).await?;
+        self.ownership.in_doubt(&release);
+        let answer = self.owner.registrar.store.release_shards(self.me, &release).await;
+        if !matches!(answer, Err(StoreError::OutcomeUnknown(_))) {
+            self.ownership.not_released(&release);
+        }
+        let given = answer?;
         self.drained.clear();
         self.ownership.released(&given);
         self.forget_rounds(&given);

@@ -423,6 +423,10 @@ impl Book {
         }
     }
 
+    pub(crate) fn nothing_open(&self) -> bool {
+        self.open.iter().all(BTreeSet::is_empty)
+    }
+
     /// The sender has read a 429, now by its own clock.
     pub(crate) fn throttled(&mut self, request: usize, asked: Option<Moment>, now: Moment) {
         let Request { life, destination, believed: began, .. } = self.requests[request];

@@ -46,6 +46,8 @@ struct Arguments {
 const PLANTED_SEEDS: u64 = 2_000;
 /// Every so many worlds one is told twice.
 const TWICE: u64 = 100;
+/// So many of the worlds that broke a promise are named.
+const FAILURES_SHOWN: usize = 50;
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
@@ -59,8 +61,11 @@ fn main() -> anyhow::Result<()> {
     }
     let summary = many(arguments.from, arguments.seeds, options, arguments.threads, false);
     println!("{}", summary.json());
-    if let Some((seed, what)) = &summary.first {
-        bail!("seed {seed}: {what}\nagain: cargo run --release -p sim -- --seed {seed} --trace");
+    for (seed, what) in summary.failures.iter().take(FAILURES_SHOWN) {
+        eprintln!("seed {seed}: {what}");
+    }
+    if let Some(seed) = summary.failures.keys().next() {
+        bail!("promises were broken; again: cargo run --release -p sim -- --seed {seed} --trace");
     }
     Ok(())
 }
@@ -88,7 +93,7 @@ fn find_planted(which: &str, arguments: &Arguments) -> anyhow::Result<()> {
     for plant in plants {
         let options = Options { plant: Some(plant), sqlite: arguments.sqlite };
         let summary = many(arguments.from, PLANTED_SEEDS, options, arguments.threads, true);
-        match &summary.first {
+        match summary.failures.first_key_value() {
             Some((seed, what)) => {
                 println!("{:<24} found by seed {:>4}: {what}", plant.name(), seed - arguments.from)
             }
@@ -110,8 +115,8 @@ struct Summary {
     lasted: f64,
     counts: BTreeMap<&'static str, u64>,
     promises: BTreeMap<&'static str, u64>,
-    /// The lowest seed that broke a promise, and how.
-    first: Option<(u64, String)>,
+    /// The seeds that broke a promise, and how.
+    failures: BTreeMap<u64, String>,
 }
 
 impl Summary {
@@ -129,9 +134,7 @@ impl Summary {
 
     fn failed(&mut self, seed: u64, what: String) {
         self.violations += 1;
-        if self.first.as_ref().is_none_or(|(first, _)| seed < *first) {
-            self.first = Some((seed, what));
-        }
+        self.failures.entry(seed).or_insert(what);
     }
 
     fn json(&self) -> serde_json::Value {

@@ -106,7 +106,11 @@ impl Process {
             life,
             line_is_down: AtomicBool::new(false),
         });
-        let lease = if scene.has(Plant::NoHolderDeadline) { Duration::from_secs(3_600) } else { scene.lease };
+        let lease = if scene.has(Plant::NoHolderDeadline) {
+            scene.lease + Duration::from_secs(20)
+        } else {
+            scene.lease
+        };
         let rescan = if scene.has(Plant::LostWakeUp) { Duration::from_secs(3_600) } else { makings.rescan };
         let parts = EngineParts {
             store: Arc::clone(&store),

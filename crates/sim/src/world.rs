@@ -262,7 +262,10 @@ impl World {
 
     fn is_quiet(&self) -> bool {
         let confirmed = self.orders.iter().all(|order| order.confirmed.is_some());
-        let ended = self.scene.book().deliveries.values().all(|page| page.ending.is_some());
+        let ended = {
+            let book = self.scene.book();
+            book.deliveries.values().all(|page| page.ending.is_some()) && book.nothing_open()
+        };
         let up = self.nodes.iter().all(|node| {
             node.process
                 .as_ref()

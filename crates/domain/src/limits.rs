@@ -212,8 +212,15 @@ pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;
 pub const FETCH_ROWS: usize = 8_192;
-/// A lane with nothing to do is forgotten after this.
+/// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
+/// Lanes a node has in memory (a few kilobytes each) before those that something waits in are entered one by one, how
+/// many are at least entered in a second, and how many may wait for it.
+pub const LANES_KEPT: usize = 8_192;
+pub const LANES_A_SECOND: u32 = 2_000;
+pub const LANES_LATER: usize = 200_000;
+/// Up to so many lanes that are named together are entered at once: an event's, not a crowd's.
+pub const LANES_AT_ONCE: usize = 256;
 /// The net under every wake-up.
 pub const RESCAN: Duration = Duration::from_secs(30);
 /// How often old rows are looked for, how many go at a time, and the pause in between.
@@ -229,7 +236,7 @@ pub const EXPANSION_CHUNK: usize = 500;
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
 /// Pages of routes kept for the next event of the same account.
-pub const EXPANSION_PAGES_KEPT: usize = 32;
+pub const EXPANSION_PAGES_KEPT: usize = 16;
 
 // --- Holds ---------------------------------------------------------------------------------------------------------
 

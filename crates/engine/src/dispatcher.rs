@@ -3,6 +3,7 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
+mod later;
 mod node;
 mod ownership;
 mod roster;
@@ -30,6 +31,7 @@ use store::{Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, Owned
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use later::Later;
 pub(crate) use node::Node;
 use roster::Roster;
 use shards::Shards;
@@ -105,6 +107,7 @@ pub(crate) struct Dispatcher {
     /// To the owner.
     reports: mpsc::UnboundedSender<Report>,
     quiet_wanted: bool,
+    later: Later,
     /// Lanes that may have something to start, in turn.
     ready: VecDeque<DestinationId>,
     /// Lanes that the node's capacity held back.
@@ -143,6 +146,7 @@ impl Dispatcher {
             shards: Shards::default(),
             roster: Roster::default(),
             quiet_wanted: false,
+            later: Later::default(),
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             hungry: VecDeque::new(),
@@ -203,6 +207,7 @@ impl Dispatcher {
             self.touch(id);
         }
         self.roster.check_up(self.node.gate(), now);
+        self.enter_later(now);
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
@@ -229,22 +234,21 @@ impl Dispatcher {
                 }
             }
             Message::Look(places) => {
+                let many = places.len() > limits::LANES_AT_ONCE;
                 for (destination, delivery, position) in places {
-                    let Some(lane) = self.lane(destination, now) else {
+                    if !self.shards.is_ours(destination.shard()) {
                         self.outbox.wake(destination, position);
                         continue;
-                    };
-                    lane.forgotten(delivery);
-                    lane.look(position);
-                    self.touch(destination);
+                    }
+                    if let Some(run) = self.roster.get_mut(destination) {
+                        run.lane.forgotten(delivery);
+                    }
+                    self.look(destination, position, many, now);
                 }
             }
             Message::Heads(heads) => {
                 for head in heads {
-                    if let Some(lane) = self.lane(head.destination_id, now) {
-                        lane.look(head.first);
-                        self.touch(head.destination_id);
-                    }
+                    self.look(head.destination_id, head.first, true, now);
                 }
             }
             Message::Changed(change) => self.changed(change, now),
@@ -514,8 +518,38 @@ impl Dispatcher {
         let (run, is_new) = self.roster.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
+            if let Some(from) = self.later.take(destination) {
+                run.lane.look(from);
+            }
         }
         Some(&mut run.lane)
+    }
+
+    /// Something waits there: looked at now or, as one of many, when its turn comes.
+    fn look(&mut self, destination: DestinationId, from: Position, many: bool, now: Timestamp) {
+        let has_room = || !self.roster.is_full() && self.later.is_empty();
+        let enters = !many || self.roster.contains(destination) || has_room();
+        if !enters {
+            if self.shards.is_ours(destination.shard()) {
+                self.later.add(destination, from);
+            }
+        } else if let Some(lane) = self.lane(destination, now) {
+            lane.look(from);
+            self.touch(destination);
+        }
+    }
+
+    fn enter_later(&mut self, now: Timestamp) {
+        if self.stopping || self.later.is_empty() {
+            return;
+        }
+        self.roster.make_room(self.node.gate(), now);
+        while let Some((destination, from)) = self.later.next(!self.roster.is_full(), now) {
+            if let Some(lane) = self.lane(destination, now) {
+                lane.look(from);
+                self.touch(destination);
+            }
+        }
     }
 
     /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
@@ -542,7 +576,8 @@ impl Dispatcher {
         let retry_read = self.reading.retry_at().filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
         let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
-        let held_back = (no_room || !self.ready.is_empty()).then(|| now.plus(limits::HELD_BACK_LOOK));
+        let waits = !self.ready.is_empty() || !self.later.is_empty();
+        let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next = [self.roster.next_wake(), retry_fetch, retry_read, held_back].into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }

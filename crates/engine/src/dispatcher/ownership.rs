@@ -37,7 +37,8 @@ impl Dispatcher {
         let mut busy = Vec::new();
         for shard in shards {
             self.shards.lost(shard);
-            if self.roster.drop_shard(shard, self.node.gate(), now) {
+            let waited = self.later.forget(shard);
+            if self.roster.drop_shard(shard, self.node.gate(), now) || waited {
                 busy.push(shard);
             }
         }
@@ -55,10 +56,7 @@ impl Dispatcher {
     /// Another node says that something waits in lanes of ours.
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
         for wake in wakes {
-            if let Some(lane) = self.lane(wake.destination_id, now) {
-                lane.look(wake.from);
-                self.touch(wake.destination_id);
-            }
+            self.look(wake.destination_id, wake.from, false, now);
         }
     }
 

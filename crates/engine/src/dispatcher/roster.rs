@@ -321,6 +321,28 @@ impl Roster {
         }
     }
 
+    /// As many lanes as a node should have in memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.lanes.len() >= limits::LANES_KEPT
+    }
+
+    /// Others wait to be entered: lanes with nothing to do go at once. Looks at no more than a turn's worth.
+    pub(super) fn make_room(&mut self, gate: &GateSettings, now: Timestamp) {
+        let looked_at = self.idling.len().min(limits::DISPATCHER_TURN);
+        for _ in 0..looked_at {
+            if !self.is_full() {
+                return;
+            }
+            let Some((_, id)) = self.idling.pop_front() else { return };
+            let Some(run) = self.lanes.get(&id) else { continue };
+            if !run.is_ready && run.lane.is_idle(gate, now) {
+                self.remove(id);
+            } else {
+                self.idling.push_back((now.plus(limits::LANE_IDLE), id));
+            }
+        }
+    }
+
     pub(super) fn view(&self, id: DestinationId, now: Timestamp) -> Option<LaneView> {
         let lane = &self.lanes.get(&id)?.lane;
         Some(LaneView { in_flight: lane.in_flight(), hold: lane.destination_hold(now) })

@@ -1,6 +1,7 @@
 //! Does the engine keep its hands in order? Real HTTP against a scripted receiver.
 
 mod bench;
+mod fanout;
 mod hardening;
 mod nodes;
 

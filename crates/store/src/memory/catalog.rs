@@ -226,7 +226,9 @@ impl Catalog for MemoryStore {
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
         let state = self.state();
-        Ok(ids.iter().map(|id| state.target(*id)).collect())
+        let routes = state.routes.0.values().map(|kept| &kept.row);
+        let with_settings: Vec<&Route> = routes.filter(|route| has_settings(route)).collect();
+        Ok(ids.iter().map(|id| state.target(*id, &with_settings)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
@@ -284,11 +286,11 @@ impl State {
         self.routes.remove(&gone, version, now);
     }
 
-    fn target(&self, id: DestinationId) -> Option<Target> {
+    fn target(&self, id: DestinationId, with_settings: &[&Route]) -> Option<Target> {
         let kept = self.destinations.0.get(&id)?;
         let mut destination = kept.row.clone();
         destination.switch.deleted_at = kept.deleted_at;
-        let routes = self.routes.0.values().map(|kept| &kept.row).filter(|route| route.destination_id == id);
+        let own = with_settings.iter().filter(|route| route.destination_id == id);
         Some(Target {
             id,
             account_id: destination.account_id,
@@ -296,7 +298,7 @@ impl State {
             shard: id.shard(),
             data_key: self.accounts[&destination.account_id].data_key.clone(),
             destination: Ok(destination),
-            overrides: routes.filter(|route| has_settings(route)).cloned().collect(),
+            overrides: own.map(|route| Route::clone(route)).collect(),
         })
     }
 }

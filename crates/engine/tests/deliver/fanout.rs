@@ -1,0 +1,103 @@
+//! Large fan-outs: more destinations than a node has lanes in memory.
+
+use crate::bench::{Bench, bench_with};
+use domain::{event::Event, id::EventId, limits};
+use engine::{
+    EngineSettings,
+    transport::{Answer, Outgoing, Received, Transport},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use store::{Announce, Catalog, Committed, Expansions, History, Ingest, NewEvent};
+use tokio::time::Instant;
+
+/// Everything arrives at once.
+#[derive(Default)]
+struct Welcoming(AtomicUsize);
+
+#[async_trait::async_trait]
+impl Transport for Welcoming {
+    async fn send(&self, _: Outgoing) -> Answer {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let (headers, body) = Default::default();
+        let received = Received { status: 200, headers, body, truncated: false };
+        Answer { result: Ok(received), connection: None, first_byte: None }
+    }
+}
+
+impl Bench {
+    /// Commits an event for every destination there is, and tells the engine if asked to.
+    async fn send_to_all(&self, tell: bool) -> EventId {
+        let now = self.now();
+        let event = Event {
+            id: EventId::at(now, rand::random()),
+            account_id: self.account,
+            source_id: None,
+            event_type: "test.sent".parse().unwrap(),
+            idempotency_key: None,
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            payload: b"{}".to_vec().into(),
+            ordering_key: None,
+            metadata: Default::default(),
+            received_at: now,
+            deliver_at: None,
+        };
+        let id = event.id;
+        let account_version = self.store.account(self.account).await.unwrap().version;
+        let (event, deliveries) = (Arc::new(event), Vec::new());
+        let new = NewEvent { event, account_version, deliveries, expands: true, key: None };
+        assert_eq!(self.store.commit(&[new], now).await.unwrap(), [Committed::New]);
+        if tell {
+            let expansion = self.store.expansion(id).await.unwrap().expect("just begun");
+            self.handle.expanding(vec![expansion]).await;
+        }
+        id
+    }
+
+    /// Waits until the event has reached everybody, which are so many.
+    async fn reached(&self, event: EventId, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let fanout = self.store.event(self.account, event).await.unwrap().fanout;
+            if !fanout.expanding && fanout.delivered as usize == count {
+                assert_eq!((fanout.total as usize, fanout.waiting), (count, 0));
+                return;
+            }
+            assert!(Instant::now() < deadline, "{fanout:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_reaches_more_destinations_than_a_node_keeps_lanes() {
+    let welcoming = Arc::new(Welcoming::default());
+    // The net is not needed: it would only hide a lane that was forgotten.
+    let settings = EngineSettings { rescan: Duration::from_secs(3600), ..EngineSettings::default() };
+    let bench = bench_with(settings, Some(welcoming.clone())).await;
+    let count = limits::LANES_KEPT + 500;
+    for at in 0..count {
+        bench.destination(&at.to_string(), |_| {}).await;
+    }
+    let event = bench.send_to_all(true).await;
+    bench.reached(event, count).await;
+    assert_eq!(welcoming.0.load(Ordering::Relaxed), count, "each once");
+}
+
+#[tokio::test]
+async fn an_expansion_that_nobody_told_of_is_found() {
+    let welcoming = Arc::new(Welcoming::default());
+    let bench = bench_with(EngineSettings::default(), Some(welcoming.clone())).await;
+    for name in ["a", "b", "c"] {
+        bench.destination(name, |_| {}).await;
+    }
+    let event = bench.send_to_all(false).await;
+    bench.reached(event, 3).await;
+    assert_eq!(welcoming.0.load(Ordering::Relaxed), 3);
+}

@@ -46,8 +46,9 @@ pub const INGEST_WAIT: Duration = Duration::from_millis(500);
 pub const INGEST_QUEUE_MIN: usize = 256;
 /// Bytes of bodies that wait for the committer.
 pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
-/// Events of one flush; more wait for the next, which is milliseconds away.
-pub const INGEST_BATCH: usize = 2_000;
+/// Events of one flush; more wait for the next, which is milliseconds away. Larger ones save nothing worth having, and
+/// answer so many at once that everybody else waits behind them.
+pub const INGEST_BATCH: usize = 256;
 /// Bytes of payload in one flush.
 pub const INGEST_BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// How often events are matched again because their account's configuration changed under them.
@@ -206,8 +207,8 @@ pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
-/// Settlements in one flush.
-pub const SETTLE_BATCH: usize = 2_000;
+/// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
+pub const SETTLE_BATCH: usize = 256;
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;
@@ -231,7 +232,7 @@ pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
 /// waits for two of them at most.
-pub const EXPANSION_CHUNK: usize = 500;
+pub const EXPANSION_CHUNK: usize = 200;
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
@@ -245,9 +246,10 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 // --- Trouble -------------------------------------------------------------------------------------------------------
 
-/// Pauses while the database is away: doubling, with full jitter, for ever.
+/// Pauses while the database is away: doubling, with full jitter, for ever. Five seconds after it is back everybody has
+/// tried again, and been answered.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
-pub const BACKOFF_MAX: Duration = Duration::from_secs(5);
+pub const BACKOFF_MAX: Duration = Duration::from_secs(4);
 /// What a client is told to wait before it asks again.
 pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
 /// The same while its account's backlog is full: that takes a while.

@@ -5,6 +5,7 @@
 //! way: not ready, no new requests, nothing new started, what is under way finished within the grace, the claim given
 //! up.
 
+mod deliveries;
 mod signals;
 mod waiting_room;
 
@@ -26,6 +27,7 @@ use anyhow::Context;
 use api::{ApiConfig, App, Parts, TestSend, keys::KeyText, vault::Vault};
 use async_trait::async_trait;
 use clap::Args;
+use deliveries::DeliveryThreads;
 use domain::{
     account::KeyKind,
     dice::Dice,
@@ -76,8 +78,9 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     }
 
     let mut signals = Signals::install()?;
+    let threads = DeliveryThreads::start()?;
     let started = tokio::select! {
-        started = start(&config, &keys, &data_dir, address) => started?,
+        started = start(&config, &keys, &data_dir, address, &threads) => started?,
         never = waiting_room::answer(&listener) => match never {},
         () = signals.stop() => return Ok(()),
     };
@@ -129,6 +132,7 @@ async fn start(
     keys: &FirstKeys,
     data_dir: &DataDir,
     address: SocketAddr,
+    threads: &DeliveryThreads,
 ) -> Result<Started, Failure> {
     let dice: Arc<dyn Dice> = Arc::new(SystemDice);
     let (store, vault) = patiently(config, || opened(config, keys)).await?;
@@ -142,7 +146,7 @@ async fn start(
         role: config.role,
         address: Some(address.to_string()),
     };
-    let engine = Engine::start(EngineParts {
+    let parts = EngineParts {
         store: store.clone(),
         clock: clock.clone(),
         dice: dice.clone(),
@@ -150,9 +154,8 @@ async fn start(
         addresses: addresses.clone(),
         node,
         settings: engine_settings(config),
-    })
-    .await
-    .map_err(start_failure)?;
+    };
+    let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
     let handle = engine.handle();
     let (app, background) = App::start(Parts {
         store: store.clone(),

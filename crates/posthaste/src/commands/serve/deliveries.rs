@@ -1,0 +1,31 @@
+//! Threads of their own for the deliveries: however many thousand are under way, a request that comes in finds a thread
+//! that is not busy with them, and the kernel shares the cores fairly between the two.
+
+use crate::failure::Failure;
+use std::future::Future;
+use tokio::runtime::{Builder, Runtime};
+
+pub(super) struct DeliveryThreads(Option<Runtime>);
+
+impl DeliveryThreads {
+    pub(super) fn start() -> Result<Self, Failure> {
+        let runtime = Builder::new_multi_thread().thread_name("deliver").enable_all().build();
+        runtime.map(|runtime| Self(Some(runtime))).map_err(Failure::failed)
+    }
+
+    /// Runs something there; whatever it spawns stays there.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let Self(Some(runtime)) = self else { unreachable!("they are there until they are dropped") };
+        runtime.spawn(work).await.map_err(Failure::failed)
+    }
+}
+
+impl Drop for DeliveryThreads {
+    /// Does not wait: what was to end has been stopped before.
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}

@@ -122,6 +122,21 @@ pub async fn run(config: PumpConfig) -> io::Result<PumpReport> {
     Ok(Pump::start(config)?.report().await)
 }
 
+/// The same on a thread of its own: a receiver in this process that has its hands full does not make the answers seem
+/// late.
+pub async fn run_apart(config: PumpConfig) -> io::Result<PumpReport> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("pump".into()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let report = match runtime {
+            Ok(runtime) => runtime.block_on(run(config)),
+            Err(error) => Err(error),
+        };
+        let _ = tell.send(report);
+    })?;
+    told.await.unwrap_or_else(|_| Err(io::Error::other("the pump's thread panicked")))
+}
+
 impl Pump {
     /// Fails on a target that is no `http://` URL.
     pub fn start(config: PumpConfig) -> io::Result<Pump> {

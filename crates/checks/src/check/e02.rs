@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lab::{Histogram, Pump, Until};
+use lab::{Histogram, Until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -36,7 +36,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut stage = Plan::new(ask, store)?.start().await?;
     let fleet = Fleet::assemble(&stage, 5, 20).await?;
     let load = |span| fleet.pump(Until::Elapsed(span)).open(ask.rate(100.0));
-    let alone = lab::pump::run(load(ask.seconds(10))).await?;
+    let alone = lab::pump::run_apart(load(ask.seconds(10))).await?;
 
     let scale = ask.count(HALF_HEADS as u64 + SLOW_BODIES as u64) as usize;
     let (heads, bodies) =
@@ -61,7 +61,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             (false, held(addr, body.as_bytes(), b"x").await)
         });
     }
-    let pump = Pump::start(load(ask.seconds(10).max(Duration::from_secs(35))))?;
+    let beside = tokio::spawn(lab::pump::run_apart(load(ask.seconds(10).max(Duration::from_secs(35)))));
     let (mut slowest_head, mut slowest_body, mut failed, mut most) = (0.0f64, 0.0f64, 0u64, 0);
     while let Some(attacker) = attackers.join_next().await {
         most = most.max(stage.node()?.rss_bytes().unwrap_or(0));
@@ -71,7 +71,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             (_, None) => failed += 1,
         }
     }
-    let beside = pump.report().await;
+    let beside = beside.await??;
     report.note("attackers", scale);
     report.note("attackers_turned_away", failed);
     report.at_most("slowest_half_head_seconds", slowest_head, HEAD_WITHIN);

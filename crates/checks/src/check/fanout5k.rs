@@ -38,7 +38,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         keep_log: false,
         ..PumpConfig::new(target, Until::Elapsed(ask.seconds(10)))
     };
-    let sent = lab::pump::run(config.open(ask.rate(20.0))).await?;
+    let sent = lab::pump::run_apart(config.open(ask.rate(20.0))).await?;
     let lag = crowd::expanding(&stage.database).await?;
     let ended = Instant::now();
     while crowd::expanding(&stage.database).await? > 0 && ended.elapsed() < PATIENCE {

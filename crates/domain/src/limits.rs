@@ -208,7 +208,7 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
-pub const SETTLE_BATCH: usize = 256;
+pub const SETTLE_BATCH: usize = 128;
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;
@@ -232,7 +232,9 @@ pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
 /// waits for two of them at most.
-pub const EXPANSION_CHUNK: usize = 200;
+pub const EXPANSION_CHUNK: usize = 500;
+/// The same where one thread writes everything, and everybody waits for it.
+pub const EXPANSION_CHUNK_ONE_WRITER: usize = 100;
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
@@ -322,6 +324,8 @@ pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 pub const WRITER_QUEUE: usize = 1_024;
 /// Jobs that share one flush.
 pub const WRITER_TURN: usize = 256;
+/// Flushes that bulk work leaves to events, one after the other.
+pub const BULK_PASSED_OVER: u32 = 3;
 /// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
 pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
 /// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for everybody.

@@ -6,6 +6,7 @@ use crate::{NewDelivery, StoreError};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId, RouteId, SourceId},
+    limits,
     route::Route,
     time::Timestamp,
 };
@@ -18,6 +19,11 @@ pub trait Expansions: Send + Sync {
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Vec<Expansion>, StoreError>;
+
+    /// Routes a chunk should walk: as many as do not keep others waiting.
+    fn chunk_routes(&self) -> usize {
+        limits::EXPANSION_CHUNK
+    }
 
     /// How far one is; None once it is done.
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError>;

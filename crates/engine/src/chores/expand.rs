@@ -157,15 +157,10 @@ impl Expander {
             },
         };
         open.keep(&event);
-        let walk = RouteWalk {
-            account_id,
-            source_id: event.source_id,
-            after: cursor,
-            limit: limits::EXPANSION_CHUNK,
-            known: None,
-        };
+        let limit = self.store.chunk_routes();
+        let walk = RouteWalk { account_id, source_id: event.source_id, after: cursor, limit, known: None };
         let routes = self.pages.read(self.store.as_ref(), walk).await?;
-        chunk.done = routes.len() < limits::EXPANSION_CHUNK;
+        chunk.done = routes.len() < limit;
         chunk.to = routes.last().map(|route| route.id).or(cursor);
         let filtered = routes.iter().any(|route| route.filter.is_some());
         let candidate = Candidate::new(&event, filtered);

@@ -10,6 +10,7 @@ use crate::{Chunk, Expansion, Expansions, NewDelivery, RoutePage, RouteWalk, Sto
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId},
+    limits,
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -21,6 +22,10 @@ const START: [u8; 16] = [0; 16];
 
 #[async_trait]
 impl Expansions for SqliteStore {
+    fn chunk_routes(&self) -> usize {
+        limits::EXPANSION_CHUNK_ONE_WRITER
+    }
+
     async fn open_expansions(
         &self,
         after: Option<EventId>,

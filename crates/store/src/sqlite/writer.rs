@@ -89,7 +89,7 @@ impl Drop for Writer {
 }
 
 fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
-    let mut bulk = VecDeque::new();
+    let (mut bulk, mut passed_over) = (VecDeque::new(), 0);
     loop {
         let first = match bulk.is_empty() {
             true => waiting.blocking_recv(),
@@ -106,7 +106,12 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
             let full = group.len() + bulk.len() >= limits::WRITER_TURN;
             next = if full { None } else { waiting.try_recv().ok() };
         }
-        group.extend(bulk.pop_front());
+        // Bulk work steps back while an event waits, but not for ever.
+        let hurry = group.iter().any(|job: &Box<dyn Job>| job.turn() == Turn::Ingest);
+        passed_over = if hurry && passed_over < limits::BULK_PASSED_OVER { passed_over + 1 } else { 0 };
+        if passed_over == 0 {
+            group.extend(bulk.pop_front());
+        }
         if group.is_empty() {
             return; // nothing waits and nobody is left to ask
         }

@@ -162,17 +162,21 @@ impl<C> Lane<C> {
 
     /// The commit failed, or nobody knows how it ended: without a row that was seen there is no such delivery.
     pub fn forgotten(&mut self, id: DeliveryId) {
-        if let Some(seen) = self.no_longer_expected(id) {
+        if let Some(seen) = self.no_longer_expected(id).flatten() {
             self.look(seen);
         }
     }
 
     /// The delivery is durable. It stays in memory if the lane is live and has room, else it waits in the store.
     pub fn arrived(&mut self, delivery: Delivery, cargo: C, room: bool, now: Timestamp) {
-        let moved_to = self.no_longer_expected(delivery.id).filter(|seen| *seen != delivery.position);
-        if self.known.contains_key(&delivery.id) {
+        // Not expected here: another owner, or a fetch of ours, may have seen to it before this word came.
+        let Some(seen) = self.no_longer_expected(delivery.id) else {
+            if !self.known.contains_key(&delivery.id) {
+                self.look(delivery.position);
+            }
             return;
-        }
+        };
+        let moved_to = seen.filter(|seen| *seen != delivery.position);
         let soon = delivery.due_at <= now.plus(limits::HELD_FRESH);
         if room && soon && moved_to.is_none() && self.takes_arrivals(now) {
             self.hold(Held { delivery, cargo, read_at: now });
@@ -437,11 +441,11 @@ impl<C> Lane<C> {
         settled.is_some()
     }
 
-    /// Where a fetch has seen the row of a delivery that was expected until now.
-    fn no_longer_expected(&mut self, id: DeliveryId) -> Option<Position> {
+    /// Where a fetch has seen the row of a delivery, if it was expected until now.
+    fn no_longer_expected(&mut self, id: DeliveryId) -> Option<Option<Position>> {
         let Known { seen, .. } = *self.known.get(&id).filter(|known| known.stage == Stage::Expected)?;
         self.known.remove(&id);
-        seen
+        Some(seen)
     }
 
     fn hold(&mut self, held: Held<C>) {

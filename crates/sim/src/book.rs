@@ -68,7 +68,7 @@ pub(crate) struct Life {
     /// Its lease, from the same renewal: what is open then is aborted.
     pub(crate) lease_end: Moment,
     pub(crate) over: Option<Moment>,
-    /// When its row was taken from it.
+    /// When its row was taken from it, or it noticed that its lease had ended: what was open then came to nothing.
     pub(crate) lost: Vec<Moment>,
     /// When it was last run again after a freeze.
     pub(crate) thawed: Moment,
@@ -181,8 +181,11 @@ impl Book {
     }
 
     /// A renewal that was sent then has been confirmed to the node.
-    pub(crate) fn renewed(&mut self, life: usize, sent: Moment, lease: Moment, margin: Moment) {
+    pub(crate) fn renewed(&mut self, life: usize, sent: Moment, lease: Moment, margin: Moment, now: Moment) {
         let life = &mut self.lives[life];
+        if now > life.lease_end {
+            life.lost.push(now);
+        }
         life.deadline = life.deadline.max(sent + lease - margin);
         life.lease_end = life.lease_end.max(sent + lease);
     }

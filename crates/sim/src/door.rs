@@ -152,7 +152,8 @@ impl Door {
         let (events, answers): (Vec<NewEvent>, Vec<_>) =
             batch.into_iter().map(|it| (it.new, it.answer)).unzip();
         let names: Vec<_> = events.iter().flat_map(names).collect();
-        if !self.scene.has(Plant::NotExpected) {
+        let late = self.scene.has(Plant::ExpectedLate);
+        if !late {
             self.announce.expected(&names).await;
         }
         let (committed, first_unknown) = match self.flush(&events).await {
@@ -188,6 +189,9 @@ impl Door {
             }
         }
         let heard = !self.scene.has(Plant::LostWakeUp) || self.scene.chance.happens(0.7);
+        if late {
+            self.announce.expected(&names).await;
+        }
         if heard && !arrivals.is_empty() {
             self.announce.arrived(arrivals).await;
         }

@@ -17,8 +17,8 @@ pub enum Plant {
     LostWakeUp,
     /// A delivery ends and nothing is written about its attempt.
     EndingWithoutFact,
-    /// Lanes are not told which deliveries are about to be committed.
-    NotExpected,
+    /// Lanes are told which deliveries are to be committed when they have been.
+    ExpectedLate,
     /// A retry does not know of the attempts before it.
     RetryForgetsAttempts,
     /// `Retry-After` does not reach the gate.
@@ -51,7 +51,7 @@ impl Plant {
         Self::NoHolderDeadline,
         Self::LostWakeUp,
         Self::EndingWithoutFact,
-        Self::NotExpected,
+        Self::ExpectedLate,
         Self::RetryForgetsAttempts,
         Self::RetryAfterIgnored,
         Self::NoIdempotency,

@@ -48,9 +48,36 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     }
     report.note("events", events.len());
     report.exactly("kills_that_met_an_expansion", met, kills);
+    judge(&stage, &events, &mut report).await?;
+    stage.strike().await?;
+    Ok(report)
+}
 
+/// The same with a death at a named place in the code; says whether it was reached so often.
+pub(crate) async fn died_at(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Result<(bool, Report)> {
+    let mut report = Report::default();
+    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
+    stage.receiver.recording(Recording::Counts);
+    stage.stop().await?;
+    crowd::assemble(&stage, DESTINATIONS).await?;
+    stage.set_env("POSTHASTE_FAIL", Some(&format!("{place}:abort:{at_hit}")));
+    stage.start().await?;
+    let event = publish(&stage).await?;
+    let died = stage.wait_for_end(Duration::from_secs(20)).await;
+    stage.set_env("POSTHASTE_FAIL", None);
+    if !died {
+        stage.stop().await?;
+    }
+    stage.start().await?;
+    until_expanded(&stage).await?;
+    judge(&stage, &[event], &mut report).await?;
+    stage.strike().await?;
+    Ok((died, report))
+}
+
+async fn judge(stage: &Stage, events: &[EventId], report: &mut Report) -> Result<()> {
     let (mut missing, mut twice) = (0, 0);
-    for event in &events {
+    for event in events {
         let (deliveries, destinations) = crowd::made(&stage.database, *event).await?;
         missing += DESTINATIONS as u64 - destinations;
         twice += deliveries - destinations;
@@ -59,10 +86,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.exactly("twice", twice, 0u64);
     report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(120)).await?, 0u64);
     let audit = Audit::of(&stage.database).await?;
-    audit.rules(&mut report);
+    audit.rules(report);
     report.exactly("delivered", audit.delivered, (DESTINATIONS * events.len()) as u64);
-    stage.strike().await?;
-    Ok(report)
+    Ok(())
 }
 
 async fn publish(stage: &Stage) -> Result<EventId> {

@@ -11,20 +11,21 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use lab::process::get_status;
+use anyhow::{Result, anyhow, ensure};
 use lab::{Pump, PumpConfig, Reply, Until};
 use serde_json::json;
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::Ask;
 use crate::harness::audit::settle_accounts;
 use crate::harness::outsider::Outsider;
 use crate::harness::report::rounded;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::{Fleet, Plan, Report, Stage, StoreKind, wire};
 
 const LIMIT_MIB: u64 = 768;
 const MEMORY_MIB: f64 = 512.0;
@@ -71,7 +72,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     set_slots(&stage, &fleet, SLOTS).await?;
     let seen = outsider.finish().await?;
     let normal = back_to_normal(&stage, &fleet).await?;
-    let slowest_health = health.finish().await?;
+    let slowest_health = health.finish()?;
 
     report.note("pump", &sent);
     report.at_least(
@@ -147,7 +148,7 @@ async fn back_to_normal(stage: &Stage, fleet: &Fleet) -> Result<f64> {
     let mut in_a_row = 0;
     while in_a_row < 10 {
         ensure!(began.elapsed() < Duration::from_secs(60), "still not as before after a minute");
-        let seen = Outsider::once(stage, fleet).await;
+        let seen = Outsider::once(stage, fleet).await?;
         let normal = seen.accepted() && seen.took.as_secs_f64() * 1e3 <= NORMAL_MS;
         in_a_row = if normal { in_a_row + 1 } else { 0 };
         sleep(Duration::from_millis(20)).await;
@@ -155,32 +156,33 @@ async fn back_to_normal(stage: &Stage, fleet: &Fleet) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Asks for the node's health five times a second.
+/// Asks for the node's health five times a second, by a thread that does nothing else.
 struct Health {
-    stop: watch::Sender<bool>,
-    slowest: tokio::task::JoinHandle<Duration>,
+    stop: Arc<AtomicBool>,
+    slowest: JoinHandle<Duration>,
 }
 
 impl Health {
     fn watch(addr: SocketAddr) -> Health {
-        let (stop, stopped) = watch::channel(false);
-        let slowest = tokio::spawn(async move {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let slowest = thread::spawn(move || {
+            let request = wire::request("GET", "/healthz", &[], b"");
             let mut slowest = Duration::ZERO;
-            while !*stopped.borrow() {
-                let asked = Instant::now();
-                let healthy = get_status(addr, "/healthz", Duration::from_secs(5))
-                    .await
-                    .is_ok_and(|status| status == 200);
-                slowest = slowest.max(if healthy { asked.elapsed() } else { Duration::from_secs(5) });
-                sleep(Duration::from_millis(200)).await;
+            while !stopped.load(Relaxed) {
+                let answer = wire::exchange_by_a_thread(addr, &request, PATIENCE);
+                let took = answer.map_or(PATIENCE, |it| if it.status == Some(200) { it.took } else { PATIENCE });
+                slowest = slowest.max(took);
+                thread::sleep(Duration::from_millis(200));
             }
             slowest
         });
         Health { stop, slowest }
     }
 
-    async fn finish(self) -> Result<Duration> {
-        self.stop.send_replace(true);
-        Ok(self.slowest.await?)
+    fn finish(self) -> Result<Duration> {
+        self.stop.store(true, Relaxed);
+        self.slowest.join().map_err(|_| anyhow!("the watch over the node's health panicked"))
     }
 }

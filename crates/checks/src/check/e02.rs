@@ -22,6 +22,8 @@ use crate::harness::{Fleet, Plan, Report, StoreKind};
 
 const HALF_HEADS: usize = 5_000;
 const SLOW_BODIES: usize = 2_000;
+/// One after the other: what is tried is that they stay, not how fast they come.
+const EVERY: Duration = Duration::from_millis(1);
 const HEAD_WITHIN: f64 = 11.0;
 const BODY_WITHIN: f64 = 31.0;
 const TOLERANCE: f64 = 2.0;
@@ -45,7 +47,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     for at in 0..heads {
         let head = head.clone();
         attackers.spawn(async move {
-            sleep(Duration::from_micros(200) * at as u32).await;
+            sleep(EVERY * at as u32).await;
             (true, held(addr, head.as_bytes(), &[]).await)
         });
     }
@@ -55,7 +57,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     for at in 0..bodies {
         let body = body.clone();
         attackers.spawn(async move {
-            sleep(Duration::from_micros(500) * at as u32).await;
+            sleep(EVERY * at as u32).await;
             (false, held(addr, body.as_bytes(), b"x").await)
         });
     }

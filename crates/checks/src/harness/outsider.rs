@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::{Fleet, Report, Stage, wire};
@@ -59,9 +59,13 @@ impl Outsider {
         Outsider { lines: (0..stage.members.len()).map(line).collect(), stop }
     }
 
-    /// One question to the first node.
-    pub(crate) async fn once(stage: &Stage, fleet: &Fleet) -> Seen {
-        ask(0, stage.addr, &question(fleet)).await
+    /// One question to the first node, by a thread of its own.
+    pub(crate) async fn once(stage: &Stage, fleet: &Fleet) -> Result<Seen> {
+        let (addr, request) = (stage.addr, question(fleet));
+        let asked = Instant::now();
+        let answer = spawn_blocking(move || wire::exchange_by_a_thread(addr, &request, PATIENCE)).await?;
+        let took = answer.as_ref().map_or(PATIENCE, |answer| answer.took);
+        Ok(seen(0, asked, took, answer.ok()))
     }
 
     /// Everything that was seen, by node and time.
@@ -116,6 +120,10 @@ fn question(fleet: &Fleet) -> Vec<u8> {
 async fn ask(node: usize, addr: std::net::SocketAddr, request: &[u8]) -> Seen {
     let asked = Instant::now();
     let answer = wire::exchange(addr, request, PATIENCE).await.ok();
+    seen(node, asked, asked.elapsed(), answer)
+}
+
+fn seen(node: usize, asked: Instant, took: Duration, answer: Option<wire::Answer>) -> Seen {
     let retry_after = answer.as_ref().and_then(|answer| answer.header("retry-after")?.parse().ok());
-    Seen { node, asked, took: asked.elapsed(), status: answer.and_then(|answer| answer.status), retry_after }
+    Seen { node, asked, took, status: answer.and_then(|answer| answer.status), retry_after }
 }

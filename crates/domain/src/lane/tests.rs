@@ -87,6 +87,7 @@ fn rows(numbers: impl IntoIterator<Item = u128>) -> Vec<(Delivery, ())> {
 
 impl Lane<()> {
     fn arrive(&mut self, delivery: Delivery, now: i64) {
+        self.expected(delivery.id);
         self.arrived(delivery, (), true, at(now));
     }
 
@@ -160,6 +161,15 @@ fn what_arrives_without_room_waits_in_the_store() {
     let mut lane = lane();
     lane.arrived(delivery(1), (), false, at(0));
     assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+}
+
+#[test]
+fn what_arrives_without_having_been_expected_may_be_over_and_is_looked_for_in_the_store() {
+    let mut lane = lane();
+    lane.arrived(delivery(1), (), true, at(0));
+    assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+    lane.fetched(vec![], 10, at(0));
+    assert_eq!(lane.start(0), None, "somebody has seen to it");
 }
 
 #[test]

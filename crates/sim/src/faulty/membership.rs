@@ -11,7 +11,7 @@ impl Faulty {
     /// The node has just heard that a renewal it sent then was made.
     fn renewed(&self, sent: i64) {
         let (lease, margin) = (self.scene.lease.as_micros() as i64, limits::LEASE_MARGIN.as_micros() as i64);
-        self.scene.book().renewed(self.life, sent, lease, margin);
+        self.scene.book().renewed(self.life, sent, lease, margin, self.scene.time.now());
     }
 
     /// What the store is asked for, whatever the node believes.

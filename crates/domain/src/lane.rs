@@ -14,7 +14,7 @@ mod window;
 
 use crate::{
     delivery::{Delivery, Ending, Position, Settled, expires_at},
-    gate::{Gate, GateSettings, Hold, HoldReason, Met},
+    gate::{Gate, GateRecord, GateSettings, Hold, HoldReason, Met},
     id::{DeliveryId, RouteId},
     limits,
     outcome::DeadReason,
@@ -261,9 +261,9 @@ impl<C> Lane<C> {
         }
     }
 
-    /// The destination had another owner, who last said this about it. To be told before anything starts.
-    pub fn inherit(&mut self, hold: &Hold, now: Timestamp) {
-        self.gate.inherit(hold, now);
+    /// The destination had another owner, who wrote this about its gate. To be told before anything starts.
+    pub fn restore(&mut self, record: &GateRecord, now: Timestamp) {
+        self.gate.restore(record, now);
     }
 
     /// A person asked to try now, whatever the gate says.
@@ -409,6 +409,11 @@ impl<C> Lane<C> {
             self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
         open.sort_unstable();
         open
+    }
+
+    /// What the next owner must know of the gate.
+    pub fn gate_record(&self) -> Option<GateRecord> {
+        self.gate.record()
     }
 
     /// Why the destination waits, if it does.

@@ -227,6 +227,8 @@ pub const RESCAN: Duration = Duration::from_secs(30);
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
+/// How long holds that have ended are remembered.
+pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile

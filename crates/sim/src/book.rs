@@ -212,6 +212,11 @@ impl Book {
                 self.broken(now, "I10", what);
             }
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
+            if row.owner != owner && !self.holds.is_empty() {
+                // What a former owner knew of its holds is not what it goes on from when it owns the lane again.
+                let places = &self.places;
+                self.holds.retain(|(_, destination), _| places[*destination].id.shard() != row.shard);
+            }
         }
     }
 

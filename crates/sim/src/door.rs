@@ -18,7 +18,7 @@ use domain::{
     time::Clock,
 };
 use std::{collections::BTreeMap, sync::Arc};
-use store::{Announce, Arrival, Committed, IdempotencyKey, NewDelivery, NewEvent, Store, StoreError};
+use store::{Announce, Arrival, Change, Committed, IdempotencyKey, NewDelivery, NewEvent, Store, StoreError};
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep,
@@ -267,13 +267,24 @@ impl Door {
             }
             _ => return,
         }
-        if let Ok(changed) = self.store.update_destination(&destination).await {
-            if !self.scene.has(Plant::StaleConfiguration) {
-                self.announce.changed(store::Change::Destinations(account, vec![id])).await;
-            }
-            if pause {
+        let written = self.store.update_destination(&destination).await;
+        let stale = self.scene.has(Plant::StaleConfiguration);
+        if !stale && matches!(written, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
+            self.announce.changed(Change::Destinations(account, vec![id])).await;
+        }
+        match written {
+            Ok(changed) if pause => {
                 self.scene.book().paused(id, changed.version, self.scene.time.now());
             }
+            // It may still be made.
+            Err(StoreError::OutcomeUnknown(_)) if !stale => {
+                let announce = Arc::clone(&self.announce);
+                tokio::spawn(async move {
+                    sleep(limits::STORE_STATEMENT).await;
+                    announce.changed(Change::Destinations(account, vec![id])).await;
+                });
+            }
+            _ => {}
         }
     }
 

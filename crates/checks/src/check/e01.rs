@@ -172,7 +172,8 @@ impl Health {
             let mut slowest = Duration::ZERO;
             while !stopped.load(Relaxed) {
                 let answer = wire::exchange_by_a_thread(addr, &request, PATIENCE);
-                let took = answer.map_or(PATIENCE, |it| if it.status == Some(200) { it.took } else { PATIENCE });
+                let took =
+                    answer.map_or(PATIENCE, |it| if it.status == Some(200) { it.took } else { PATIENCE });
                 slowest = slowest.max(took);
                 thread::sleep(Duration::from_millis(200));
             }

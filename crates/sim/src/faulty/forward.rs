@@ -1,6 +1,6 @@
 //! What needs no story of its own: configuration and the read side. They fail as everything else does.
 
-use super::Faulty;
+use super::{Faulty, finish};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -11,19 +11,27 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
+use std::sync::Arc;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
     EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, Page, PublishedLanes,
     RoutePage, RouteWalk, StoreError, Target,
 };
 
-/// One implementation of a trait in which every method is the inner store's, with the trouble in between.
+/// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
+/// whose answer is lost nobody knows whether it was made.
 macro_rules! forward {
-    ($trait:ident: $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+    ($trait:ident:
+     $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*
+     $(write fn $write:ident($value:ident: &$of:ty) -> $written:ty;)*) => {
         #[async_trait]
         impl $trait for Faulty {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result, StoreError> {
                 self.read(stringify!($name), self.inner.$name($($arg),*)).await
+            })*
+            $(async fn $write(&self, $value: &$of) -> Result<$written, StoreError> {
+                let (inner, $value) = (Arc::clone(&self.inner), $value.clone());
+                self.write(stringify!($write), move || finish(inner.$write(&$value))).await
             })*
         }
     };
@@ -53,7 +61,6 @@ forward! { Catalog:
     fn create_destination(destination: &Destination) -> Destination;
     fn destination(account: AccountId, id: DestinationId) -> Destination;
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Vec<Destination>;
-    fn update_destination(destination: &Destination) -> Destination;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
     fn probe(account: AccountId, id: DestinationId, now: Timestamp) -> Destination;
     fn targets(ids: &[DestinationId]) -> Vec<Option<Target>>;
@@ -62,6 +69,7 @@ forward! { Catalog:
     fn routes(account: AccountId, page: Page<RouteId>) -> Vec<Route>;
     fn update_route(route: &Route) -> Route;
     fn delete_route(account: AccountId, id: RouteId, now: Timestamp) -> ();
+    write fn update_destination(destination: &Destination) -> Destination;
 }
 
 forward! { History:
@@ -78,7 +86,7 @@ forward! { Expansions:
     fn open_expansions(after: Option<EventId>, limit: usize) -> Vec<Expansion>;
     fn expansion(event: EventId) -> Option<Expansion>;
     fn routes_after(walk: &RouteWalk) -> RoutePage;
-    fn expand(chunk: &Chunk) -> bool;
+    write fn expand(chunk: &Chunk) -> bool;
 }
 
 forward! { PublishedLanes:

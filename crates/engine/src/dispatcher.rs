@@ -264,7 +264,7 @@ impl Dispatcher {
             }
             Message::Woken(wakes) => self.woken(wakes, now),
             Message::Joined(claim) => self.node.joined(claim),
-            Message::Gained(gained) => self.gained(gained),
+            Message::Gained(gained) => self.gained(gained, now),
             Message::Drain(shards, round) => self.drain(shards, round),
             Message::Undrain(shards) => self.undrain(shards),
             Message::Lost(shards) => self.lost(shards, now),
@@ -515,6 +515,9 @@ impl Dispatcher {
         let (run, is_new) = self.roster.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
+            if let Some(since) = self.shards.since(shard) {
+                run.lane.owned_since(since);
+            }
             if let Some(from) = self.later.take(destination) {
                 run.lane.look(from);
             }

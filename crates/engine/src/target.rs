@@ -72,6 +72,7 @@ impl Prepared {
         let own_age = |route: &Route| Some((route.id, route.retry_policy.as_ref()?.expire_after));
         let lane = LaneSettings {
             max_concurrency: destination.max_concurrency.clamp(1, limits::MAX_CONCURRENCY_MAX),
+            rate_limit: destination.rate_limit,
             mode: mode(&destination.switch),
             resumed_at: destination.switch.resumed_at,
             expire_after: destination.retry_policy.expire_after,

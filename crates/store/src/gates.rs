@@ -10,7 +10,8 @@ use domain::{
 
 #[async_trait]
 pub trait Gates: Send + Sync {
-    /// Writes the owner's words, flushed; of two about one destination the later counts. Written before the results that
+    /// Writes the owner's words, flushed; of two about one destination the later counts, and one that is older than what
+    /// is kept counts for nothing. Written before the results that
     /// led to them, so that nobody sends into a hold. Whoever's row is gone changes nothing (and hears of it with its
     /// next renewal).
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError>;

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 
 impl Dispatcher {
     /// From now on lanes of these shards begin here, each with reading what its destination is like.
-    pub(super) fn gained(&mut self, gained: Vec<OwnedShard>) {
+    pub(super) fn gained(&mut self, gained: Vec<OwnedShard>, now: Timestamp) {
         for shard in gained {
-            self.shards.gained(shard);
+            self.shards.gained(shard, now);
         }
     }
 

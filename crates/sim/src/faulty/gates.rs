@@ -1,6 +1,7 @@
 //! What owners keep of their gates: a write like any other.
 
 use super::{Faulty, finish};
+use crate::plant::Plant;
 use async_trait::async_trait;
 use domain::{
     gate::HoldEntry,
@@ -13,8 +14,15 @@ use store::{GateWord, Gates, HoldKey, StoreError};
 #[async_trait]
 impl Gates for Faulty {
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
-        let (inner, words) = (Arc::clone(&self.inner), words.to_vec());
-        self.write("keep_gates", move || finish(inner.keep_gates(node, &words, now))).await
+        let (inner, scene, words) = (Arc::clone(&self.inner), Arc::clone(&self.scene), words.to_vec());
+        let keep = move || {
+            if !scene.has(Plant::GateForgotten) {
+                finish(inner.keep_gates(node, &words, now))?;
+            }
+            scene.book().gates_kept(node, &words);
+            Ok(())
+        };
+        self.write("keep_gates", keep).await
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {

@@ -18,7 +18,9 @@ impl Gates for MemoryStore {
             return Ok(());
         }
         for GateWord { destination_id, record, holds, .. } in words {
+            let overtaken = state.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
             match record.clone() {
+                _ if overtaken => None,
                 Some(record) => state.gates.insert(*destination_id, KeptGate { record, kept_at: now }),
                 None => state.gates.remove(destination_id),
             };

@@ -77,14 +77,17 @@ fn keep(connection: &Connection, words: &[GateWord], now: Timestamp) -> Result<(
     let latest = latest(words);
     for (id, (shard, record)) in latest.records {
         let Some(record) = record else {
-            connection.prepare_cached("delete from gates where destination_id = ?1")?.execute([id.blob()])?;
+            connection
+                .prepare_cached("delete from gates where destination_id = ?1 and updated_at <= ?2")?
+                .execute(params![id.blob(), now.micros()])?;
             continue;
         };
         let doc = serde_json::to_string(record).expect("texts and numbers are always JSON");
         connection
             .prepare_cached(
                 "insert into gates (destination_id, shard, updated_at, doc) values (?1, ?2, ?3, ?4)
-                 on conflict (destination_id) do update set updated_at = excluded.updated_at, doc = excluded.doc",
+                 on conflict (destination_id) do update set updated_at = excluded.updated_at, doc = excluded.doc
+                 where gates.updated_at <= excluded.updated_at",
             )?
             .execute(params![id.blob(), shard, now.micros(), doc])?;
     }

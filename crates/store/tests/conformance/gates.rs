@@ -37,6 +37,14 @@ pub(crate) async fn of_two_words_about_a_gate_the_later_counts(world: World) {
     assert_eq!(world.holds(other).await, [hold(1, 10, None)]);
 }
 
+pub(crate) async fn a_word_that_was_overtaken_counts_for_nothing(world: World) {
+    let id = world.ground().await.destination.id;
+    world.keep(&[word(id, Some(throttled_for(60)), vec![])], at(5)).await;
+    world.keep(&[word(id, Some(throttled_for(10)), vec![])], at(4)).await;
+    world.keep(&[word(id, None, vec![])], at(4)).await;
+    assert_eq!(world.gate(id).await, Some(KeptGate { record: throttled_for(60), kept_at: at(5) }));
+}
+
 pub(crate) async fn holds_are_listed_from_newest_to_oldest(world: World) {
     let id = world.ground().await.destination.id;
     let mut written: Vec<HoldEntry> = (0..7).map(|n| hold(n * 10, n * 10 + 5, Some(n * 10 + 6))).collect();

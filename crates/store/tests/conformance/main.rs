@@ -210,6 +210,7 @@ macro_rules! kept_by {
                 $backend, gates:
                 a_gate_is_read_with_its_destination_as_its_owner_left_it,
                 of_two_words_about_a_gate_the_later_counts,
+                a_word_that_was_overtaken_counts_for_nothing,
                 holds_are_listed_from_newest_to_oldest,
                 a_hold_that_goes_on_is_one_line,
                 who_is_no_member_keeps_no_gate,

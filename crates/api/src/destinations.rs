@@ -3,6 +3,7 @@
 
 pub(crate) mod actions;
 mod auth;
+pub(crate) mod holds;
 mod input;
 pub(crate) mod secret;
 
@@ -163,14 +164,17 @@ async fn change(
 ) -> Result<Destination, ApiError> {
     let decide = &decide;
     until_unchanged(if_match, || async move {
-        let mut destination = app.store.destination(account, id).await?;
-        if_match.check(destination.version)?;
+        let before = app.store.destination(account, id).await?;
+        if_match.check(before.version)?;
+        let mut destination = before.clone();
         if !decide(&mut destination)? {
             return Ok(destination);
         }
         destination.updated_at = app.now();
         let updated = app.store.update_destination(&destination).await;
-        Ok(app.config_written(account, &[id], updated).await?)
+        let updated = app.config_written(account, &[id], updated).await?;
+        holds::note_ended(app, &before, &updated).await;
+        Ok(updated)
     })
     .await
 }

@@ -7,8 +7,10 @@ use crate::{app::App, error::ApiError, query::Parameters};
 use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use domain::{
+    gate::HoldReason,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
+    time::Timestamp,
 };
 use http::request;
 use serde::{Serialize, de::DeserializeOwned};
@@ -155,6 +157,30 @@ macro_rules! cursor_keys {
 
 cursor_keys!(AccountId, ApiKeyId, SourceId, DestinationId, RouteId, EventId, DeliveryId, AttemptId, ReplayId);
 
+impl CursorKey for Timestamp {
+    const BYTES: usize = 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.micros().to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|bytes| Self::from_micros(i64::from_be_bytes(bytes)))
+    }
+}
+
+impl CursorKey for HoldReason {
+    const BYTES: usize = 1;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(Self::ALL.iter().position(|reason| reason == self).map(|place| place as u8));
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Self::ALL.get(usize::from(*bytes.first()?)).copied()
+    }
+}
+
 impl<A: CursorKey, B: CursorKey> CursorKey for (A, B) {
     const BYTES: usize = A::BYTES + B::BYTES;
 
@@ -191,6 +217,16 @@ mod tests {
         key.write(&mut bytes);
         assert_eq!(CursorKey::read(&bytes), Some(key));
         assert_eq!(<(DeliveryId, AttemptId)>::read(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn a_place_in_the_history_of_holds_reads_back() {
+        for reason in HoldReason::ALL {
+            let key = (Timestamp::from_seconds(1_790_000_000), reason);
+            let mut bytes = Vec::new();
+            key.write(&mut bytes);
+            assert_eq!(CursorKey::read(&bytes), Some(key));
+        }
     }
 
     #[test]

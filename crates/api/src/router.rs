@@ -71,6 +71,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(destinations::actions::probe))
         .routes(routes!(destinations::actions::test))
         .routes(routes!(destinations::actions::attempts))
+        .routes(routes!(destinations::holds::list))
         .routes(routes!(destinations::secret::reveal))
         .routes(routes!(destinations::secret::rotate))
         .routes(routes!(routes::create, routes::list))

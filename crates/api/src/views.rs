@@ -19,8 +19,8 @@ pub use api_key::{ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, EveryRequest, RequestView, ResponseView, TimingView};
 pub use delivery::{DeliveryDetailView, DeliveryView, WaitingForView};
 pub use destination::{
-    AuthView, DestinationStatus, DestinationView, HoldView, LaneState, RateLimitView, RetryPolicyView,
-    SecretView, SigningView,
+    AuthView, DestinationStatus, DestinationView, HoldEntryView, HoldView, LaneState, RateLimitView,
+    RetryPolicyView, SecretView, SigningView,
 };
 pub use event::{EventDetailView, EventView, FanoutView};
 pub use node::{NodeStatus, NodeView};

@@ -1,6 +1,7 @@
 //! Destinations: where deliveries go, and at what pace.
 
 use crate::{
+    gate::{Hold, HoldReason},
     id::{AccountId, DestinationId},
     limits,
     retry::RetryPolicy,
@@ -52,6 +53,29 @@ pub struct Switch {
     pub probed_at: Option<Timestamp>,
     /// Deleted, and kept until its lane is empty.
     pub deleted_at: Option<Timestamp>,
+}
+
+impl Switch {
+    /// What it holds its destination for: disabled before paused.
+    pub fn holds(&self) -> Vec<Hold> {
+        let hold = |reason, since, detail: &str| Hold {
+            reason,
+            since,
+            until: None,
+            detail: detail.into(),
+            step: None,
+            probing: false,
+        };
+        let disabled = self.disabled.as_ref().map(|disabled| {
+            let detail = match disabled.reason {
+                DisabledReason::Requested => "disabled by request",
+                DisabledReason::Gone => "the destination answered 410 Gone",
+            };
+            hold(HoldReason::Disabled, disabled.at, detail)
+        });
+        let paused = self.paused_at.map(|since| hold(HoldReason::Paused, since, "paused by request"));
+        disabled.into_iter().chain(paused).collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

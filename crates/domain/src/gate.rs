@@ -5,6 +5,7 @@
 //! and never the throttle. Pause and disable are switches of the destination and live with the lane.
 
 mod breaker;
+mod record;
 mod throttle;
 
 use crate::{
@@ -17,6 +18,7 @@ use std::time::Duration;
 use throttle::Throttle;
 
 pub use breaker::BreakerSettings;
+pub use record::{GateRecord, HoldEntry};
 
 /// How an installation judges its destinations.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +54,31 @@ pub enum HoldReason {
     Paused,
     Disabled,
 }
+
+impl HoldReason {
+    pub const ALL: [Self; 4] = [Self::Throttle, Self::Breaker, Self::Paused, Self::Disabled];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Throttle => "throttle",
+            Self::Breaker => "breaker",
+            Self::Paused => "paused",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+impl std::str::FromStr for HoldReason {
+    type Err = UnknownReason;
+
+    fn from_str(text: &str) -> Result<Self, UnknownReason> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(UnknownReason)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no such reason to wait")]
+pub struct UnknownReason;
 
 /// What an attempt that has just ended tells the gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,7 +118,10 @@ impl Gate {
     /// The hold to show: the throttle before the breaker, as long as the first probe has not been answered.
     pub fn hold(&self, now: Timestamp) -> Option<Hold> {
         let probing = self.ramp.as_ref().is_some_and(|ramp| ramp.open > 0);
-        self.throttle.hold(now, probing).or_else(|| self.breaker.hold(now, probing))
+        let throttle = self.throttle.window.as_ref().map(throttle::Window::hold);
+        let hold = throttle.or_else(|| self.breaker.opened.as_ref().map(breaker::Opened::hold))?;
+        let is_over = hold.until.is_some_and(|until| until <= now);
+        Some(Hold { probing: probing && is_over, ..hold })
     }
 
     /// Nothing to remember: as good as new.
@@ -133,16 +163,19 @@ impl Gate {
         }
     }
 
-    /// The lane had another owner, who last said this: go on from there, with one probe when the hold is over.
-    pub fn inherit(&mut self, hold: &Hold, now: Timestamp) {
-        let until = hold.until.unwrap_or(now);
-        match hold.reason {
-            HoldReason::Throttle => self.throttle.inherit(hold, until),
-            HoldReason::Breaker => self.breaker.inherit(hold, until),
-            // Switches of the destination: they are read with it.
-            HoldReason::Paused | HoldReason::Disabled => return,
-        }
-        self.ramp = Some(Ramp { from: until.max(now), slots: 1, open: 0 });
+    /// What the next owner must know; None if there is nothing to remember.
+    pub fn record(&self) -> Option<GateRecord> {
+        let record = GateRecord::new(self.throttle.window.clone(), self.breaker.opened.clone());
+        (self.ramp.is_some() || !record.is_empty()).then_some(record)
+    }
+
+    /// Goes on from what the last owner wrote: with one probe when the holds are over, for nobody knows how far its
+    /// ramp had come.
+    pub fn restore(&mut self, record: &GateRecord, now: Timestamp) {
+        self.throttle.window.clone_from(&record.throttle);
+        self.breaker.opened.clone_from(&record.breaker);
+        let from = self.held_until(now).unwrap_or(now);
+        self.ramp = Some(Ramp { from, slots: 1, open: 0 });
     }
 
     /// "Probe now": the hold ends at this moment, the probe and the ramp still follow.

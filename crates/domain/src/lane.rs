@@ -10,16 +10,19 @@
 //! a fetch is sent, so whatever happens meanwhile sets it again and no wake-up is lost.
 
 mod explain;
+mod pace;
 mod window;
 
 use crate::{
     delivery::{Delivery, Ending, Position, Settled, expires_at},
-    gate::{Gate, GateSettings, Hold, HoldReason, Met},
+    destination::RateLimit,
+    gate::{Gate, GateRecord, GateSettings, Hold, HoldReason, Met},
     id::{DeliveryId, RouteId},
     limits,
     outcome::DeadReason,
     time::Timestamp,
 };
+use pace::{Beat, Pace};
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -46,6 +49,9 @@ pub struct Lane<C> {
     in_flight: u32,
     unflushed: u32,
     window: WindowSize,
+    pace: Pace,
+    /// Outlives the settings, which are forgotten whenever they are read again.
+    rate_limit: Option<RateLimit>,
     /// Since when a due delivery has found every slot taken.
     full_since: Option<Timestamp>,
 }
@@ -89,6 +95,7 @@ impl From<Stage> for Known {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LaneSettings {
     pub max_concurrency: u32,
+    pub rate_limit: Option<RateLimit>,
     pub mode: Mode,
     pub resumed_at: Option<Timestamp>,
     pub expire_after: Duration,
@@ -132,6 +139,8 @@ impl<C> Default for Lane<C> {
             in_flight: 0,
             unflushed: 0,
             window: WindowSize::default(),
+            pace: Pace::default(),
+            rate_limit: None,
             full_since: None,
         }
     }
@@ -146,6 +155,10 @@ impl<C> Lane<C> {
         let to_be_ended = |held: &Held<C>| held.delivery.due_at > held.read_at.plus(limits::HELD_FRESH);
         if !matches!(settings.mode, Mode::End { .. }) && self.held.values().any(to_be_ended) {
             self.drop_held();
+        }
+        if self.rate_limit != settings.rate_limit {
+            self.rate_limit = settings.rate_limit;
+            self.pace.changed();
         }
         self.settings = Some(settings);
     }
@@ -261,9 +274,14 @@ impl<C> Lane<C> {
         }
     }
 
-    /// The destination had another owner, who last said this about it. To be told before anything starts.
-    pub fn inherit(&mut self, hold: &Hold, now: Timestamp) {
-        self.gate.inherit(hold, now);
+    /// The destination had another owner, who wrote this about its gate. To be told before anything starts.
+    pub fn restore(&mut self, record: &GateRecord, now: Timestamp) {
+        self.gate.restore(record, now);
+    }
+
+    /// Since when the lane is this node's: whoever had it before may have started something until then.
+    pub fn owned_since(&mut self, since: Timestamp) {
+        self.pace.owned_since(since);
     }
 
     /// A person asked to try now, whatever the gate says.
@@ -321,7 +339,13 @@ impl<C> Lane<C> {
             self.full_since.get_or_insert(now);
             return None;
         }
+        if self.paced_until(now).is_some() {
+            return None;
+        }
         let held = self.take_first()?;
+        if let Some(limit) = self.rate_limit {
+            self.pace.started(Beat::of(limit), now);
+        }
         self.known.insert(held.delivery.id, Stage::Open { since: now }.into());
         self.in_flight += 1;
         self.window.started(now);
@@ -338,7 +362,9 @@ impl<C> Lane<C> {
             Mode::End { .. } => self.held.is_empty(),
             Mode::Deliver => {
                 let slot = self.in_flight < settings.max_concurrency && self.gate.permits(now);
+                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::HELD_FRESH / 2));
                 self.gate.held_until(now).is_none()
+                    && soon
                     && from.rank <= now.micros()
                     && self.window.wants_more(self.held.len(), slot, now)
             }
@@ -350,7 +376,11 @@ impl<C> Lane<C> {
         self.fetching = true;
         let ending = self.is_ending();
         // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
-        let limit = self.window.ask(settings.max_concurrency, ending, now) + self.in_flight as usize;
+        let mut limit = self.window.ask(settings.max_concurrency, ending, now);
+        if let Some(rate) = self.rate_limit.filter(|_| !ending) {
+            limit = limit.min(Beat::of(rate).starts_in(limits::HELD_FRESH));
+        }
+        limit += self.in_flight as usize;
         Some(Wish { from, limit: limit.min(limits::WINDOW_MAX) })
     }
 
@@ -363,8 +393,9 @@ impl<C> Lane<C> {
         let held = self.held.values().next().map(|held| held.delivery.due_at);
         let unseen = self.unseen.map(|position| Timestamp::from_micros(position.rank.max(0)));
         let gate = self.gate.held_until(now).unwrap_or(Timestamp::MIN);
+        let pace = self.paced_until(now).unwrap_or(Timestamp::MIN);
         // What is overdue waits for a slot, a flush or an answer, and must not hide what falls due later.
-        held.into_iter().chain(unseen).map(|due| due.max(gate)).filter(|at| *at > now).min()
+        held.into_iter().chain(unseen).map(|due| due.max(gate).max(pace)).filter(|at| *at > now).min()
     }
 
     // --- What it is like -------------------------------------------------------------------------------------------
@@ -409,6 +440,11 @@ impl<C> Lane<C> {
             self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
         open.sort_unstable();
         open
+    }
+
+    /// What the next owner must know of the gate.
+    pub fn gate_record(&self) -> Option<GateRecord> {
+        self.gate.record()
     }
 
     /// Why the destination waits, if it does.
@@ -475,6 +511,11 @@ impl<C> Lane<C> {
             self.known.remove(&held.delivery.id);
         }
         self.look(first);
+    }
+
+    /// Until when the rate limit lets nothing start; None if it lets something start now.
+    fn paced_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.pace.earliest(Beat::of(self.rate_limit?)).filter(|at| *at > now)
     }
 
     /// Live, as far as what is due goes: a retry that waits for tomorrow does not stand in today's way.

@@ -27,6 +27,9 @@ pub const CONNECTIONS: usize = 10_000;
 pub const CONNECTIONS_PER_ADDRESS_PERCENT: usize = 75;
 /// Events a second that a key or a source can be limited to.
 pub const RATE_LIMIT_MAX: u32 = 1_000_000;
+/// Requests to a destination in so many seconds that it can be limited to.
+pub const DESTINATION_RATE_MAX: u32 = 100_000;
+pub const DESTINATION_RATE_SECONDS_MAX: u32 = 3_600;
 /// Keys and sources whose pace a node remembers; those that were idle for a second need not be.
 pub const BUCKETS: usize = 16_384;
 /// Deliveries of one account that may wait, and their payloads together; beyond, its events are refused.
@@ -228,6 +231,8 @@ pub const RESCAN: Duration = Duration::from_secs(30);
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
+/// How long holds that have ended are remembered.
+pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile

@@ -12,8 +12,6 @@ use store::Roll;
 pub(crate) struct Board {
     /// The only member, and owner of everything: nobody to tell anything, nothing to look up elsewhere.
     alone: AtomicBool,
-    /// There have been others: what they said about lanes may be news to us.
-    met_others: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -34,17 +32,11 @@ pub(crate) enum RunBy {
 impl Board {
     pub(crate) fn new(claim: Arc<Claim>) -> Arc<Self> {
         let state = State { claim, owned: Arc::new([]), roll: None };
-        let (alone, met_others) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { alone, met_others, state: Mutex::new(state) })
+        Arc::new(Self { alone: AtomicBool::new(false), state: Mutex::new(state) })
     }
 
     pub(crate) fn is_alone(&self) -> bool {
         self.alone.load(Ordering::Relaxed)
-    }
-
-    /// False as long as there has never been anybody else.
-    pub(crate) fn has_met_others(&self) -> bool {
-        self.met_others.load(Ordering::Relaxed)
     }
 
     pub(crate) fn claim(&self) -> Arc<Claim> {
@@ -80,9 +72,6 @@ impl Board {
     }
 
     pub(crate) fn rolled(&self, roll: Arc<Roll>) {
-        if roll.members.len() > 1 {
-            self.met_others.store(true, Ordering::Relaxed);
-        }
         self.with(|state| state.roll = Some(roll));
     }
 

@@ -13,9 +13,10 @@ use crate::{
     backoff::Backoff,
     board::Board,
     claim::Claim,
-    fetcher::{Fetcher, LaneWish, TargetRead},
+    fetcher::{Fetcher, LaneWish},
     sender::Sent,
     settler::Flushed,
+    target::Prepared,
     wakes::Outbox,
     watch::Accounts,
 };
@@ -50,7 +51,7 @@ pub(crate) enum Message {
     },
     TargetsRead {
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<TargetRead>, StoreError>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
     },
     Sent(Sent),
     Flushed(Vec<Flushed>),
@@ -77,8 +78,6 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
-    /// The lanes of these shards whose next owner must know that they are held.
-    Holds(Vec<u16>, oneshot::Sender<Vec<LaneRow>>),
 }
 
 /// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
@@ -192,8 +191,7 @@ impl Dispatcher {
             );
         }
         self.node.abort_all();
-        let held = self.roster.holds(&self.board.owned(), self.node.now());
-        let passing_on = ownership::pass_on(inbox, self.outbox, held);
+        let passing_on = ownership::pass_on(inbox, self.outbox);
         tokio::spawn(async move { ended.run_until_cancelled(passing_on).await });
     }
 
@@ -266,7 +264,7 @@ impl Dispatcher {
             }
             Message::Woken(wakes) => self.woken(wakes, now),
             Message::Joined(claim) => self.node.joined(claim),
-            Message::Gained(gained) => self.gained(gained),
+            Message::Gained(gained) => self.gained(gained, now),
             Message::Drain(shards, round) => self.drain(shards, round),
             Message::Undrain(shards) => self.undrain(shards),
             Message::Lost(shards) => self.lost(shards, now),
@@ -282,9 +280,6 @@ impl Dispatcher {
             }
             Message::Changes(answer) => {
                 let _ = answer.send(self.roster.changes(now));
-            }
-            Message::Holds(shards, answer) => {
-                let _ = answer.send(self.roster.holds(&shards, now));
             }
         }
     }
@@ -362,7 +357,7 @@ impl Dispatcher {
     fn targets_read(
         &mut self,
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<TargetRead>, StoreError>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
         now: Timestamp,
     ) {
         match result {
@@ -388,10 +383,12 @@ impl Dispatcher {
         let destination = match sent {
             Sent::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
-                self.node.finished(*settlement, now);
+                let mut word = None;
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
+                    word = run.gate_word(destination, now);
                 }
+                self.node.finished(*settlement, word, now);
                 destination
             }
             Sent::Abandoned(delivery) => {
@@ -518,6 +515,9 @@ impl Dispatcher {
         let (run, is_new) = self.roster.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
+            if let Some(since) = self.shards.since(shard) {
+                run.lane.owned_since(since);
+            }
             if let Some(from) = self.later.take(destination) {
                 run.lane.look(from);
             }

@@ -1,11 +1,11 @@
 //! Reads for the dispatcher: windows for many lanes in one round trip, and destinations made ready. Each read is a
 //! task of its own whose answer comes back as a message; there is never more than one of a kind under way.
 
-use crate::{board::Board, dispatcher::Message, target::Prepared};
-use domain::{gate::Hold, id::DestinationId, lane::Wish, seal::MasterKeys, time::Clock};
+use crate::{dispatcher::Message, target::Prepared};
+use domain::{id::DestinationId, lane::Wish, seal::MasterKeys};
 use futures_util::FutureExt;
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{LaneRow, Store, StoreError, Window};
+use std::{panic::AssertUnwindSafe, sync::Arc};
+use store::{Store, StoreError, Window};
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
@@ -13,18 +13,6 @@ pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) master_keys: Arc<MasterKeys>,
     pub(crate) dispatcher: mpsc::WeakSender<Message>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) board: Arc<Board>,
-    /// What another owner said about a lane counts for so long: until its lease has ended and its lanes are ours.
-    pub(crate) last_word: Duration,
-}
-
-/// A destination as it was read for its lane.
-#[derive(Debug)]
-pub(crate) struct TargetRead {
-    pub(crate) target: Arc<Prepared>,
-    /// The hold that its last owner spoke of.
-    pub(crate) hold: Option<Hold>,
 }
 
 /// What a lane asks for, and at which epoch its shard was ours then.
@@ -57,22 +45,16 @@ impl Fetcher {
         });
     }
 
-    /// Nothing starts before what is known of a destination has been read, its last owner's word included.
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<TargetRead>, StoreError> {
+    /// Nothing starts before what is known of a destination has been read, what its last owner kept included.
+    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<Prepared>>, StoreError> {
         let targets = self.store.targets(ids).await?;
-        let said = if self.board.has_met_others() {
-            self.store.published_lanes(ids, self.clock.now().minus(self.last_word)).await?
-        } else {
-            vec![None; ids.len()]
-        };
-        let read = |((id, target), said): ((&DestinationId, Option<store::Target>), Option<LaneRow>)| {
-            let target = match target {
+        let read = |(id, target): (&DestinationId, Option<store::Target>)| {
+            Arc::new(match target {
                 Some(target) => Prepared::new(target, &self.master_keys),
                 None => Prepared::missing(*id),
-            };
-            TargetRead { target: Arc::new(target), hold: said.and_then(|lane| lane.hold) }
+            })
         };
-        Ok(ids.iter().zip(targets).zip(said).map(read).collect())
+        Ok(ids.iter().zip(targets).map(read).collect())
     }
 
     async fn answer(&self, message: Message) {

@@ -14,7 +14,7 @@ use domain::{
 };
 use futures_util::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{Fact, Settlement, Store, StoreError, failpoint};
+use store::{Fact, GateWord, Settlement, Store, StoreError, failpoint};
 use tokio::sync::mpsc;
 
 pub(crate) struct Settler {
@@ -27,16 +27,36 @@ pub(crate) struct Settler {
 
 /// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
 pub(crate) struct Waiting {
-    results: mpsc::UnboundedReceiver<Settlement>,
-    endings: mpsc::UnboundedReceiver<Settlement>,
+    results: mpsc::UnboundedReceiver<Outcome>,
+    endings: mpsc::UnboundedReceiver<Outcome>,
     /// Of another membership than those before it: it begins the next batch.
-    next: Option<Settlement>,
+    next: Option<Outcome>,
+}
+
+/// How an attempt or a delivery ended, and what its lane's gate made of it.
+pub(crate) struct Outcome {
+    pub(crate) settlement: Settlement,
+    pub(crate) word: Option<Box<GateWord>>,
+}
+
+/// What is written together.
+#[derive(Default)]
+struct Batch {
+    settlements: Vec<Settlement>,
+    words: Vec<GateWord>,
+}
+
+impl Batch {
+    fn push(&mut self, Outcome { settlement, word }: Outcome) {
+        self.settlements.push(settlement);
+        self.words.extend(word.map(|word| *word));
+    }
 }
 
 /// The way to the settler.
 pub(crate) struct Settling {
-    pub(crate) results: mpsc::UnboundedSender<Settlement>,
-    pub(crate) endings: mpsc::UnboundedSender<Settlement>,
+    pub(crate) results: mpsc::UnboundedSender<Outcome>,
+    pub(crate) endings: mpsc::UnboundedSender<Outcome>,
 }
 
 /// A settlement that is durable, and what the lane needs to know of it.
@@ -68,7 +88,7 @@ impl Settler {
             let batch = self.waiting.batch(first);
             while let Err(error) = self.flush(&batch).await {
                 if backoff.worth_telling() {
-                    tracing::error!(%error, waiting = batch.len(), "results could not be written; trying again");
+                    tracing::error!(%error, waiting = batch.settlements.len(), "results could not be written; trying again");
                 }
                 tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
             }
@@ -77,13 +97,18 @@ impl Settler {
     }
 
     /// A panic is one more way to fail: every settlement can be run again.
-    async fn flush(&self, batch: &[Settlement]) -> Result<(), StoreError> {
+    async fn flush(&self, batch: &Batch) -> Result<(), StoreError> {
         let panicked = |_| Err(StoreError::Unavailable("writing them panicked".into()));
         AssertUnwindSafe(self.write(batch)).catch_unwind().await.unwrap_or_else(panicked)
     }
 
-    async fn write(&self, batch: &[Settlement]) -> Result<(), StoreError> {
+    /// Words about gates first: whoever owns the lane next must not send into a hold that a result speaks of.
+    async fn write(&self, Batch { settlements: batch, words }: &Batch) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
+        if !words.is_empty() {
+            self.store.keep_gates(node(&batch[0]), words, self.clock.now()).await?;
+            failpoint::hit("settle.gates");
+        }
         if batch.iter().any(|settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_))))
         {
             failpoint::hit("settle.dead_letter");
@@ -101,7 +126,7 @@ impl Settler {
 
 impl Waiting {
     /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
-    async fn first(&mut self) -> Option<Settlement> {
+    async fn first(&mut self) -> Option<Outcome> {
         if let Some(next) = self.next.take() {
             return Some(next);
         }
@@ -114,24 +139,25 @@ impl Waiting {
     }
 
     /// Whatever has gathered, as much as fits a flush and was begun under one node id.
-    fn batch(&mut self, first: Settlement) -> Vec<Settlement> {
-        let by = node(&first);
-        let mut bytes = weight(&first);
-        let mut batch = vec![first];
+    fn batch(&mut self, first: Outcome) -> Batch {
+        let by = node(&first.settlement);
+        let mut bytes = weight(&first.settlement);
+        let mut batch = Batch::default();
+        batch.push(first);
         let next = &mut self.next;
-        let mut take = |queue: &mut mpsc::UnboundedReceiver<Settlement>, most: usize| {
-            let most = batch.len() + most;
+        let mut take = |queue: &mut mpsc::UnboundedReceiver<Outcome>, most: usize| {
+            let most = batch.settlements.len() + most;
             while next.is_none()
-                && batch.len() < most.min(limits::SETTLE_BATCH)
+                && batch.settlements.len() < most.min(limits::SETTLE_BATCH)
                 && bytes < limits::SETTLE_BATCH_BYTES
-                && let Ok(settlement) = queue.try_recv()
+                && let Ok(outcome) = queue.try_recv()
             {
-                if node(&settlement) != by {
-                    *next = Some(settlement);
+                if node(&outcome.settlement) != by {
+                    *next = Some(outcome);
                     break;
                 }
-                bytes += weight(&settlement);
-                batch.push(settlement);
+                bytes += weight(&outcome.settlement);
+                batch.push(outcome);
             }
         };
         take(&mut self.results, limits::SETTLE_BATCH);

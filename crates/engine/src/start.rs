@@ -129,9 +129,6 @@ impl Engine {
             store: Arc::clone(&store),
             master_keys: Arc::clone(&master_keys),
             dispatcher: inbox.downgrade(),
-            clock: Arc::clone(&clock),
-            board: Arc::clone(&board),
-            last_word: settings.lease * 2,
         };
         let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);
         let lanes =

@@ -18,7 +18,7 @@ use domain::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use std::{collections::HashMap, time::Duration};
-use store::Target;
+use store::{KeptGate, Target};
 
 pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
 
@@ -28,6 +28,8 @@ pub(crate) struct Prepared {
     /// The account's version when it was read: later changes are for the watch to find.
     pub(crate) account_version: i64,
     pub(crate) probed_at: Option<Timestamp>,
+    /// What its lane's last owner kept.
+    pub(crate) gate: Option<KeptGate>,
     pub(crate) lane: LaneSettings,
     pub(crate) url: String,
     pub(crate) ready: Result<Ready, String>,
@@ -70,6 +72,7 @@ impl Prepared {
         let own_age = |route: &Route| Some((route.id, route.retry_policy.as_ref()?.expire_after));
         let lane = LaneSettings {
             max_concurrency: destination.max_concurrency.clamp(1, limits::MAX_CONCURRENCY_MAX),
+            rate_limit: destination.rate_limit,
             mode: mode(&destination.switch),
             resumed_at: destination.switch.resumed_at,
             expire_after: destination.retry_policy.expire_after,
@@ -79,6 +82,7 @@ impl Prepared {
             account_id: target.account_id,
             account_version: target.account_version,
             probed_at: destination.switch.probed_at,
+            gate: target.gate,
             lane,
             url: destination.url,
             ready,
@@ -101,6 +105,7 @@ impl Prepared {
             destination: Ok(blank),
             data_key: Default::default(),
             overrides: Vec::new(),
+            gate: None,
         };
         let no_keys = MasterKeys::parse(&STANDARD.encode([0; 32])).expect("32 bytes are a key");
         Self::new(target, &no_keys)

@@ -10,7 +10,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Fact, NewEvent, Roll, Settlement};
+use store::{Fact, GateWord, NewEvent, Roll, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(crate) struct Book {
     pub(crate) life_of: BTreeMap<NodeId, usize>,
     /// Requests of each destination that have begun and are not over.
     open: Vec<BTreeSet<usize>>,
-    holds: BTreeMap<(usize, usize), HoldPage>,
+    holds: BTreeMap<usize, HoldPage>,
     /// Requests by the delivery they were for.
     requests_of: BTreeMap<DeliveryId, Vec<usize>>,
 }
@@ -112,9 +112,13 @@ pub(crate) struct Page {
     facts: BTreeMap<AttemptId, bool>,
 }
 
-/// A destination asked one life of a node to wait.
+/// A destination asked to wait.
 #[derive(Debug)]
 struct HoldPage {
+    /// Who was asked.
+    life: usize,
+    /// It has been written down: whoever owns the lane next is bound by it too.
+    kept: bool,
     since: Moment,
     until: Moment,
     successes: u32,
@@ -198,7 +202,7 @@ impl Book {
         for id in removed {
             let Some(life) = self.life_of.get(&id).copied() else { continue };
             self.lives[life].lost.push(now);
-            self.holds.retain(|(of, _), _| *of != life);
+            self.holds.retain(|_, hold| hold.kept || hold.life != life);
         }
         self.shards.resize(roll.shards.len(), (None, i64::MIN));
         for (row, known) in roll.shards.iter().zip(self.shards.clone()) {
@@ -213,9 +217,9 @@ impl Book {
             }
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
             if row.owner != owner && !self.holds.is_empty() {
-                // What a former owner knew of its holds is not what it goes on from when it owns the lane again.
                 let places = &self.places;
-                self.holds.retain(|(_, destination), _| places[*destination].id.shard() != row.shard);
+                self.holds
+                    .retain(|destination, hold| hold.kept || places[*destination].id.shard() != row.shard);
             }
         }
     }
@@ -379,7 +383,9 @@ impl Book {
     }
 
     fn judge_hold(&mut self, request: usize, life: usize, destination: usize, began: Moment, now: Moment) {
-        let Some(hold) = self.holds.get(&(life, destination)) else { return };
+        let Some(hold) = self.holds.get(&destination).filter(|hold| hold.kept || hold.life == life) else {
+            return;
+        };
         let (since, until, slots) = (hold.since, hold.until, 1 + hold.successes as usize);
         // A large payload is read in the slot: its attempt had started when the hold began.
         if began > since && began < until - DRIFT && !self.requests[request].large {
@@ -423,9 +429,7 @@ impl Book {
         self.open[destination].remove(&request);
         if let How::Answered(200..=299) = how {
             let began = self.requests[request].believed;
-            if let Some(hold) =
-                self.holds.get_mut(&(life, destination)).filter(|hold| began >= hold.until - DRIFT)
-            {
+            if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| began >= hold.until - DRIFT) {
                 hold.successes += 1;
             }
         }
@@ -439,12 +443,30 @@ impl Book {
     pub(crate) fn throttled(&mut self, request: usize, asked: Option<Moment>, now: Moment) {
         let Request { life, destination, believed: began, .. } = self.requests[request];
         let rung = self.places[destination].first_rung;
-        let known = self.holds.get_mut(&(life, destination)).filter(|hold| began < hold.until);
+        let known = self.holds.get_mut(&destination).filter(|hold| hold.life == life && began < hold.until);
         match known {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
-                let hold = HoldPage { since: now, until: now + asked.unwrap_or(rung), successes: 0 };
-                self.holds.insert((life, destination), hold);
+                let until = now + asked.unwrap_or(rung);
+                let hold = HoldPage { life, kept: false, since: now, until, successes: 0 };
+                self.holds.insert(destination, hold);
+            }
+        }
+    }
+
+    /// The owner has written down what it knows of these gates; or that there is nothing to know any more.
+    pub(crate) fn gates_kept(&mut self, node: NodeId, words: &[GateWord]) {
+        let Some(life) = self.life_of.get(&node).copied().filter(|_| self.members.contains(&node)) else {
+            return;
+        };
+        for word in words {
+            let Some(destination) = self.places.iter().position(|place| place.id == word.destination_id)
+            else {
+                continue;
+            };
+            let held = word.record.is_some();
+            if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| hold.life == life) {
+                hold.kept = held;
             }
         }
     }

@@ -4,6 +4,7 @@
 //! What really happens in the store is told to the world's book at the moment it happens.
 
 mod forward;
+mod gates;
 mod ingest;
 mod membership;
 mod queue;

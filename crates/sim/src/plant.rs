@@ -41,6 +41,8 @@ pub enum Plant {
     StaleConfiguration,
     /// A lease's end leaves open what is open.
     NoAbort,
+    /// What an owner knows of its gates dies with it.
+    GateForgotten,
 }
 
 impl Plant {
@@ -63,6 +65,7 @@ impl Plant {
         Self::DrainIgnored,
         Self::StaleConfiguration,
         Self::NoAbort,
+        Self::GateForgotten,
     ];
 
     pub fn name(self) -> String {

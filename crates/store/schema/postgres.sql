@@ -189,6 +189,17 @@ table gates
     updated_at bigint not null
     constraint gates_pkey PRIMARY KEY (destination_id)
 
+table holds
+    destination_id uuid not null
+    since bigint not null
+    reason text not null
+    until bigint
+    detail text not null
+    step integer
+    ended_at bigint
+    constraint holds_pkey PRIMARY KEY (destination_id, since, reason)
+    index holds_ended USING btree (ended_at) WHERE (ended_at IS NOT NULL)
+
 table idempotency
     scope uuid not null
     key_hash bytea not null

@@ -138,7 +138,18 @@ CREATE TABLE gates (
     doc text not null
 ) without rowid;
 
-CREATE INDEX gates_shard on gates (shard);
+CREATE TABLE holds (
+    destination_id blob not null,
+    since integer not null,
+    reason text not null,
+    until integer,
+    detail text not null,
+    step integer,
+    ended_at integer,
+    primary key (destination_id, since, reason)
+) without rowid;
+
+CREATE INDEX holds_ended on holds (ended_at) where ended_at is not null;
 
 CREATE TABLE "idempotency" (
     number integer not null primary key,

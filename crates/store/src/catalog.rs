@@ -2,7 +2,7 @@
 //! destination), versioned by account: every change takes the account's next version in the changing transaction and
 //! stamps its row with it, so that a snapshot can be checked, and brought up to date by reading what is newer.
 
-use crate::StoreError;
+use crate::{KeptGate, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -166,4 +166,6 @@ pub struct Target {
     /// Its routes that have settings of their own (retry policy, timeout, signing), oldest first. Removed ones too:
     /// removing a route touches later events only, what waits keeps its schedule.
     pub overrides: Vec<Route>,
+    /// What its lane's last owner remembered of its gate.
+    pub gate: Option<KeptGate>,
 }

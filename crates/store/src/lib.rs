@@ -10,6 +10,7 @@ mod catalog;
 mod error;
 mod expand;
 pub mod failpoint;
+mod gates;
 mod history;
 mod ingest;
 mod lanes;
@@ -27,6 +28,7 @@ pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
+pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
     History, Listed,
@@ -40,11 +42,20 @@ pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
 pub trait Store:
-    Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership + PublishedLanes + Wakes
+    Catalog + Ingest + Expansions + Queue + Gates + History + Backlogs + Membership + PublishedLanes + Wakes
 {
 }
 
 impl<T> Store for T where
-    T: Catalog + Ingest + Expansions + Queue + History + Backlogs + Membership + PublishedLanes + Wakes
+    T: Catalog
+        + Ingest
+        + Expansions
+        + Queue
+        + Gates
+        + History
+        + Backlogs
+        + Membership
+        + PublishedLanes
+        + Wakes
 {
 }

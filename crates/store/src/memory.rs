@@ -7,6 +7,7 @@
 mod backlog;
 mod catalog;
 mod expand;
+mod gates;
 mod history;
 mod ingest;
 mod interruption;
@@ -17,12 +18,13 @@ mod table;
 mod waiting;
 mod wakes;
 
-use crate::{AttemptRecord, Expansion, LaneRow, NodeRecord, StoreError};
+use crate::{AttemptRecord, Expansion, KeptGate, LaneRow, NodeRecord, StoreError};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
     destination::Destination,
     event::Event,
+    gate::HoldEntry,
     id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     route::Route,
     source::Source,
@@ -89,6 +91,8 @@ struct State {
     nodes: BTreeMap<NodeId, KeptNode>,
     shards: Shards,
     lanes: BTreeMap<DestinationId, KeptLane>,
+    gates: BTreeMap<DestinationId, KeptGate>,
+    holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
 }
 
 struct KeptEvent {

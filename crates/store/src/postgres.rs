@@ -7,6 +7,7 @@
 mod backlog;
 mod catalog;
 mod expand;
+mod gates;
 mod history;
 mod ingest;
 mod lanes;

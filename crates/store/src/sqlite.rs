@@ -6,6 +6,7 @@
 
 mod catalog;
 mod expand;
+mod gates;
 mod history;
 mod ingest;
 mod keys;

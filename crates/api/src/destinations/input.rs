@@ -152,6 +152,10 @@ impl DestinationInput {
         }
         checks.range("/max_concurrency", self.max_concurrency, 1..=limits::MAX_CONCURRENCY_MAX);
         checks.timeout("/timeout_seconds", self.timeout_seconds);
+        if let Some(RateLimit { requests, per_seconds }) = self.rate_limit {
+            checks.range("/rate_limit/requests", requests, 1..=limits::DESTINATION_RATE_MAX);
+            checks.range("/rate_limit/per_seconds", per_seconds, 1..=limits::DESTINATION_RATE_SECONDS_MAX);
+        }
         checks.retry_policy("/retry_policy", &self.retry_policy, rules.retention_days);
         let headers = checks.headers("/headers", &self.headers);
         checks.forward_headers("/forward_headers", &self.forward_headers);
@@ -166,9 +170,6 @@ impl DestinationInput {
     }
 
     fn check_available(&self, checks: &mut Checks) {
-        if self.rate_limit.is_some() {
-            checks.not_available("/rate_limit", "rate limits are not available yet: leave it null");
-        }
         if self.ordering != Ordering::None {
             checks.not_available("/ordering", "ordered delivery is not available yet: only `none` is");
         }

@@ -1,7 +1,7 @@
 use super::{HeadersView, schema};
 use domain::{
-    destination::{Auth, Destination, DisabledReason, OnDeadLetter, Ordering, RateLimit, Scheme, Signing},
-    gate::{Hold, HoldReason},
+    destination::{Auth, Destination, OnDeadLetter, Ordering, RateLimit, Scheme, Signing},
+    gate::{Hold, HoldEntry, HoldReason},
     id::DestinationId,
     limits,
     retry::RetryPolicy,
@@ -90,6 +90,33 @@ pub struct HoldView {
     pub step: Option<u32>,
     /// A single request is under way to see whether it may end.
     pub probing: bool,
+}
+
+/// A hold in a destination's history.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = HoldEntry)]
+pub struct HoldEntryView {
+    #[schema(value_type = HoldReasonWord)]
+    pub reason: HoldReason,
+    #[schema(value_type = schema::Timestamp)]
+    pub since: Timestamp,
+    /// Until when it was to last, as far as that was known.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub until: Option<Timestamp>,
+    /// Null while it goes on.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub ended_at: Option<Timestamp>,
+    pub detail: String,
+    /// How many holds in a row this was.
+    #[schema(required)]
+    pub step: Option<u32>,
+}
+
+impl From<&HoldEntry> for HoldEntryView {
+    fn from(hold: &HoldEntry) -> Self {
+        let HoldEntry { reason, since, until, detail, step, ended_at } = hold.clone();
+        Self { reason, since, until, ended_at, detail, step }
+    }
 }
 
 /// So many requests in so many seconds.
@@ -273,24 +300,8 @@ impl DestinationView {
 
 /// The switches count before what the lane says: they are durable, and a lane may not have read them yet.
 fn hold(destination: &Destination, lane: &LaneState) -> Option<HoldView> {
-    let switched = |reason, since, detail: &str| HoldView {
-        reason,
-        since,
-        until: None,
-        detail: detail.into(),
-        step: None,
-        probing: false,
-    };
-    let switch = &destination.switch;
-    if let Some(disabled) = &switch.disabled {
-        let detail = match disabled.reason {
-            DisabledReason::Requested => "disabled by request",
-            DisabledReason::Gone => "the destination answered 410 Gone",
-        };
-        return Some(switched(HoldReason::Disabled, disabled.at, detail));
-    }
-    if let Some(since) = switch.paused_at {
-        return Some(switched(HoldReason::Paused, since, "paused by request"));
+    if let Some(switched) = destination.switch.holds().first() {
+        return Some(switched.into());
     }
     let hold = lane.view.as_ref()?.hold.as_ref()?;
     // A lane that has not heard of a resume yet still shows the switch.
@@ -354,7 +365,10 @@ impl From<&Signing> for SigningView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::{destination::Disabled, id::AccountId};
+    use domain::{
+        destination::{Disabled, DisabledReason},
+        id::AccountId,
+    };
 
     const THEN: Timestamp = Timestamp::from_seconds(1_790_000_000);
 

@@ -66,7 +66,16 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
             "not_available",
         ),
         (json!({ "auth": { "type": "mtls" } }), "/auth/type", "not_available"),
-        (json!({ "rate_limit": { "requests": 1, "per_seconds": 1 } }), "/rate_limit", "not_available"),
+        (
+            json!({ "rate_limit": { "requests": 0, "per_seconds": 1 } }),
+            "/rate_limit/requests",
+            "out_of_range",
+        ),
+        (
+            json!({ "rate_limit": { "requests": 1, "per_seconds": 3_601 } }),
+            "/rate_limit/per_seconds",
+            "out_of_range",
+        ),
         (json!({ "ordering": "strict" }), "/ordering", "not_available"),
         (json!({ "ordering": "sometimes" }), "/ordering", "unknown_value"),
         (json!({ "on_dead_letter": "pause" }), "/on_dead_letter", "not_available"),

@@ -2,6 +2,7 @@
 
 use super::{Hold, HoldReason};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// When to judge a destination unwell, and for how long.
@@ -37,15 +38,30 @@ impl Default for BreakerSettings {
 pub(super) struct Breaker {
     in_a_row: u32,
     recent: Recent,
-    opened: Option<Opened>,
+    pub(super) opened: Option<Opened>,
 }
 
 /// Open until its time, then half-open until a probe has been answered.
-#[derive(Debug, Clone, PartialEq)]
-struct Opened {
-    since: Timestamp,
-    until: Timestamp,
-    step: u32,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Opened {
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) step: u32,
+    /// What was judged unwell.
+    detail: String,
+}
+
+impl Opened {
+    pub(super) fn hold(&self) -> Hold {
+        Hold {
+            reason: HoldReason::Breaker,
+            since: self.since,
+            until: Some(self.until),
+            detail: self.detail.clone(),
+            step: Some(self.step),
+            probing: false,
+        }
+    }
 }
 
 impl Breaker {
@@ -60,14 +76,19 @@ impl Breaker {
         self.in_a_row = self.in_a_row.saturating_add(1);
         let (tried, failed) = self.recent.count(false, settings.window, now);
         let sick = failed as f64 >= settings.ratio * tried as f64;
-        let step = match &self.opened {
-            Some(half_open) => half_open.step.saturating_add(1),
-            None if self.in_a_row >= settings.failures || (tried >= settings.min && sick) => 1,
+        let in_a_row = self.in_a_row >= settings.failures;
+        let (since, step, detail) = match self.opened.take() {
+            Some(Opened { since, step, detail, .. }) => (since, step.saturating_add(1), detail),
+            None if in_a_row => (now, 1, format!("{} failures in a row", self.in_a_row)),
+            None if tried >= settings.min && sick => (
+                now,
+                1,
+                format!("{failed} of {tried} requests failed within {} s", settings.window.as_secs()),
+            ),
             None => return,
         };
         let pause = settings.open.saturating_mul(1 << (step - 1).min(16)).min(settings.max_open);
-        let since = self.opened.as_ref().map_or(now, |opened| opened.since);
-        self.opened = Some(Opened { since, until: now.plus(pause), step });
+        self.opened = Some(Opened { since, until: now.plus(pause), step, detail });
     }
 
     pub(super) fn succeeded(&mut self, settings: &BreakerSettings, now: Timestamp) {
@@ -85,27 +106,10 @@ impl Breaker {
         self.opened.is_none() && self.recent.is_over(settings.window, now)
     }
 
-    /// Goes on from another owner's hold.
-    pub(super) fn inherit(&mut self, hold: &Hold, until: Timestamp) {
-        self.opened = Some(Opened { since: hold.since, until, step: hold.step.unwrap_or(1) });
-    }
-
     pub(super) fn end(&mut self, now: Timestamp) {
         if let Some(opened) = &mut self.opened {
             opened.until = opened.until.min(now);
         }
-    }
-
-    pub(super) fn hold(&self, now: Timestamp, probing: bool) -> Option<Hold> {
-        let opened = self.opened.as_ref()?;
-        Some(Hold {
-            reason: HoldReason::Breaker,
-            since: opened.since,
-            until: Some(opened.until),
-            detail: format!("{} failures in a row", self.in_a_row),
-            step: Some(opened.step),
-            probing: probing && opened.until <= now,
-        })
     }
 }
 

@@ -192,11 +192,11 @@ fn a_longer_window_is_honoured_by_successes_too() {
 }
 
 #[test]
-fn an_inherited_hold_lasts_as_long_and_ends_with_one_probe() {
+fn the_next_owner_keeps_the_hold_and_ends_it_with_one_probe() {
     let mut before = bench();
     before.met_asking(Outcome::Throttled, 0, 0, Some(60));
     let mut after = bench();
-    after.gate.inherit(&before.gate.hold(at(10)).unwrap(), at(10));
+    after.gate.restore(&before.gate.record().unwrap(), at(10));
     assert_eq!(after.held(10), Some(60));
     assert_eq!(after.gate.hold(at(10)), before.gate.hold(at(10)));
     assert!(after.gate.permits(at(60)));
@@ -204,7 +204,40 @@ fn an_inherited_hold_lasts_as_long_and_ends_with_one_probe() {
     assert!(!after.gate.permits(at(60)), "one probe, not all");
 
     let mut late = bench();
-    late.gate.inherit(&before.gate.hold(at(70)).unwrap(), at(70));
+    late.gate.restore(&before.gate.record().unwrap(), at(70));
     late.gate.started();
     assert!(!late.gate.permits(at(70)), "the hold was over, its probe was not");
+}
+
+#[test]
+fn a_ramp_is_remembered_until_it_is_over() {
+    let mut bench = bench();
+    assert_eq!(bench.gate.record(), None);
+    bench.met_asking(Outcome::Throttled, 0, 0, Some(60));
+    bench.gate.started();
+    bench.met(Outcome::Success, 60, 61);
+    assert_eq!(bench.gate.record(), Some(GateRecord::default()), "two slots of eight");
+    let mut next = Bench { gate: Gate::default(), ..self::bench() };
+    next.gate.restore(&GateRecord::default(), at(62));
+    next.gate.started();
+    assert!(!next.gate.permits(at(62)), "the ramp begins again with one");
+    for _ in 0..LIMIT {
+        bench.met(Outcome::Success, 62, 63);
+    }
+    assert_eq!(bench.gate.record(), None);
+}
+
+#[test]
+fn an_open_breaker_goes_on_doubling_under_its_next_owner() {
+    let mut before = bench();
+    for _ in 0..10 {
+        before.met(Outcome::ServerError, 0, 0);
+    }
+    assert_eq!(before.held(0), Some(30));
+    let mut after = bench();
+    after.gate.restore(&before.gate.record().unwrap(), at(30));
+    after.gate.started();
+    after.met(Outcome::ServerError, 30, 31);
+    assert_eq!(after.held(31), Some(91));
+    assert_eq!(after.gate.hold(at(31)).unwrap().detail, "10 failures in a row");
 }

@@ -2,19 +2,35 @@
 
 use super::{Hold, HoldReason, Met};
 use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Counts throttled windows, not responses: five 429s that were in flight together are one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Throttle {
-    window: Option<Window>,
+    pub(super) window: Option<Window>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-struct Window {
-    since: Timestamp,
-    until: Timestamp,
-    step: u32,
+/// Shut from the first 429 until the destination may be asked again, and remembered until it has said yes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Window {
+    pub(super) since: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) step: u32,
+}
+
+impl Window {
+    /// Shown until a probe has succeeded, with `until` in the past once it may be sent.
+    pub(super) fn hold(&self) -> Hold {
+        Hold {
+            reason: HoldReason::Throttle,
+            since: self.since,
+            until: Some(self.until),
+            detail: "429 Too Many Requests".into(),
+            step: Some(self.step),
+            probing: false,
+        }
+    }
 }
 
 impl Throttle {
@@ -39,27 +55,9 @@ impl Throttle {
         }
     }
 
-    /// Goes on from another owner's hold.
-    pub(super) fn inherit(&mut self, hold: &Hold, until: Timestamp) {
-        self.window = Some(Window { since: hold.since, until, step: hold.step.unwrap_or(1) });
-    }
-
     pub(super) fn end(&mut self, now: Timestamp) {
         if let Some(window) = &mut self.window {
             window.until = window.until.min(now);
         }
-    }
-
-    /// Shown until a probe has succeeded, with `until` in the past once it may be sent.
-    pub(super) fn hold(&self, now: Timestamp, probing: bool) -> Option<Hold> {
-        let window = self.window.as_ref()?;
-        Some(Hold {
-            reason: HoldReason::Throttle,
-            since: window.since,
-            until: Some(window.until),
-            detail: "429 Too Many Requests".into(),
-            step: Some(window.step),
-            probing: probing && window.until <= now,
-        })
     }
 }

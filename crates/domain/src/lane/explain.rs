@@ -86,6 +86,10 @@ impl<C> Lane<C> {
                 "slots come back one by one after a hold".into(),
             );
         }
+        if let (Some(limit), Some(until)) = (self.rate_limit, self.paced_until(now)) {
+            let detail = format!("{} requests in {} s are sent at most", limit.requests, limit.per_seconds);
+            return wait(WaitKind::Rate, delivery.due_at, Some(until), detail);
+        }
         wait(WaitKind::Capacity, delivery.due_at, None, "its turn on this node".into())
     }
 }

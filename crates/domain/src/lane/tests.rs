@@ -49,6 +49,7 @@ fn due(n: u128, millis: i64) -> Delivery {
 fn settings(max_concurrency: u32) -> LaneSettings {
     LaneSettings {
         max_concurrency,
+        rate_limit: None,
         mode: Mode::Deliver,
         resumed_at: None,
         expire_after: Duration::from_secs(3_600),
@@ -161,6 +162,36 @@ fn what_arrives_without_room_waits_in_the_store() {
     let mut lane = lane();
     lane.arrived(delivery(1), (), false, at(0));
     assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+}
+
+#[test]
+fn a_rate_limit_spreads_the_starts_and_is_explained() {
+    let rate_limit = Some(RateLimit { requests: 2, per_seconds: 1 });
+    let mut lane = Lane::default();
+    lane.configured(LaneSettings { rate_limit, ..settings(10) });
+    (1..=3).for_each(|n| lane.arrive(delivery(n), 0));
+    assert_eq!(lane.start_all(0), [id(1)]);
+    assert_eq!(lane.wake_at(at(0)), Some(at(500)));
+    let waits = lane.waiting_for(&delivery(2), at(0)).expect("it waits");
+    assert_eq!((waits.kind, waits.until), (WaitKind::Rate, Some(at(500))));
+    assert_eq!(lane.start_all(499), []);
+    assert_eq!(lane.start_all(500), [id(2)]);
+    lane.outdated();
+    lane.configured(settings(10));
+    assert_eq!(lane.start_all(501), [id(3)], "the limit was taken away");
+}
+
+#[test]
+fn whoever_takes_over_keeps_to_the_rate_of_the_one_before() {
+    let mut lane = Lane::default();
+    lane.owned_since(at(0));
+    lane.configured(LaneSettings {
+        rate_limit: Some(RateLimit { requests: 1, per_seconds: 1 }),
+        ..settings(2)
+    });
+    lane.arrive(delivery(1), 0);
+    assert_eq!((lane.start_all(999), lane.wake_at(at(999))), (vec![], Some(at(1_000))));
+    assert_eq!(lane.start_all(1_000), [id(1)]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotenc
             tracing::error!(%error, "the store is not prepared for the days to come; trying again");
         }
         prune_keys(store.as_ref(), now.minus(idempotency_window)).await;
+        prune_holds(store.as_ref(), now.minus(limits::HOLDS_KEPT)).await;
     }
 }
 
@@ -22,6 +23,19 @@ async fn prune_keys(store: &dyn Store, before: domain::time::Timestamp) {
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(%error, "old idempotency keys could not be pruned; trying again later");
+                return;
+            }
+        }
+    }
+}
+
+async fn prune_holds(store: &dyn Store, before: domain::time::Timestamp) {
+    loop {
+        match store.prune_holds(before, limits::PRUNE_STEP).await {
+            Ok(pruned) if pruned == limits::PRUNE_STEP => tokio::time::sleep(limits::PRUNE_BREATH).await,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "old holds could not be pruned; trying again later");
                 return;
             }
         }

@@ -5,7 +5,7 @@ use crate::{
     budget::{Budget, Cargo},
     claim::Claim,
     sender::{Sender, Sent},
-    settler::{Flushed, Settling},
+    settler::{Flushed, Outcome, Settling},
     target::Prepared,
 };
 use domain::{
@@ -19,7 +19,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{sync::Arc, time::Duration};
-use store::{Fact, FetchedDelivery, Settlement, StoreError};
+use store::{Fact, FetchedDelivery, GateWord, Settlement, StoreError};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
@@ -141,15 +141,15 @@ impl Node {
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.
-        let _ = self.settler.endings.send(settlement);
+        let _ = self.settler.endings.send(Outcome { settlement, word: None });
     }
 
-    pub(super) fn finished(&mut self, settlement: Settlement, now: Timestamp) {
+    pub(super) fn finished(&mut self, settlement: Settlement, word: Option<Box<GateWord>>, now: Timestamp) {
         self.in_flight -= 1;
         self.unflushed += 1;
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
-        let _ = self.settler.results.send(settlement);
+        let _ = self.settler.results.send(Outcome { settlement, word });
     }
 
     pub(super) fn abandoned(&mut self) {

@@ -3,14 +3,14 @@
 use super::{Dispatcher, Message, Report, Seen};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, time::Timestamp};
-use store::{LaneRow, OwnedShard, Wake};
+use store::{OwnedShard, Wake};
 use tokio::sync::mpsc;
 
 impl Dispatcher {
     /// From now on lanes of these shards begin here, each with reading what its destination is like.
-    pub(super) fn gained(&mut self, gained: Vec<OwnedShard>) {
+    pub(super) fn gained(&mut self, gained: Vec<OwnedShard>, now: Timestamp) {
         for shard in gained {
-            self.shards.gained(shard);
+            self.shards.gained(shard, now);
         }
     }
 
@@ -87,13 +87,8 @@ impl Dispatcher {
     }
 }
 
-/// After the stop: what is still committed through this node is passed on to those who own the lanes now, and they hear
-/// which of them were held.
-pub(super) async fn pass_on(
-    mut inbox: mpsc::Receiver<Message>,
-    outbox: std::sync::Arc<Outbox>,
-    held: Vec<LaneRow>,
-) {
+/// After the stop: what is still committed through this node is passed on to those who own the lanes now.
+pub(super) async fn pass_on(mut inbox: mpsc::Receiver<Message>, outbox: std::sync::Arc<Outbox>) {
     while let Some(message) = inbox.recv().await {
         match message {
             Message::Arrived(arrivals) => {
@@ -109,10 +104,6 @@ pub(super) async fn pass_on(
             }
             Message::WaitingFor(deliveries, answer) => {
                 let _ = answer.send(deliveries.iter().map(|_| Seen::Elsewhere).collect());
-            }
-            Message::Holds(shards, answer) => {
-                let _ =
-                    answer.send(held.iter().filter(|lane| shards.contains(&lane.shard)).cloned().collect());
             }
             _ => {}
         }

@@ -1,9 +1,9 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
-use crate::{budget::Cargo, fetcher::TargetRead, target::Prepared, watch::Accounts};
+use crate::{budget::Cargo, target::Prepared, watch::Accounts};
 use domain::{
     delivery::Delivery,
-    gate::GateSettings,
+    gate::{GateRecord, GateSettings},
     id::{AccountId, DestinationId},
     lane::{Lane, WaitingFor},
     limits,
@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
 };
-use store::{LaneRow, LaneView};
+use store::{GateWord, LaneRow, LaneView};
 
 #[derive(Default)]
 pub(super) struct Roster {
@@ -58,6 +58,8 @@ pub(super) struct Run {
     /// The reading that is waited for or was the last: what was read before it is thrown away.
     change: u64,
     account: Option<AccountId>,
+    /// What was last written about its gate.
+    kept_gate: Option<GateRecord>,
     /// When a person last asked for a probe, as far as the lane knows.
     probed_at: Option<Timestamp>,
     is_stirred: bool,
@@ -157,7 +159,7 @@ impl Roster {
         &mut self,
         id: DestinationId,
         change: u64,
-        TargetRead { target, hold }: TargetRead,
+        target: Arc<Prepared>,
         now: Timestamp,
     ) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return true };
@@ -165,9 +167,10 @@ impl Roster {
             return false;
         }
         run.lane.configured(target.lane.clone());
-        if let Some(hold) = hold.filter(|_| run.account.is_none()) {
-            run.lane.inherit(&hold, now);
-            run.probed_at = Some(hold.since);
+        if let Some(gate) = target.gate.as_ref().filter(|_| run.account.is_none()) {
+            run.lane.restore(&gate.record, now);
+            run.kept_gate = Some(gate.record.clone());
+            run.probed_at = Some(gate.kept_at);
         }
         if target.probed_at > run.probed_at {
             run.probed_at = target.probed_at;
@@ -250,13 +253,6 @@ impl Roster {
             rows.push(row);
         }
         rows
-    }
-
-    /// The lanes of these shards that are held by their gate.
-    pub(super) fn holds(&self, shards: &[u16], now: Timestamp) -> Vec<LaneRow> {
-        let lanes = shards.iter().filter_map(|shard| self.by_shard.get(shard)).flatten();
-        let rows = lanes.filter_map(|id| Some(self.lanes.get(id)?.row(*id, now)));
-        rows.filter(|row| row.hold.is_some()).collect()
     }
 
     /// Sets the lane's alarm to when it wants to be asked next.
@@ -357,6 +353,17 @@ impl Roster {
 }
 
 impl Run {
+    /// What is to be written about the gate, if that has changed.
+    pub(super) fn gate_word(&mut self, id: DestinationId, now: Timestamp) -> Option<Box<GateWord>> {
+        let record = self.lane.gate_record();
+        if record == self.kept_gate {
+            return None;
+        }
+        let holds = GateRecord::history(self.kept_gate.as_ref(), record.as_ref(), now);
+        self.kept_gate.clone_from(&record);
+        Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds }))
+    }
+
     /// The lane as others may see it.
     fn row(&self, id: DestinationId, now: Timestamp) -> LaneRow {
         let mut open = self.lane.open_for(limits::LANES_OPEN_AFTER, now);

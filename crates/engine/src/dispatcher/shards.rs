@@ -1,6 +1,6 @@
 //! Which shards are this node's, and what is open in each: a shard is given away only when nothing is.
 
-use domain::id::SHARDS;
+use domain::{id::SHARDS, time::Timestamp};
 use store::OwnedShard;
 
 pub(super) struct Shards {
@@ -12,6 +12,8 @@ pub(super) struct Shards {
 #[derive(Clone, Copy, Default)]
 struct Shard {
     standing: Standing,
+    /// When it became ours.
+    since: Option<Timestamp>,
     /// Requests that are open and results that are not durable, of whatever owner we were.
     open: u32,
 }
@@ -37,8 +39,14 @@ impl Default for Shards {
 }
 
 impl Shards {
-    pub(super) fn gained(&mut self, gained: OwnedShard) {
-        self.at(gained.shard).standing = Standing::Own { epoch: gained.epoch };
+    pub(super) fn gained(&mut self, gained: OwnedShard, now: Timestamp) {
+        let at = self.at(gained.shard);
+        at.standing = Standing::Own { epoch: gained.epoch };
+        at.since = Some(now);
+    }
+
+    pub(super) fn since(&self, shard: u16) -> Option<Timestamp> {
+        self.each[usize::from(shard)].since
     }
 
     pub(super) fn lost(&mut self, shard: u16) {
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn a_shard_has_drained_when_the_last_of_it_is_durable() {
         let mut shards = Shards::default();
-        shards.gained(OwnedShard { shard: 3, epoch: 1 });
+        shards.gained(OwnedShard { shard: 3, epoch: 1 }, Timestamp::MIN);
         shards.opened(3);
         shards.opened(3);
         shards.drain(3, 9);
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_goes_on_under_the_same_epoch() {
         let mut shards = Shards::default();
-        shards.gained(OwnedShard { shard: 3, epoch: 7 });
+        shards.gained(OwnedShard { shard: 3, epoch: 7 }, Timestamp::MIN);
         shards.opened(3);
         shards.drain(3, 1);
         shards.undrain(3);

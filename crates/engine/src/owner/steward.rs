@@ -1,7 +1,7 @@
 //! Looks at the roll and carries out what follows: takes, asks, drains, gives, and in the end gives everything.
 
 use super::{
-    Owner, Registrar, Stops,
+    Owner, Stops,
     renewal::{Ended, Pulse},
 };
 use crate::dispatcher::{Message, Report};
@@ -16,10 +16,7 @@ use std::{
     time::Duration,
 };
 use store::{OwnedShard, Roll, RollStamp, StoreError};
-use tokio::{
-    sync::{oneshot, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
 /// Stewards one membership until it is told to leave, or finds that it is no member any more.
 pub(super) async fn run(owner: &mut Owner, pulse: watch::Receiver<Pulse>, stops: &Stops) -> Ended {
@@ -217,7 +214,6 @@ impl Steward<'_> {
         if release.is_empty() {
             return Ok(());
         }
-        self.publish_holds().await?;
         self.ownership.in_doubt(&release);
         let answer = self.owner.registrar.store.release_shards(self.me, &release).await;
         if !matches!(answer, Err(StoreError::OutcomeUnknown(_))) {
@@ -230,19 +226,6 @@ impl Steward<'_> {
         tracing::info!(shards = given.len(), "shards were given up");
         self.owner.tell(Message::Lost(given)).await;
         self.owner.outbox.roll();
-        Ok(())
-    }
-
-    /// Whoever takes over must not send into a hold: says which of the lanes that go are held.
-    async fn publish_holds(&self) -> Result<(), StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.owner.tell(Message::Holds(self.drained.iter().copied().collect(), answer)).await;
-        // Without a dispatcher there is nothing to say.
-        let held = answered.await.unwrap_or_default();
-        let Registrar { store, clock, .. } = &self.owner.registrar;
-        for some in held.chunks(limits::LANES_PUBLISHED) {
-            store.publish_lanes(self.me, some, clock.now()).await?;
-        }
         Ok(())
     }
 

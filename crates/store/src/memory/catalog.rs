@@ -299,6 +299,7 @@ impl State {
             data_key: self.accounts[&destination.account_id].data_key.clone(),
             destination: Ok(destination),
             overrides: own.map(|route| Route::clone(route)).collect(),
+            gate: self.gates.get(&id).cloned(),
         })
     }
 }

@@ -95,7 +95,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
             true => waiting.blocking_recv(),
             false => waiting.try_recv().ok(),
         };
-        let mut group = Vec::new();
+        let mut group: Vec<Box<dyn Job>> = Vec::new();
         let mut next = first;
         while let Some(job) = next {
             match job.turn() {
@@ -107,7 +107,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
             next = if full { None } else { waiting.try_recv().ok() };
         }
         // Bulk work steps back while an event waits, but not for ever.
-        let hurry = group.iter().any(|job: &Box<dyn Job>| job.turn() == Turn::Ingest);
+        let hurry = group.iter().any(|job| job.turn() == Turn::Ingest);
         passed_over = if hurry && passed_over < limits::BULK_PASSED_OVER { passed_over + 1 } else { 0 };
         if passed_over == 0 {
             group.extend(bulk.pop_front());

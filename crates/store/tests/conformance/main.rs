@@ -9,6 +9,7 @@ mod backlog;
 mod catalog;
 mod expand;
 mod fixtures;
+mod gates;
 mod history;
 mod ingest;
 mod lanes;
@@ -204,6 +205,16 @@ macro_rules! kept_by {
                 keeping_a_shard_declines_the_wish,
                 of_many_who_ask_at_once_one_wants,
                 epochs_only_grow,
+            }
+            promises! {
+                $backend, gates:
+                a_gate_is_read_with_its_destination_as_its_owner_left_it,
+                of_two_words_about_a_gate_the_later_counts,
+                a_word_that_was_overtaken_counts_for_nothing,
+                holds_are_listed_from_newest_to_oldest,
+                a_hold_that_goes_on_is_one_line,
+                who_is_no_member_keeps_no_gate,
+                old_holds_are_pruned_and_those_that_go_on_are_not,
             }
             promises! {
                 $backend, lanes:

@@ -1,7 +1,7 @@
 //! Documents and the rows they are kept in. What has a column of its own is read from there.
 
 use super::rows::optional_time;
-use crate::{StoreError, Target};
+use crate::{KeptGate, StoreError, Target};
 use domain::{
     account::{Account, ApiKey},
     destination::{Destination, Disabled, DisabledReason, Switch},
@@ -61,8 +61,8 @@ pub(super) fn destination(row: &Row) -> Result<Destination, StoreError> {
     Ok(Destination { version: row.get(1), switch, ..read(row.get(0))? })
 }
 
-/// The columns of a destination, then account_id, shard, the account's document, the routes' documents and versions
-/// and the account's version; all null where there is no such destination.
+/// The columns of a destination, then account_id, shard, the account's document, the routes' documents and versions,
+/// the account's version, its gate's document and when that was kept; all null where there is no such destination.
 pub(super) fn target(row: &Row, id: DestinationId) -> Option<Target> {
     let account_id = row.get::<_, Option<Uuid>>(8)?;
     // What does not read back stops the deliveries of its own destination, nobody else's.
@@ -86,5 +86,12 @@ pub(super) fn target(row: &Row, id: DestinationId) -> Option<Target> {
         destination,
         data_key,
         overrides: overrides.collect(),
+        gate: gate(row),
     })
+}
+
+/// A newer version's words are none.
+fn gate(row: &Row) -> Option<KeptGate> {
+    let record = serde_json::from_str(row.get::<_, Option<&str>>(14)?).ok()?;
+    Some(KeptGate { record, kept_at: optional_time(row, 15)? })
 }

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        gates,
         row::{self, Key as _},
         trouble::{Reach, Trouble},
     },
@@ -38,6 +39,7 @@ pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<T
                 destination: Err(reason),
                 data_key: Sealed::default(),
                 overrides: Vec::new(),
+                gate: None,
             }))
         }
         target => target.map(Some),
@@ -55,6 +57,7 @@ fn whole(connection: &Connection, row: &Row<'_>, id: DestinationId) -> Result<Ta
         destination: Ok(Destination::read(row)?),
         data_key: account.data_key,
         overrides: overrides(connection, id)?,
+        gate: gates::kept(connection, id)?,
     })
 }
 

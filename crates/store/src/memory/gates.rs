@@ -1,0 +1,70 @@
+//! What is remembered of gates.
+
+use super::{MemoryStore, State};
+use crate::{GateWord, Gates, HoldKey, KeptGate, StoreError};
+use async_trait::async_trait;
+use domain::{
+    gate::HoldEntry,
+    id::{DestinationId, NodeId},
+    time::Timestamp,
+};
+
+#[async_trait]
+impl Gates for MemoryStore {
+    async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
+        self.interrupted("keep_gates")?;
+        let mut state = self.state();
+        if !state.nodes.contains_key(&node) {
+            return Ok(());
+        }
+        for GateWord { destination_id, record, holds, .. } in words {
+            let overtaken = state.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
+            match record.clone() {
+                _ if overtaken => None,
+                Some(record) => state.gates.insert(*destination_id, KeptGate { record, kept_at: now }),
+                None => state.gates.remove(destination_id),
+            };
+            state.note(*destination_id, holds);
+        }
+        Ok(())
+    }
+
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
+        self.state().note(destination, holds);
+        Ok(())
+    }
+
+    async fn holds(
+        &self,
+        destination: DestinationId,
+        before: Option<HoldKey>,
+        limit: usize,
+    ) -> Result<Vec<HoldEntry>, StoreError> {
+        let state = self.state();
+        let Some(kept) = state.holds.get(&destination) else { return Ok(Vec::new()) };
+        let before = before.map(|(since, reason)| (since, reason.as_str()));
+        let older = kept.iter().rev().filter(|(key, _)| before.is_none_or(|before| **key < before));
+        Ok(older.take(limit).map(|(_, hold)| hold.clone()).collect())
+    }
+
+    async fn prune_holds(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut left = limit;
+        for kept in self.state().holds.values_mut() {
+            kept.retain(|_, hold| {
+                let goes = left > 0 && hold.ended_at.is_some_and(|at| at < before);
+                left -= usize::from(goes);
+                !goes
+            });
+        }
+        Ok(limit - left)
+    }
+}
+
+impl State {
+    fn note(&mut self, destination: DestinationId, holds: &[HoldEntry]) {
+        let kept = self.holds.entry(destination).or_default();
+        for hold in holds {
+            kept.insert((hold.since, hold.reason.as_str()), hold.clone());
+        }
+    }
+}

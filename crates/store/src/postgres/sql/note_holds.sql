@@ -1,0 +1,5 @@
+-- $1-$7 holds, each once and in order
+insert into holds (destination_id, since, reason, until, detail, step, ended_at)
+select * from unnest($1, $2, $3, $4, $5, $6, $7)
+on conflict (destination_id, since, reason) do update
+set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at

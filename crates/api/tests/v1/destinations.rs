@@ -227,6 +227,32 @@ on_every_store! {
         assert_eq!(told, 7, "created and six real changes");
     }
 
+    async fn the_history_of_holds_has_what_goes_on_and_what_has_ended(world) {
+        let (path, _) = made(&world, json!({})).await;
+        let holds = format!("{path}/holds");
+        assert_eq!(world.get(&holds).await.expect(200), json!({ "data": [], "next_cursor": null }));
+        world.tell(&format!("{path}/pause")).await.expect(200);
+        let paused = world.get(&holds).await.expect(200)["data"][0].clone();
+        assert_eq!(
+            (&paused["reason"], &paused["ended_at"], &paused["until"], &paused["detail"]),
+            (&json!("paused"), &json!(null), &json!(null), &json!("paused by request"))
+        );
+        world.tell(&format!("{path}/resume")).await.expect(200);
+        world.tell(&format!("{path}/disable")).await.expect(200);
+        let both = world.get(&holds).await.expect(200)["data"].clone();
+        assert_eq!((&both[0]["reason"], &both[0]["ended_at"]), (&json!("disabled"), &json!(null)));
+        assert_eq!((&both[1]["reason"], &both[1]["since"]), (&json!("paused"), &paused["since"]));
+        assert!(both[1]["ended_at"].is_string() && both[2].is_null(), "{both}");
+
+        let first = world.get(&format!("{holds}?limit=1")).await.expect(200);
+        let cursor = first["next_cursor"].as_str().expect("there is more");
+        let second = world.get(&format!("{holds}?limit=1&cursor={cursor}")).await.expect(200);
+        assert_eq!((&first["data"][0], &second["data"][0]), (&both[0], &both[1]));
+        assert_eq!(second["next_cursor"], json!(null));
+        let unknown = format!("/v1/destinations/{}/holds", domain::id::DestinationId::MAX);
+        world.get(&unknown).await.expect_problem(404, "not_found");
+    }
+
     async fn a_held_lane_is_shown(world) {
         let (path, made) = made(&world, json!({})).await;
         let until: Timestamp = "2026-04-03T14:30:00Z".parse().unwrap();

@@ -69,6 +69,31 @@ async fn a_429_holds_the_destination_for_as_long_as_it_asked() {
 }
 
 #[tokio::test]
+async fn a_rate_limit_is_never_exceeded_and_spreads_the_requests() {
+    let bench = bench().await;
+    let rate_limit = Some(domain::destination::RateLimit { requests: 20, per_seconds: 1 });
+    let destination = bench.destination("a", |it| it.rate_limit = rate_limit).await;
+    bench.receiver.script("a", Reply::ok());
+    for _ in 0..50 {
+        bench.send(&[destination], b"{}").await;
+    }
+    assert!(bench.receiver.wait_for_succeeded(50, PATIENCE).await);
+    let mut starts: Vec<u64> = bench.receiver.snapshot().iter().map(|record| record.start_us).collect();
+    starts.sort_unstable();
+    // Beyond the limit by nothing but the way from here to there.
+    let most = |stretch: u64| {
+        starts
+            .iter()
+            .map(|from| starts.iter().filter(|at| (*from..from + stretch).contains(at)).count())
+            .max()
+    };
+    assert!(most(950_000) <= Some(20), "{:?} in a second", most(950_000));
+    assert!(most(100_000) <= Some(4), "{:?} at once", most(100_000));
+    let span = starts[49] - starts[0];
+    assert!((2_300_000..3_500_000).contains(&span), "{span} µs for 50");
+}
+
+#[tokio::test]
 async fn the_limit_is_never_exceeded_and_fully_used() {
     let bench = bench().await;
     let destination = bench.destination("a", |it| it.max_concurrency = 3).await;

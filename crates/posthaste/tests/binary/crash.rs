@@ -4,7 +4,7 @@ use crate::node::{Database, LONG, Place, deliver_to};
 use client::{BatchResult, Publish};
 use lab::{Receiver, Reply};
 use std::{collections::HashSet, time::Duration};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const EVENTS: usize = 200;
 /// Seen by the receiver before the node is killed.
@@ -58,6 +58,45 @@ async fn nothing_is_lost(database: Database) {
     // has no more of both together than twice its slots.
     let twice = receiver.total() as usize - EVENTS;
     assert!(twice <= 2 * destination.max_concurrency as usize, "{twice} were sent twice");
+}
+
+#[tokio::test]
+async fn a_throttled_destination_is_left_alone_after_a_crash_on_sqlite() {
+    a_hold_outlives_its_node(Database::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_throttled_destination_is_left_alone_after_a_crash_on_postgres() {
+    a_hold_outlives_its_node(Database::Postgres).await;
+}
+
+async fn a_hold_outlives_its_node(database: Database) {
+    let place = Place::on(database);
+    let node = place.dev().await;
+    let receiver = Receiver::local(Reply::throttled(3_600));
+    let client = node.client();
+    let destination = deliver_to(&client, &receiver.url("/hook")).await.id;
+    let event = Publish::json("crash.test", "{}".to_owned()).unwrap();
+    client.publish(&event).await.unwrap();
+    // The hold is written before the attempt that led to it.
+    until(async || client.destination_attempts(destination, None).await.unwrap().data.len() == 1).await;
+    node.kill().await;
+
+    let node = place.dev().await;
+    let client = node.client();
+    client.publish(&event).await.unwrap();
+    until(async || client.destination(destination).await.unwrap().status == "throttled").await;
+    assert_eq!(receiver.total(), 1, "nothing was sent into the hold");
+}
+
+async fn until(so: impl AsyncFn() -> bool) {
+    timeout(LONG, async {
+        while !so().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("it comes to that");
 }
 
 fn delivered(receiver: &Receiver) -> HashSet<String> {

@@ -211,7 +211,7 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
-pub const SETTLE_BATCH: usize = 128;
+pub const SETTLE_BATCH: usize = 256;
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;

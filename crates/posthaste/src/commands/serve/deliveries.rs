@@ -5,16 +5,11 @@ use crate::failure::Failure;
 use std::future::Future;
 use tokio::runtime::{Builder, Runtime};
 
-/// A core that is fought over goes three quarters to whoever has none.
-const NICENESS: i32 = 5;
-
 pub(super) struct DeliveryThreads(Option<Runtime>);
 
 impl DeliveryThreads {
     pub(super) fn start() -> Result<Self, Failure> {
-        let mut builder = Builder::new_multi_thread();
-        let builder = builder.thread_name("deliver").enable_all().on_thread_start(step_back);
-        let runtime = builder.build();
+        let runtime = Builder::new_multi_thread().thread_name("deliver").enable_all().build();
         runtime.map(|runtime| Self(Some(runtime))).map_err(Failure::failed)
     }
 
@@ -25,13 +20,6 @@ impl DeliveryThreads {
     ) -> Result<T, Failure> {
         let Self(Some(runtime)) = self else { unreachable!("they are there until they are dropped") };
         runtime.spawn(work).await.map_err(Failure::failed)
-    }
-}
-
-/// When all cores are busy the door comes first. (On Linux a thread has a niceness of its own.)
-fn step_back() {
-    if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!(%error, "the threads of deliveries keep their priority");
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! For every failpoint named in the source that belongs to this store: load, an abort at the fiftieth time the place
 //! is reached (fewer where it is reached seldom), a restart without it, and a drain. One destination fails at
-//! first, one for good, one is slow enough to fall behind, so that retries, dead letters and fetches happen too. Places
-//! that only a large event comes by are tried with one, as in C01.
+//! first, one for good, one is slow enough to fall behind, one throttles, so that retries, dead letters, fetches and
+//! holds happen too. Places that only a large event comes by are tried with one, as in C01.
 //!
 //! Holds if for every place the abort happened, nothing was lost, duplicates are within the budget and no
 //! destination had more requests open than its limit. Needs the debug build.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -73,6 +74,12 @@ async fn one_place(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Res
         .script("d01", Script::custom(|seen| Reply::status(if seen.attempt == 1 { 500 } else { 200 })));
     stage.receiver.script("d02", Reply::status(400));
     stage.receiver.script("d03", Reply::ok().after(Duration::from_millis(300)));
+    // Throttles once, so that there is a hold to be remembered.
+    let first = AtomicBool::new(true);
+    stage.receiver.script(
+        "d04",
+        Script::custom(move |_| if first.swap(false, Relaxed) { Reply::throttled(1) } else { Reply::ok() }),
+    );
     // Setting up has reached places too; the count begins with the load.
     stage.stop().await?;
     stage.set_env("POSTHASTE_FAIL", Some(&format!("{place}:abort:{at_hit}")));

@@ -415,7 +415,8 @@ impl<C> Lane<C> {
 
     /// Nothing to do, nothing to remember: the lane can be forgotten.
     pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
-        self.known.is_empty() && self.unseen.is_none() && !self.fetching && self.gate.at_rest(settings, now)
+        let nothing_to_do = self.known.is_empty() && self.unseen.is_none() && !self.fetching;
+        nothing_to_do && self.gate.at_rest(settings, now) && self.pace_at_rest(now)
     }
 
     /// Has something due and a slot of its own for it, but the node's capacity leaves it none.
@@ -511,6 +512,11 @@ impl<C> Lane<C> {
             self.known.remove(&held.delivery.id);
         }
         self.look(first);
+    }
+
+    /// A limit of one an hour is remembered for an hour.
+    fn pace_at_rest(&self, now: Timestamp) -> bool {
+        self.rate_limit.is_none() || (self.pace.is_over(now) && self.paced_until(now).is_none())
     }
 
     /// Until when the rate limit lets nothing start; None if it lets something start now.

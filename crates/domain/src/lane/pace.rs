@@ -61,6 +61,11 @@ impl Pace {
         next.max(self.since.map(|since| since.plus(beat.every)))
     }
 
+    /// The moment of the next start has passed: as good as never started.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.next.is_none_or(|next| next <= now)
+    }
+
     pub(super) fn started(&mut self, beat: Beat, now: Timestamp) {
         self.next = Some(self.next.map_or(now, |next| next.max(now)).plus(beat.every));
         self.last = Some(now);

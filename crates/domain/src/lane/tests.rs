@@ -182,6 +182,21 @@ fn a_rate_limit_spreads_the_starts_and_is_explained() {
 }
 
 #[test]
+fn a_lane_is_not_forgotten_before_its_rate_limit_lets_the_next_start() {
+    let (mut lane, gate) = (Lane::default(), GateSettings::default());
+    lane.configured(LaneSettings {
+        rate_limit: Some(RateLimit { requests: 1, per_seconds: 600 }),
+        ..settings(2)
+    });
+    lane.arrive(delivery(1), 0);
+    assert_eq!(lane.start_all(0), [id(1)]);
+    lane.finished(id(1), met(Outcome::Success, 0), &gate, at(1));
+    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
+    assert!(!lane.is_idle(&gate, at(599_999)));
+    assert!(lane.is_idle(&gate, at(600_000)));
+}
+
+#[test]
 fn whoever_takes_over_keeps_to_the_rate_of_the_one_before() {
     let mut lane = Lane::default();
     lane.owned_since(at(0));

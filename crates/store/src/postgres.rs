@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: many nodes, one database.
 //!
 //! `pool` has the connections and their deadlines, `start` makes the schema and checks that the server keeps what it
-//! acknowledges, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with their
+//! acknowledges, `planned` has the hot statements planned once, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with their
 //! statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
 mod backlog;
@@ -13,6 +13,7 @@ mod ingest;
 mod lanes;
 mod membership;
 mod partitions;
+mod planned;
 mod pool;
 mod queue;
 mod rows;

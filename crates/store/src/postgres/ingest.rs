@@ -2,16 +2,28 @@
 
 use super::{
     PostgresStore,
+    planned::{Planned, Statement},
     pool::{Connection, Param, params},
     trouble::Trouble,
 };
 use crate::{Committed, Ingest, NewEvent, StoreError};
 use async_trait::async_trait;
 use domain::{id::EventId, time::Timestamp};
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 use uuid::Uuid;
 
-pub(super) const COMMIT: &str = include_str!("sql/commit.sql");
+pub(super) static COMMIT: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "ingest",
+        sql: include_str!("sql/commit.sql"),
+        settings: "set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off",
+        gives: "id uuid",
+    };
+    Planned::new(statement, &Rows::default().params())
+});
 const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
 
 #[async_trait]
@@ -185,7 +197,7 @@ impl<'a> Rows<'a> {
 
     /// The ids of the events that were written, now and by this.
     async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
-        let rows = connection.write(COMMIT, &self.params()).await?;
+        let rows = connection.write(&COMMIT.call, &self.params()).await?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 

@@ -178,30 +178,6 @@ impl Connection {
         self.answered(Doubt::Writes, self.client().query_typed(sql, params)).await
     }
 
-    /// Like [`Self::write`], with settings that hold for this statement only. All of it is sent at once, so that it
-    /// costs one round trip. `settings` is `set local …; …`.
-    pub(super) async fn write_with(
-        &self,
-        settings: &'static str,
-        sql: &str,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, Trouble> {
-        let client = self.client();
-        let begin = format!("begin; {settings}");
-        let all = async {
-            // In this order: each is sent when it is first polled.
-            let (begun, rows, committed) = tokio::join!(
-                biased;
-                client.batch_execute(&begin),
-                client.query_typed(sql, params),
-                client.batch_execute("commit")
-            );
-            // If the statement failed, the commit was a rollback.
-            begun.and(rows).and_then(|rows| committed.map(|()| rows))
-        };
-        self.answered(Doubt::Writes, all).await
-    }
-
     /// Several statements that hold together or not at all: see [`Transaction::end`].
     pub(super) async fn begin(&self) -> Result<Transaction<'_>, Trouble> {
         let guard = Open::of(self);

@@ -2,6 +2,7 @@
 
 use super::{
     PostgresStore,
+    planned::{Planned, Statement},
     pool::{Param, params},
     rows, settle,
 };
@@ -16,12 +17,24 @@ use domain::{
 };
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
-pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
+pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "fetch",
+        sql: include_str!("sql/fetch.sql"),
+        settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
+                   set enable_bitmapscan = off",
+        gives: "place int8, shard int2, delivery_id uuid, account_id uuid, event_id uuid, destination_id uuid, \
+                route_id uuid, replay_id uuid, origin uuid, track int8, rank int8, due_at int8, attempts int4, \
+                spent int4, tls_errors int4, last_outcome text, last_http_status int2, created_at int8, \
+                available_at int8, payload_bytes int4",
+    };
+    Planned::new(statement, &Lanes::of(&[]).params())
+});
 pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
 pub(super) const LANES: &str = include_str!("sql/lanes.sql");
 /// The column of the payload in `fetch_events`.
@@ -32,7 +45,7 @@ impl Queue for PostgresStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let mut fetched: Vec<Vec<FetchedDelivery>> = windows.iter().map(|_| Vec::new()).collect();
         let connection = self.pools.engine().await?;
-        let read = connection.read(FETCH, &Lanes::of(windows).params()).await?;
+        let read = connection.read(&FETCH.call, &Lanes::of(windows).params()).await?;
         if read.is_empty() {
             return Ok(fetched);
         }

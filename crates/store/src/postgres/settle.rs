@@ -1,6 +1,7 @@
 //! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
 
 use super::{
+    planned::{Planned, Statement},
     pool::{Connection, Param, Transaction, params},
     trouble::Trouble,
 };
@@ -12,14 +13,23 @@ use domain::{
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::LazyLock,
+};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub(super) const SETTLE: &str = include_str!("sql/settle.sql");
-pub(super) const SETTLED_BEFORE: &str = include_str!("sql/settled_before.sql");
-pub(super) const BY_KEY: &str =
-    "set local enable_hashjoin = off; set local enable_mergejoin = off; set local enable_seqscan = off";
+pub(super) static SETTLE: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "settle",
+        sql: include_str!("sql/settle.sql"),
+        settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off",
+        gives: "attempt_id uuid, late boolean",
+    };
+    Planned::new(statement, &Facts::default().params(&Uuid::nil()))
+});
+const SETTLED_BEFORE: &str = include_str!("sql/settled_before.sql");
 
 /// Facts that are written now, and whether they moved their delivery.
 type Written = HashMap<Uuid, bool>;
@@ -111,7 +121,7 @@ async fn settle_part(
         let settled = settle_and_disable(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
-        Ok(written(&connection.write_with(BY_KEY, SETTLE, &facts.params(&node)).await?))
+        Ok(written(&connection.write(&SETTLE.call, &facts.params(&node)).await?))
     }
 }
 
@@ -123,10 +133,7 @@ async fn settle_and_disable(
     part: &[&Settlement],
     now: Timestamp,
 ) -> Result<Written, Trouble> {
-    for setting in BY_KEY.split("; ") {
-        transaction.run(setting, &[]).await?;
-    }
-    let written = written(&transaction.run(SETTLE, &facts.params(node)).await?);
+    let written = written(&transaction.run(&SETTLE.call, &facts.params(node)).await?);
     let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
     let gone: BTreeSet<Uuid> = part
         .iter()

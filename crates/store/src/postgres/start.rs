@@ -1,6 +1,6 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
-use super::{tls, url::Address};
+use super::{ingest, planned, queue, settle, tls, url::Address};
 use crate::{BoxError, OpenError, StoreError};
 use domain::limits;
 use std::time::Duration;
@@ -28,7 +28,11 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     .await?;
     let take = "select pg_advisory_xact_lock(1886350452, hashtext($1))"; // "post", and which schema
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
-    let migrated = migrate(&mut door.client, address).await;
+    let migrated = async {
+        migrate(&mut door.client, address).await?;
+        planned::make(&door.client, &[&ingest::COMMIT, &queue::FETCH, &settle::SETTLE]).await.map_err(refused)
+    };
+    let migrated = migrated.await;
     // Nothing was written on it: whether the rollback arrives or the connection ends, the lock is free.
     let _ = unless(1, lock.client.batch_execute("rollback")).await;
     migrated

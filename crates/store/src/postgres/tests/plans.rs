@@ -3,16 +3,15 @@
 
 use super::{Ground, World, delivered};
 use crate::{
-    Window,
     leap::Leap,
     postgres::{
-        ingest::{COMMIT, Rows},
+        ingest::COMMIT,
+        planned::Planned,
         pool::{Params, params},
-        queue::{FETCH, FETCH_EVENTS, LANES, Lanes},
-        settle::{BY_KEY, Facts, SETTLE},
+        queue::{FETCH, FETCH_EVENTS, LANES},
+        settle::SETTLE,
     },
 };
-use domain::delivery::Position;
 
 /// The state of the tables when the plan is made.
 const AGES: [&str; 3] = ["never analysed", "full", "analysed"];
@@ -21,12 +20,9 @@ const AGES: [&str; 3] = ["never analysed", "full", "analysed"];
 async fn fetch_reads_ranges_of_the_key() {
     let world = World::new().await;
     let ground = world.ground().await;
-    let id = ground.destination.id;
-    let windows =
-        vec![Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 100 }; 200];
     for age in AGES {
         world.grow(&ground, age).await;
-        let plan = world.explain("", FETCH, &Lanes::of(&windows).params()).await;
+        let plan = world.explain_planned(&FETCH).await;
         check(
             &plan,
             age,
@@ -43,7 +39,7 @@ async fn events_are_read_from_their_own_days_only() {
     let ground = world.ground().await;
     let ids: Vec<_> = ground.events(world.now, 50).iter().map(|new| new.event.id.uuid()).collect();
     let params = params![ids => UUID_ARRAY, 16_384_i32 => INT4];
-    let plan = world.explain("", FETCH_EVENTS, params).await;
+    let plan = world.explain(FETCH_EVENTS, params).await;
     assert_eq!(plan.matches(".events_p").count(), 1, "{plan}");
     assert!(!plan.contains("events_default") && !plan.contains("Append"), "{plan}");
     world.clean_up().await;
@@ -53,14 +49,9 @@ async fn events_are_read_from_their_own_days_only() {
 async fn settle_looks_up_each_delivery() {
     let world = World::new().await;
     let ground = world.ground().await;
-    let batch = ground.events(world.now, 500);
-    world.commit(&batch).await;
-    let lane = world.lane(&ground).await;
-    let settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
-    let facts = Facts::of(&settlements.iter().collect::<Vec<_>>());
     for age in AGES {
         world.grow(&ground, age).await;
-        let plan = world.explain(BY_KEY, SETTLE, &facts.params(&world.node.uuid())).await;
+        let plan = world.explain_planned(&SETTLE).await;
         let key = "Index Scan using queue_account_id_delivery_id_key";
         check(&plan, age, &["Nested Loop", key], &["Seq Scan", "Hash Join", "Merge Join"]);
         // Else each settlement is looked for among all that moved.
@@ -79,7 +70,7 @@ async fn lanes_skip_from_one_to_the_next() {
         let params = params![
             leap.table() => INT2_ARRAY, -1_i16 => INT2, uuid::Uuid::max() => UUID, 1000_i64 => INT8,
         ];
-        let plan = world.explain("", LANES, params).await;
+        let plan = world.explain(LANES, params).await;
         let by_key = "Index Cond: (ROW(q.shard, q.destination_id) >";
         check(&plan, age, &["Recursive Union", "using queue_pkey", by_key], &["Seq Scan", "Sort"]);
         // Each lane of those four shards, and a step into the shard behind each: 20,000 lanes are passed over.
@@ -98,9 +89,12 @@ async fn lanes_skip_from_one_to_the_next() {
 async fn commit_looks_up_each_account_once() {
     let world = World::new().await;
     let ground = world.ground().await;
-    let batch = ground.events(world.now, 500);
-    let plan = world.explain("", COMMIT, &Rows::of(&batch, world.now).params()).await;
-    check(&plan, "never analysed", &["Index Scan using accounts_pkey"], &["Seq Scan"]);
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain_planned(&COMMIT).await;
+        // Nested loops would look at each event for each delivery.
+        check(&plan, age, &["Index Scan using accounts_pkey", "Hash Join"], &["Seq Scan", "Nested Loop"]);
+    }
     world.clean_up().await;
 }
 
@@ -132,14 +126,29 @@ impl World {
     }
 
     /// The plan of a statement with these values, as the store would have it.
-    async fn explain(&self, settings: &str, sql: &str, params: Params<'_>) -> String {
-        self.client.batch_execute(&format!("begin; {settings}")).await.expect("a transaction");
-        let rows = self
-            .client
-            .query_typed(&format!("explain (costs off, verbose) {sql}"), params)
-            .await
-            .expect("a plan");
-        self.client.batch_execute("rollback").await.expect("nothing was written");
-        rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
+    async fn explain(&self, sql: &str, params: Params<'_>) -> String {
+        let sql = format!("explain (costs off, verbose) {sql}");
+        lines(&self.client.query_typed(&sql, params).await.expect("a plan"))
     }
+
+    /// The one plan of a function's statement, whatever its values.
+    async fn explain_planned(&self, planned: &Planned) -> String {
+        let Planned { statement, takes, .. } = planned;
+        let settings = statement.settings.replace("set ", "; set local ");
+        let nothing = vec!["null"; takes.len()].join(", ");
+        let before = format!(
+            "begin; set local plan_cache_mode = force_generic_plan {settings}; prepare it ({}) as {}",
+            takes.join(", "),
+            statement.sql
+        );
+        self.client.batch_execute(&before).await.expect("a statement");
+        let plan = format!("explain (costs off, verbose) execute it ({nothing})");
+        let rows = self.client.query_typed(&plan, &[]).await.expect("a plan");
+        self.client.batch_execute("rollback; deallocate it").await.expect("nothing was written");
+        lines(&rows)
+    }
+}
+
+fn lines(rows: &[tokio_postgres::Row]) -> String {
+    rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
 }

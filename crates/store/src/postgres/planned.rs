@@ -1,0 +1,76 @@
+//! The hot statements, as functions of the database.
+//!
+//! A statement that is sent is planned each time, and for a small batch that costs more than running it. The plan of a
+//! function is kept by the server's session, behind a pooler too, and the settings that keep it on its keys come along
+//! without a word on the wire. A function is named after its content: nodes of two versions use each their own.
+
+use super::pool::{Params, params};
+use std::fmt::Write as _;
+use tokio_postgres::Client;
+
+pub(super) struct Planned {
+    name: String,
+    definition: String,
+    /// What a node sends.
+    pub(super) call: String,
+    #[cfg(test)]
+    pub(super) statement: Statement,
+    #[cfg(test)]
+    pub(super) takes: Vec<String>,
+}
+
+/// A hot statement as it is written in `sql/`.
+#[derive(Clone, Copy)]
+pub(super) struct Statement {
+    pub(super) name: &'static str,
+    pub(super) sql: &'static str,
+    /// `set … set …`, in force when it is planned: no plan may depend on statistics having caught up.
+    pub(super) settings: &'static str,
+    /// The columns of its answer and their types.
+    pub(super) gives: &'static str,
+}
+
+impl Planned {
+    /// With the types of these values.
+    pub(super) fn new(statement: Statement, takes: Params<'_>) -> Self {
+        let Statement { name, sql, settings, gives } = statement;
+        let types: Vec<&str> = takes.iter().map(|(_, kind)| kind.name()).collect();
+        let places: Vec<String> = (1..=takes.len()).map(|place| format!("${place}")).collect();
+        #[cfg(test)]
+        let takes = types.iter().map(|kind| (*kind).to_owned()).collect();
+        let (types, places) = (types.join(", "), places.join(", "));
+        let body = format!(
+            "({types}) returns table ({gives}) language plpgsql set plan_cache_mode = force_generic_plan {settings} \
+             as $function$\n#variable_conflict use_column\nbegin return query\n{sql};\nend $function$"
+        );
+        let name = format!("{name}_{:016x}", content(&body));
+        Self {
+            definition: format!("create function {name} {body}"),
+            call: format!("/* posthaste:{} */ select * from {name}({places})", statement.name),
+            name,
+            #[cfg(test)]
+            statement,
+            #[cfg(test)]
+            takes,
+        }
+    }
+}
+
+/// Makes those that are missing. Under the lock of the migrations: two nodes that start together make them once.
+pub(super) async fn make(client: &Client, all: &[&Planned]) -> Result<(), tokio_postgres::Error> {
+    let mut missing = String::new();
+    for planned in all {
+        let there =
+            client.query_typed("select to_regproc($1) is not null", params![planned.name => TEXT]).await?;
+        if !there[0].get::<_, bool>(0) {
+            let _ = writeln!(missing, "{};", planned.definition);
+        }
+    }
+    client.batch_execute(&missing).await
+}
+
+/// FNV-1a: to tell versions of our own texts apart, nothing more.
+fn content(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

@@ -315,8 +315,7 @@ impl<C> Lane<C> {
             }
             Mode::Deliver => {}
         }
-        // Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
-        if self.in_flight + self.unflushed >= settings.max_concurrency.saturating_mul(2) {
+        if self.awaits_flush() {
             return None;
         }
         if self.gate.held_until(now).is_some() {
@@ -411,6 +410,12 @@ impl<C> Lane<C> {
     /// Deliveries in memory that have not started.
     pub fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
+    pub fn awaits_flush(&self) -> bool {
+        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
+        self.in_flight + self.unflushed >= limit.saturating_mul(2)
     }
 
     /// Nothing to do, nothing to remember: the lane can be forgotten.

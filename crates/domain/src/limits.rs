@@ -212,9 +212,14 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
 pub const SETTLE_BATCH: usize = 256;
+/// A flush of results begins at most this often while others could join it, unless a lane waits for it; the first
+/// after a pause begins at once.
+pub const SETTLE_EVERY: Duration = Duration::from_millis(5);
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;
+/// Likewise for reads of waiting deliveries.
+pub const FETCH_EVERY: Duration = Duration::from_millis(5);
 pub const FETCH_ROWS: usize = 8_192;
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);

@@ -15,7 +15,7 @@ use crate::{
     claim::Claim,
     fetcher::{Fetcher, LaneWish},
     sender::Sent,
-    settler::Flushed,
+    settler::{Flushed, Outcome},
     target::Prepared,
     wakes::Outbox,
     watch::Accounts,
@@ -120,7 +120,8 @@ pub(crate) struct Dispatcher {
     stopping: bool,
 }
 
-/// A read of which there is never more than one under way, with its pause after a failure.
+/// A read of which there is never more than one under way, with the time before which there is no other: the next beat,
+/// or the end of the pause after a failure.
 #[derive(Debug, Default)]
 struct Errand {
     under_way: bool,
@@ -383,12 +384,13 @@ impl Dispatcher {
         let destination = match sent {
             Sent::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
-                let mut word = None;
+                let (mut word, mut hurry) = (None, false);
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
                     word = run.gate_word(destination, now);
+                    hurry = run.lane.awaits_flush();
                 }
-                self.node.finished(*settlement, word, now);
+                self.node.finished(Outcome { settlement: *settlement, word }, hurry, now);
                 destination
             }
             Sent::Abandoned(delivery) => {
@@ -487,7 +489,7 @@ impl Dispatcher {
             }
         }
         if !wishes.is_empty() {
-            self.fetching.under_way = true;
+            self.fetching.begun(now.plus(limits::FETCH_EVERY));
             self.fetcher.fetch(wishes);
         }
     }
@@ -498,7 +500,7 @@ impl Dispatcher {
         }
         let count = self.unread.len().min(limits::FETCH_LANES);
         let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
-        self.reading.under_way = true;
+        self.reading.begun(now);
         self.fetcher.read_targets(wanted);
     }
 
@@ -572,13 +574,13 @@ impl Dispatcher {
 
     /// How long nothing needs doing if nothing happens.
     fn pause(&self, now: Timestamp) -> Duration {
-        let retry_fetch = self.fetching.retry_at().filter(|_| !self.hungry.is_empty());
-        let retry_read = self.reading.retry_at().filter(|_| !self.unread.is_empty());
+        let next_fetch = self.fetching.waits_until(now).filter(|_| !self.hungry.is_empty());
+        let next_read = self.reading.waits_until(now).filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
         let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
         let waits = !self.ready.is_empty() || !self.later.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
-        let next = [self.roster.next_wake(), retry_fetch, retry_read, held_back].into_iter().flatten().min();
+        let next = [self.roster.next_wake(), next_fetch, next_read, held_back].into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }
 }
@@ -588,13 +590,19 @@ impl Errand {
         !self.under_way && self.not_before.is_none_or(|at| at <= now)
     }
 
-    /// When a failed read is to be tried again.
-    fn retry_at(&self) -> Option<Timestamp> {
-        self.not_before.filter(|_| !self.under_way)
+    /// When the next may go, if it has to wait.
+    fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before.filter(|at| !self.under_way && *at > now)
+    }
+
+    fn begun(&mut self, next: Timestamp) {
+        self.under_way = true;
+        self.not_before = Some(next);
     }
 
     fn succeeded(&mut self) {
-        *self = Self::default();
+        self.under_way = false;
+        self.backoff.reset();
     }
 
     fn failed(&mut self, not_before: Timestamp) {

@@ -1,7 +1,8 @@
 //! Makes results durable: whatever has ended since the last flush is written in one transaction.
 //!
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
-//! against its limit, which is the back-pressure. Results of attempts go first; endings of disabled or deleted
+//! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so they
+//! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go first; endings of disabled or deleted
 //! destinations, which may be millions, fill up what is left of a flush.
 
 use crate::{backoff::Backoff, dispatcher::Message};
@@ -15,7 +16,10 @@ use domain::{
 use futures_util::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::{Fact, GateWord, Settlement, Store, StoreError, failpoint};
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
 pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
@@ -31,6 +35,7 @@ pub(crate) struct Waiting {
     endings: mpsc::UnboundedReceiver<Outcome>,
     /// Of another membership than those before it: it begins the next batch.
     next: Option<Outcome>,
+    hurry: Arc<Notify>,
 }
 
 /// How an attempt or a delivery ended, and what its lane's gate made of it.
@@ -57,6 +62,8 @@ impl Batch {
 pub(crate) struct Settling {
     pub(crate) results: mpsc::UnboundedSender<Outcome>,
     pub(crate) endings: mpsc::UnboundedSender<Outcome>,
+    /// Rung when a lane waits for the next flush.
+    pub(crate) hurry: Arc<Notify>,
 }
 
 /// A settlement that is durable, and what the lane needs to know of it.
@@ -74,9 +81,10 @@ pub(crate) struct Flushed {
 pub(crate) fn channels() -> (Settling, Waiting) {
     let (results, results_waiting) = mpsc::unbounded_channel();
     let (endings, endings_waiting) = mpsc::unbounded_channel();
+    let hurry = Arc::<Notify>::default();
     (
-        Settling { results, endings },
-        Waiting { results: results_waiting, endings: endings_waiting, next: None },
+        Settling { results, endings, hurry: Arc::clone(&hurry) },
+        Waiting { results: results_waiting, endings: endings_waiting, next: None, hurry },
     )
 }
 
@@ -84,7 +92,10 @@ impl Settler {
     /// Runs until the dispatcher is gone and everything is written.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
+        let mut beat = Instant::now();
         while let Some(first) = self.waiting.first().await {
+            self.waiting.gather(beat).await;
+            beat = Instant::now() + limits::SETTLE_EVERY;
             let batch = self.waiting.batch(first);
             while let Err(error) = self.flush(&batch).await {
                 if backoff.worth_telling() {
@@ -135,6 +146,15 @@ impl Waiting {
             Some(result) = self.results.recv() => Some(result),
             Some(ending) = self.endings.recv() => Some(ending),
             else => None,
+        }
+    }
+
+    /// Lets others join until the beat, unless somebody waits.
+    async fn gather(&self, beat: Instant) {
+        tokio::select! {
+            biased;
+            () = self.hurry.notified() => {}
+            () = tokio::time::sleep_until(beat) => {}
         }
     }
 

@@ -19,7 +19,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{sync::Arc, time::Duration};
-use store::{Fact, FetchedDelivery, GateWord, Settlement, StoreError};
+use store::{Fact, FetchedDelivery, Settlement, StoreError};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
@@ -144,12 +144,15 @@ impl Node {
         let _ = self.settler.endings.send(Outcome { settlement, word: None });
     }
 
-    pub(super) fn finished(&mut self, settlement: Settlement, word: Option<Box<GateWord>>, now: Timestamp) {
+    pub(super) fn finished(&mut self, outcome: Outcome, hurry: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.unflushed += 1;
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
-        let _ = self.settler.results.send(Outcome { settlement, word });
+        let _ = self.settler.results.send(outcome);
+        if hurry {
+            self.settler.hurry.notify_one();
+        }
     }
 
     pub(super) fn abandoned(&mut self) {

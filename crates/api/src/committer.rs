@@ -182,8 +182,10 @@ impl Committer {
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
-                Committed::New if new.expands => expanding.push(expansion_of(&new)),
-                Committed::New => arrivals.extend(arrivals_of(&new)),
+                Committed::New => {
+                    arrivals.extend(arrivals_of(&new));
+                    expanding.extend(new.expands.then(|| expansion_of(&new)));
+                }
                 // The first try may still be running, and write these deliveries: others must not take their place.
                 Committed::Stale if first_unknown => {
                     unsure.extend(places(&new));
@@ -356,14 +358,15 @@ fn no_account(account: AccountId) -> ApiError {
     ApiError::no_such("account").because(account)
 }
 
-/// An event that has just been committed and has no delivery yet.
+/// An event that has just been committed, without most of its deliveries.
 fn expansion_of(new: &NewEvent) -> Expansion {
     Expansion {
         event_id: new.event.id,
         account_id: new.event.account_id,
         account_version: new.account_version,
         cursor: None,
-        deliveries: 0,
+        deliveries: new.deliveries.len() as u32,
+        inline_routes: new.deliveries.iter().map(|delivery| delivery.route_id).collect(),
         created_at: new.event.received_at,
     }
 }
@@ -397,6 +400,7 @@ fn arrived(new: &NewDelivery, event: &Event, payload_bytes: u32) -> Delivery {
         replay_id: None,
         origin: new.id,
         position: new.position,
+        sequence: None,
         due_at: new.due_at,
         attempts: 0,
         spent: 0,

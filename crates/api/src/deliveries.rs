@@ -17,7 +17,7 @@ use crate::{
 use axum::{Json, extract::State};
 use domain::{
     account::Scope,
-    delivery::Delivery,
+    delivery::{Delivery, Position},
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
     lane::{WaitKind, WaitingFor},
     limits,
@@ -97,10 +97,13 @@ pub(crate) async fn cancel(
     ctx.require(Scope::DeliveriesRetry)?;
     let (account, now) = (ctx.account_id(), app.now());
     let fact = AttemptId::at(now, app.dice.bits());
-    // Nobody needs to be told: an owner reads a delivery again before it starts one it has not seen for a second,
-    // and its settlement does not move a row that is gone.
-    if app.store.cancel(account, id, fact, now).await?.is_none() {
+    let Some(delivery) = app.store.cancel(account, id, fact, now).await? else {
         return Err(not_waiting(&app, account, id).await);
+    };
+    // An owner reads a delivery again before it starts one it has not seen for a second, and its settlement does not move
+    // a row that is gone. But those behind it may be waiting for its end.
+    if delivery.position.track != Position::UNORDERED {
+        app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
     }
     read(&app, account, id).await.map(Json)
 }

@@ -124,6 +124,7 @@ pub(crate) async fn update(
     let rules = rules(&app, ctx.account_id()).await?;
     let key = app.data_key(ctx.account_id()).await?;
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    check_order(&app, ctx.account_id(), id, &patch).await?;
     let changed = change(&app, ctx.account_id(), id, &if_match, |destination| {
         let input = DestinationInput::patched(destination, patch.clone())?;
         input.check(Some(destination), &rules)?;
@@ -177,6 +178,30 @@ async fn change(
         Ok(updated)
     })
     .await
+}
+
+/// What waits was given its place under the old ordering: only an empty lane takes another.
+async fn check_order(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    patch: &Value,
+) -> Result<(), ApiError> {
+    if patch.get("ordering").is_none() {
+        return Ok(());
+    }
+    let destination = app.store.destination(account, id).await?;
+    let input = DestinationInput::patched(&destination, patch.clone())?;
+    if input.ordering == destination.ordering {
+        return Ok(());
+    }
+    let waiting = app.store.backlog(&[id], 1).await?.first().is_some_and(|(rows, _)| *rows > 0);
+    if waiting {
+        let detail = "`ordering` can be changed only while nothing waits for the destination: let its deliveries end, \
+                      or cancel them";
+        return Err(ApiError::destination_busy(detail));
+    }
+    Ok(())
 }
 
 async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {

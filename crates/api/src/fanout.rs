@@ -18,7 +18,7 @@ use store::NewDelivery;
 #[derive(Debug)]
 pub(crate) struct Matched {
     pub(crate) deliveries: Vec<NewDelivery>,
-    /// There are more than one commit takes: an expansion makes all of them.
+    /// There are more than one commit takes: an expansion makes all others.
     pub(crate) expands: bool,
 }
 
@@ -51,7 +51,7 @@ fn match_event(
     for route in snapshot.table.of_source(event.source_id).filter(|route| route.takes(&candidate)) {
         count += 1;
         if count <= limits::FANOUT_INLINE {
-            deliveries.push(promise(event, route, dice, now));
+            deliveries.push(promise(event, route, snapshot, dice, now));
         } else if count > enough {
             break;
         }
@@ -64,20 +64,54 @@ fn match_event(
     }
     let expands = count > limits::FANOUT_INLINE;
     if expands {
-        deliveries = Vec::new();
+        deliveries = ordered(event, &candidate, snapshot, dice, now)?;
     }
     Ok(Matched { deliveries, expands })
 }
 
-fn promise(event: &Event, route: &Route, dice: &dyn Dice, now: Timestamp) -> NewDelivery {
+/// The deliveries of a large event that are made at once: at an ordered destination, what is accepted later must not come
+/// before it.
+fn ordered(
+    event: &Event,
+    candidate: &Candidate<'_>,
+    snapshot: &Snapshot,
+    dice: &dyn Dice,
+    now: Timestamp,
+) -> Result<Vec<NewDelivery>, ApiError> {
+    if snapshot.orderings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let routes = snapshot.table.of_source(event.source_id);
+    let ordered = routes.filter(|route| snapshot.orderings.contains_key(&route.destination_id));
+    let taken = ordered.filter(|route| route.takes(candidate)).take(limits::INGEST_BATCH_DELIVERIES + 1);
+    let deliveries: Vec<_> = taken.map(|route| promise(event, route, snapshot, dice, now)).collect();
+    if deliveries.len() > limits::INGEST_BATCH_DELIVERIES {
+        let most = limits::INGEST_BATCH_DELIVERIES;
+        return Err(ApiError::quota_exceeded(format!(
+            "the event matches more than {most} ordered destinations"
+        )));
+    }
+    Ok(deliveries)
+}
+
+fn promise(
+    event: &Event,
+    route: &Route,
+    snapshot: &Snapshot,
+    dice: &dyn Dice,
+    now: Timestamp,
+) -> NewDelivery {
     let due_at = event.deliver_at.map_or(now, |at| at.max(now));
     let id = DeliveryId::at(now, dice.bits());
+    let ordering = snapshot.orderings.get(&route.destination_id).copied().unwrap_or_default();
+    let (position, sequenced) = Position::new(ordering, event.ordering_key.as_deref(), due_at, now, id);
     NewDelivery {
         id,
         route_id: route.id,
         destination_id: route.destination_id,
         shard: route.destination_id.shard(),
-        position: Position::due(due_at, id),
+        position,
+        sequenced,
         due_at,
     }
 }
@@ -141,7 +175,11 @@ mod tests {
             updated_at: NOW,
             version: 0,
         };
-        Snapshot { version: 1, table: RouteTable::new((0..count).map(route).map(Arc::new)) }
+        Snapshot {
+            version: 1,
+            table: RouteTable::new((0..count).map(route).map(Arc::new)),
+            orderings: Arc::default(),
+        }
     }
 
     fn matched(count: usize, matching: usize) -> Result<(usize, bool), ApiError> {

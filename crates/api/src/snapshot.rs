@@ -2,7 +2,8 @@
 //! compares it, so an old snapshot costs a second round and never a wrong fan-out.
 
 use domain::{
-    id::{AccountId, RouteId, SourceId},
+    destination::Ordering,
+    id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
     route::RouteTable,
 };
@@ -10,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{self, AtomicBool, AtomicU64, AtomicUsize},
     },
 };
 use store::{AccountChanges, Catalog, StoreError};
@@ -21,6 +22,8 @@ use tokio::task::spawn_blocking;
 pub(crate) struct Snapshot {
     pub(crate) version: i64,
     pub(crate) table: RouteTable,
+    /// Of the ordered destinations.
+    pub(crate) orderings: Arc<HashMap<DestinationId, Ordering>>,
 }
 
 /// The snapshots of the accounts seen lately.
@@ -47,6 +50,7 @@ struct Known {
     table: RouteTable,
     /// The door of each route.
     doors: HashMap<RouteId, Option<SourceId>>,
+    orderings: Arc<HashMap<DestinationId, Ordering>>,
 }
 
 impl Snapshots {
@@ -58,7 +62,7 @@ impl Snapshots {
     pub(crate) async fn get(&self, account: AccountId) -> Result<Arc<Snapshot>, StoreError> {
         let slot = self.slot(account);
         match slot.current() {
-            Some(snapshot) if !slot.outdated.load(Ordering::Acquire) => Ok(snapshot),
+            Some(snapshot) if !slot.outdated.load(atomic::Ordering::Acquire) => Ok(snapshot),
             seen => self.refresh(account, &slot, seen).await,
         }
     }
@@ -67,7 +71,9 @@ impl Snapshots {
     pub(crate) async fn newer(&self, account: AccountId, version: i64) -> Result<Arc<Snapshot>, StoreError> {
         let slot = self.slot(account);
         match slot.current() {
-            Some(snapshot) if snapshot.version > version && !slot.outdated.load(Ordering::Acquire) => {
+            Some(snapshot)
+                if snapshot.version > version && !slot.outdated.load(atomic::Ordering::Acquire) =>
+            {
                 Ok(snapshot)
             }
             seen => self.refresh(account, &slot, seen).await,
@@ -77,7 +83,7 @@ impl Snapshots {
     /// Configuration has been written by this process: read it before the next match.
     pub(crate) fn outdated(&self, account: AccountId) {
         if let Some(slot) = self.read().get(&account) {
-            slot.outdated.store(true, Ordering::Release);
+            slot.outdated.store(true, atomic::Ordering::Release);
         }
     }
 
@@ -98,17 +104,17 @@ impl Snapshots {
         let mut all = slot.all.lock().await;
         // Somebody may have read it while we waited.
         if let Some(current) = slot.current()
-            && !slot.outdated.load(Ordering::Acquire)
+            && !slot.outdated.load(atomic::Ordering::Acquire)
             && seen.is_none_or(|seen| current.version > seen.version)
         {
             return Ok(current);
         }
         // Cleared before the read: a write that comes during it sets it again.
-        slot.outdated.store(false, Ordering::Release);
+        slot.outdated.store(false, atomic::Ordering::Release);
         let changes = match self.store.changes(account, all.version).await {
             Ok(changes) => changes,
             Err(error) => {
-                slot.outdated.store(true, Ordering::Release);
+                slot.outdated.store(true, atomic::Ordering::Release);
                 return Err(error);
             }
         };
@@ -123,26 +129,27 @@ impl Snapshots {
             });
             // Should it break, everything is read again.
             *all = changed.await.map_err(|panic| {
-                slot.outdated.store(true, Ordering::Release);
+                slot.outdated.store(true, atomic::Ordering::Release);
                 StoreError::Unavailable(panic.into())
             })?;
         }
-        slot.routes.store(all.doors.len(), Ordering::Relaxed);
-        let snapshot = Arc::new(Snapshot { version: all.version, table: all.table.clone() });
+        slot.routes.store(all.doors.len(), atomic::Ordering::Relaxed);
+        let (version, table, orderings) = (all.version, all.table.clone(), all.orderings.clone());
+        let snapshot = Arc::new(Snapshot { version, table, orderings });
         *slot.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
         Ok(snapshot)
     }
 
     fn slot(&self, account: AccountId) -> Arc<Slot> {
-        let used = self.uses.fetch_add(1, Ordering::Relaxed);
+        let used = self.uses.fetch_add(1, atomic::Ordering::Relaxed);
         if let Some(slot) = self.read().get(&account) {
-            slot.last_use.store(used, Ordering::Relaxed);
+            slot.last_use.store(used, atomic::Ordering::Relaxed);
             return slot.clone();
         }
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         make_room(&mut slots);
         let slot = slots.entry(account).or_default();
-        slot.last_use.store(used, Ordering::Relaxed);
+        slot.last_use.store(used, atomic::Ordering::Relaxed);
         slot.clone()
     }
 
@@ -157,6 +164,13 @@ impl Known {
         let gone: Vec<_> = ids.filter_map(|id| Some((self.doors.remove(id)?, *id))).collect();
         self.doors.extend(changes.routes.iter().map(|route| (route.id, route.source_id)));
         self.table = self.table.changed(&gone, changes.routes.into_iter().map(Arc::new));
+        for (destination, ordering) in changes.orderings {
+            let orderings = Arc::make_mut(&mut self.orderings);
+            match ordering {
+                Ordering::None => orderings.remove(&destination),
+                ordered => orderings.insert(destination, ordered),
+            };
+        }
         self.version = changes.version;
     }
 }
@@ -169,14 +183,15 @@ impl Slot {
 
 /// Forgets the eighth that was used longest ago; all at once, so that newcomers do not each pay for it.
 fn make_room(slots: &mut HashMap<AccountId, Arc<Slot>>) {
-    let routes: usize = slots.values().map(|slot| slot.routes.load(Ordering::Relaxed)).sum();
+    let routes: usize = slots.values().map(|slot| slot.routes.load(atomic::Ordering::Relaxed)).sum();
     if slots.len() < limits::SNAPSHOT_ACCOUNTS && routes < limits::SNAPSHOT_ROUTES {
         return;
     }
-    let mut uses: Vec<u64> = slots.values().map(|slot| slot.last_use.load(Ordering::Relaxed)).collect();
+    let mut uses: Vec<u64> =
+        slots.values().map(|slot| slot.last_use.load(atomic::Ordering::Relaxed)).collect();
     let eighth = slots.len() / 8;
     let (_, limit, _) = uses.select_nth_unstable(eighth);
-    slots.retain(|_, slot| slot.last_use.load(Ordering::Relaxed) > *limit);
+    slots.retain(|_, slot| slot.last_use.load(atomic::Ordering::Relaxed) > *limit);
 }
 
 #[cfg(test)]

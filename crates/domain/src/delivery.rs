@@ -4,6 +4,7 @@
 //! not when it is tried again. Endings are final: a replay is a new delivery.
 
 use crate::{
+    destination::Ordering,
     id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
     outcome::{Classified, DeadReason, Next, Outcome},
     retry::RetryPolicy,
@@ -24,6 +25,8 @@ pub struct Delivery {
     /// The first delivery of a chain of replays; itself if it is none.
     pub origin: DeliveryId,
     pub position: Position,
+    /// Its number at an ordered destination, without gaps; None at others and while it waits for its time.
+    pub sequence: Option<i64>,
     pub due_at: Timestamp,
     /// Attempts made so far; the next one has this number plus one.
     pub attempts: u32,
@@ -41,7 +44,7 @@ pub struct Delivery {
 /// Where a delivery stands in its lane: the queue is sorted by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// 0 for unordered and strictly ordered lanes; the hash of the ordering key otherwise.
+    /// One for all in unordered and in strictly ordered lanes; the hash of the ordering key otherwise.
     pub track: i64,
     /// Due time in microseconds for unordered lanes, sequence number for ordered ones.
     pub rank: i64,
@@ -52,9 +55,43 @@ impl Position {
     /// Before everything.
     pub const START: Self = Self { track: i64::MIN, rank: i64::MIN, delivery_id: DeliveryId::MIN };
 
+    /// The track of unordered lanes, and of strictly ordered ones.
+    pub const UNORDERED: i64 = 0;
+    pub const STRICT: i64 = 1;
+    /// The track where scheduled deliveries of ordered lanes wait for their time.
+    pub const AWAITS_TIME: i64 = -1;
+    /// The rank of what is committed to an ordered lane, until the commit has given it its number.
+    pub const END: i64 = i64::MAX;
+
     /// The place of a delivery in an unordered lane.
     pub const fn due(due_at: Timestamp, delivery_id: DeliveryId) -> Self {
         Self { track: 0, rank: due_at.micros(), delivery_id }
+    }
+
+    /// Where a new delivery stands, and whether the commit gives it its number: at an ordered destination it does when
+    /// the delivery is due.
+    pub fn new(
+        ordering: Ordering,
+        key: Option<&str>,
+        due_at: Timestamp,
+        now: Timestamp,
+        id: DeliveryId,
+    ) -> (Self, bool) {
+        match ordering {
+            Ordering::None => (Self::due(due_at, id), false),
+            _ if due_at > now => (Self::awaits_time(due_at, id), false),
+            ordered => (Self::ordered(ordered.track(key, id), Self::END, id), true),
+        }
+    }
+
+    /// The place of a delivery in an ordered lane.
+    pub const fn ordered(track: i64, sequence: i64, delivery_id: DeliveryId) -> Self {
+        Self { track, rank: sequence, delivery_id }
+    }
+
+    /// The place of a delivery in an ordered lane before its time.
+    pub const fn awaits_time(deliver_at: Timestamp, delivery_id: DeliveryId) -> Self {
+        Self { track: Self::AWAITS_TIME, rank: deliver_at.micros(), delivery_id }
     }
 
     /// The next place: what a read that has seen this one goes on from.

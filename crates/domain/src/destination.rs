@@ -1,13 +1,15 @@
 //! Destinations: where deliveries go, and at what pace.
 
 use crate::{
+    delivery::Position,
     gate::{Hold, HoldReason},
-    id::{AccountId, DestinationId},
+    id::{AccountId, DeliveryId, DestinationId},
     limits,
     retry::RetryPolicy,
     seal::Sealed,
     time::{Timestamp, seconds},
 };
+use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -120,6 +122,33 @@ pub enum Ordering {
     None,
     Strict,
     Key,
+}
+
+impl Ordering {
+    /// A word that is not known orders nothing.
+    pub fn read(word: &str) -> Self {
+        match word {
+            "strict" => Self::Strict,
+            "key" => Self::Key,
+            _ => Self::None,
+        }
+    }
+
+    /// The track of a delivery: for ever the same, whatever happens to be known of other keys. Two keys may share one; an
+    /// event without a key has one of its own, and waits for nobody.
+    pub fn track(self, key: Option<&str>, delivery: DeliveryId) -> i64 {
+        let mixed = match (self, key) {
+            (Self::None, _) => return Position::UNORDERED,
+            (Self::Strict, _) => return Position::STRICT,
+            (Self::Key, Some(key)) => {
+                let digest = digest::digest(&digest::SHA256, key.as_bytes());
+                digest.as_ref().iter().take(8).fold(0, |bits, byte| (bits << 8) | u64::from(*byte))
+            }
+            (Self::Key, None) => delivery.uuid().as_u64_pair().1,
+        };
+        // Positive, and none of those that mean something.
+        (mixed >> 1).max(Position::STRICT as u64 + 1) as i64
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

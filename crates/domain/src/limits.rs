@@ -221,6 +221,16 @@ pub const FETCH_LANES: usize = 512;
 /// Likewise for reads of waiting deliveries.
 pub const FETCH_EVERY: Duration = Duration::from_millis(5);
 pub const FETCH_ROWS: usize = 8_192;
+/// A held lane looks this often for what has expired.
+pub const EXPIRY_LOOK: Duration = Duration::from_secs(60);
+/// Rows read of one track of an ordered lane, scheduled deliveries that take their turn together, tracks listed at once.
+pub const TRACK_ROWS: usize = 16;
+pub const TURNS: usize = 256;
+pub const TRACKS_LISTED: usize = 1_000;
+/// Tracks of one lane whose head waits for its time that are remembered one by one. Beyond, all tracks are looked through
+/// again when the next of them is due, at most this often.
+pub const TRACKS_REMEMBERED: usize = 10_000;
+pub const TRACKS_AGAIN: Duration = Duration::from_secs(1);
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
 /// Lanes a node has in memory (a few kilobytes each) before those that something waits in are entered one by one, how

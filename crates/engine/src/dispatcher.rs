@@ -23,12 +23,15 @@ use crate::{
 use domain::{
     delivery::{Delivery, Position},
     id::{AccountId, DeliveryId, DestinationId},
-    lane::{Lane, Step, WaitingFor},
+    lane::{Head, Held, Lane, Row, Step, WaitingFor},
     limits,
     time::Timestamp,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use store::{Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, Wake};
+use store::{
+    Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, TrackHead, Turn,
+    Wake,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +55,17 @@ pub(crate) enum Message {
     TargetsRead {
         wanted: Vec<(DestinationId, u64)>,
         result: Result<Vec<Arc<Prepared>>, StoreError>,
+    },
+    /// What a look for the tracks of a lane has found.
+    Swept {
+        destination: DestinationId,
+        epoch: i64,
+        from: i64,
+        result: Result<Vec<TrackHead>, StoreError>,
+    },
+    Turned {
+        turns: Vec<Turn>,
+        result: Result<Vec<bool>, StoreError>,
     },
     Sent(Sent),
     Flushed(Vec<Flushed>),
@@ -88,6 +102,13 @@ pub(crate) enum Report {
     Quiet,
 }
 
+/// Where something waits in a lane: there, or anywhere from there on.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    At(Position),
+    From(Position),
+}
+
 /// An answer about a lane, if it is one of this node's.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen<T> {
@@ -115,8 +136,11 @@ pub(crate) struct Dispatcher {
     hungry: VecDeque<DestinationId>,
     /// Lanes whose destination must be read.
     unread: VecDeque<DestinationId>,
+    /// Scheduled deliveries of ordered lanes whose time has come.
+    turns: Vec<Turn>,
     fetching: Errand,
     reading: Errand,
+    turning: Errand,
     stopping: bool,
 }
 
@@ -151,8 +175,10 @@ impl Dispatcher {
             starved: VecDeque::new(),
             hungry: VecDeque::new(),
             unread: VecDeque::new(),
+            turns: Vec::new(),
             fetching: Errand::default(),
             reading: Errand::default(),
+            turning: Errand::default(),
             stopping: false,
         }
     }
@@ -210,6 +236,7 @@ impl Dispatcher {
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
+            self.take_turns(now);
             self.fetch_windows(now);
         }
         self.report();
@@ -242,17 +269,21 @@ impl Dispatcher {
                     if let Some(run) = self.roster.get_mut(destination) {
                         run.lane.forgotten(delivery);
                     }
-                    self.look(destination, position, many, now);
+                    self.look(destination, Place::At(position), many, now);
                 }
             }
             Message::Heads(heads) => {
                 for head in heads {
-                    self.look(head.destination_id, head.first, true, now);
+                    self.look(head.destination_id, Place::From(head.first), true, now);
                 }
             }
             Message::Changed(change) => self.changed(change, now),
             Message::Fetched { wishes, result } => self.fetched(wishes, result, now),
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
+            Message::Swept { destination, epoch, from, result } => {
+                self.swept(destination, epoch, from, result, now);
+            }
+            Message::Turned { turns, result } => self.turned(turns, result, now),
             Message::Sent(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
@@ -334,11 +365,14 @@ impl Dispatcher {
                 let mut loader = self.node.loader();
                 for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
+                    let ordering = lane.ordering();
                     let rows = rows.into_iter().map(|row| {
                         let cargo = loader.load(&row);
-                        (row.delivery, cargo)
+                        let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
+                        let track = ordering.track(key, row.delivery.id);
+                        Row { delivery: row.delivery, cargo, track }
                     });
-                    lane.fetched(rows.collect(), wish.limit, now);
+                    lane.fetched(&wish, rows.collect(), now);
                     self.touch(destination);
                 }
             }
@@ -347,10 +381,71 @@ impl Dispatcher {
                 self.fetching.failed(now.plus(pause));
                 for LaneWish { destination, epoch, wish } in wishes {
                     if let Some(lane) = self.lane_of(destination, epoch) {
-                        lane.fetch_failed(wish.from);
+                        lane.fetch_failed(&wish);
                         self.touch(destination);
                     }
                 }
+            }
+        }
+    }
+
+    fn swept(
+        &mut self,
+        destination: DestinationId,
+        epoch: i64,
+        from: i64,
+        result: Result<Vec<TrackHead>, StoreError>,
+        now: Timestamp,
+    ) {
+        let result = result.map_err(|error| {
+            // It is asked for again with the windows, and they keep the pause.
+            let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
+            self.fetching.not_before = Some(now.plus(pause));
+        });
+        let Some(lane) = self.lane_of(destination, epoch) else { return };
+        match result {
+            Ok(tracks) => {
+                let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
+                let heads: Vec<Head> = tracks.iter().map(head).collect();
+                lane.swept(&heads, heads.len() < limits::TRACKS_LISTED, now);
+            }
+            Err(()) => lane.sweep_failed(from),
+        }
+        self.touch(destination);
+    }
+
+    fn take_turns(&mut self, now: Timestamp) {
+        if !self.turns.is_empty() && self.turning.may_go(now) {
+            self.turning.begun(now);
+            let turns = std::mem::take(&mut self.turns);
+            self.fetcher.take_turns(self.node.id(), turns, now);
+        }
+    }
+
+    /// Each stands at the end of its track now. One that did not move may have been moved before: both places are looked
+    /// at.
+    fn turned(&mut self, turns: Vec<Turn>, result: Result<Vec<bool>, StoreError>, now: Timestamp) {
+        let moved = match result {
+            Ok(moved) => {
+                self.turning.succeeded();
+                moved
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
+                self.turning.failed(now.plus(pause));
+                vec![false; turns.len()]
+            }
+        };
+        for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
+            let destination = delivery.destination_id;
+            let place = Position::ordered(track, Position::END, delivery.id);
+            match self.roster.get_mut(destination) {
+                Some(run) => {
+                    run.lane.turned(delivery.id, if moved { place } else { delivery.position });
+                    run.lane.look_at(place);
+                    self.touch(destination);
+                }
+                None => self.outbox.wake(destination, place),
             }
         }
     }
@@ -388,7 +483,7 @@ impl Dispatcher {
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
                     word = run.gate_word(destination, now);
-                    hurry = run.lane.awaits_flush();
+                    hurry = run.lane.hurries();
                 }
                 self.node.finished(Outcome { settlement: *settlement, word }, hurry, now);
                 destination
@@ -408,13 +503,13 @@ impl Dispatcher {
 
     fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
         self.node.flushed(&flushed, now);
-        for Flushed { destination, delivery, settled, disabled, .. } in flushed {
+        for Flushed { destination, delivery, track, settled, switched, .. } in flushed {
             self.shards.closed(destination.shard());
             if let Some(run) = self.roster.get_mut(destination) {
-                run.lane.flushed(delivery, &settled);
+                run.lane.flushed(delivery, track, &settled, now);
                 self.touch(destination);
             }
-            if disabled {
+            if switched {
                 self.outdated(vec![destination]);
             }
         }
@@ -454,7 +549,12 @@ impl Dispatcher {
                 let share = self.node.share();
                 match run.lane.next(share, now) {
                     Some(Step::Start(held)) => self.node.start(Arc::clone(target), held),
-                    Some(Step::End(held, ending)) => self.node.end(held.delivery, ending, now),
+                    Some(Step::End(held, ending)) => self.node.end(target, held.delivery, ending, now),
+                    Some(Step::Turn(Held { delivery, .. }, track)) => {
+                        self.turns.push(Turn { delivery, track });
+                        steps += 1;
+                        continue;
+                    }
                     None => break run.lane.is_starved(share, now),
                 }
                 self.shards.opened(shard);
@@ -483,9 +583,17 @@ impl Dispatcher {
             else {
                 continue;
             };
-            if let Some(wish) = run.lane.wants(now) {
+            if let Some(from) = run.lane.wants_tracks() {
+                self.fetcher.sweep(id, epoch, from);
+            }
+            while let Some(wish) = run.lane.wants(now) {
                 rows += wish.limit;
                 wishes.push(LaneWish { destination: id, epoch, wish });
+                if wishes.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
+                    run.is_hungry = true;
+                    self.hungry.push_back(id);
+                    break;
+                }
             }
         }
         if !wishes.is_empty() {
@@ -528,15 +636,19 @@ impl Dispatcher {
     }
 
     /// Something waits there: looked at now or, as one of many, when its turn comes.
-    fn look(&mut self, destination: DestinationId, from: Position, many: bool, now: Timestamp) {
+    fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
         let has_room = || !self.roster.is_full() && self.later.is_empty();
         let enters = !many || self.roster.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
+                let (Place::At(from) | Place::From(from)) = place;
                 self.later.add(destination, from);
             }
         } else if let Some(lane) = self.lane(destination, now) {
-            lane.look(from);
+            match place {
+                Place::At(place) => lane.look_at(place),
+                Place::From(from) => lane.look(from),
+            }
             self.touch(destination);
         }
     }
@@ -580,7 +692,9 @@ impl Dispatcher {
         let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
         let waits = !self.ready.is_empty() || !self.later.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
-        let next = [self.roster.next_wake(), next_fetch, next_read, held_back].into_iter().flatten().min();
+        let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
+        let all = [self.roster.next_wake(), next_fetch, next_read, next_turn, held_back];
+        let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }
 }

@@ -2,10 +2,16 @@
 //! task of its own whose answer comes back as a message; there is never more than one of a kind under way.
 
 use crate::{dispatcher::Message, target::Prepared};
-use domain::{id::DestinationId, lane::Wish, seal::MasterKeys};
+use domain::{
+    id::{DestinationId, NodeId},
+    lane::Wish,
+    limits,
+    seal::MasterKeys,
+    time::Timestamp,
+};
 use futures_util::FutureExt;
 use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{Store, StoreError, Window};
+use store::{Store, StoreError, Turn, Window};
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
@@ -32,6 +38,26 @@ impl Fetcher {
             let result = unharmed(this.store.fetch(&windows)).await;
             store::failpoint::hit("fetch.after");
             this.answer(Message::Fetched { wishes, result }).await;
+        });
+    }
+
+    /// The tracks of one lane, from this one on.
+    pub(crate) fn sweep(&self, destination: DestinationId, epoch: i64, from: i64) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let after = from.checked_sub(1);
+            let read = this.store.tracks(destination.shard(), destination, after, limits::TRACKS_LISTED);
+            let result = unharmed(read).await;
+            this.answer(Message::Swept { destination, epoch, from, result }).await;
+        });
+    }
+
+    /// Scheduled deliveries of ordered lanes whose time has come.
+    pub(crate) fn take_turns(&self, node: NodeId, turns: Vec<Turn>, now: Timestamp) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let result = unharmed(this.store.take_turns(node, &turns, now)).await;
+            this.answer(Message::Turned { turns, result }).await;
         });
     }
 
@@ -72,5 +98,6 @@ async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Resul
 }
 
 fn window(LaneWish { destination, wish, .. }: &LaneWish) -> Window {
-    Window { shard: destination.shard(), destination_id: *destination, from: wish.from, limit: wish.limit }
+    let Wish { from, last_track, limit } = *wish;
+    Window { shard: destination.shard(), destination_id: *destination, from, last_track, limit }
 }

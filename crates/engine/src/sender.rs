@@ -13,6 +13,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     attempt::{Attempt, AttemptError, Detail, Response, Timing},
     delivery::{Circumstances, Delivery, settle},
+    destination::Ordering,
     dice::Dice,
     event::Event,
     gate::Met,
@@ -25,7 +26,7 @@ use domain::{
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{Fact, Settlement, Store, failpoint};
+use store::{Consequence, Fact, Settlement, Store, failpoint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) struct Sender {
@@ -74,7 +75,7 @@ impl Sender {
             policy,
             now,
             resumed_at: target.lane.resumed_at,
-            ordered: false,
+            ordered: target.lane.ordering != Ordering::None,
             jitter: self.dice.unit(),
         };
         let settled = settle(&delivery, &attempted.classified, on);
@@ -100,7 +101,10 @@ impl Sender {
             delivery,
             fact: Fact::Attempted(Box::new(attempt)),
             settled,
-            disables_destination: next == Next::Disable,
+            consequence: match next {
+                Next::Disable => Some(Consequence::Disables),
+                _ => target.consequence(settled),
+            },
         };
         Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
     }
@@ -235,6 +239,9 @@ fn build(
     set(HeaderName::from_static("posthaste-event-type"), event.event_type.as_str())?;
     set(HeaderName::from_static("posthaste-delivery"), &delivery.id.to_string())?;
     set(HeaderName::from_static("posthaste-attempt"), &(delivery.attempts + 1).to_string())?;
+    if let Some(sequence) = delivery.sequence {
+        set(HeaderName::from_static("posthaste-sequence"), &sequence.to_string())?;
+    }
     if let Some(replay) = delivery.replay_id {
         set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
     }

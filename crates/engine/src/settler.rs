@@ -71,11 +71,12 @@ pub(crate) struct Settling {
 pub(crate) struct Flushed {
     pub(crate) destination: DestinationId,
     pub(crate) delivery: DeliveryId,
+    pub(crate) track: i64,
     pub(crate) settled: Settled,
     /// It was an attempt, not an ending without one.
     pub(crate) attempted: bool,
-    /// The destination has been disabled by it.
-    pub(crate) disabled: bool,
+    /// The destination has been disabled or paused by it.
+    pub(crate) switched: bool,
 }
 
 pub(crate) fn channels() -> (Settling, Waiting) {
@@ -200,9 +201,10 @@ fn flushed((settlement, moved): (&Settlement, bool)) -> Flushed {
     Flushed {
         destination: settlement.delivery.destination_id,
         delivery: settlement.delivery.id,
+        track: settlement.delivery.position.track,
         settled: if moved { settlement.settled } else { gone },
         attempted: matches!(settlement.fact, Fact::Attempted(_)),
-        disabled: settlement.disables_destination,
+        switched: settlement.consequence.is_some(),
     }
 }
 

@@ -4,8 +4,8 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
-    delivery::{CancelReason, Ending},
-    destination::{Auth, Destination, Scheme, Signing, Switch},
+    delivery::{CancelReason, Ending, Settled},
+    destination::{Auth, Destination, OnDeadLetter, Ordering, Scheme, Signing, Switch},
     id::{AccountId, DestinationId, RouteId},
     lane::{LaneSettings, Mode},
     limits,
@@ -18,7 +18,7 @@ use domain::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use std::{collections::HashMap, time::Duration};
-use store::{KeptGate, Target};
+use store::{Consequence, KeptGate, Target};
 
 pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
 
@@ -31,6 +31,7 @@ pub(crate) struct Prepared {
     /// What its lane's last owner kept.
     pub(crate) gate: Option<KeptGate>,
     pub(crate) lane: LaneSettings,
+    on_dead_letter: OnDeadLetter,
     pub(crate) url: String,
     pub(crate) ready: Result<Ready, String>,
     policy: RetryPolicy,
@@ -73,6 +74,7 @@ impl Prepared {
         let lane = LaneSettings {
             max_concurrency: destination.max_concurrency.clamp(1, limits::MAX_CONCURRENCY_MAX),
             rate_limit: destination.rate_limit,
+            ordering: destination.ordering,
             mode: mode(&destination.switch),
             resumed_at: destination.switch.resumed_at,
             expire_after: destination.retry_policy.expire_after,
@@ -83,6 +85,7 @@ impl Prepared {
             account_version: target.account_version,
             probed_at: destination.switch.probed_at,
             gate: target.gate,
+            on_dead_letter: destination.on_dead_letter,
             lane,
             url: destination.url,
             ready,
@@ -109,6 +112,13 @@ impl Prepared {
         };
         let no_keys = MasterKeys::parse(&STANDARD.encode([0; 32])).expect("32 bytes are a key");
         Self::new(target, &no_keys)
+    }
+
+    /// What follows for the destination when one of its deliveries is settled like this.
+    pub(crate) fn consequence(&self, settled: Settled) -> Option<Consequence> {
+        let dead = matches!(settled, Settled::Ended(Ending::DeadLetter(_)));
+        let pauses = self.lane.mode == Mode::Deliver && self.lane.ordering != Ordering::None;
+        (dead && pauses && self.on_dead_letter == OnDeadLetter::Pause).then_some(Consequence::Pauses)
     }
 
     pub(crate) fn policy(&self, route: RouteId) -> &RetryPolicy {

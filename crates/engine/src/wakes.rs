@@ -26,7 +26,8 @@ pub(crate) struct Outbox {
 /// Bounded by itself: so many destinations by name, beyond that there are only so many shards.
 #[derive(Debug, Default)]
 struct Waiting {
-    lanes: BTreeMap<DestinationId, Position>,
+    /// By track: what waits in one says nothing of the others.
+    lanes: BTreeMap<(DestinationId, i64), Position>,
     shards: BTreeSet<u16>,
     accounts: BTreeSet<AccountId>,
     /// Accounts were too many to name: the others find out by their version.
@@ -97,17 +98,18 @@ impl Outbox {
 
 impl Waiting {
     fn wake(&mut self, destination: DestinationId, from: Position) {
-        if let Some(lowest) = self.lanes.get_mut(&destination) {
+        let place = (destination, from.track);
+        if let Some(lowest) = self.lanes.get_mut(&place) {
             *lowest = from.min(*lowest);
         } else if self.lanes.len() < limits::WAKES_NAMED {
-            self.lanes.insert(destination, from);
+            self.lanes.insert(place, from);
         } else {
             self.shards.insert(destination.shard());
         }
     }
 
     fn put_back(&mut self, older: Self) {
-        for (destination, from) in older.lanes {
+        for ((destination, _), from) in older.lanes {
             self.wake(destination, from);
         }
         self.shards.extend(older.shards);
@@ -116,7 +118,7 @@ impl Waiting {
     }
 
     fn news(&self) -> Vec<News> {
-        let wake = |(id, from): (&DestinationId, &Position)| {
+        let wake = |((id, _), from): (&(DestinationId, i64), &Position)| {
             let shard = id.shard();
             (!self.shards.contains(&shard)).then_some(Wake { destination_id: *id, shard, from: *from })
         };

@@ -6,7 +6,7 @@ use crate::{KeptGate, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::Destination,
+    destination::{Destination, Ordering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
     seal::Sealed,
@@ -142,13 +142,15 @@ pub struct Page<K> {
     pub limit: usize,
 }
 
-/// What changed in an account's configuration, for its snapshot: the routes as they are now, disabled ones too, and the
-/// ids of those that were removed, each oldest first.
+/// What changed in an account's configuration, for its snapshot: the routes as they are now, disabled ones too, the ids
+/// of those that were removed, and the ordering of the destinations that changed; each oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct AccountChanges {
     pub version: i64,
     pub routes: Vec<Route>,
     pub removed_routes: Vec<RouteId>,
+    /// From the beginning on only of those that are ordered.
+    pub orderings: Vec<(DestinationId, Ordering)>,
 }
 
 /// A destination with all that is needed to deliver to it.

@@ -5,7 +5,8 @@
 use crate::{NewDelivery, StoreError};
 use async_trait::async_trait;
 use domain::{
-    id::{AccountId, EventId, RouteId, SourceId},
+    destination::Ordering,
+    id::{AccountId, DestinationId, EventId, RouteId, SourceId},
     limits,
     route::Route,
     time::Timestamp,
@@ -71,6 +72,8 @@ pub enum RoutePage {
         version: i64,
         /// By id. Fewer than asked for: there are no more.
         routes: Vec<Route>,
+        /// Of the ordered destinations among those they lead to.
+        orderings: Vec<(DestinationId, Ordering)>,
     },
 }
 

@@ -165,18 +165,12 @@ impl DestinationInput {
             let detail = "a secret is changed by POST …/rotate-secret, so that the old one goes on signing for a while";
             checks.refuse("/signing/secret", "not_allowed", detail);
         }
-        self.check_available(&mut checks);
+        if self.on_dead_letter == OnDeadLetter::Pause && self.ordering == Ordering::None {
+            let detail =
+                "only an ordered destination is paused at a dead letter: set `ordering` to `strict` or `key`";
+            checks.refuse("/on_dead_letter", "not_allowed", detail);
+        }
         checks.done()
-    }
-
-    fn check_available(&self, checks: &mut Checks) {
-        if self.ordering != Ordering::None {
-            checks.not_available("/ordering", "ordered delivery is not available yet: only `none` is");
-        }
-        if self.on_dead_letter != OnDeadLetter::Continue {
-            let detail = "pausing at a dead letter belongs to ordered delivery, which is not available yet";
-            checks.not_available("/on_dead_letter", detail);
-        }
     }
 
     /// Writes what has been checked, secrets excepted.

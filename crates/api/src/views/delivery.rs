@@ -143,7 +143,7 @@ impl DeliveryView {
             retry_count: record.spent,
             last_outcome: record.last_outcome,
             last_http_status: record.last_http_status,
-            sequence: None,
+            sequence: record.sequence,
             ordering_key: record.ordering_key.clone(),
             created_at: record.created_at,
             next_attempt_at: None,

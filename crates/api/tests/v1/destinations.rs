@@ -76,9 +76,8 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
             "/rate_limit/per_seconds",
             "out_of_range",
         ),
-        (json!({ "ordering": "strict" }), "/ordering", "not_available"),
         (json!({ "ordering": "sometimes" }), "/ordering", "unknown_value"),
-        (json!({ "on_dead_letter": "pause" }), "/on_dead_letter", "not_available"),
+        (json!({ "on_dead_letter": "pause" }), "/on_dead_letter", "not_allowed"),
         (json!({ "signing": { "scheme": "stripe" } }), "/signing/scheme", "not_available"),
         (json!({ "signing": { "ed25519": true } }), "/signing/ed25519", "not_available"),
         (json!({ "signing": { "svix_headers": true } }), "/signing/svix_headers", "not_available"),
@@ -133,7 +132,7 @@ on_every_store! {
     }
 
     async fn everything_wrong_is_said_at_once(world) {
-        let body = json!({ "name": "", "url": "nowhere", "max_concurrency": 0, "ordering": "key" });
+        let body = json!({ "name": "", "url": "nowhere", "max_concurrency": 0, "on_dead_letter": "pause" });
         let problem = world.post("/v1/destinations", body).await.expect(422);
         assert_eq!(problem["errors"].as_array().unwrap().len(), 4, "{problem}");
     }

@@ -20,6 +20,7 @@ fn delivery() -> Delivery {
         route_id: RouteId::MIN,
         replay_id: None,
         origin: id,
+        sequence: None,
         position: Position::due(at(0), id),
         due_at: at(0),
         attempts: 0,

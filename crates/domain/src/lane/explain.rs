@@ -73,6 +73,18 @@ impl<C> Lane<C> {
         let Some(settings) = &self.settings else {
             return wait(WaitKind::Capacity, delivery.due_at, None, "its destination is being read".into());
         };
+        let leader = self.order.as_ref().and_then(|order| order.leader(delivery.position.track));
+        if let Some(leader) = leader.filter(|leader| *leader != delivery.id) {
+            let detail = "those before it must have ended".into();
+            let since = delivery.available_at;
+            return Some(WaitingFor {
+                kind: WaitKind::Order,
+                since,
+                until: None,
+                behind: Some(leader),
+                detail,
+            });
+        }
         if self.in_flight >= settings.max_concurrency {
             let detail = format!("all {} slots of the destination are taken", settings.max_concurrency);
             let since = self.full_since.unwrap_or(delivery.due_at).max(delivery.due_at);

@@ -34,6 +34,7 @@ fn due(n: u128, millis: i64) -> Delivery {
         replay_id: None,
         origin: id(n),
         position: Position::due(at(millis), id(n)),
+        sequence: None,
         due_at: at(millis),
         attempts: 0,
         spent: 0,
@@ -50,6 +51,7 @@ fn settings(max_concurrency: u32) -> LaneSettings {
     LaneSettings {
         max_concurrency,
         rate_limit: None,
+        ordering: Ordering::None,
         mode: Mode::Deliver,
         resumed_at: None,
         expire_after: Duration::from_secs(3_600),
@@ -86,7 +88,21 @@ fn rows(numbers: impl IntoIterator<Item = u128>) -> Vec<(Delivery, ())> {
     numbers.into_iter().map(|n| (delivery(n), ())).collect()
 }
 
+fn asked(limit: usize) -> Wish {
+    Wish { from: Position::START, last_track: i64::MAX, limit }
+}
+
 impl Lane<()> {
+    fn tell_flushed(&mut self, n: u128, settled: &Settled) {
+        self.flushed(id(n), Position::UNORDERED, settled, at(0));
+    }
+
+    /// The answer to a fetch of so many rows.
+    fn read(&mut self, rows: Vec<(Delivery, ())>, limit: usize, now: Timestamp) {
+        let row = |(delivery, cargo)| Row { delivery, cargo, track: Position::UNORDERED };
+        self.fetched(&asked(limit), rows.into_iter().map(row).collect(), now);
+    }
+
     fn arrive(&mut self, delivery: Delivery, now: i64) {
         self.expected(delivery.id);
         self.arrived(delivery, (), true, at(now));
@@ -97,6 +113,7 @@ impl Lane<()> {
         match self.next(u32::MAX, at(now))? {
             Step::Start(held) => Some(held.delivery.id),
             Step::End(held, ending) => panic!("{} ended: {ending:?}", held.delivery.id),
+            Step::Turn(held, _) => panic!("{} takes its turn", held.delivery.id),
         }
     }
 
@@ -107,7 +124,7 @@ impl Lane<()> {
     /// What ends now without an attempt.
     fn end_next(&mut self, now: i64) -> Option<(DeliveryId, Ending)> {
         match self.next(u32::MAX, at(now))? {
-            Step::Start(held) => panic!("{} started", held.delivery.id),
+            Step::Start(held) | Step::Turn(held, _) => panic!("{} started", held.delivery.id),
             Step::End(held, ending) => Some((held.delivery.id, ending)),
         }
     }
@@ -118,7 +135,7 @@ impl Lane<()> {
 
     fn succeed(&mut self, n: u128, now: i64) {
         self.finish(n, Outcome::Success, now, now);
-        self.flushed(id(n), &Settled::Ended(Ending::Delivered));
+        self.tell_flushed(n, &Settled::Ended(Ending::Delivered));
     }
 
     fn live(&self) -> bool {
@@ -191,7 +208,7 @@ fn a_lane_is_not_forgotten_before_its_rate_limit_lets_the_next_start() {
     lane.arrive(delivery(1), 0);
     assert_eq!(lane.start_all(0), [id(1)]);
     lane.finished(id(1), met(Outcome::Success, 0), &gate, at(1));
-    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
+    lane.tell_flushed(1, &Settled::Ended(Ending::Delivered));
     assert!(!lane.is_idle(&gate, at(599_999)));
     assert!(lane.is_idle(&gate, at(600_000)));
 }
@@ -214,7 +231,7 @@ fn what_arrives_without_having_been_expected_may_be_over_and_is_looked_for_in_th
     let mut lane = lane();
     lane.arrived(delivery(1), (), true, at(0));
     assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
-    lane.fetched(vec![], 10, at(0));
+    lane.read(vec![], 10, at(0));
     assert_eq!(lane.start(0), None, "somebody has seen to it");
 }
 
@@ -233,7 +250,7 @@ fn an_arrival_during_a_fetch_sets_the_mark_again() {
     let mut lane = fetching_lane();
     assert_eq!(lane.unseen, None);
     lane.arrive(delivery(1), 1);
-    lane.fetched(vec![], 16, at(2));
+    lane.read(vec![], 16, at(2));
     assert!(!lane.live());
     assert_eq!(lane.wants(at(2)).map(|wish| wish.from), Some(delivery(1).position));
 }
@@ -241,7 +258,7 @@ fn an_arrival_during_a_fetch_sets_the_mark_again() {
 #[test]
 fn a_short_read_makes_the_lane_live() {
     let mut lane = fetching_lane();
-    lane.fetched(rows([1]), 16, at(1));
+    lane.read(rows([1]), 16, at(1));
     assert!(lane.live());
     assert_eq!(lane.start(1), Some(id(1)));
 }
@@ -249,7 +266,7 @@ fn a_short_read_makes_the_lane_live() {
 #[test]
 fn a_full_read_goes_on_behind_its_last_row() {
     let mut lane = fetching_lane();
-    lane.fetched(rows(1..=16), 16, at(1));
+    lane.read(rows(1..=16), 16, at(1));
     assert_eq!(lane.unseen, Some(delivery(16).position.after()));
     assert!(lane.unseen < Some(delivery(17).position.after()));
     assert_eq!(lane.wants(at(1)), None, "there is enough to do");
@@ -265,7 +282,7 @@ fn one_fetch_at_a_time() {
 #[test]
 fn a_fetch_that_failed_is_asked_for_again() {
     let mut lane = fetching_lane();
-    lane.fetch_failed(Position::START);
+    lane.fetch_failed(&asked(16));
     assert_eq!(lane.wants(at(1)).map(|wish| wish.from), Some(Position::START));
 }
 
@@ -273,7 +290,7 @@ fn a_fetch_that_failed_is_asked_for_again() {
 fn an_expected_delivery_is_ignored_by_a_fetch_and_taken_when_it_arrives() {
     let mut lane = fetching_lane();
     lane.expected(id(1));
-    lane.fetched(rows([1]), 16, at(1));
+    lane.read(rows([1]), 16, at(1));
     assert_eq!((lane.held(), lane.start(1)), (0, None));
     lane.arrive(delivery(1), 2);
     assert_eq!(lane.start_all(2), [id(1)]);
@@ -305,13 +322,13 @@ fn a_delivery_in_hand_is_not_taken_twice() {
     lane.start(0);
     lane.look(Position::START);
     lane.wants(at(0));
-    lane.fetched(rows([1, 2]), 16, at(1));
+    lane.read(rows([1, 2]), 16, at(1));
     lane.arrive(delivery(1), 1);
     assert_eq!(lane.start_all(1), [id(2)]);
     lane.finish(1, Outcome::ServerError, 0, 2);
     lane.look(Position::START);
     lane.wants(at(2));
-    lane.fetched(rows([1]), 16, at(3));
+    lane.read(rows([1]), 16, at(3));
     assert_eq!(lane.start(3), None, "its settlement is on its way");
 }
 
@@ -323,11 +340,11 @@ fn a_row_settled_while_a_fetch_was_under_way_is_not_taken_again() {
     lane.look(Position::START);
     lane.wants(at(0));
     lane.succeed(1, 1);
-    lane.fetched(rows([1]), 16, at(2)); // as the row was before
+    lane.read(rows([1]), 16, at(2)); // as the row was before
     assert_eq!(lane.start(2), None);
     lane.look(Position::START);
     lane.wants(at(3));
-    lane.fetched(rows([1]), 16, at(4)); // a read that began later is believed
+    lane.read(rows([1]), 16, at(4)); // a read that began later is believed
     assert_eq!(lane.start(4), Some(id(1)));
 }
 
@@ -340,11 +357,11 @@ fn a_retry_settled_while_a_fetch_was_under_way_is_read_again_at_its_new_place() 
     lane.wants(at(0));
     lane.finish(1, Outcome::ServerError, 0, 1);
     let place = Position::due(at(30_000), id(1));
-    lane.flushed(id(1), &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
-    lane.fetched(rows([1]), 16, at(2)); // as the row was before, or as somebody moved it since: it looks again
+    lane.tell_flushed(1, &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
+    lane.read(rows([1]), 16, at(2)); // as the row was before, or as somebody moved it since: it looks again
     assert_eq!(lane.start(2), None);
     assert!(lane.wants(at(2)).is_some());
-    lane.fetched(vec![(due(1, 30_000), ())], 16, at(3));
+    lane.read(vec![(due(1, 30_000), ())], 16, at(3));
     assert_eq!((lane.start(3), lane.unseen), (None, Some(place)));
     assert_eq!(lane.wake_at(at(3)), Some(at(30_000)));
 }
@@ -360,7 +377,7 @@ fn a_row_that_moved_while_it_was_held_is_taken_at_its_new_place() {
     lane.arrive(due(1, 900), 0);
     lane.look(moved(1).0.position);
     lane.wants(at(100));
-    lane.fetched(vec![moved(1)], 16, at(101));
+    lane.read(vec![moved(1)], 16, at(101));
     assert_eq!((lane.held(), lane.start(101)), (1, Some(id(1))));
 }
 
@@ -371,7 +388,7 @@ fn a_row_that_moved_while_it_was_open_is_found_when_its_request_is_abandoned() {
     lane.start(900);
     lane.look(moved(1).0.position);
     lane.wants(at(900));
-    lane.fetched(vec![moved(1)], 16, at(901));
+    lane.read(vec![moved(1)], 16, at(901));
     lane.abandoned(id(1), due(1, 900).position);
     assert_eq!(lane.unseen, Some(moved(1).0.position));
 }
@@ -384,9 +401,9 @@ fn a_row_that_moved_before_we_were_told_of_its_settlement_is_found() {
     lane.finish(1, Outcome::ServerError, 0, 1);
     lane.look(moved(1).0.position);
     lane.wants(at(100));
-    lane.fetched(vec![moved(1)], 16, at(101));
+    lane.read(vec![moved(1)], 16, at(101));
     let place = Position::due(at(30_000), id(1));
-    lane.flushed(id(1), &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
+    lane.tell_flushed(1, &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
     assert_eq!(lane.unseen, Some(moved(1).0.position));
 }
 
@@ -397,7 +414,7 @@ fn a_row_that_moved_while_it_was_expected_is_found_when_it_arrives() {
         lane.expected(id(1));
         lane.look(moved(1).0.position);
         lane.wants(at(100));
-        lane.fetched(vec![moved(1)], 16, at(101));
+        lane.read(vec![moved(1)], 16, at(101));
         if told {
             lane.arrive(due(1, 900), 102)
         } else {
@@ -413,7 +430,7 @@ fn windows_grow_while_they_are_used_up_quickly() {
     lane.configured(settings(1_000));
     lane.look(Position::START);
     let first = lane.wants(at(0)).expect("behind").limit;
-    lane.fetched(rows(1..=first as u128), first, at(1));
+    lane.read(rows(1..=first as u128), first, at(1));
     assert_eq!(lane.start_all(2).len(), 1_000);
     let second = lane.wants(at(3)).expect("half used up").limit;
     assert!(second > first && second <= limits::WINDOW_MAX, "{first} then {second}");
@@ -424,13 +441,13 @@ fn windows_grow_while_they_are_used_up_quickly() {
 #[test]
 fn a_window_older_than_a_second_is_dropped_and_read_again() {
     let mut lane = fetching_lane();
-    lane.fetched(rows([1, 2, 3]), 16, at(0));
+    lane.read(rows([1, 2, 3]), 16, at(0));
     lane.start_all(0);
     lane.succeed(1, 1_001);
     assert_eq!(lane.start(1_001), None);
     assert_eq!(lane.held(), 0);
     assert_eq!(lane.wants(at(1_001)).map(|wish| wish.from), Some(delivery(3).position));
-    lane.fetched(rows([2, 3]), 16, at(1_002));
+    lane.read(rows([2, 3]), 16, at(1_002));
     assert_eq!(lane.start_all(1_002), [id(3)]);
 }
 
@@ -481,7 +498,7 @@ fn a_success_while_the_destination_is_being_read_again_does_not_end_the_ramp() {
     let mut lane = throttled_lane();
     lane.configured(settings(8));
     lane.wants(at(60_000));
-    lane.fetched(rows(2..=9), 16, at(60_000));
+    lane.read(rows(2..=9), 16, at(60_000));
     lane.start_all(60_000);
     lane.outdated();
     lane.finish(2, Outcome::Success, 60_000, 60_100);
@@ -495,8 +512,8 @@ fn a_word_from_another_life_of_the_lane_touches_nothing_in_hand() {
     (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
     lane.configured(settings(1));
     lane.start(0);
-    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
-    lane.flushed(id(2), &Settled::Ended(Ending::Delivered));
+    lane.tell_flushed(1, &Settled::Ended(Ending::Delivered));
+    lane.tell_flushed(2, &Settled::Ended(Ending::Delivered));
     lane.abandoned(id(2), delivery(2).position);
     assert_eq!((lane.in_flight(), lane.held(), lane.known.len()), (1, 1, 2));
 }
@@ -512,7 +529,7 @@ fn a_paused_lane_starts_nothing_and_forgets_nothing() {
     assert!(!lane.is_idle(&GateSettings::default(), at(0)));
     lane.configured(settings(2));
     assert_eq!(lane.wants(at(3)).map(|wish| wish.from), Some(delivery(1).position));
-    lane.fetched(rows([1, 2]), 16, at(4));
+    lane.read(rows([1, 2]), 16, at(4));
     assert_eq!(lane.start_all(4), [id(1), id(2)]);
 }
 
@@ -525,12 +542,12 @@ fn a_disabled_lane_ends_everything_also_what_is_due_tomorrow() {
     assert_eq!(lane.end_next(1), Some((id(1), DISABLED)));
     assert_eq!(lane.end_next(1), None);
     assert!(lane.wants(at(1)).is_some());
-    lane.fetched(vec![(due(2, 86_400_000), ())], 2_048, at(2));
+    lane.read(vec![(due(2, 86_400_000), ())], 2_048, at(2));
     lane.arrive(delivery(3), 2);
     assert_eq!(lane.end_next(2), Some((id(3), DISABLED)));
     assert_eq!(lane.end_next(2), Some((id(2), DISABLED)));
     assert_eq!(lane.in_flight(), 0);
-    (1..=3).for_each(|n| lane.flushed(id(n), &Settled::Ended(DISABLED)));
+    (1..=3).for_each(|n| lane.tell_flushed(n, &Settled::Ended(DISABLED)));
     assert!(lane.is_idle(&GateSettings::default(), at(0)));
 }
 
@@ -549,7 +566,7 @@ fn an_enabled_lane_lets_go_of_what_was_to_be_ended() {
     lane.configured(in_mode(Mode::End { with: DISABLED, since: at(0) }));
     lane.look(Position::START);
     lane.wants(at(0));
-    lane.fetched(vec![(due(1, 86_400_000), ())], 2_048, at(1));
+    lane.read(vec![(due(1, 86_400_000), ())], 2_048, at(1));
     lane.outdated();
     lane.configured(settings(2));
     assert_eq!((lane.held(), lane.wake_at(at(1))), (0, Some(at(86_400_000))));
@@ -592,7 +609,7 @@ fn open_and_unflushed_together_are_at_most_twice_the_limit() {
     assert_eq!(lane.start_all(1), [id(3), id(4)]);
     lane.finish(3, Outcome::Success, 1, 2);
     assert_eq!(lane.start_all(2), [], "three are not durable yet and one is open");
-    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
+    lane.tell_flushed(1, &Settled::Ended(Ending::Delivered));
     assert_eq!(lane.start_all(2), [id(5)]);
 }
 
@@ -641,7 +658,7 @@ fn throttled_lane() -> Lane<()> {
     lane.arrive(delivery(1), 0);
     lane.start(0);
     lane.finish(1, Outcome::Throttled, 0, 0);
-    lane.flushed(id(1), &Settled::Ended(Ending::Delivered));
+    lane.tell_flushed(1, &Settled::Ended(Ending::Delivered));
     lane.look(delivery(2).position);
     lane
 }
@@ -653,7 +670,7 @@ fn a_throttled_delivery_keeps_its_place() {
     lane.start(0);
     lane.finish(1, Outcome::Throttled, 0, 1);
     let place = Position::due(Timestamp::from_micros(at(0).micros() + 1), id(1));
-    lane.flushed(id(1), &Settled::Waits { position: place, due_at: at(0), spent: 0 });
+    lane.tell_flushed(1, &Settled::Waits { position: place, due_at: at(0), spent: 0 });
     assert_eq!((lane.unseen, lane.wake_at(at(1))), (Some(place), Some(at(60_001))));
     assert_eq!(lane.wants(at(60_001)).map(|wish| wish.from), Some(place));
 }
@@ -662,7 +679,7 @@ fn a_throttled_delivery_keeps_its_place() {
 fn after_a_hold_there_is_one_probe_and_then_the_ramp() {
     let mut lane = throttled_lane();
     assert!(lane.wants(at(60_000)).is_some());
-    lane.fetched(rows(2..=5), 16, at(60_000));
+    lane.read(rows(2..=5), 16, at(60_000));
     assert_eq!(lane.start_all(60_000), [id(2)]);
     assert!(lane.destination_hold(at(60_000)).is_some_and(|hold| hold.probing));
     lane.finish(2, Outcome::Success, 60_000, 60_100);
@@ -673,7 +690,7 @@ fn after_a_hold_there_is_one_probe_and_then_the_ramp() {
 fn an_abandoned_probe_makes_room_for_another() {
     let mut lane = throttled_lane();
     lane.wants(at(60_000));
-    lane.fetched(rows(2..=5), 16, at(60_000));
+    lane.read(rows(2..=5), 16, at(60_000));
     lane.start_all(60_000);
     lane.abandoned(id(2), delivery(2).position);
     assert_eq!(lane.start_all(60_001), [id(3)]);
@@ -685,7 +702,7 @@ fn probe_now_does_not_wait_for_the_end_of_the_hold() {
     assert_eq!(lane.wants(at(5_000)), None);
     lane.probe_now(at(5_000));
     assert!(lane.wants(at(5_000)).is_some());
-    lane.fetched(rows(2..=5), 16, at(5_001));
+    lane.read(rows(2..=5), 16, at(5_001));
     assert_eq!(lane.start_all(5_001), [id(2)], "one probe, not all");
 }
 
@@ -767,7 +784,7 @@ fn a_delivery_waits_for_the_throttle_the_breaker_and_the_pause() {
         lane.arrive(delivery(n), 0);
         lane.start(0);
         lane.finish(n, Outcome::Timeout, 0, 0);
-        lane.flushed(id(n), &Settled::Ended(DISABLED));
+        lane.tell_flushed(n, &Settled::Ended(DISABLED));
     }
     assert_eq!(waits(&lane, &delivery(11), 1), Some((WaitKind::Breaker, at(0), Some(at(30_000)))));
     lane.configured(in_mode(Mode::Paused { since: at(7) }));
@@ -785,7 +802,7 @@ fn a_delivery_waits_for_the_ramp_after_a_hold() {
     let mut lane = throttled_lane();
     lane.configured(settings(4));
     lane.wants(at(60_000));
-    lane.fetched(rows(2..=9), 16, at(60_000));
+    lane.read(rows(2..=9), 16, at(60_000));
     lane.start_all(60_000);
     lane.finish(2, Outcome::Success, 60_000, 60_100);
     lane.start_all(60_100);

@@ -3,10 +3,11 @@
 use crate::{delivery::Position, limits, time::Timestamp};
 use std::time::Duration;
 
-/// A read the lane asks for: from this position, at most so many rows.
+/// A read the lane asks for: from this position to the end of this track, at most so many rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
     pub from: Position,
+    pub last_track: i64,
     pub limit: usize,
 }
 

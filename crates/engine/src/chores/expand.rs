@@ -19,8 +19,11 @@ use domain::{
     route::{Candidate, Route},
     time::Clock,
 };
-use pages::Pages;
-use std::{collections::HashMap, sync::Arc};
+use pages::{Orderings, Pages};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, failpoint};
 use tokio::{
     sync::mpsc,
@@ -147,6 +150,7 @@ impl Expander {
     /// The deliveries of the next page of routes, and where they will wait.
     async fn next_chunk(&mut self, open: &mut Open) -> Result<(Chunk, Vec<Place>), StoreError> {
         let Expansion { event_id, account_id, account_version, cursor, .. } = open.expansion;
+        let inline: HashSet<RouteId> = open.expansion.inline_routes.iter().copied().collect();
         let mut chunk = Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), done: true };
         let event = match &open.event {
             Some(event) => Arc::clone(event),
@@ -159,35 +163,42 @@ impl Expander {
         open.keep(&event);
         let limit = self.store.chunk_routes();
         let walk = RouteWalk { account_id, source_id: event.source_id, after: cursor, limit, known: None };
-        let routes = self.pages.read(self.store.as_ref(), walk).await?;
+        let (routes, orderings) = self.pages.read(self.store.as_ref(), walk).await?;
         chunk.done = routes.len() < limit;
         chunk.to = routes.last().map(|route| route.id).or(cursor);
         let filtered = routes.iter().any(|route| route.filter.is_some());
         let candidate = Candidate::new(&event, filtered);
-        let taken =
-            |route: &&Route| route.was_there(account_version, event.received_at) && route.takes(&candidate);
+        let taken = |route: &&Route| {
+            let was_there = route.was_there(account_version, event.received_at);
+            was_there && route.takes(&candidate) && !inline.contains(&route.id)
+        };
         for (place, some) in routes.chunks(FILTERED_STEP).enumerate() {
             if filtered && place > 0 {
                 yield_now().await;
             }
-            chunk.deliveries.extend(some.iter().filter(taken).map(|route| self.promise(&event, route)));
+            let promise = |route| self.promise(&event, route, &orderings);
+            chunk.deliveries.extend(some.iter().filter(taken).map(promise));
         }
         let places =
             chunk.deliveries.iter().map(|made| (made.destination_id, made.id, made.position)).collect();
         Ok((chunk, places))
     }
 
-    fn promise(&self, event: &Event, route: &Route) -> NewDelivery {
+    /// At a destination that became ordered after the event it takes its number now.
+    fn promise(&self, event: &Event, route: &Route, orderings: &Orderings) -> NewDelivery {
         let now = self.clock.now();
         let due_at = event.deliver_at.map_or(now, |at| at.max(now));
         let id = DeliveryId::at(now, self.dice.bits());
         let destination_id = route.destination_id;
+        let ordering = orderings.get(&destination_id).copied().unwrap_or_default();
+        let (position, sequenced) = Position::new(ordering, event.ordering_key.as_deref(), due_at, now, id);
         NewDelivery {
             id,
             route_id: route.id,
             destination_id,
             shard: destination_id.shard(),
-            position: Position::due(due_at, id),
+            position,
+            sequenced,
             due_at,
         }
     }

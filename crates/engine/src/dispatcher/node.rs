@@ -77,6 +77,10 @@ impl Node {
         self.claim = claim;
     }
 
+    pub(super) fn id(&self) -> NodeId {
+        self.claim.node
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -129,7 +133,7 @@ impl Node {
     }
 
     /// Ends a delivery without an attempt.
-    pub(super) fn end(&mut self, delivery: Delivery, ending: Ending, now: Timestamp) {
+    pub(super) fn end(&mut self, target: &Prepared, delivery: Delivery, ending: Ending, now: Timestamp) {
         let id = AttemptId::at(now, self.dice.bits());
         let fact = Fact::EndedWithout { id, at: now, node: self.claim.node, ending };
         let settlement = Settlement {
@@ -137,7 +141,7 @@ impl Node {
             delivery,
             fact,
             settled: Settled::Ended(ending),
-            disables_destination: false,
+            consequence: target.consequence(Settled::Ended(ending)),
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.

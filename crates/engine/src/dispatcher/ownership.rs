@@ -1,6 +1,6 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, Message, Report, Seen};
+use super::{Dispatcher, Message, Place, Report, Seen};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, time::Timestamp};
 use store::{OwnedShard, Wake};
@@ -56,7 +56,7 @@ impl Dispatcher {
     /// Another node says that something waits in lanes of ours.
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
         for wake in wakes {
-            self.look(wake.destination_id, wake.from, false, now);
+            self.look(wake.destination_id, Place::At(wake.from), false, now);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{AccountChanges, Catalog, Page, StoreError, Target};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::Destination,
+    destination::{Destination, Ordering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
     source::Source,
@@ -68,6 +68,14 @@ impl Catalog for MemoryStore {
             removed_routes: newer()
                 .filter(|kept| kept.deleted_at.is_some())
                 .map(|kept| kept.row.id)
+                .collect(),
+            orderings: state
+                .destinations
+                .0
+                .values()
+                .filter(|kept| kept.row.account_id == account && kept.version > since)
+                .map(|kept| (kept.row.id, kept.row.ordering))
+                .filter(|(_, ordering)| since > 0 || *ordering != Ordering::None)
                 .collect(),
         })
     }

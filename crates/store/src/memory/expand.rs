@@ -3,8 +3,15 @@
 use super::{MemoryStore, State, ingest::first_state};
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
-use domain::id::{EventId, RouteId};
-use std::ops::Bound::{Excluded, Unbounded};
+use domain::{
+    destination::Ordering,
+    id::{DestinationId, EventId, RouteId},
+    route::Route,
+};
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Unbounded},
+};
 
 #[async_trait]
 impl Expansions for MemoryStore {
@@ -32,8 +39,12 @@ impl Expansions for MemoryStore {
         let live = state.routes.0.range::<RouteId, _>(above).filter_map(|(_, kept)| kept.live());
         let of_door =
             live.filter(|route| route.account_id == walk.account_id && route.source_id == walk.source_id);
-        let routes = of_door.take(walk.limit).cloned().collect();
-        Ok(RoutePage::Read { version: version.unwrap_or_default(), routes })
+        let routes: Vec<Route> = of_door.take(walk.limit).cloned().collect();
+        let destinations: BTreeSet<DestinationId> = routes.iter().map(|route| route.destination_id).collect();
+        let ordering = |id: &DestinationId| Some((*id, state.destinations.0.get(id)?.row.ordering));
+        let orderings = destinations.iter().filter_map(ordering);
+        let orderings = orderings.filter(|(_, ordering)| *ordering != Ordering::None).collect();
+        Ok(RoutePage::Read { version: version.unwrap_or_default(), routes, orderings })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {

@@ -104,6 +104,10 @@ impl Catalog for PostgresStore {
                 changes.routes.push(route(row)?);
             }
         }
+        // Read later than the version: what has changed in between is read once more.
+        let sql = include_str!("sql/orderings.sql");
+        let rows = connection.read(sql, params![id.uuid() => UUID, since => INT8]).await?;
+        changes.orderings = rows.iter().map(docs::ordering).collect();
         Ok(changes)
     }
 

@@ -41,14 +41,18 @@ impl Expansions for PostgresStore {
         ];
         let rows = connection.read(ROUTES_AFTER, params).await?;
         let Some(first) = rows.first() else {
-            return Ok(RoutePage::Read { version: 0, routes: Vec::new() });
+            return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
         };
         let version = first.get(2);
         if walk.known == Some(version) {
             return Ok(RoutePage::Unchanged);
         }
         let found = rows.iter().filter(|row| row.get::<_, Option<i64>>(1).is_some());
-        Ok(RoutePage::Read { version, routes: found.map(docs::route).collect::<Result<_, _>>()? })
+        let routes = found.map(docs::route).collect::<Result<Vec<_>, _>>()?;
+        let destinations: Vec<Uuid> = routes.iter().map(|route| route.destination_id.uuid()).collect();
+        let sql = include_str!("sql/orderings_of.sql");
+        let ordered = connection.read(sql, params![destinations => UUID_ARRAY]).await?;
+        Ok(RoutePage::Read { version, routes, orderings: ordered.iter().map(docs::ordering).collect() })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {

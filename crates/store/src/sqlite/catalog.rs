@@ -16,13 +16,14 @@ use crate::{AccountChanges, Catalog, Page, StoreError, Target};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::Destination,
+    destination::{Destination, Ordering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
     source::Source,
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
+use std::collections::BTreeSet;
 
 pub(super) const CHANGED_DESTINATIONS: &str = include_str!("sql/changed_destinations.sql");
 
@@ -285,6 +286,27 @@ fn has_ends(connection: &Connection, route: &Route) -> Result<(), super::Trouble
     table::version::<Destination>(connection, route.account_id, route.destination_id)?;
     route.source_id.map(|id| table::version::<Source>(connection, route.account_id, id)).transpose()?;
     Ok(())
+}
+
+/// The ordered destinations among those that these routes lead to.
+pub(super) fn orderings_of(
+    connection: &Connection,
+    routes: &[Route],
+) -> Result<Vec<(DestinationId, Ordering)>, super::Trouble> {
+    let destinations: BTreeSet<DestinationId> = routes.iter().map(|route| route.destination_id).collect();
+    let mut select = connection.prepare_cached(
+        "select case
+                    when instr(doc, '\"ordering\":\"strict\"') > 0 then 'strict'
+                    when instr(doc, '\"ordering\":\"key\"') > 0 then 'key'
+                end
+         from destinations where id = ?1",
+    )?;
+    let mut orderings = Vec::new();
+    for id in destinations {
+        let word: Option<Option<String>> = select.query_row([id.blob()], |row| row.get(0)).optional()?;
+        orderings.extend(word.flatten().map(|word| (id, Ordering::read(&word))));
+    }
+    Ok(orderings)
 }
 
 /// Routes whose version and document were selected.

@@ -78,7 +78,7 @@ fn routes_after(connection: &Connection, walk: &RouteWalk) -> Result<RoutePage, 
         connection.prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
     let version: Option<i64> = select.query_row([walk.account_id.blob()], |row| row.get(0)).optional()?;
     let Some(version) = version else {
-        return Ok(RoutePage::Read { version: 0, routes: Vec::new() });
+        return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
     };
     if walk.known == Some(version) {
         return Ok(RoutePage::Unchanged);
@@ -87,7 +87,9 @@ fn routes_after(connection: &Connection, walk: &RouteWalk) -> Result<RoutePage, 
     let after = blob(walk.after).unwrap_or(START);
     let rows =
         select.query(params![walk.account_id.blob(), after, blob(walk.source_id), walk.limit as i64])?;
-    Ok(RoutePage::Read { version, routes: catalog::routes(rows)? })
+    let routes = catalog::routes(rows)?;
+    let orderings = catalog::orderings_of(connection, &routes)?;
+    Ok(RoutePage::Read { version, routes, orderings })
 }
 
 fn expand(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {

@@ -51,6 +51,8 @@ struct Seen {
     started_after_a_fresh_cancel: u64,
     slots_full: u64,
     pushed_back: u64,
+    in_order: u64,
+    turns: u64,
 }
 
 impl Seen {
@@ -60,7 +62,7 @@ impl Seen {
         }
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 12] {
+    fn all_mut(&mut self) -> [&mut u64; 14] {
         [
             &mut self.delivered,
             &mut self.ended_otherwise,
@@ -74,6 +76,8 @@ impl Seen {
             &mut self.started_after_a_fresh_cancel,
             &mut self.slots_full,
             &mut self.pushed_back,
+            &mut self.in_order,
+            &mut self.turns,
         ]
     }
 
@@ -91,8 +95,13 @@ enum Happening {
     /// With the moment at which its row was written.
     Announce(Delivery, Word, Timestamp),
     /// The store looks; the answer is on its way from now.
-    Read,
-    Answer,
+    Read(u64),
+    Answer(u64),
+    Sweep(i64),
+    Swept(i64, Vec<Head>, bool),
+    /// A scheduled delivery takes its turn, in this track; and the lane hears of it.
+    Turning(Delivery, i64),
+    Turned(DeliveryId, Position),
     Respond(DeliveryId),
     Abandon(DeliveryId),
     Durable(usize),
@@ -105,7 +114,7 @@ enum Happening {
     /// The lane's own alarm clock.
     Wake,
     /// The dispatcher comes round again.
-    Turn,
+    Round,
 }
 
 /// How a commit is announced.
@@ -156,7 +165,11 @@ struct World {
     ended: HashMap<DeliveryId, End>,
     /// Commits and other words on their way to the lane.
     unannounced: usize,
-    read: Option<Read>,
+    reads: BTreeMap<u64, Read>,
+    /// Numbers given so far.
+    sequence: i64,
+    turning: usize,
+    sweeping: bool,
     open: BTreeMap<DeliveryId, (Delivery, Timestamp)>,
     settling: Vec<Settling>,
     unflushed: HashSet<DeliveryId>,
@@ -185,6 +198,8 @@ macro_rules! tell {
     };
 }
 
+/// Tracks found at once.
+const SWEPT: usize = 2;
 const START: i64 = 1_790_000_000_000_000;
 
 impl World {
@@ -212,7 +227,10 @@ impl World {
             rows: BTreeMap::new(),
             ended: HashMap::new(),
             unannounced: 0,
-            read: None,
+            reads: BTreeMap::new(),
+            sequence: 0,
+            turning: 0,
+            sweeping: false,
             open: BTreeMap::new(),
             settling: vec![],
             unflushed: HashSet::new(),
@@ -227,6 +245,11 @@ impl World {
             dice,
         };
         world.settings.expire_after = world.policy.expire_after;
+        world.settings.ordering = match world.dice.below(4) {
+            0 => Ordering::Strict,
+            1 => Ordering::Key,
+            _ => Ordering::None,
+        };
         for _ in 0..world.dice.between(10, 60) {
             let after = world.dice.below(TROUBLE);
             world.plan(after, Happening::Publish);
@@ -286,14 +309,31 @@ impl World {
             Happening::Publish => self.publish(),
             Happening::Commit(delivery, word) => {
                 if !matches!(word, Word::RolledBack | Word::UnknownRolledBack) {
-                    self.rows.insert(delivery.id, delivery.clone());
+                    let mut row = delivery.clone();
+                    if row.position.rank == Position::END {
+                        self.number(&mut row);
+                    }
+                    self.rows.insert(row.id, row);
                 }
                 let after = self.dice.delay();
                 self.plan(after, Happening::Announce(delivery, word, self.now));
             }
             Happening::Announce(delivery, word, written_at) => self.announce(delivery, word, written_at),
-            Happening::Read => self.look_into_the_store(),
-            Happening::Answer => self.answer(),
+            Happening::Read(read) => self.look_into_the_store(read),
+            Happening::Answer(read) => self.answer(read),
+            Happening::Sweep(from) => self.sweep(from),
+            Happening::Swept(from, heads, failed) => {
+                self.sweeping = false;
+                match failed {
+                    true => self.lane.sweep_failed(from),
+                    false => self.lane.swept(&heads, heads.len() < SWEPT, self.now),
+                }
+            }
+            Happening::Turning(delivery, track) => self.give_turn(&delivery, track),
+            Happening::Turned(id, place) => {
+                self.turning -= 1;
+                self.lane.turned(id, place);
+            }
             Happening::Respond(id) => self.respond(id)?,
             Happening::Abandon(id) => {
                 let (delivery, _) = self.open.remove(&id).ok_or("abandoned what is not open")?;
@@ -305,13 +345,14 @@ impl World {
                 let settling = &self.settling[index];
                 self.unflushed.remove(&settling.delivery.id);
                 self.seen.settled_meanwhile += u64::from(self.lane.fetching);
-                self.lane.flushed(settling.delivery.id, &settling.settled);
+                let track = settling.delivery.position.track;
+                self.lane.flushed(settling.delivery.id, track, &settling.settled, self.now);
             }
             Happening::Meddle => self.meddle(),
             Happening::Configured => self.lane.configured(self.settings.clone()),
             Happening::Refresh => self.lane.refresh(self.now),
             Happening::Wake => self.wake_at = None,
-            Happening::Turn => {}
+            Happening::Round => {}
         }
         Ok(())
     }
@@ -333,7 +374,12 @@ impl World {
             self.made += 1;
             let id = DeliveryId::at(self.now, self.dice.next().into());
             let due_at = self.now.plus(Duration::from_millis(later));
-            let position = Position::due(due_at, id);
+            let track = self.track();
+            let position = match self.settings.ordering {
+                Ordering::None => Position::due(due_at, id),
+                _ if later > 0 => Position::awaits_time(due_at, id),
+                _ => Position::ordered(track, Position::END, id),
+            };
             let delivery = Delivery {
                 id,
                 origin: id,
@@ -362,27 +408,29 @@ impl World {
             Word::RolledBack => self.lane.forgotten(delivery.id),
             Word::UnknownCommitted | Word::UnknownRolledBack => {
                 self.lane.forgotten(delivery.id);
-                self.lane.look(delivery.position);
+                self.lane.look_at(delivery.position);
             }
-            Word::Look => self.lane.look(delivery.position),
+            Word::Look if self.dice.chance(50) => self.lane.look(delivery.position),
+            Word::Look => self.lane.look_at(delivery.position),
         }
         // The destination is read soon after its lane is first heard of.
         self.lane.configured(self.settings.clone());
     }
 
-    fn look_into_the_store(&mut self) {
-        let Some(read) = &mut self.read else { return };
-        let mut rows: Vec<_> =
-            self.rows.values().filter(|row| row.position >= read.wish.from).cloned().collect();
+    fn look_into_the_store(&mut self, number: u64) {
+        let Some(read) = self.reads.get_mut(&number) else { return };
+        let Wish { from, last_track, limit } = read.wish;
+        let asked = |row: &&Delivery| row.position >= from && row.position.track <= last_track;
+        let mut rows: Vec<_> = self.rows.values().filter(asked).cloned().collect();
         rows.sort_by_key(|row| row.position);
-        rows.truncate(read.wish.limit);
+        rows.truncate(limit);
         read.rows = rows.into_iter().map(|row| (row, self.now)).collect();
         let after = self.dice.delay();
-        self.plan(after, Happening::Answer);
+        self.plan(after, Happening::Answer(number));
     }
 
-    fn answer(&mut self) {
-        let Some(read) = self.read.take() else { return };
+    fn answer(&mut self, number: u64) {
+        let Some(read) = self.reads.remove(&number) else { return };
         self.seen.fetches += 1;
         self.seen.full_fetches += u64::from(read.rows.len() == read.wish.limit);
         let expected = |(row, _): &&(Delivery, Timestamp)| {
@@ -390,9 +438,60 @@ impl World {
         };
         self.seen.ignored_while_expected += read.rows.iter().filter(expected).count() as u64;
         if read.fails {
-            self.lane.fetch_failed(read.wish.from);
+            self.lane.fetch_failed(&read.wish);
         } else {
-            self.lane.fetched(read.rows, read.wish.limit, self.now);
+            let strict = self.settings.ordering == Ordering::Strict;
+            let row = |(delivery, cargo): (Delivery, Timestamp)| {
+                let track = if strict { Position::STRICT } else { key_of(delivery.id) };
+                Row { delivery, cargo, track }
+            };
+            self.lane.fetched(&read.wish, read.rows.into_iter().map(row).collect(), self.now);
+        }
+    }
+
+    /// The first row of each track, from this one on.
+    fn sweep(&mut self, from: i64) {
+        let mut heads = BTreeMap::<i64, Head>::new();
+        for row in self.rows.values().filter(|row| row.position.track >= from) {
+            let head = Head { first: row.position, due_at: row.due_at };
+            let lowest = heads.entry(row.position.track).or_insert(head);
+            if head.first < lowest.first {
+                *lowest = head;
+            }
+        }
+        let heads = heads.into_values().take(SWEPT).collect();
+        let failed = !self.calm && self.dice.chance(8);
+        let after = self.dice.delay();
+        self.plan(after, Happening::Swept(from, heads, failed));
+    }
+
+    /// The destination's next number.
+    fn number(&mut self, row: &mut Delivery) {
+        self.sequence += 1;
+        row.sequence = Some(self.sequence);
+        row.position.rank = self.sequence;
+    }
+
+    fn give_turn(&mut self, delivery: &Delivery, track: i64) {
+        let mut place = delivery.position;
+        let fails = !self.calm && self.dice.chance(8);
+        let waits = |row: &Delivery| row.position.track == Position::AWAITS_TIME;
+        if let Some(mut row) = self.rows.get(&delivery.id).filter(|row| !fails && waits(row)).cloned() {
+            row.position.track = track;
+            self.number(&mut row);
+            place = Position::ordered(track, Position::END, row.id);
+            self.rows.insert(row.id, row);
+            self.seen.turns += 1;
+        }
+        let after = self.dice.delay();
+        self.plan(after, Happening::Turned(delivery.id, place));
+    }
+
+    fn track(&mut self) -> i64 {
+        match self.settings.ordering {
+            Ordering::None => Position::UNORDERED,
+            Ordering::Strict => Position::STRICT,
+            Ordering::Key => self.dice.between(2, 4) as i64,
         }
     }
 
@@ -413,7 +512,7 @@ impl World {
             policy: &self.policy,
             now: self.now,
             resumed_at: self.settings.resumed_at,
-            ordered: false,
+            ordered: self.settings.ordering != Ordering::None,
             jitter: 0.5,
         };
         let settled = settle(&delivery, &met, on);
@@ -479,6 +578,9 @@ impl World {
                     self.ended.insert(id, End { at: self.now, cancelled: false });
                 }
             }
+        } else {
+            // As the settler says it.
+            self.settling[index].settled = Settled::Ended(Ending::Delivered);
         }
         let after = self.dice.delay();
         self.plan(after, Happening::Told(index));
@@ -511,13 +613,18 @@ impl World {
         self.plan(after, Happening::Configured);
     }
 
-    /// Directly in the store; the lane is not told.
+    /// Directly in the store; the lane is told only if others may wait behind it.
     fn cancel_some(&mut self) {
         for id in self.rows.keys().copied().collect::<Vec<_>>() {
             if self.dice.chance(30) {
                 tell!(self, "  cancels {id}");
-                self.rows.remove(&id);
+                let row = self.rows.remove(&id);
                 self.ended.insert(id, End { at: self.now, cancelled: true });
+                if let Some(row) = row.filter(|row| row.position.track != Position::UNORDERED) {
+                    self.unannounced += 1;
+                    let after = self.dice.delay();
+                    self.plan(after, Happening::Announce(row, Word::Look, self.now));
+                }
             }
         }
     }
@@ -531,7 +638,9 @@ impl World {
         let count = waiting.len();
         let row = &mut waiting[pick % count];
         row.due_at = now;
-        row.position = Position::due(now, row.id);
+        if row.sequence.is_none() {
+            row.position.rank = now.micros();
+        }
         let moved = row.clone();
         self.unannounced += 1;
         let after = self.dice.delay();
@@ -552,6 +661,13 @@ impl World {
             match step {
                 Step::Start(held) => self.start(held, share)?,
                 Step::End(held, ending) => self.end(held, ending)?,
+                Step::Turn(held, track) => {
+                    tell!(self, "  turns {} to {track}", held.delivery.id);
+                    promise!(held.delivery.due_at <= self.now.plus(limits::HELD_FRESH), "a turn too early");
+                    self.turning += 1;
+                    let after = self.dice.delay();
+                    self.plan(after, Happening::Turning(held.delivery, track));
+                }
             }
         }
         let full = self.open.len() >= self.settings.max_concurrency as usize;
@@ -560,7 +676,7 @@ impl World {
             u64::from(was_held > 0 && self.lane.held() == 0 && self.lane.unseen.is_some());
         self.fetch_if_wanted();
         if share != u32::MAX {
-            self.plan(20, Happening::Turn); // lanes in turn: a lane held back by its share is asked again
+            self.plan(20, Happening::Round); // lanes in turn: a lane held back by its share is asked again
         }
         if let Some(at) = self.lane.wake_at(self.now).filter(|at| self.wake_at.is_none_or(|wake| *at < wake))
         {
@@ -573,12 +689,25 @@ impl World {
     }
 
     fn fetch_if_wanted(&mut self) {
-        if let Some(wish) = self.lane.wants(self.now) {
-            tell!(self, "  fetches {} from {}", wish.limit, wish.from.rank - START);
+        while let Some(wish) = self.lane.wants(self.now) {
+            tell!(
+                self,
+                "  fetches {} from {} {}",
+                wish.limit,
+                wish.from.track,
+                wish.from.rank.wrapping_sub(START)
+            );
             let fails = !self.calm && self.dice.chance(8);
-            self.read = Some(Read { wish, rows: vec![], fails });
+            self.made += 1;
+            let number = self.made;
+            self.reads.insert(number, Read { wish, rows: vec![], fails });
             let after = self.dice.delay();
-            self.plan(after, Happening::Read);
+            self.plan(after, Happening::Read(number));
+        }
+        if let Some(from) = self.lane.wants_tracks() {
+            self.sweeping = true;
+            let after = self.dice.delay();
+            self.plan(after, Happening::Sweep(from));
         }
     }
 
@@ -595,6 +724,16 @@ impl World {
         promise!(!self.open.contains_key(&id), "{id} is open twice");
         promise!(!self.unflushed.contains(&id), "{id} started before its settlement was durable");
         promise!(delivery.due_at <= now, "{id} started before its time");
+        if self.settings.ordering != Ordering::None {
+            let Position { track, rank, .. } = delivery.position;
+            let before = |row: &&Delivery| row.position.track == track && row.position.rank < rank;
+            let before = self.rows.values().find(before).map(|row| row.id);
+            promise!(before.is_none(), "{id} started before {before:?}");
+            let beside = self.open.values().find(|(open, _)| open.position.track == track);
+            promise!(beside.is_none(), "{id} started beside another of its track");
+            promise!(track > Position::UNORDERED, "{id} started before it had its turn");
+            self.seen.in_order += 1;
+        }
         promise!(now.since(read_at) <= limits::HELD_FRESH, "{id} was read too long ago");
         match (self.rows.get(&id), self.ended.get(&id)) {
             (Some(row), _) => promise!(row.attempts == delivery.attempts, "{id} started from an old row"),
@@ -652,8 +791,9 @@ impl World {
         );
         promise!(lane.unflushed as usize == self.unflushed.len(), "unflushed: {}", lane.unflushed);
         let held = lane.known.values().filter(|known| known.stage == Stage::Held).count();
-        promise!(lane.held.len() == held, "{} in the window, {held} known", lane.held.len());
-        promise!(lane.fetching == self.read.is_some(), "a fetch nobody makes");
+        promise!(lane.held() == held, "{} in the window, {held} known", lane.held());
+        let reading = lane.fetching || lane.order.as_ref().is_some_and(|order| order.is_reading());
+        promise!(reading == !self.reads.is_empty(), "a fetch nobody makes");
         self.last_hold_ends =
             self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
         self.seen.pushed_back += u64::from(self.unflushed.len() >= self.settings.max_concurrency as usize);
@@ -663,12 +803,19 @@ impl World {
     /// With nothing under way that could wake the lane, the lane itself must know when to go on.
     fn check_wakefulness(&self) -> Result<(), String> {
         let under_way =
-            self.unannounced + self.open.len() + self.unflushed.len() + usize::from(self.read.is_some());
+            self.unannounced + self.open.len() + self.unflushed.len() + self.reads.len() + self.turning;
+        let under_way = under_way + usize::from(self.sweeping);
         let awake = self.settings.mode == Mode::Deliver && self.lane.settings.is_some();
         if under_way > 0 || !awake {
             return Ok(());
         }
-        let Some(due) = self.rows.values().map(|row| row.due_at).min() else { return Ok(()) };
+        let leads = |row: &&Delivery| {
+            let before = |other: &Delivery| {
+                other.position.track == row.position.track && other.position < row.position
+            };
+            self.settings.ordering == Ordering::None || !self.rows.values().any(before)
+        };
+        let Some(due) = self.rows.values().filter(leads).map(|row| row.due_at).min() else { return Ok(()) };
         // A window in hand may come first, for as long as it is fresh.
         let soon = self.now.plus(limits::HELD_FRESH);
         let latest = due.max(soon).max(self.lane.gate.held_until(self.now).unwrap_or(soon));
@@ -682,6 +829,7 @@ impl World {
         promise!(self.lane.known.is_empty(), "still in hand: {:?}", self.lane.known);
         promise!(self.lane.held.is_empty() && self.lane.settled_meanwhile.is_empty(), "remembers too much");
         promise!(self.lane.unseen.is_none(), "still to look at: {:?}", self.lane.unseen);
+        promise!(self.lane.order.as_ref().is_none_or(|order| order.is_idle()), "{:?}", self.lane.order);
         Ok(())
     }
 
@@ -698,6 +846,11 @@ fn brief(happening: &Happening) -> String {
         Happening::Announce(delivery, word, _) => format!("Announce {} {word:?}", delivery.id),
         other => format!("{other:?}"),
     }
+}
+
+/// The track of its ordering key.
+fn key_of(id: DeliveryId) -> i64 {
+    2 + (id.uuid().as_u128() % 3) as i64
 }
 
 /// SplitMix64: small, even, and the same everywhere.

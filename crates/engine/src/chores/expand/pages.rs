@@ -2,11 +2,12 @@
 //! once, and then only its version.
 
 use domain::{
-    id::{AccountId, RouteId, SourceId},
+    destination::Ordering,
+    id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
     route::Route,
 };
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use store::{Expansions, RoutePage, RouteWalk, StoreError};
 
 /// The one used last comes first.
@@ -17,7 +18,11 @@ struct Page {
     key: (AccountId, Option<SourceId>, Option<RouteId>),
     version: i64,
     routes: Arc<[Route]>,
+    orderings: Arc<Orderings>,
 }
+
+/// Of the ordered destinations among those that a page leads to.
+pub(super) type Orderings = HashMap<DestinationId, Ordering>;
 
 impl Pages {
     /// The routes the walk comes to next, as they are now.
@@ -25,20 +30,23 @@ impl Pages {
         &mut self,
         store: &S,
         walk: RouteWalk,
-    ) -> Result<Arc<[Route]>, StoreError> {
+    ) -> Result<(Arc<[Route]>, Arc<Orderings>), StoreError> {
         let key = (walk.account_id, walk.source_id, walk.after);
         let kept = self.0.iter().position(|page| page.key == key).map(|place| self.0.remove(place));
         let known = kept.as_ref().map(|page| page.version);
         let page = match (store.routes_after(&RouteWalk { known, ..walk }).await?, kept) {
             (RoutePage::Unchanged, Some(page)) => page,
-            (RoutePage::Read { version, routes }, _) => Page { key, version, routes: routes.into() },
+            (RoutePage::Read { version, routes, orderings }, _) => {
+                let orderings = Arc::new(orderings.into_iter().collect());
+                Page { key, version, routes: routes.into(), orderings }
+            }
             (RoutePage::Unchanged, None) => {
                 return Err(StoreError::Unavailable("the store knows a page that nobody has".into()));
             }
         };
-        let routes = Arc::clone(&page.routes);
+        let read = (Arc::clone(&page.routes), Arc::clone(&page.orderings));
         self.0.truncate(limits::EXPANSION_PAGES_KEPT - 1);
         self.0.insert(0, page);
-        Ok(routes)
+        Ok(read)
     }
 }

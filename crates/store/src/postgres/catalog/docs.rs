@@ -4,7 +4,7 @@ use super::rows::optional_time;
 use crate::{KeptGate, StoreError, Target};
 use domain::{
     account::{Account, ApiKey},
-    destination::{Destination, Disabled, DisabledReason, Switch},
+    destination::{Destination, Disabled, DisabledReason, Ordering, Switch},
     id::{AccountId, DestinationId},
     route::Route,
     seal::Sealed,
@@ -22,6 +22,11 @@ pub(super) fn document<T: Serialize>(value: &T) -> Result<String, StoreError> {
 /// A document that does not read was written by a newer binary or by hand; the row is there, but not for us.
 fn read<T: DeserializeOwned>(doc: &str) -> Result<T, StoreError> {
     serde_json::from_str(doc).map_err(|error| StoreError::Unavailable(error.into()))
+}
+
+/// id, ordering.
+pub(super) fn ordering(row: &Row) -> (DestinationId, Ordering) {
+    (DestinationId::from_uuid(row.get(0)), Ordering::read(row.get(1)))
 }
 
 /// doc, version.

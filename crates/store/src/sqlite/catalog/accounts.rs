@@ -8,7 +8,7 @@ use super::{
     table::{self, taken},
 };
 use crate::{AccountChanges, Page, StoreError};
-use domain::{account::Account, id::AccountId, route::Route};
+use domain::{account::Account, destination::Ordering, id::AccountId, route::Route};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 pub(super) fn create(connection: &Connection, account: &Account) -> Result<Account, Trouble> {
@@ -94,6 +94,12 @@ pub(super) fn changes(
             true => changes.removed_routes.push(row::id(row, 3)?),
             false => changes.routes.push(<Route as table::Kept>::read(row)?),
         }
+    }
+    let mut select = connection.prepare_cached(include_str!("../sql/orderings.sql"))?;
+    let mut rows = select.query(params![account.blob(), since])?;
+    while let Some(row) = rows.next()? {
+        let word = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        changes.orderings.push((row::id(row, 0)?, Ordering::read(word)));
     }
     Ok(changes)
 }

@@ -1,0 +1,7 @@
+-- $1 destinations: those of them that are ordered
+select d.id, o.ordering
+from destinations d
+cross join lateral (select coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') as ordering) o
+where d.id = any($1)
+  and o.ordering <> 'none'
+order by d.id

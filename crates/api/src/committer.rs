@@ -364,6 +364,7 @@ fn expansion_of(new: &NewEvent) -> Expansion {
         account_version: new.account_version,
         cursor: None,
         deliveries: 0,
+        inline_routes: Vec::new(),
         created_at: new.event.received_at,
     }
 }
@@ -397,6 +398,7 @@ fn arrived(new: &NewDelivery, event: &Event, payload_bytes: u32) -> Delivery {
         replay_id: None,
         origin: new.id,
         position: new.position,
+        sequence: None,
         due_at: new.due_at,
         attempts: 0,
         spent: 0,

@@ -79,6 +79,7 @@ fn promise(event: &Event, route: &Route, dice: &dyn Dice, now: Timestamp) -> New
         shard: route.destination_id.shard(),
         position: Position::due(due_at, id),
         due_at,
+        sequenced: false,
     }
 }
 

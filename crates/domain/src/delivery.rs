@@ -24,6 +24,8 @@ pub struct Delivery {
     /// The first delivery of a chain of replays; itself if it is none.
     pub origin: DeliveryId,
     pub position: Position,
+    /// Its number at an ordered destination, without gaps; None at others and while it waits for its time.
+    pub sequence: Option<i64>,
     pub due_at: Timestamp,
     /// Attempts made so far; the next one has this number plus one.
     pub attempts: u32,
@@ -41,9 +43,10 @@ pub struct Delivery {
 /// Where a delivery stands in its lane: the queue is sorted by this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// 0 for unordered and strictly ordered lanes; the hash of the ordering key otherwise.
+    /// 0 for unordered and strictly ordered lanes; the hash of the ordering key otherwise. In ordered lanes, what waits
+    /// for its time stands apart, in [`Position::AWAITS_TIME`].
     pub track: i64,
-    /// Due time in microseconds for unordered lanes, sequence number for ordered ones.
+    /// Due time in microseconds for unordered lanes and for what waits for its time, sequence number for ordered ones.
     pub rank: i64,
     pub delivery_id: DeliveryId,
 }
@@ -52,9 +55,23 @@ impl Position {
     /// Before everything.
     pub const START: Self = Self { track: i64::MIN, rank: i64::MIN, delivery_id: DeliveryId::MIN };
 
+    /// The track of an ordered lane's deliveries that wait for their time: they take their number when it has come. No
+    /// ordering key may have this track.
+    pub const AWAITS_TIME: i64 = -1;
+
     /// The place of a delivery in an unordered lane.
     pub const fn due(due_at: Timestamp, delivery_id: DeliveryId) -> Self {
         Self { track: 0, rank: due_at.micros(), delivery_id }
+    }
+
+    /// The place of a delivery in an ordered lane.
+    pub const fn ordered(track: i64, sequence: i64, delivery_id: DeliveryId) -> Self {
+        Self { track, rank: sequence, delivery_id }
+    }
+
+    /// The place of a delivery that takes its turn in an ordered lane when its time has come.
+    pub const fn awaits_time(deliver_at: Timestamp, delivery_id: DeliveryId) -> Self {
+        Self { track: Self::AWAITS_TIME, rank: deliver_at.micros(), delivery_id }
     }
 
     /// The next place: what a read that has seen this one goes on from.

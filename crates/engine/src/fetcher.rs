@@ -72,5 +72,11 @@ async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Resul
 }
 
 fn window(LaneWish { destination, wish, .. }: &LaneWish) -> Window {
-    Window { shard: destination.shard(), destination_id: *destination, from: wish.from, limit: wish.limit }
+    Window {
+        shard: destination.shard(),
+        destination_id: *destination,
+        from: wish.from,
+        last_track: i64::MAX,
+        limit: wish.limit,
+    }
 }

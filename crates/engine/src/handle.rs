@@ -73,6 +73,7 @@ impl EngineHandle {
             replay_id: None,
             origin: id,
             position: Position::due(now, id),
+            sequence: None,
             due_at: now,
             attempts: 0,
             spent: 0,

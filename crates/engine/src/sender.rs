@@ -25,7 +25,7 @@ use domain::{
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{Fact, Settlement, Store, failpoint};
+use store::{Consequence, Fact, Settlement, Store, failpoint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) struct Sender {
@@ -100,7 +100,7 @@ impl Sender {
             delivery,
             fact: Fact::Attempted(Box::new(attempt)),
             settled,
-            disables_destination: next == Next::Disable,
+            consequence: (next == Next::Disable).then_some(Consequence::Disables),
         };
         Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
     }

@@ -15,7 +15,7 @@ use domain::{
 };
 use futures_util::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{Fact, GateWord, Settlement, Store, StoreError, failpoint};
+use store::{Consequence, Fact, GateWord, Settlement, Store, StoreError, failpoint};
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -202,7 +202,7 @@ fn flushed((settlement, moved): (&Settlement, bool)) -> Flushed {
         delivery: settlement.delivery.id,
         settled: if moved { settlement.settled } else { gone },
         attempted: matches!(settlement.fact, Fact::Attempted(_)),
-        disabled: settlement.disables_destination,
+        disabled: settlement.consequence == Some(Consequence::Disables),
     }
 }
 

@@ -21,6 +21,7 @@ fn delivery() -> Delivery {
         replay_id: None,
         origin: id,
         position: Position::due(at(0), id),
+        sequence: None,
         due_at: at(0),
         attempts: 0,
         spent: 0,

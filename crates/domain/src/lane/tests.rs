@@ -34,6 +34,7 @@ fn due(n: u128, millis: i64) -> Delivery {
         replay_id: None,
         origin: id(n),
         position: Position::due(at(millis), id(n)),
+        sequence: None,
         due_at: at(millis),
         attempts: 0,
         spent: 0,

@@ -189,6 +189,7 @@ impl Expander {
             shard: destination_id.shard(),
             position: Position::due(due_at, id),
             due_at,
+            sequenced: false,
         }
     }
 }

@@ -137,7 +137,7 @@ impl Node {
             delivery,
             fact,
             settled: Settled::Ended(ending),
-            disables_destination: false,
+            consequence: None,
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.

@@ -111,7 +111,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     patch, path = "/v1/destinations/{id}", operation_id = "update_destination", tag = "destinations",
     params(("id" = schema::DestinationId, Path), IfMatchParam), request_body = DestinationPatch,
-    responses((status = 200, description = "As it is now.", body = DestinationView), problems::Changing),
+    responses((status = 200, description = "As it is now.", body = DestinationView), problems::ChangingDestination),
 )]
 pub(crate) async fn update(
     State(app): State<App>,

@@ -75,6 +75,9 @@ const fn advice(code: Code) -> &'static str {
             "The key stands for what was sent with it first. Use a new key for a new event."
         }
         Code::DeliveryEnded => "What has ended stays as it is. Replay it to send it again.",
+        Code::DestinationBusy => {
+            "What waits has its place under the ordering there is. Let it be delivered, or cancel it, and try again."
+        }
         Code::QuotaExceeded => "The detail says of what there is too much.",
         Code::Pruned => "It is older than the account's retention.",
         Code::VersionMismatch => {

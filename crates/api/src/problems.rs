@@ -46,6 +46,8 @@ problems! {
     CreatingCounted: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken QuotaExceeded OutcomeUnknown;
     /// An object is changed.
     Changing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NotFound VersionMismatch OutcomeUnknown;
+    /// A destination is changed, which may have to be empty for it.
+    ChangingDestination: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken DestinationBusy NotFound VersionMismatch OutcomeUnknown;
     /// An object is told to do something, if it is still as the caller knows it.
     Switching: NotFound InvalidHeader VersionMismatch OutcomeUnknown;
     /// An object is removed, or told to do something.

@@ -139,6 +139,7 @@ impl Door {
                 shard: destination_id.shard(),
                 position,
                 due_at: now,
+                sequenced: false,
             }
         };
         submission.new.account_version = *version;
@@ -326,6 +327,7 @@ fn arrivals_of(new: &NewEvent) -> Vec<Arrival> {
             replay_id: None,
             origin: promise.id,
             position: promise.position,
+            sequence: None,
             due_at: promise.due_at,
             attempts: 0,
             spent: 0,

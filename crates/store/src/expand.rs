@@ -34,8 +34,9 @@ pub trait Expansions: Send + Sync {
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError>;
 
     /// Writes a chunk's deliveries and moves the cursor behind their routes, in one transaction and only if it still
-    /// stands where the chunk begins: false otherwise, and nothing is written. The last chunk ends the expansion and
-    /// writes the event's number of deliveries.
+    /// stands where the chunk begins: false otherwise, and nothing is written. Sequenced deliveries take their numbers as
+    /// in a commit. The last chunk ends the expansion and writes the event's number of deliveries, with those that were
+    /// committed with it.
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError>;
 }
 
@@ -50,6 +51,8 @@ pub struct Expansion {
     pub cursor: Option<RouteId>,
     /// Deliveries made so far.
     pub deliveries: u32,
+    /// Routes whose deliveries were committed with the event: no chunk makes them.
+    pub inline_routes: Vec<RouteId>,
     pub created_at: Timestamp,
 }
 

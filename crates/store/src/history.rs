@@ -140,6 +140,8 @@ pub struct DeliveryRecord {
     pub last_outcome: Option<Outcome>,
     pub last_http_status: Option<u16>,
     pub ordering_key: Option<String>,
+    /// Its number at an ordered destination; None at others and while it waits for its time.
+    pub sequence: Option<i64>,
     pub created_at: Timestamp,
     pub state: DeliveryState,
 }

@@ -21,6 +21,9 @@ pub trait Ingest: Send + Sync {
     ///
     /// What is asked of an event, in this order: is it there already, by its own id (then it is new, and nothing is
     /// written again)? Is its account there? Has the account still the version it was matched at? Is its key unused?
+    ///
+    /// Of what is written, sequenced deliveries take the next numbers of their destinations, in the order of the batch;
+    /// what is not written takes none. Whoever sees a number sees all below it that have not ended.
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError>;
 
     /// Forgets idempotency keys that were committed before `before` (by the commit's `now`), oldest first, at most
@@ -34,7 +37,8 @@ pub struct NewEvent {
     /// The account's version its deliveries were matched at.
     pub account_version: i64,
     pub deliveries: Vec<NewDelivery>,
-    /// It matches more routes than one commit takes: there are no deliveries yet, an expansion makes them.
+    /// It matches more routes than one commit takes: an expansion makes its deliveries, but for those that are here
+    /// already because their destination is ordered.
     pub expands: bool,
     pub key: Option<IdempotencyKey>,
 }
@@ -47,6 +51,8 @@ pub struct NewDelivery {
     pub shard: u16,
     pub position: Position,
     pub due_at: Timestamp,
+    /// Whoever writes it gives it the destination's next number; the rank that is given here counts for nothing.
+    pub sequenced: bool,
 }
 
 /// Unique within its scope: the source, or the account for what is published.

@@ -37,7 +37,7 @@ pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
-pub use queue::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, Window};
+pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.

@@ -83,6 +83,8 @@ struct State {
     /// By scope and hash of the key.
     used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
     waiting: Waiting,
+    /// The last number each ordered destination has given.
+    sequences: BTreeMap<DestinationId, i64>,
     ended: BTreeMap<DeliveryId, Ended>,
     /// What settlements said, an attempt or an ending without one, and whether it moved the delivery.
     facts: BTreeMap<(DeliveryId, AttemptId), bool>,

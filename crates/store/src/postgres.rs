@@ -12,6 +12,7 @@ mod history;
 mod ingest;
 mod lanes;
 mod membership;
+mod order;
 mod partitions;
 mod planned;
 mod pool;

@@ -33,9 +33,10 @@ pub trait Queue: Send + Sync {
     ///
     /// A delivery that waits again takes the attempt's number, outcome, status and (on `tls_error`) one more of those
     /// with it. One that ends keeps `spent` as it was, and ended when its attempt was over (`started_at` + `duration`,
-    /// to the microsecond), or at the fact's `at`. Only when the delivery is moved is its destination disabled
-    /// (`reason: gone, at: now`, unless it is disabled already), not when the settlement is repeated; and that is a
-    /// change of configuration as any other: it takes the account's next version.
+    /// to the microsecond), or at the fact's `at`, with the `sequence` it is settled with. Only when the delivery is moved
+    /// is its destination disabled (`reason: gone, at: now`, unless it is disabled already) or paused (at `now`, unless it
+    /// is paused, disabled or deleted already), not when the settlement is repeated; and that is a change of
+    /// configuration as any other: it takes the account's next version.
     ///
     /// A settlement that the database will not take, whatever is left out of it, ends its delivery as `undeliverable`
     /// without an attempt (true): the delivery would be sent again for ever.
@@ -55,8 +56,25 @@ pub trait Queue: Send + Sync {
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError>;
 
-    /// "Retry now": the delivery becomes due at `now` and stands there in its lane; one that is due already keeps its
-    /// place. Gives the delivery as it waits now. None if it has ended or is not this account's.
+    /// The tracks of a lane that have something waiting, in order after the given one, each with its first row; at most
+    /// `limit`. What waits behind a track's first row costs nothing.
+    async fn tracks(
+        &self,
+        shard: u16,
+        destination: DestinationId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TrackHead>, StoreError>;
+
+    /// Deliveries whose time has come take the next numbers of their destinations, in the order given, and stand there
+    /// in the track given; `due_at` stays. All in one transaction, flushed. The row decides: only one that waits in
+    /// [`Position::AWAITS_TIME`] and is due at `now` moves. One answer each, in order: moved or not. Can be run again,
+    /// and then moves nothing. On PostgreSQL nothing moves once `node`'s row is gone.
+    async fn take_turns(&self, node: NodeId, turns: &[Turn], now: Timestamp)
+    -> Result<Vec<bool>, StoreError>;
+
+    /// "Retry now": the delivery becomes due at `now` and stands there in its track; one that is due already keeps its
+    /// place, and so does one that has a number. Gives the delivery as it waits now. None if it has ended or is not this account's.
     async fn retry_now(
         &self,
         account: AccountId,
@@ -83,12 +101,19 @@ pub trait Queue: Send + Sync {
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError>;
 }
 
+/// Where to go on after a track; None after the last there can be.
+pub(crate) fn first_track(after: Option<i64>) -> Option<i64> {
+    after.map_or(Some(i64::MIN), |after| after.checked_add(1))
+}
+
 /// A part of one lane to read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     pub shard: u16,
     pub destination_id: DestinationId,
     pub from: Position,
+    /// Not beyond this track; `i64::MAX` for all.
+    pub last_track: i64,
     pub limit: usize,
 }
 
@@ -111,6 +136,21 @@ pub struct LaneHead {
     pub first: Position,
 }
 
+/// The first waiting row of a track.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrackHead {
+    pub track: i64,
+    pub first: Position,
+    pub due_at: Timestamp,
+}
+
+/// A delivery of an ordered lane whose time has come, and the track it belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    pub delivery: Delivery,
+    pub track: i64,
+}
+
 /// A fact about a delivery, and where it goes from here. Boxed detail: batches are moved around.
 #[derive(Debug, Clone)]
 pub struct Settlement {
@@ -119,8 +159,17 @@ pub struct Settlement {
     pub shard: u16,
     pub fact: Fact,
     pub settled: Settled,
-    /// Set the destination's `disabled_reason` to `gone`, in the same transaction.
-    pub disables_destination: bool,
+    /// What becomes of the destination, in the same transaction.
+    pub consequence: Option<Consequence>,
+}
+
+/// What the end of a delivery does to its destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Consequence {
+    /// It is gone.
+    Disables,
+    /// It is to wait until a person has looked.
+    Pauses,
 }
 
 #[derive(Debug, Clone)]

@@ -13,6 +13,8 @@ mod keys;
 mod lanes;
 mod membership;
 mod open;
+mod order;
+mod promise;
 mod queue;
 mod readers;
 mod row;

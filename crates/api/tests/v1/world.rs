@@ -289,6 +289,7 @@ impl World {
             shard: destination.shard(),
             destination_id: destination,
             from: Position::START,
+            last_track: i64::MAX,
             limit: 1000,
         };
         let rows = self.store.fetch(&[window]).await.expect("a window").remove(0);
@@ -323,7 +324,7 @@ impl World {
             delivery,
             fact: Fact::Attempted(Box::new(attempt)),
             settled,
-            disables_destination: false,
+            consequence: None,
         };
         assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
     }

@@ -13,7 +13,7 @@ use domain::{
     dice::Dice,
     event::Event,
     gate::GateSettings,
-    id::AttemptId,
+    id::{AttemptId, NodeId},
     lane::Held,
     limits,
     time::{Clock, Timestamp},

@@ -268,6 +268,7 @@ impl Bench {
                 shard: destination.shard(),
                 position: Position::due(now, id),
                 due_at: now,
+                sequenced: false,
             }
         });
         let deliveries: Vec<NewDelivery> = deliveries.collect();

@@ -89,6 +89,7 @@ impl Bench {
                 shard: destination.shard(),
                 position: Position::due(now, id),
                 due_at: now,
+                sequenced: false,
             };
             let event = event.clone();
             NewEvent { event, account_version, deliveries: vec![delivery], expands: false, key: None }

@@ -10,7 +10,7 @@ use domain::{
     time::Timestamp,
 };
 use std::sync::Arc;
-use store::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use store::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window};
 
 #[async_trait]
 impl Queue for Faulty {
@@ -66,6 +66,26 @@ impl Queue for Faulty {
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
         self.read("lanes", self.inner.lanes(shards, after, limit)).await
+    }
+
+    async fn tracks(
+        &self,
+        shard: u16,
+        destination: DestinationId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TrackHead>, StoreError> {
+        self.read("tracks", self.inner.tracks(shard, destination, after, limit)).await
+    }
+
+    async fn take_turns(
+        &self,
+        node: NodeId,
+        turns: &[Turn],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (inner, turns) = (Arc::clone(&self.inner), turns.to_vec());
+        self.write("take_turns", move || finish(inner.take_turns(node, &turns, now))).await
     }
 
     async fn retry_now(

@@ -1,6 +1,6 @@
 //! Expansions.
 
-use super::{MemoryStore, State, ingest::first_state};
+use super::{MemoryStore, State};
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
 use domain::{
@@ -65,9 +65,10 @@ impl State {
             self.expansions.remove(&chunk.event_id);
         }
         let kept = self.events.get_mut(&chunk.event_id).expect("events stay");
+        kept.deliveries.extend(chunk.deliveries.iter().map(|promise| promise.id));
+        let event = kept.event.clone();
         for promise in &chunk.deliveries {
-            kept.deliveries.push(promise.id);
-            self.waiting.insert(promise.shard, first_state(&kept.event, promise));
+            self.promise(&event, promise);
         }
         true
     }

@@ -189,6 +189,7 @@ impl State {
             last_outcome: row.last_outcome,
             last_http_status: row.last_http_status,
             ordering_key: event.ordering_key.clone(),
+            sequence: row.sequence,
             created_at: row.created_at,
             state,
         }

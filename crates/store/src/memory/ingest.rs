@@ -3,7 +3,12 @@
 use super::{KeptEvent, MemoryStore, State, UsedKey};
 use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError};
 use async_trait::async_trait;
-use domain::{delivery::Delivery, event::Event, time::Timestamp};
+use domain::{
+    delivery::{Delivery, Position},
+    event::Event,
+    id::DestinationId,
+    time::Timestamp,
+};
 
 #[async_trait]
 impl Ingest for MemoryStore {
@@ -50,22 +55,40 @@ impl State {
                 account_id: event.account_id,
                 account_version: new.account_version,
                 cursor: None,
-                deliveries: 0,
+                deliveries: new.deliveries.len() as u32,
+                inline_routes: new.deliveries.iter().map(|promise| promise.route_id).collect(),
                 created_at: now,
             };
             self.expansions.insert(event.id, expansion);
         }
         for promise in &new.deliveries {
-            self.waiting.insert(promise.shard, first_state(event, promise));
+            self.promise(event, promise);
         }
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
         self.events.insert(event.id, KeptEvent { event: event.clone(), deliveries });
         Committed::New
     }
+
+    /// Puts a new delivery into its lane, with its number if it takes one.
+    pub(super) fn promise(&mut self, event: &Event, promise: &NewDelivery) {
+        let mut delivery = first_state(event, promise);
+        if promise.sequenced {
+            let sequence = self.next_sequence(promise.destination_id);
+            delivery.position = Position::ordered(promise.position.track, sequence, promise.id);
+            delivery.sequence = Some(sequence);
+        }
+        self.waiting.insert(promise.shard, delivery);
+    }
+
+    pub(super) fn next_sequence(&mut self, id: DestinationId) -> i64 {
+        let last = self.sequences.entry(id).or_default();
+        *last += 1;
+        *last
+    }
 }
 
 /// A delivery that nobody has tried yet.
-pub(super) fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
+fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
     let created_at = promise.id.made_at();
     Delivery {
         id: promise.id,
@@ -76,6 +99,7 @@ pub(super) fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
         replay_id: None,
         origin: promise.id,
         position: promise.position,
+        sequence: None,
         due_at: promise.due_at,
         attempts: 0,
         spent: 0,

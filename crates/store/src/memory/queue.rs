@@ -1,7 +1,10 @@
 //! Fetching, settling, and what people ask of single deliveries.
 
 use super::{Ended, KeptAttempt, MemoryStore, State};
-use crate::{AttemptRecord, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window};
+use crate::{
+    AttemptRecord, Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead,
+    Turn, Window, queue::first_track,
+};
 use async_trait::async_trait;
 use domain::{
     attempt::Attempt,
@@ -26,7 +29,8 @@ impl Queue for MemoryStore {
         let mut carried = BTreeMap::new();
         let lane = |window: &Window| state.waiting.lane(window.shard, window.destination_id, window.from);
         let read = windows.iter().map(|window| {
-            let rows = lane(window).take(window.limit);
+            let within = |delivery: &&Delivery| delivery.position.track <= window.last_track;
+            let rows = lane(window).take_while(within).take(window.limit);
             rows.map(|delivery| state.fetched(window.shard, delivery, &mut carried)).collect()
         });
         Ok(read.collect())
@@ -46,19 +50,20 @@ impl Queue for MemoryStore {
         self.interrupted("settle")?;
         let mut state = self.state();
         let owner = state.nodes.contains_key(&node);
-        let (mut answers, mut gone) = (Vec::new(), BTreeSet::new());
+        let (mut answers, mut consequences) = (Vec::new(), BTreeSet::new());
         for settlement in settlements {
             let fact = (settlement.delivery.id, fact_id(&settlement.fact));
             // A fact is written once: the first word about it stays, and is said again.
             let said = state.facts.get(&fact).copied();
             let moved = said.unwrap_or_else(|| state.settle(owner, settlement));
-            if said.is_none() && moved && settlement.disables_destination {
-                gone.insert(settlement.delivery.destination_id);
+            if said.is_none() && moved {
+                let destination = settlement.delivery.destination_id;
+                consequences.extend(settlement.consequence.map(|consequence| (consequence, destination)));
             }
             state.facts.insert(fact, moved);
             answers.push(moved);
         }
-        state.disable(gone, now)?;
+        state.switch(consequences, now)?;
         Ok(answers)
     }
 
@@ -71,6 +76,30 @@ impl Queue for MemoryStore {
         Ok(self.state().waiting.heads(shards, after).take(limit).collect())
     }
 
+    async fn tracks(
+        &self,
+        shard: u16,
+        destination: DestinationId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TrackHead>, StoreError> {
+        self.interrupted("tracks")?;
+        let Some(from) = first_track(after) else { return Ok(Vec::new()) };
+        Ok(self.state().waiting.tracks(shard, destination, from).take(limit).collect())
+    }
+
+    async fn take_turns(
+        &self,
+        node: NodeId,
+        turns: &[Turn],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.interrupted("take_turns")?;
+        let mut state = self.state();
+        let owner = state.nodes.contains_key(&node);
+        Ok(turns.iter().map(|turn| owner && state.take_turn(turn, now)).collect())
+    }
+
     async fn retry_now(
         &self,
         account: AccountId,
@@ -81,7 +110,9 @@ impl Queue for MemoryStore {
         let Some(mut delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
         if delivery.due_at > now {
             delivery.due_at = now;
-            delivery.position = Position::due(now, id);
+            if delivery.sequence.is_none() {
+                delivery.position.rank = now.micros();
+            }
             state.waiting.replace(delivery.clone());
         }
         Ok(Some(delivery))
@@ -154,7 +185,9 @@ impl State {
             Fact::EndedWithout { at, .. } => (row, *at),
         };
         match settlement.settled {
-            Settled::Ended(ending) => self.end(tried, ending, over_at),
+            Settled::Ended(ending) => {
+                self.end(Delivery { sequence: settlement.delivery.sequence, ..tried }, ending, over_at);
+            }
             Settled::Waits { position, due_at, spent } => {
                 self.waiting.replace(Delivery { position, due_at, spent, ..tried });
             }
@@ -166,12 +199,34 @@ impl State {
         self.ended.insert(delivery.id, Ended { delivery, ending, at });
     }
 
-    /// One change per account, however many of its destinations are gone.
-    fn disable(&mut self, gone: BTreeSet<DestinationId>, now: Timestamp) -> Result<(), StoreError> {
+    /// Whether it moved. The row decides: it must be there, still wait for its time, and be due.
+    fn take_turn(&mut self, turn: &Turn, now: Timestamp) -> bool {
+        let (account, id) = (turn.delivery.account_id, turn.delivery.id);
+        let due = |row: &&Delivery| row.position.track == Position::AWAITS_TIME && row.due_at <= now;
+        let Some(row) = self.waiting.of_account(account, id).filter(due).cloned() else { return false };
+        let sequence = self.next_sequence(row.destination_id);
+        let position = Position::ordered(turn.track, sequence, id);
+        self.waiting.replace(Delivery { position, sequence: Some(sequence), ..row });
+        true
+    }
+
+    /// One change per account, however many of its destinations it is about. Disabling comes first: what is disabled is
+    /// not paused.
+    fn switch(
+        &mut self,
+        consequences: BTreeSet<(Consequence, DestinationId)>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut versions = BTreeMap::new();
-        for id in gone {
+        for (consequence, id) in consequences {
             let Some(kept) = self.destinations.0.get(&id) else { continue };
-            if kept.row.switch.disabled.is_some() {
+            let switch = &kept.row.switch;
+            let changes = switch.disabled.is_none()
+                && match consequence {
+                    Consequence::Disables => true,
+                    Consequence::Pauses => switch.paused_at.is_none() && kept.deleted_at.is_none(),
+                };
+            if !changes {
                 continue;
             }
             let account = kept.row.account_id;
@@ -181,7 +236,13 @@ impl State {
             };
             versions.insert(account, version);
             let kept = self.destinations.0.get_mut(&id).expect("found above");
-            kept.row.switch.disabled = Some(Disabled { at: now, reason: DisabledReason::Gone });
+            let switch = &mut kept.row.switch;
+            match consequence {
+                Consequence::Disables => {
+                    switch.disabled = Some(Disabled { at: now, reason: DisabledReason::Gone });
+                }
+                Consequence::Pauses => switch.paused_at = Some(now),
+            }
             (kept.version, kept.row.version) = (version, version);
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The queue: deliveries by id, and the same deliveries by their place in their lane.
 
-use crate::LaneHead;
+use crate::{LaneHead, TrackHead};
 use domain::{
     delivery::{Delivery, Position},
     id::{AccountId, DeliveryId, DestinationId},
@@ -81,6 +81,16 @@ impl Waiting {
                 from = behind((shard, destination_id));
                 Some(LaneHead { shard, destination_id, first })
             })
+        })
+    }
+
+    /// The first place of every track of a lane, from a track on.
+    pub(super) fn tracks(&self, shard: u16, id: DestinationId, from: i64) -> impl Iterator<Item = TrackHead> {
+        let mut next = Some(from);
+        std::iter::from_fn(move || {
+            let first = self.lane(shard, id, Position { track: next?, ..Position::START }).next()?;
+            next = first.position.track.checked_add(1);
+            Some(TrackHead { track: first.position.track, first: first.position, due_at: first.due_at })
         })
     }
 

@@ -26,7 +26,7 @@ impl Expansions for PostgresStore {
 
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
         let connection = self.pools.engine().await?;
-        let sql = "select event_id, account_id, account_version, cursor, deliveries, created_at \
+        let sql = "select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at \
                    from expansions where event_id = $1";
         let found = connection.read_opt(sql, params![event.uuid() => UUID]).await?;
         Ok(found.as_ref().map(expansion))
@@ -63,13 +63,13 @@ impl Expansions for PostgresStore {
             chunk.event_id.uuid() => UUID, from => UUID, to => UUID, chunk.done => BOOL,
             columns.id => UUID_ARRAY, columns.shard => INT2_ARRAY, columns.destination_id => UUID_ARRAY,
             columns.route_id => UUID_ARRAY, columns.track => INT8_ARRAY, columns.rank => INT8_ARRAY,
-            columns.due_at => INT8_ARRAY, columns.created_at => INT8_ARRAY,
+            columns.due_at => INT8_ARRAY, columns.created_at => INT8_ARRAY, columns.sequenced => BOOL_ARRAY,
         ];
         Ok(!connection.write(EXPAND, params).await?.is_empty())
     }
 }
 
-/// event_id, account_id, account_version, cursor, deliveries, created_at.
+/// event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at.
 fn expansion(row: &Row) -> Expansion {
     Expansion {
         event_id: EventId::from_uuid(row.get(0)),
@@ -77,7 +77,8 @@ fn expansion(row: &Row) -> Expansion {
         account_version: row.get(2),
         cursor: row.get::<_, Option<Uuid>>(3).map(RouteId::from_uuid),
         deliveries: rows::count(row, 4),
-        created_at: rows::time(row, 5),
+        inline_routes: row.get::<_, Vec<Uuid>>(5).into_iter().map(RouteId::from_uuid).collect(),
+        created_at: rows::time(row, 6),
     }
 }
 
@@ -92,6 +93,7 @@ struct Columns {
     rank: Vec<i64>,
     due_at: Vec<i64>,
     created_at: Vec<i64>,
+    sequenced: Vec<bool>,
 }
 
 impl Columns {
@@ -106,6 +108,7 @@ impl Columns {
             columns.rank.push(delivery.position.rank);
             columns.due_at.push(delivery.due_at.micros());
             columns.created_at.push(delivery.id.made_at().micros());
+            columns.sequenced.push(delivery.sequenced);
         }
         columns
     }

@@ -263,23 +263,23 @@ fn event_record(row: &Row) -> EventRecord {
 /// A delivery's columns from `at` on, then ending, reason, ended_at, type, source_id, ordering_key.
 fn delivery_record(row: &Row, at: usize) -> Result<DeliveryRecord, StoreError> {
     let id = DeliveryId::from_uuid(row.get(at + 1));
-    let (created_at, state) = match row.get::<_, Option<&str>>(at + 19) {
+    let (created_at, state) = match row.get::<_, Option<&str>>(at + 20) {
         None => {
             let (_, delivery) = rows::delivery(row, at);
             (delivery.created_at, DeliveryState::Waiting(Box::new(delivery)))
         }
         Some(status) => {
             let ending =
-                Ending::read(status, row.get(at + 20)).ok_or_else(|| unreadable("ending", status))?;
-            (id.made_at(), DeliveryState::Ended { ending, at: rows::time(row, at + 21) })
+                Ending::read(status, row.get(at + 21)).ok_or_else(|| unreadable("ending", status))?;
+            (id.made_at(), DeliveryState::Ended { ending, at: rows::time(row, at + 22) })
         }
     };
     Ok(DeliveryRecord {
         id,
         account_id: AccountId::from_uuid(row.get(at + 2)),
         event_id: EventId::from_uuid(row.get(at + 3)),
-        event_type: row.get::<_, Option<String>>(at + 22).unwrap_or_default(),
-        source_id: row.get::<_, Option<Uuid>>(at + 23).map(SourceId::from_uuid),
+        event_type: row.get::<_, Option<String>>(at + 23).unwrap_or_default(),
+        source_id: row.get::<_, Option<Uuid>>(at + 24).map(SourceId::from_uuid),
         route_id: RouteId::from_uuid(row.get(at + 5)),
         destination_id: DestinationId::from_uuid(row.get(at + 4)),
         replay_id: row.get::<_, Option<Uuid>>(at + 6).map(ReplayId::from_uuid),
@@ -288,7 +288,8 @@ fn delivery_record(row: &Row, at: usize) -> Result<DeliveryRecord, StoreError> {
         spent: rows::count(row, at + 12),
         last_outcome: row.get::<_, Option<&str>>(at + 14).and_then(|word| word.parse().ok()),
         last_http_status: rows::http_status(row, at + 15),
-        ordering_key: row.get(at + 24),
+        ordering_key: row.get(at + 25),
+        sequence: row.get(at + 19),
         created_at,
         state,
     })

@@ -179,6 +179,7 @@ struct Deliveries {
     rank: Vec<i64>,
     due_at: Vec<i64>,
     created_at: Vec<i64>,
+    sequenced: Vec<bool>,
 }
 
 impl<'a> Rows<'a> {
@@ -214,7 +215,7 @@ impl<'a> Rows<'a> {
             e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY,
             d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
             d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
-            d.created_at => INT8_ARRAY,
+            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY,
         ]
         .to_vec()
     }
@@ -270,6 +271,7 @@ impl Deliveries {
             self.rank.push(delivery.position.rank);
             self.due_at.push(delivery.due_at.micros());
             self.created_at.push(delivery.id.made_at().micros());
+            self.sequenced.push(delivery.sequenced);
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The queue: windows of many lanes in one read, and the commands that move a single delivery.
 
 use super::{
-    PostgresStore,
+    PostgresStore, order,
     planned::{Planned, Statement},
     pool::{Param, params},
     rows, settle,
 };
-use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window, leap::Leap};
+use crate::{
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, leap::Leap,
+    queue::first_track,
+};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
@@ -31,7 +34,7 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
         gives: "place int8, shard int2, delivery_id uuid, account_id uuid, event_id uuid, destination_id uuid, \
                 route_id uuid, replay_id uuid, origin uuid, track int8, rank int8, due_at int8, attempts int4, \
                 spent int4, tls_errors int4, last_outcome text, last_http_status int2, created_at int8, \
-                available_at int8, payload_bytes int4",
+                available_at int8, payload_bytes int4, sequence int8",
     };
     Planned::new(statement, &Lanes::of(&[]).params())
 });
@@ -102,6 +105,31 @@ impl Queue for PostgresStore {
         Ok(rows.iter().map(head).collect())
     }
 
+    async fn tracks(
+        &self,
+        shard: u16,
+        destination: DestinationId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TrackHead>, StoreError> {
+        let Some(from) = first_track(after) else { return Ok(Vec::new()) };
+        let connection = self.pools.engine().await?;
+        order::tracks(&connection, shard, destination, from, limit).await
+    }
+
+    async fn take_turns(
+        &self,
+        node: NodeId,
+        turns: &[Turn],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        if turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let connection = self.pools.settle().await?;
+        order::take_turns(&connection, node, turns, now).await
+    }
+
     async fn retry_now(
         &self,
         account: AccountId,
@@ -148,6 +176,7 @@ pub(super) struct Lanes {
     track: Vec<i64>,
     rank: Vec<i64>,
     delivery_id: Vec<Uuid>,
+    last_track: Vec<i64>,
     rows: Vec<i64>,
 }
 
@@ -159,17 +188,19 @@ impl Lanes {
             track: windows.iter().map(|window| window.from.track).collect(),
             rank: windows.iter().map(|window| window.from.rank).collect(),
             delivery_id: windows.iter().map(|window| window.from.delivery_id.uuid()).collect(),
+            last_track: windows.iter().map(|window| window.last_track).collect(),
             rows: windows.iter().map(|window| window.limit as i64).collect(),
         }
     }
 
-    pub(super) fn params(&self) -> [Param<'_>; 6] {
+    pub(super) fn params(&self) -> [Param<'_>; 7] {
         [
             (&self.shard, Type::INT2_ARRAY),
             (&self.destination_id, Type::UUID_ARRAY),
             (&self.track, Type::INT8_ARRAY),
             (&self.rank, Type::INT8_ARRAY),
             (&self.delivery_id, Type::UUID_ARRAY),
+            (&self.last_track, Type::INT8_ARRAY),
             (&self.rows, Type::INT8_ARRAY),
         ]
     }

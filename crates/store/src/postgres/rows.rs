@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// A waiting delivery and its shard, from column `at` on: shard, delivery_id, account_id, event_id, destination_id,
 /// route_id, replay_id, origin, track, rank, due_at, attempts, spent, tls_errors, last_outcome, last_http_status,
-/// created_at, available_at, payload_bytes.
+/// created_at, available_at, payload_bytes, sequence.
 pub(super) fn delivery(row: &Row, at: usize) -> (u16, Delivery) {
     let id = DeliveryId::from_uuid(row.get(at + 1));
     let delivery = Delivery {
@@ -32,6 +32,7 @@ pub(super) fn delivery(row: &Row, at: usize) -> (u16, Delivery) {
         created_at: time(row, at + 16),
         available_at: time(row, at + 17),
         payload_bytes: count(row, at + 18),
+        sequence: row.get(at + 19),
     };
     (row.get::<_, i16>(at) as u16, delivery)
 }

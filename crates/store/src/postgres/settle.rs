@@ -5,7 +5,7 @@ use super::{
     pool::{Connection, Param, Transaction, params},
     trouble::Trouble,
 };
-use crate::{Fact, Settlement, StoreError};
+use crate::{Consequence, Fact, Settlement, StoreError};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
@@ -116,17 +116,17 @@ async fn settle_part(
 ) -> Result<Written, Trouble> {
     let facts = Facts::of(part);
     let node = node.uuid();
-    if part.iter().any(|settlement| settlement.disables_destination) {
+    if part.iter().any(|settlement| settlement.consequence.is_some()) {
         let transaction = connection.begin().await?;
-        let settled = settle_and_disable(&transaction, &node, &facts, part, now).await;
+        let settled = settle_and_switch(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
         Ok(written(&connection.write(&SETTLE.call, &facts.params(&node)).await?))
     }
 }
 
-/// A destination that is gone is disabled in the transaction that says so, and only by who still owns it.
-async fn settle_and_disable(
+/// A destination is disabled or paused in the transaction that says why, and only by who still owns it.
+async fn settle_and_switch(
     transaction: &Transaction<'_>,
     node: &Uuid,
     facts: &Facts,
@@ -135,23 +135,36 @@ async fn settle_and_disable(
 ) -> Result<Written, Trouble> {
     let written = written(&transaction.run(&SETTLE.call, &facts.params(node)).await?);
     let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
-    let gone: BTreeSet<Uuid> = part
-        .iter()
-        .filter(|settlement| settlement.disables_destination && moved(settlement))
-        .map(|settlement| settlement.delivery.destination_id.uuid())
-        .collect();
-    if !gone.is_empty() {
-        let gone = Vec::from_iter(gone);
-        let rows =
-            transaction.run(include_str!("sql/disable_accounts.sql"), params![gone => UUID_ARRAY]).await?;
-        let accounts: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-        let versions: Vec<i64> = rows.iter().map(|row| row.get(1)).collect();
-        let params = params![
-            gone => UUID_ARRAY, now.micros() => INT8, accounts => UUID_ARRAY, versions => INT8_ARRAY,
-        ];
-        transaction.run(include_str!("sql/disable_destinations.sql"), params).await?;
+    let destinations = |consequence| -> BTreeSet<Uuid> {
+        let wanted =
+            |settlement: &&&Settlement| settlement.consequence == Some(consequence) && moved(settlement);
+        part.iter().filter(wanted).map(|settlement| settlement.delivery.destination_id.uuid()).collect()
+    };
+    let (gone, paused) = (destinations(Consequence::Disables), destinations(Consequence::Pauses));
+    if !gone.is_empty() || !paused.is_empty() {
+        // What is disabled is not paused.
+        let paused: Vec<Uuid> = paused.difference(&gone).copied().collect();
+        switch(transaction, &Vec::from_iter(gone), &paused, now).await?;
     }
     Ok(written)
+}
+
+async fn switch(
+    transaction: &Transaction<'_>,
+    gone: &[Uuid],
+    paused: &[Uuid],
+    now: Timestamp,
+) -> Result<(), Trouble> {
+    let params = params![gone => UUID_ARRAY, paused => UUID_ARRAY];
+    let rows = transaction.run(include_str!("sql/switch_accounts.sql"), params).await?;
+    let accounts: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let versions: Vec<i64> = rows.iter().map(|row| row.get(1)).collect();
+    let params = params![
+        gone => UUID_ARRAY, paused => UUID_ARRAY, now.micros() => INT8, accounts => UUID_ARRAY,
+        versions => INT8_ARRAY,
+    ];
+    transaction.run(include_str!("sql/switch_destinations.sql"), params).await?;
+    Ok(())
 }
 
 /// A fact that was there before is not among them: this time nothing moved.
@@ -196,7 +209,7 @@ async fn settle_least(
         shard: settlement.shard,
         fact: Fact::EndedWithout { id, at: now, node, ending },
         settled: Settled::Ended(ending),
-        disables_destination: false,
+        consequence: None,
         delivery,
     };
     match settle_part(connection, node, &[&least], now).await {
@@ -243,6 +256,7 @@ pub(super) struct Facts {
     rank: Vec<i64>,
     due_at: Vec<i64>,
     tls_errors: Vec<i32>,
+    sequence: Vec<Option<i64>>,
 }
 
 impl Facts {
@@ -264,6 +278,7 @@ impl Facts {
         self.replay_id.push(delivery.replay_id.map(|id| id.uuid()));
         self.origin.push(delivery.origin.uuid());
         self.attempts_before.push(delivery.attempts as i32);
+        self.sequence.push(delivery.sequence);
         let settled = self.push_fact(settlement);
         let (ending, position, due_at, spent) = match settled {
             Settled::Ended(ending) => (Some(ending), delivery.position, delivery.due_at, delivery.spent),
@@ -326,7 +341,7 @@ impl Facts {
             self.http_status => INT2_ARRAY, self.detail => TEXT_ARRAY, self.node_id => UUID_ARRAY,
             self.ending => TEXT_ARRAY, self.reason => TEXT_ARRAY, self.ended_at => INT8_ARRAY,
             self.track => INT8_ARRAY, self.rank => INT8_ARRAY, self.due_at => INT8_ARRAY,
-            self.tls_errors => INT4_ARRAY,
+            self.tls_errors => INT4_ARRAY, self.sequence => INT8_ARRAY,
         ]
         .to_vec()
     }

@@ -1,6 +1,6 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
-use super::{ingest, planned, queue, settle, tls, url::Address};
+use super::{ingest, order, planned, queue, settle, tls, url::Address};
 use crate::{BoxError, OpenError, StoreError};
 use domain::limits;
 use std::time::Duration;
@@ -30,7 +30,9 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
     let migrated = async {
         migrate(&mut door.client, address).await?;
-        planned::make(&door.client, &[&ingest::COMMIT, &queue::FETCH, &settle::SETTLE]).await.map_err(refused)
+        let all: [&planned::Planned; 4] =
+            [&ingest::COMMIT, &queue::FETCH, &settle::SETTLE, &order::TAKE_TURNS];
+        planned::make(&door.client, &all).await.map_err(refused)
     };
     let migrated = migrated.await;
     // Nothing was written on it: whether the rollback arrives or the connection ends, the lock is free.

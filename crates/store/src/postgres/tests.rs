@@ -103,7 +103,13 @@ impl World {
 
     async fn lane(&self, ground: &Ground) -> Vec<Delivery> {
         let id = ground.destination.id;
-        let window = Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 10_000 };
+        let window = Window {
+            shard: id.shard(),
+            destination_id: id,
+            from: Position::START,
+            last_track: i64::MAX,
+            limit: 10_000,
+        };
         let mut lanes = self.store.fetch(&[window]).await.expect("the lane is read");
         lanes.remove(0).into_iter().map(|fetched| fetched.delivery).collect()
     }
@@ -141,6 +147,7 @@ impl Ground {
             shard: self.destination.id.shard(),
             position: Position::due(at, id),
             due_at: at,
+            sequenced: false,
         };
         let scope = self.account_id.uuid();
         NewEvent {
@@ -186,7 +193,7 @@ fn delivered(delivery: &Delivery, node: NodeId) -> Settlement {
         shard: delivery.destination_id.shard(),
         fact: Fact::Attempted(Box::new(attempt)),
         settled: Settled::Ended(Ending::Delivered),
-        disables_destination: false,
+        consequence: None,
     }
 }
 

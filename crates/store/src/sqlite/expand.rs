@@ -2,16 +2,15 @@
 
 use super::{
     SqliteStore, Trouble, catalog,
+    promise::{Facts, Promises},
     row::{self, Key as _, blob},
-    tally,
     writer::Turn,
 };
-use crate::{Chunk, Expansion, Expansions, NewDelivery, RoutePage, RouteWalk, StoreError};
+use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
 use domain::{
-    id::{AccountId, EventId},
+    id::{EventId, RouteId},
     limits,
-    time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -43,7 +42,7 @@ impl Expansions for SqliteStore {
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
         self.read_for_engine(move |connection| {
             let mut select = connection.prepare_cached(
-                "select event_id, account_id, account_version, cursor, deliveries, created_at
+                "select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at
                  from expansions where event_id = ?1",
             )?;
             Ok(select.query_row([event.blob()], expansion).optional()?)
@@ -69,8 +68,15 @@ fn expansion(row: &Row<'_>) -> rusqlite::Result<Expansion> {
         account_version: row.get(2)?,
         cursor: row::maybe_id(row, 3)?,
         deliveries: row.get(4)?,
-        created_at: row::time(row, 5)?,
+        inline_routes: inline_routes(row.get_ref(5)?.as_blob()?),
+        created_at: row::time(row, 6)?,
     })
+}
+
+/// One id after the other.
+fn inline_routes(ids: &[u8]) -> Vec<RouteId> {
+    let (ids, _) = ids.as_chunks::<16>();
+    ids.iter().copied().map(RouteId::from_bytes).collect()
 }
 
 fn routes_after(connection: &Connection, walk: &RouteWalk) -> Result<RoutePage, Trouble> {
@@ -97,7 +103,10 @@ fn expand(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
         return Ok(false);
     }
     if let Some(facts) = Facts::read(connection, chunk.event_id)? {
-        facts.promise(connection, chunk)?;
+        let mut promises = Promises::new(connection)?;
+        for delivery in &chunk.deliveries {
+            promises.make(&facts, delivery)?;
+        }
     }
     if chunk.done {
         end(connection, chunk.event_id)?;
@@ -121,49 +130,4 @@ fn end(connection: &Connection, event: EventId) -> Result<(), Trouble> {
     number.execute([event.blob()])?;
     connection.prepare_cached("delete from expansions where event_id = ?1")?.execute([event.blob()])?;
     Ok(())
-}
-
-/// What its deliveries take over from their event.
-struct Facts {
-    event_id: EventId,
-    account_id: AccountId,
-    deliver_at: Option<Timestamp>,
-    size_bytes: i64,
-}
-
-impl Facts {
-    /// None if the event has had its time.
-    fn read(connection: &Connection, event_id: EventId) -> Result<Option<Self>, Trouble> {
-        let mut select = connection
-            .prepare_cached("select account_id, deliver_at, size_bytes from events where id = ?1")?;
-        let facts = |row: &Row<'_>| {
-            let (account_id, deliver_at) = (row::id(row, 0)?, row::maybe_time(row, 1)?);
-            Ok(Self { event_id, account_id, deliver_at, size_bytes: row.get(2)? })
-        };
-        Ok(select.query_row([event_id.blob()], facts).optional()?)
-    }
-
-    fn promise(&self, connection: &Connection, chunk: &Chunk) -> Result<(), Trouble> {
-        let mut insert = connection.prepare_cached(include_str!("sql/expand.sql"))?;
-        for NewDelivery { id, route_id, destination_id, shard, position, due_at } in &chunk.deliveries {
-            let created_at = id.made_at();
-            let available_at = self.deliver_at.map_or(created_at, |at| at.max(created_at));
-            insert.execute(params![
-                shard,
-                destination_id.blob(),
-                position.track,
-                position.rank,
-                id.blob(),
-                self.account_id.blob(),
-                self.event_id.blob(),
-                route_id.blob(),
-                due_at.micros(),
-                created_at.micros(),
-                available_at.micros(),
-                self.size_bytes,
-            ])?;
-            tally::came(self.account_id, self.size_bytes as usize);
-        }
-        Ok(())
-    }
 }

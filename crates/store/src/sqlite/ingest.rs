@@ -3,15 +3,15 @@
 use super::{
     SqliteStore, Trouble,
     keys::Keys,
+    promise::{Facts, Promises},
     row::{Key as _, blob, micros},
     tally,
     trouble::Reach,
     writer::Turn,
 };
-use crate::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent, StoreError};
+use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError};
 use async_trait::async_trait;
 use domain::{
-    event::Event,
     id::{AccountId, EventId},
     time::Timestamp,
 };
@@ -86,7 +86,7 @@ struct Hand<'c> {
     now: Timestamp,
     versions: HashMap<AccountId, Option<i64>>,
     insert_event: CachedStatement<'c>,
-    insert_delivery: CachedStatement<'c>,
+    promises: Promises<'c>,
 }
 
 impl<'c> Hand<'c> {
@@ -97,7 +97,7 @@ impl<'c> Hand<'c> {
             now,
             versions: HashMap::new(),
             insert_event: connection.prepare_cached(include_str!("sql/insert_event.sql"))?,
-            insert_delivery: connection.prepare_cached(include_str!("sql/insert_delivery.sql"))?,
+            promises: Promises::new(connection)?,
         })
     }
 
@@ -119,8 +119,9 @@ impl<'c> Hand<'c> {
         if entry.new.expands {
             self.insert_expansion(entry)?;
         }
+        let facts = Facts::of(event);
         for delivery in &entry.new.deliveries {
-            self.insert_delivery(event, delivery)?;
+            self.promises.make(&facts, delivery)?;
         }
         Ok(Committed::New)
     }
@@ -186,32 +187,19 @@ impl<'c> Hand<'c> {
     fn insert_expansion(&mut self, entry: &Entry) -> Result<(), Trouble> {
         let event = &*entry.new.event;
         let mut insert = self.connection.prepare_cached(
-            "insert into expansions (event_id, account_id, account_version, created_at) values (?1, ?2, ?3, ?4)",
+            "insert into expansions (event_id, account_id, account_version, deliveries, inline_routes, created_at)
+             values (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
-        let row =
-            params![event.id.blob(), event.account_id.blob(), entry.new.account_version, self.now.micros()];
-        insert.execute(row)?;
-        Ok(())
-    }
-
-    fn insert_delivery(&mut self, event: &Event, delivery: &NewDelivery) -> Result<(), Trouble> {
-        let created_at = delivery.id.made_at();
-        let available_at = event.deliver_at.map_or(created_at, |at| at.max(created_at));
-        self.insert_delivery.execute(params![
-            delivery.shard,
-            delivery.destination_id.blob(),
-            delivery.position.track,
-            delivery.position.rank,
-            delivery.id.blob(),
-            event.account_id.blob(),
+        let deliveries = &entry.new.deliveries;
+        let routes: Vec<u8> = deliveries.iter().flat_map(|delivery| delivery.route_id.blob()).collect();
+        insert.execute(params![
             event.id.blob(),
-            delivery.route_id.blob(),
-            delivery.due_at.micros(),
-            created_at.micros(),
-            available_at.micros(),
-            event.payload.len() as i64,
+            event.account_id.blob(),
+            entry.new.account_version,
+            deliveries.len() as i64,
+            routes,
+            self.now.micros(),
         ])?;
-        tally::came(event.account_id, event.payload.len());
         Ok(())
     }
 }

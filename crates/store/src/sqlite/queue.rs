@@ -1,13 +1,16 @@
 //! Fetching, and what people ask of single deliveries. Settling has a file of its own.
 
 use super::{
-    SqliteStore, Trouble,
+    SqliteStore, Trouble, order,
     row::{self, DELIVERY_COLUMNS, Key as _},
     settle, tally,
     trouble::Reach,
     writer::Turn,
 };
-use crate::{FetchedDelivery, LaneHead, Queue, Settlement, StoreError, Window, leap::Leap};
+use crate::{
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, leap::Leap,
+    queue::first_track,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
@@ -71,6 +74,31 @@ impl Queue for SqliteStore {
         self.read_for_engine(move |connection| lanes(connection, &leap, after, limit)).await
     }
 
+    async fn tracks(
+        &self,
+        shard: u16,
+        destination: DestinationId,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<TrackHead>, StoreError> {
+        let Some(from) = first_track(after) else { return Ok(Vec::new()) };
+        self.read_for_engine(move |connection| order::tracks(connection, shard, destination, from, limit))
+            .await
+    }
+
+    async fn take_turns(
+        &self,
+        _node: NodeId,
+        turns: &[crate::Turn],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        let turns = turns.to_owned();
+        self.write(Turn::Settle, move |connection| {
+            turns.iter().map(|turn| order::take_turn(connection, turn, now)).collect()
+        })
+        .await
+    }
+
     async fn retry_now(
         &self,
         account: AccountId,
@@ -78,9 +106,8 @@ impl Queue for SqliteStore {
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         self.write(Turn::Api, move |connection| {
-            let place = Position::due(now, id);
             let mut update = connection.prepare_cached(RETRY_NOW)?;
-            update.execute(params![account.blob(), id.blob(), now.micros(), place.track, place.rank])?;
+            update.execute(params![account.blob(), id.blob(), now.micros()])?;
             waiting(connection, account, id)
         })
         .await
@@ -133,7 +160,7 @@ fn fetch(
     window: &Window,
     carried: &mut HashMap<EventId, Option<Carried>>,
 ) -> Result<Vec<FetchedDelivery>, Trouble> {
-    let Window { shard, destination_id, from, limit } = *window;
+    let Window { shard, destination_id, from, last_track, limit } = *window;
     let mut select = connection.prepare_cached(FETCH)?;
     let mut rows = select.query(params![
         shard,
@@ -141,6 +168,7 @@ fn fetch(
         from.track,
         from.rank,
         from.delivery_id.blob(),
+        last_track,
         limit.saturating_add(limits::WINDOW_MAX) as i64 // room for rows to skip; what is not asked for is not read
     ])?;
     let mut fetched = Vec::with_capacity(limit.min(limits::WINDOW_MAX));

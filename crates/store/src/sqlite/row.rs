@@ -71,10 +71,10 @@ fn known_outcome(row: &Row<'_>, column: usize) -> Option<Outcome> {
 }
 
 /// How many columns [`delivery`] reads, in the order in which they stand in the statements.
-pub(super) const DELIVERY_COLUMNS: usize = 18;
+pub(super) const DELIVERY_COLUMNS: usize = 19;
 
 /// `delivery_id, account_id, event_id, destination_id, route_id, replay_id, origin, track, rank, due_at, attempts, spent,
-/// tls_errors, last_outcome, last_http_status, created_at, available_at, payload_bytes`
+/// tls_errors, last_outcome, last_http_status, created_at, available_at, payload_bytes, sequence`
 pub(super) fn delivery(row: &Row<'_>) -> Result<Delivery, Trouble> {
     let id = id(row, 0)?;
     Ok(Delivery {
@@ -95,6 +95,7 @@ pub(super) fn delivery(row: &Row<'_>) -> Result<Delivery, Trouble> {
         created_at: time(row, 15)?,
         available_at: time(row, 16)?,
         payload_bytes: row.get(17)?,
+        sequence: row.get(18)?,
     })
 }
 

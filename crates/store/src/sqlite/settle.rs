@@ -11,7 +11,7 @@ use super::{
     tally,
     trouble::Reach,
 };
-use crate::{Fact, Settlement, StoreError};
+use crate::{Consequence, Fact, Settlement, StoreError};
 use domain::{
     attempt::Attempt,
     delivery::{Delivery, Ending, Settled},
@@ -47,7 +47,7 @@ pub(super) struct Entry {
     ended_at: Timestamp,
     node: Option<NodeId>,
     attempted: Option<Attempted>,
-    disables_destination: bool,
+    consequence: Option<Consequence>,
 }
 
 struct Attempted {
@@ -70,11 +70,11 @@ impl Entry {
                 ended_at: attempt.started_at.plus(attempt.duration),
                 node: Some(attempt.node),
                 attempted: Some(Attempted::new(attempt)),
-                disables_destination: settlement.disables_destination,
+                consequence: settlement.consequence,
             },
             Fact::EndedWithout { id, at, node, ending } => Self {
                 settled: settlement.settled,
-                disables_destination: settlement.disables_destination,
+                consequence: settlement.consequence,
                 ..Self::ended_without(delivery, *id, *at, Some(*node), *ending)
             },
         }
@@ -94,7 +94,7 @@ impl Entry {
             ended_at: at,
             node,
             attempted: None,
-            disables_destination: false,
+            consequence: None,
         }
     }
 
@@ -174,6 +174,7 @@ impl Entry {
             ending.map(|_| self.ended_at.micros()),
             !moved,
             tried.map(|tried| tried.detail.as_str()),
+            delivery.sequence,
         ])?;
         Ok(())
     }
@@ -206,8 +207,8 @@ pub(super) fn settle(
     };
     let effects = effects?;
     let moved = entries.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
-    let gone = moved.filter(|(entry, _)| entry.disables_destination);
-    disable(connection, gone.map(|(entry, _)| entry.delivery.destination_id).collect(), now)?;
+    let consequence = |entry: &Entry| Some((entry.consequence?, entry.delivery.destination_id));
+    switch(connection, moved.filter_map(|(entry, _)| consequence(entry)).collect(), now)?;
     Ok(effects.iter().map(|effect| *effect != Effect::Nothing).collect())
 }
 
@@ -240,12 +241,27 @@ fn try_to_settle(connection: &Connection, entry: &Entry) -> Result<Option<Effect
     Ok(effect)
 }
 
-/// One change per account, however many of its destinations are gone.
-fn disable(connection: &Connection, gone: BTreeSet<DestinationId>, now: Timestamp) -> Result<(), Trouble> {
+/// One change per account, however many of its destinations it is about. Disabling comes first: what is disabled is not
+/// paused.
+fn switch(
+    connection: &Connection,
+    consequences: BTreeSet<(Consequence, DestinationId)>,
+    now: Timestamp,
+) -> Result<(), Trouble> {
     let mut versions: HashMap<AccountId, i64> = HashMap::new();
-    for id in gone {
-        let mut select = connection
-            .prepare_cached("select account_id from destinations where id = ?1 and disabled_at is null")?;
+    for (consequence, id) in consequences {
+        let (changes, change) = match consequence {
+            Consequence::Disables => (
+                "select account_id from destinations where id = ?1 and disabled_at is null",
+                "update destinations set disabled_at = ?2, disabled_reason = 'gone', version = ?3 where id = ?1",
+            ),
+            Consequence::Pauses => (
+                "select account_id from destinations
+                 where id = ?1 and disabled_at is null and paused_at is null and deleted_at is null",
+                "update destinations set paused_at = ?2, version = ?3 where id = ?1",
+            ),
+        };
+        let mut select = connection.prepare_cached(changes)?;
         let account = select.query_row([id.blob()], |row| super::row::id(row, 0)).optional()?;
         let Some(account) = account else { continue };
         let version = match versions.get(&account) {
@@ -253,11 +269,7 @@ fn disable(connection: &Connection, gone: BTreeSet<DestinationId>, now: Timestam
             None => next_version(connection, account)?,
         };
         versions.insert(account, version);
-        connection
-            .prepare_cached(
-                "update destinations set disabled_at = ?2, disabled_reason = 'gone', version = ?3 where id = ?1",
-            )?
-            .execute(params![id.blob(), now.micros(), version])?;
+        connection.prepare_cached(change)?.execute(params![id.blob(), now.micros(), version])?;
     }
     Ok(())
 }

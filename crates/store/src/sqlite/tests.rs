@@ -4,6 +4,7 @@
 mod damage;
 mod disk;
 mod keys;
+mod order;
 mod pace;
 mod plans;
 mod quota;
@@ -78,8 +79,8 @@ impl Fixture {
         self.store.create_destination(&destination).await.expect("a destination")
     }
 
-    /// An event with so many deliveries to one destination, in the order of their lane.
-    async fn commit(&self, destination: &Destination, deliveries: usize) -> Vec<Delivery> {
+    /// An event with so many deliveries to one destination.
+    async fn event(&self, destination: &Destination, deliveries: usize) -> NewEvent {
         let account = self.store.account(destination.account_id).await.expect("the account");
         let event = Event {
             id: EventId::at(NOW, rand::random()),
@@ -104,15 +105,21 @@ impl Fixture {
                 shard: destination.id.shard(),
                 position: Position::due(NOW, id),
                 due_at: NOW,
+                sequenced: false,
             }
         };
-        let new = NewEvent {
+        NewEvent {
             event: Arc::new(event),
             account_version: account.version,
             deliveries: (0..deliveries).map(promise).collect(),
             expands: false,
             key: None,
-        };
+        }
+    }
+
+    /// The deliveries of such an event, in the order of their lane.
+    async fn commit(&self, destination: &Destination, deliveries: usize) -> Vec<Delivery> {
+        let new = self.event(destination, deliveries).await;
         let committed = self.store.commit(&[new], NOW).await.expect("a commit");
         assert_eq!(committed, [Committed::New]);
         self.lane(destination).await
@@ -128,7 +135,7 @@ const NOW: Timestamp = Timestamp::from_micros(1_790_000_000_000_000);
 
 fn window(destination: &Destination, limit: usize) -> Window {
     let id = destination.id;
-    Window { shard: id.shard(), destination_id: id, from: Position::START, limit }
+    Window { shard: id.shard(), destination_id: id, from: Position::START, last_track: i64::MAX, limit }
 }
 
 pub(super) async fn open(path: &Path, accept_data_loss: bool) -> Result<SqliteStore, OpenError> {

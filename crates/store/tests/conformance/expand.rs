@@ -23,6 +23,7 @@ pub(crate) async fn an_expansion_begins_with_its_event(world: World) {
         account_version: new.account_version,
         cursor: None,
         deliveries: 0,
+        inline_routes: Vec::new(),
         created_at: at(1),
     };
     assert_eq!(world.store.open_expansions(None, 10).await.unwrap(), slice::from_ref(&expected));

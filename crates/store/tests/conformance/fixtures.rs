@@ -183,7 +183,20 @@ pub(crate) fn promise_due(route: &Route, received_at: Timestamp, due_at: Timesta
         shard: route.destination_id.shard(),
         position: Position::due(due_at, id),
         due_at,
+        sequenced: false,
     }
+}
+
+/// A delivery by this route that takes the next number of its destination, in this track.
+pub(crate) fn promise_in(route: &Route, received_at: Timestamp, track: i64) -> NewDelivery {
+    let promise = promise(route, received_at);
+    NewDelivery { position: Position::ordered(track, i64::MIN, promise.id), sequenced: true, ..promise }
+}
+
+/// A delivery by this route that waits for its time before it takes a number.
+pub(crate) fn promise_for(route: &Route, received_at: Timestamp, deliver_at: Timestamp) -> NewDelivery {
+    let promise = promise_due(route, received_at, deliver_at);
+    NewDelivery { position: Position::awaits_time(deliver_at, promise.id), ..promise }
 }
 
 pub(crate) fn key(account: &Account, name: u8, body: u8) -> IdempotencyKey {
@@ -192,7 +205,13 @@ pub(crate) fn key(account: &Account, name: u8, body: u8) -> IdempotencyKey {
 
 /// The whole lane of a destination.
 pub(crate) fn window(id: DestinationId) -> Window {
-    Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 1_000 }
+    Window {
+        shard: id.shard(),
+        destination_id: id,
+        from: Position::START,
+        last_track: i64::MAX,
+        limit: 1_000,
+    }
 }
 
 // --- Attempts and settlements --------------------------------------------------------------------------------------
@@ -223,7 +242,7 @@ pub(crate) fn settlement(delivery: &Delivery, attempt: Attempt, settled: Settled
         shard: delivery.destination_id.shard(),
         fact: Fact::Attempted(Box::new(attempt)),
         settled,
-        disables_destination: false,
+        consequence: None,
     }
 }
 
@@ -258,7 +277,7 @@ pub(crate) fn ended_without(delivery: &Delivery, ended_at: Timestamp, ending: En
         shard: delivery.destination_id.shard(),
         fact: Fact::EndedWithout { id, at: ended_at, node: NodeId::MIN, ending },
         settled: Settled::Ended(ending),
-        disables_destination: false,
+        consequence: None,
     }
 }
 

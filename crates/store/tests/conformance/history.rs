@@ -199,6 +199,7 @@ pub(crate) async fn a_deliverys_record_tells_its_story(world: World) {
         last_outcome: None,
         last_http_status: None,
         ordering_key: Some("cart-7".into()),
+        sequence: None,
         created_at: at(1),
         state: DeliveryState::Waiting(Box::new(waiting.clone())),
     };

@@ -31,6 +31,7 @@ pub(crate) async fn a_commit_makes_the_event_and_its_deliveries_visible(world: W
         replay_id: None,
         origin: promise.id,
         position: promise.position,
+        sequence: None,
         due_at: promise.due_at,
         attempts: 0,
         spent: 0,

@@ -14,6 +14,7 @@ mod history;
 mod ingest;
 mod lanes;
 mod membership;
+mod order;
 mod queue;
 mod settle;
 mod shards;
@@ -143,8 +144,33 @@ macro_rules! kept_by {
                 an_ending_without_an_attempt_needs_the_row_as_well,
                 a_destination_that_is_gone_is_disabled_with_the_settlement,
                 a_disabled_destination_keeps_its_first_reason,
+                a_destination_is_paused_with_the_settlement_that_asks_for_it,
+                only_a_settlement_that_moved_pauses,
+                what_is_paused_disabled_or_deleted_is_not_paused_again,
+                of_many_consequences_each_account_takes_one_version,
                 a_node_whose_row_is_gone_moves_nothing_where_nodes_are_fenced,
                 a_node_that_never_joined_moves_nothing_where_nodes_are_fenced,
+            }
+            promises! {
+                $backend, order:
+                numbers_have_no_gaps_and_the_order_of_the_batch,
+                what_is_not_written_takes_no_number,
+                a_repeated_batch_takes_no_numbers_again,
+                numbers_go_on_when_all_that_had_one_have_ended,
+                however_many_commit_at_once_numbers_have_no_gaps,
+                what_is_seen_of_a_lane_is_always_a_prefix,
+                a_number_stays_through_retries_and_is_told_at_the_end,
+                chunks_take_numbers_as_commits_do,
+                a_large_event_may_come_with_its_ordered_deliveries,
+                a_window_does_not_go_beyond_its_last_track,
+                tracks_are_listed_with_their_first_rows,
+                turns_are_taken_in_the_order_given,
+                a_turn_is_taken_when_its_time_has_come_and_once,
+                only_what_waits_for_its_time_takes_a_turn,
+                a_lost_node_gives_no_turns_where_nodes_are_fenced,
+                turns_and_commits_at_once_leave_no_gaps,
+                retry_now_leaves_a_number_in_its_place,
+                retry_now_brings_the_time_of_what_waits_for_it,
             }
             promises! {
                 $backend, history:

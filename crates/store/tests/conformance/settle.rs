@@ -11,7 +11,7 @@ use domain::{
     time::Timestamp,
 };
 use std::time::Duration;
-use store::{DeliveryState, Settlement, Window};
+use store::{Consequence, DeliveryState, Settlement, Window};
 
 // --- Settling ------------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ pub(crate) async fn a_destination_that_is_gone_is_disabled_with_the_settlement(w
     let before = world.version(&ground.account).await;
     let attempt = attempt(&delivery, at(2), Outcome::Gone, Some(410));
     let gone = Settlement {
-        disables_destination: true,
+        consequence: Some(Consequence::Disables),
         ..settlement(&delivery, attempt, Settled::Ended(Ending::DeadLetter(DeadReason::Gone)))
     };
     assert_eq!(world.settle(std::slice::from_ref(&gone), at(3)).await, [true]);
@@ -280,9 +280,88 @@ pub(crate) async fn a_disabled_destination_keeps_its_first_reason(world: World) 
     let disabled = world.store.update_destination(&disabled).await.unwrap();
     let attempt = attempt(&delivery, at(1), Outcome::Gone, Some(410));
     let settled = Settled::Ended(Ending::DeadLetter(DeadReason::Gone));
-    let gone = Settlement { disables_destination: true, ..settlement(&delivery, attempt, settled) };
+    let gone =
+        Settlement { consequence: Some(Consequence::Disables), ..settlement(&delivery, attempt, settled) };
     assert_eq!(world.settle(&[gone], at(3)).await, [true]);
     assert_eq!(world.store.destination(ground.account.id, disabled.id).await.unwrap(), disabled);
+}
+
+pub(crate) async fn a_destination_is_paused_with_the_settlement_that_asks_for_it(world: World) {
+    let ground = world.ground().await;
+    let other = world.destination(&ground.account).await;
+    let before = world.version(&ground.account).await;
+    let pauses = pausing(&world.delivery(&ground, at(1)).await);
+    assert_eq!(world.settle(std::slice::from_ref(&pauses), at(3)).await, [true]);
+    let paused = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!((paused.switch.paused_at, &paused.switch.disabled), (Some(at(3)), &None));
+    assert_eq!((world.version(&ground.account).await, paused.version), (before + 1, before + 1));
+    is_changed(world.store.update_destination(&ground.destination).await);
+    assert_eq!(world.store.destination(ground.account.id, other.id).await.unwrap(), other);
+
+    let mut resumed = paused.clone();
+    (resumed.switch.paused_at, resumed.switch.resumed_at) = (None, Some(at(4)));
+    let resumed = world.store.update_destination(&resumed).await.unwrap();
+    assert_eq!(world.settle(&[pauses], at(5)).await, [true]);
+    let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!(read, resumed, "a word that is repeated pauses nothing");
+}
+
+pub(crate) async fn only_a_settlement_that_moved_pauses(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    let moved_on = Delivery { attempts: 3, ..delivery };
+    assert_eq!(world.settle(&[pausing(&moved_on)], at(3)).await, [false]);
+    let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!(read, ground.destination);
+}
+
+pub(crate) async fn what_is_paused_disabled_or_deleted_is_not_paused_again(world: World) {
+    let target = async |id| world.store.targets(&[id]).await.unwrap().remove(0).unwrap().destination.unwrap();
+    for case in ["paused", "disabled", "deleted"] {
+        let ground = world.ground().await;
+        let delivery = world.delivery(&ground, at(1)).await;
+        let mut changed = ground.destination.clone();
+        match case {
+            "paused" => changed.switch.paused_at = Some(at(2)),
+            _ => changed.switch.disabled = Some(Disabled { at: at(2), reason: DisabledReason::Requested }),
+        }
+        match case {
+            "deleted" => world.store.delete_destination(ground.account.id, changed.id, at(2)).await.unwrap(),
+            _ => drop(world.store.update_destination(&changed).await.unwrap()),
+        }
+        let (before, version) = (target(changed.id).await, world.version(&ground.account).await);
+        assert_eq!(world.settle(&[pausing(&delivery)], at(3)).await, [true]);
+        assert_eq!(target(changed.id).await, before, "{case}");
+        assert_eq!(world.version(&ground.account).await, version, "{case}");
+    }
+}
+
+pub(crate) async fn of_many_consequences_each_account_takes_one_version(world: World) {
+    let ground = world.ground().await;
+    let elsewhere = world.destination(&ground.account).await;
+    let route = world.route(&elsewhere).await;
+    let mut deliveries = Vec::new();
+    for _ in 0..2 {
+        deliveries.extend(world.commit_event(event(&ground.account, at(1)), &[&ground.route, &route]).await);
+    }
+    let before = world.version(&ground.account).await;
+    let disabling = |delivery: &Delivery| Settlement {
+        consequence: Some(Consequence::Disables),
+        ..rejected(delivery, at(2))
+    };
+    let batch = [
+        pausing(&deliveries[0]),
+        pausing(&deliveries[1]),
+        pausing(&deliveries[2]),
+        disabling(&deliveries[3]),
+    ];
+    assert_eq!(world.settle(&batch, at(3)).await, [true; 4]);
+    let paused = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
+    assert_eq!((paused.switch.paused_at, paused.version), (Some(at(3)), before + 1));
+    let disabled = world.store.destination(ground.account.id, elsewhere.id).await.unwrap();
+    assert_eq!(disabled.switch.disabled, Some(Disabled { at: at(3), reason: DisabledReason::Gone }));
+    assert_eq!((disabled.switch.paused_at, disabled.version), (None, before + 1), "one or the other");
+    assert_eq!(world.version(&ground.account).await, before + 1);
 }
 
 // --- Fencing -------------------------------------------------------------------------------------------------------
@@ -323,6 +402,10 @@ fn ids(deliveries: &[Delivery]) -> Vec<DeliveryId> {
 
 fn deliveries(fetched: Vec<store::FetchedDelivery>) -> Vec<Delivery> {
     fetched.into_iter().map(|row| row.delivery).collect()
+}
+
+fn pausing(delivery: &Delivery) -> Settlement {
+    Settlement { consequence: Some(Consequence::Pauses), ..rejected(delivery, at(2)) }
 }
 
 fn waits_at(delivery: &Delivery, due_at: Timestamp) -> Settled {

@@ -1,6 +1,6 @@
 //! Drawing single things: mostly sensible, sometimes not.
 
-use super::Player;
+use super::{Player, TRACKS};
 use domain::{
     delivery::Status,
     id::{AccountId, DeliveryId, DestinationId, EventId, SourceId},
@@ -46,6 +46,10 @@ impl Player {
 
     pub(super) fn delivery_id(&mut self) -> DeliveryId {
         self.one(&self.deliveries.clone()).unwrap_or(DeliveryId::at(self.now, self.dice.random()))
+    }
+
+    pub(super) fn track(&mut self) -> i64 {
+        TRACKS[self.dice.random_range(0..TRACKS.len())]
     }
 
     /// Seldom any, and then seldom a free one.

@@ -12,7 +12,7 @@ use domain::{
     time::Timestamp,
 };
 use std::fmt::Debug;
-use store::{DeliveryFilter, EventFilter, NewEvent, Page, Settlement, Store, StoreError, Window};
+use store::{DeliveryFilter, EventFilter, NewEvent, Page, Settlement, Store, StoreError, Turn, Window};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
@@ -52,6 +52,8 @@ pub(crate) enum Operation {
     Payload(EventId),
     Settle(Vec<Settlement>, Timestamp),
     Lanes(usize),
+    Tracks(DestinationId, usize),
+    TakeTurns(Vec<Turn>, Timestamp),
     RetryNow(AccountId, DeliveryId, Timestamp),
     Cancel(AccountId, DeliveryId, AttemptId, Timestamp),
     Backlog(Vec<DestinationId>, i64),
@@ -116,6 +118,8 @@ impl Operation {
             Self::Payload(event) => tell(store.payload(event).await),
             Self::Settle(batch, now) => tell(store.settle(node, &batch, now).await),
             Self::Lanes(limit) => tell(lanes(store, limit).await),
+            Self::Tracks(id, limit) => tell(tracks(store, id, limit).await),
+            Self::TakeTurns(turns, now) => tell(store.take_turns(node, &turns, now).await),
             Self::RetryNow(account, id, now) => tell(store.retry_now(account, id, now).await),
             Self::Cancel(account, id, fact, now) => tell(store.cancel(account, id, fact, now).await),
             Self::Backlog(ids, limit) => tell(store.backlog(&ids, limit).await),
@@ -156,6 +160,16 @@ async fn lanes(store: &dyn Store, limit: usize) -> Result<Vec<impl Debug>, Store
         let page = store.lanes(&shards, after, limit).await?;
         let Some(last) = page.last() else { return Ok(found) };
         after = Some((last.shard, last.destination_id));
+        found.extend(page);
+    }
+}
+
+async fn tracks(store: &dyn Store, id: DestinationId, limit: usize) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.tracks(id.shard(), id, after, limit).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = Some(last.track);
         found.extend(page);
     }
 }

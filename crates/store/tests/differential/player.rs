@@ -25,11 +25,13 @@ use domain::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
-    DeliveryFilter, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent, Page, Settlement, Store, Window,
+    Consequence, DeliveryFilter, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent, Page, Settlement,
+    Store, Turn, Window,
 };
 
 const ACCOUNTS: usize = 2;
 const TYPES: [&str; 4] = ["invoice.paid", "invoice.sent", "refund.card.done", "ping"];
+const TRACKS: [i64; 4] = [0, 7, i64::MIN, i64::MAX];
 const EVERYTHING: usize = 1_000;
 
 pub(crate) struct Player {
@@ -100,6 +102,7 @@ impl Player {
     pub(crate) async fn closing(&mut self, seen: &dyn Store) -> Vec<Operation> {
         let mut operations = vec![Operation::Lanes(3), Operation::Targets(self.destinations.clone())];
         operations.push(Operation::Fetch(self.destinations.iter().map(|id| fixtures::window(*id)).collect()));
+        operations.extend(self.destinations.iter().map(|id| Operation::Tracks(*id, 2)));
         for account in self.accounts.clone() {
             operations.extend([
                 Operation::Account(account),
@@ -302,7 +305,19 @@ impl Player {
         let id = DeliveryId::at(self.now, self.dice.random());
         self.deliveries.push(id);
         let due_at = self.now.plus(Duration::from_secs(self.dice.random_range(0..20)));
-        NewDelivery { id, position: Position::due(due_at, id), due_at, ..fixtures::promise(route, self.now) }
+        let plain = NewDelivery {
+            id,
+            position: Position::due(due_at, id),
+            due_at,
+            ..fixtures::promise(route, self.now)
+        };
+        match self.dice.random_range(0..10) {
+            0..3 => {
+                NewDelivery { position: Position::ordered(self.track(), 0, id), sequenced: true, ..plain }
+            }
+            3..5 => NewDelivery { position: Position::awaits_time(due_at, id), ..plain },
+            _ => plain,
+        }
     }
 
     // --- The owner's work, and people's ----------------------------------------------------------------------------
@@ -310,7 +325,7 @@ impl Player {
     async fn work(&mut self, seen: &dyn Store) -> Operation {
         let mut waiting = self.waiting(seen).await;
         let now = self.now;
-        match self.dice.random_range(0..10) {
+        match self.dice.random_range(0..12) {
             0 => {
                 let account = self.account();
                 Operation::RetryNow(account, self.delivery_id(), now)
@@ -325,12 +340,21 @@ impl Player {
             2 => {
                 let windows = self.destinations.clone().into_iter().map(|id| Window {
                     from: self.one(&waiting).map_or(Position::START, |delivery| delivery.position),
+                    last_track: if self.chance(50) { i64::MAX } else { self.track() },
                     limit: self.dice.random_range(0..5),
                     ..fixtures::window(id)
                 });
                 Operation::Fetch(windows.collect())
             }
             3 => Operation::Backlog(self.destinations.clone(), self.dice.random_range(1..5)),
+            4 => Operation::Tracks(self.destination_id(), self.dice.random_range(1..4)),
+            5 => {
+                let mut turns = Vec::new();
+                for _ in 0..self.dice.random_range(0..=6) {
+                    turns.extend(self.one(&waiting).map(|delivery| Turn { delivery, track: self.track() }));
+                }
+                Operation::TakeTurns(turns, now)
+            }
             _ => {
                 let mut batch: BTreeMap<DeliveryId, Settlement> = BTreeMap::new();
                 for _ in 0..self.dice.random_range(1..=3).min(waiting.len()) {
@@ -372,11 +396,11 @@ impl Player {
             };
         }
         let due_at = now.plus(Duration::from_secs(self.dice.random_range(1..600)));
-        let retry = Settled::Waits {
-            position: Position::due(due_at, delivery.id),
-            due_at,
-            spent: delivery.spent + 1,
+        let position = match delivery.sequence {
+            Some(_) => delivery.position,
+            None => Position::due(due_at, delivery.id),
         };
+        let retry = Settled::Waits { position, due_at, spent: delivery.spent + 1 };
         let (outcome, status, settled) = match self.dice.random_range(0..8) {
             0..3 => (Outcome::Success, Some(200), Settled::Ended(Ending::Delivered)),
             3 => (Outcome::ServerError, Some(503), retry),
@@ -394,10 +418,12 @@ impl Player {
             duration: Duration::from_micros(self.dice.random_range(0..9_000_000)),
             ..fixtures::attempt(&delivery, now, outcome, status)
         };
-        Settlement {
-            disables_destination: outcome == Outcome::Gone,
-            ..fixtures::settlement(&delivery, attempt, settled)
-        }
+        let consequence = match outcome {
+            Outcome::Gone => Some(Consequence::Disables),
+            Outcome::Rejected => Some(Consequence::Pauses),
+            _ => None,
+        };
+        Settlement { consequence, ..fixtures::settlement(&delivery, attempt, settled) }
     }
 
     // --- Reading ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ fn read<T: DeserializeOwned>(doc: &str) -> Result<T, StoreError> {
 }
 
 /// id, ordering.
-pub(super) fn ordering(row: &Row) -> (DestinationId, Ordering) {
+pub(in crate::postgres) fn ordering(row: &Row) -> (DestinationId, Ordering) {
     (DestinationId::from_uuid(row.get(0)), Ordering::read(row.get(1)))
 }
 

@@ -10,7 +10,7 @@ with scan as materialized (
         (
             select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id,
                    q.origin, q.track, q.rank, q.due_at, q.attempts, q.spent, q.tls_errors, q.last_outcome,
-                   q.last_http_status, q.created_at, q.available_at, q.payload_bytes,
+                   q.last_http_status, q.created_at, q.available_at, q.payload_bytes, q.sequence,
                    null::text as ending, null::text as reason, null::bigint as ended_at
             from queue q
             where q.account_id = $1
@@ -24,7 +24,7 @@ with scan as materialized (
         (
             select null, a.delivery_id, a.account_id, a.event_id, a.destination_id, a.route_id, a.replay_id,
                    a.origin, null, null, null, a.attempts, a.spent, null, a.outcome,
-                   a.http_status, null, null, null,
+                   a.http_status, null, null, null, a.sequence,
                    a.ending, a.reason, a.ended_at
             from attempts a
             where a.account_id = $1
@@ -69,7 +69,7 @@ select (select scan.delivery_id from scan order by scan.place desc limit 1),    
        page.shard, page.delivery_id, page.account_id, page.event_id, page.destination_id, page.route_id,
        page.replay_id, page.origin, page.track, page.rank, page.due_at, page.attempts, page.spent, page.tls_errors,
        page.last_outcome, page.last_http_status, page.created_at, page.available_at, page.payload_bytes,
-       page.ending, page.reason, page.ended_at, page.type, page.source_id, page.ordering_key
+       page.sequence, page.ending, page.reason, page.ended_at, page.type, page.source_id, page.ordering_key
 from (select) always
 left join page on true
 order by page.place

@@ -1,5 +1,5 @@
 /* posthaste:expand */
--- $1 event, $2 the cursor as it was read, $3 and as it shall be, $4 whether this is the end, $5-$12 deliveries
+-- $1 event, $2 the cursor as it was read, $3 and as it shall be, $4 whether this is the end, $5-$13 deliveries
 -- Guarded by the cursor, a column of the row that is written: whoever comes second waits for the row, looks at it
 -- again, and writes nothing. Nothing else tells a chunk that was written before: its deliveries may have ended since.
 with moved as (
@@ -18,15 +18,37 @@ turn as (
     union all
     select deliveries from ended
 ),
-promised as (
-    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
-                       attempts, spent, tls_errors, created_at, available_at, payload_bytes)
-    select d.shard, d.destination_id, d.track, d.rank, d.id, e.account_id, e.id, d.route_id, d.id,
-           d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, e.deliver_at), e.size_bytes
+ordered as materialized (
+    select d.id, d.destination_id,
+           row_number() over (partition by d.destination_id order by d.place desc) - 1 as behind
     from turn
     join events e on e.id = $1                              -- one that has had its time has no deliveries any more
+    cross join unnest($5, $7, $13) with ordinality as d (id, destination_id, sequenced, place)
+    where d.sequenced
+),
+numbers as (
+    insert into sequences as s (destination_id, last)
+    select ordered.destination_id, count(*)
+    from ordered
+    group by ordered.destination_id
+    order by ordered.destination_id                         -- as a commit does
+    on conflict (destination_id) do update set last = s.last + excluded.last
+    returning s.destination_id, s.last
+),
+promised as (
+    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
+                       attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
+    select d.shard, d.destination_id, d.track, coalesce(o.sequence, d.rank), d.id, e.account_id, e.id, d.route_id, d.id,
+           d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, e.deliver_at), e.size_bytes, o.sequence
+    from turn
+    join events e on e.id = $1
     cross join unnest($5, $6, $7, $8, $9, $10, $11, $12)
         as d (id, shard, destination_id, route_id, track, rank, due_at, created_at)
+    left join (
+        select ordered.id, numbers.last - ordered.behind as sequence
+        from ordered
+        join numbers on numbers.destination_id = ordered.destination_id
+    ) o on o.id = d.id
 ),
 counted as (
     update events e

@@ -27,7 +27,13 @@ async fn a_word_of_the_future_is_no_reason_not_to_deliver() {
                   update events set headers = 'x', metadata = 'x', type = '-'";
     world.client.batch_execute(damage).await.expect("damage");
     let id = ground.destination.id;
-    let window = Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 10 };
+    let window = Window {
+        shard: id.shard(),
+        destination_id: id,
+        from: Position::START,
+        last_track: i64::MAX,
+        limit: 10,
+    };
     let fetched = world.store.fetch(&[window]).await.expect("the lane").remove(0);
     assert_eq!(fetched.len(), 2);
     assert!(fetched.iter().all(|row| row.delivery.last_outcome.is_none() && row.event.is_some()));

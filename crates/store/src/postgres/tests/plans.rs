@@ -1,11 +1,12 @@
 //! The hot statements go by their keys, on a table that is young as on one that is full: nothing may depend on the
 //! statistics having caught up.
 
-use super::{Ground, World, delivered};
+use super::{Ground, World};
 use crate::{
     leap::Leap,
     postgres::{
         ingest::COMMIT,
+        order::{TAKE_TURNS, TRACKS},
         planned::Planned,
         pool::{Params, params},
         queue::{FETCH, FETCH_EVENTS, LANES},
@@ -94,6 +95,49 @@ async fn commit_looks_up_each_account_once() {
         let plan = world.explain_planned(&COMMIT).await;
         // Nested loops would look at each event for each delivery.
         check(&plan, age, &["Index Scan using accounts_pkey", "Hash Join"], &["Seq Scan", "Nested Loop"]);
+        check(&plan, age, &["Conflict Arbiter Indexes: sequences_pkey"], &[]);
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn tracks_skip_from_one_to_the_next() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let id = ground.destination.id;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        if age == "full" {
+            world.deepen(&ground, 20, 500).await;
+        }
+        let params =
+            params![id.shard() as i16 => INT2, id.uuid() => UUID, i64::MIN => INT8, 1000_i64 => INT8];
+        let plan = world.explain(TRACKS, params).await;
+        let by_key = "Index Cond: ((q_1.shard = ";
+        check(
+            &plan,
+            age,
+            &["Recursive Union", "using queue_pkey", by_key, "(q_1.track > heads.track)"],
+            &["Seq Scan", "Sort", "Bitmap"],
+        );
+        let analysed = format!("explain (analyze, costs off, timing off, buffers) {TRACKS}");
+        let steps = lines(&world.client.query_typed(&analysed, params).await.expect("a plan"));
+        // What a scan reads, and what it read and threw away.
+        assert!(!steps.contains("Rows Removed"), "{age}: {steps}");
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn turns_look_up_each_delivery() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain_planned(&TAKE_TURNS).await;
+        let key = "Index Scan using queue_account_id_delivery_id_key";
+        check(&plan, age, &["LockRows", key], &["Seq Scan", "Hash Join", "Merge Join", "Bitmap"]);
+        assert_eq!(plan.matches(key).count(), 2, "{age}: {plan}");
     }
     world.clean_up().await;
 }
@@ -123,6 +167,22 @@ impl World {
             _ => "",
         };
         self.client.batch_execute(sql).await.expect("the tables change");
+    }
+
+    /// Fills the lane with so many tracks of so many rows.
+    async fn deepen(&self, ground: &Ground, tracks: i32, rows: i32) {
+        let id = ground.destination.id;
+        let fill = format!(
+            "insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, \
+             origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence) \
+             select {}, '{}', n % {tracks}, n, gen_random_uuid(), '{}', gen_random_uuid(), gen_random_uuid(), \
+             gen_random_uuid(), n, 0, 0, 0, n, n, 2, n from generate_series(1, {}) n",
+            id.shard(),
+            id.uuid(),
+            ground.account_id.uuid(),
+            tracks * rows
+        );
+        self.client.batch_execute(&fill).await.expect("the lane fills");
     }
 
     /// The plan of a statement with these values, as the store would have it.

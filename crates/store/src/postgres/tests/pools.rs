@@ -12,7 +12,13 @@ async fn a_crowd_of_reads_does_not_keep_the_engine_waiting() {
     let _crowd =
         [world.store.pools.general().await.expect("one"), world.store.pools.general().await.expect("two")];
     let id = ground.destination.id;
-    let window = Window { shard: id.shard(), destination_id: id, from: Position::START, limit: 10 };
+    let window = Window {
+        shard: id.shard(),
+        destination_id: id,
+        from: Position::START,
+        last_track: i64::MAX,
+        limit: 10,
+    };
     let fetched = world.store.fetch(&[window]).await.expect("a lane").remove(0);
     assert_eq!(world.store.lanes(&[id.shard()], None, 10).await.expect("lanes").len(), 1);
     assert!(world.store.targets(&[id]).await.expect("targets")[0].is_some());

@@ -34,6 +34,26 @@ async fn an_event_that_cannot_be_stored_is_refused_alone() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_refused_takes_no_number() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let mut batch = ground.events(world.now, 9);
+    batch.iter_mut().for_each(|new| new.deliveries[0].sequenced = true);
+    Arc::get_mut(&mut batch[4].event).expect("not shared").ordering_key = Some("a\0b".into());
+    for _ in 0..2 {
+        world.commit(&batch).await;
+        let lane = world.lane(&ground).await;
+        assert_eq!(
+            lane.iter().map(|row| row.sequence).collect::<Vec<_>>(),
+            (1..=8).map(Some).collect::<Vec<_>>()
+        );
+        let written = batch.iter().enumerate().filter(|(place, _)| *place != 4);
+        assert!(lane.iter().map(|row| row.id).eq(written.map(|(_, new)| new.deliveries[0].id)));
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
 async fn an_attempt_that_cannot_be_stored_holds_up_no_other_and_ends_its_delivery() {
     let world = World::new().await;
     let ground = world.ground().await;
@@ -172,7 +192,7 @@ async fn a_settlement_of_a_lost_node_is_only_history() {
     world.commit(&ground.events(world.now, 1)).await;
     let delivery = world.lane(&ground).await.remove(0);
     let mut settlement = delivered(&delivery, world.node);
-    settlement.disables_destination = true;
+    settlement.consequence = Some(crate::Consequence::Disables);
     world.client.batch_execute("delete from nodes").await.expect("the reaper comes");
     assert_eq!(world.store.settle(world.node, &[settlement], world.now).await.expect("written"), [false]);
     assert_eq!(world.lane(&ground).await, [delivery]);

@@ -182,6 +182,7 @@ fn waiting_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
         last_outcome: delivery.last_outcome,
         last_http_status: delivery.last_http_status,
         ordering_key: row.get(DELIVERY_COLUMNS + 2)?,
+        sequence: delivery.sequence,
         created_at: delivery.created_at,
         state: DeliveryState::Waiting(Box::new(delivery)),
     })
@@ -204,6 +205,7 @@ fn ended_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
         event_type: row.get(14)?,
         source_id: row::maybe_id(row, 15)?,
         ordering_key: row.get(16)?,
+        sequence: row.get(17)?,
         created_at: id.made_at(),
         state: DeliveryState::Ended { ending: row::ending(row, 11, 12)?, at: row::time(row, 13)? },
     })

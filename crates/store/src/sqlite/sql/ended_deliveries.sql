@@ -3,7 +3,7 @@
 select a.delivery_id, a.account_id, a.event_id, a.destination_id, a.route_id, a.replay_id, a.origin,
   coalesce(a.number, l.number, 0), a.spent, coalesce(a.outcome, l.outcome),
   case when a.number is null then l.http_status else a.http_status end,
-  a.ending, a.reason, a.ended_at, coalesce(e.type, 'unknown'), e.source_id, e.ordering_key
+  a.ending, a.reason, a.ended_at, coalesce(e.type, 'unknown'), e.source_id, e.ordering_key, a.sequence
 from attempts a
 left join events e on e.id = a.event_id
 left join attempts l on a.number is null

@@ -1,8 +1,7 @@
--- ?1 account, ?2 delivery, ?3 now, ?4 ?5 its place (track, rank)
+-- ?1 account, ?2 delivery, ?3 now
 update queue
 set due_at = ?3,
-    track = ?4,
-    rank = ?5
+    rank = iif(sequence is null, ?3, rank)
 where account_id = ?1
   and delivery_id = ?2
   and due_at > ?3                           -- one that is due keeps its place

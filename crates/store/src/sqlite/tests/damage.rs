@@ -157,6 +157,6 @@ fn delivered(delivery: &Delivery) -> Settlement {
         shard: delivery.destination_id.shard(),
         fact: Fact::Attempted(Box::new(attempt)),
         settled: Settled::Ended(Ending::Delivered),
-        disables_destination: false,
+        consequence: None,
     }
 }

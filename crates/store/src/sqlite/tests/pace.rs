@@ -72,6 +72,7 @@ fn new_event(account_id: AccountId, account_version: i64, n: i64) -> NewEvent {
         shard: destination_id.shard(),
         position: Position::due(at, id),
         due_at: at,
+        sequenced: false,
     };
     NewEvent {
         event: Arc::new(event),

@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{catalog, history, keys, queue, settle},
+    super::{catalog, history, keys, order, queue, settle},
     Fixture,
 };
 
@@ -47,7 +47,9 @@ async fn what_is_carried_is_found_by_the_events_key() {
 async fn settle_finds_its_row_by_account_and_delivery() {
     let step = "SEARCH queue USING COVERING INDEX queue_delivery (account_id=? AND delivery_id=?)";
     let by_key = "SEARCH queue USING INDEX queue_delivery (account_id=? AND delivery_id=?)";
-    for statement in [settle::END, settle::WAIT, queue::CANCEL, queue::RETRY_NOW] {
+    for statement in
+        [settle::END, settle::WAIT, queue::CANCEL, queue::RETRY_NOW, order::AWAITS_TIME, order::TAKE_TURN]
+    {
         let plan = plan(statement).await;
         assert!(plan.contains(step) || plan.contains(by_key), "{plan}");
     }
@@ -68,6 +70,11 @@ async fn a_key_is_found_by_its_number_or_its_fingerprint() {
 #[tokio::test]
 async fn a_rescan_steps_from_lane_to_lane() {
     check(queue::LANES, "SEARCH queue USING PRIMARY KEY ((shard,destination_id,track,rank)>(?,?,?,?))").await;
+}
+
+#[tokio::test]
+async fn tracks_are_stepped_over_by_the_key() {
+    check(order::TRACKS, "SEARCH queue USING PRIMARY KEY (shard=? AND destination_id=? AND track>?)").await;
 }
 
 #[tokio::test]

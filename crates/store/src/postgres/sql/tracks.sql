@@ -1,0 +1,24 @@
+-- $1 shard, $2 destination, $3 the first track to look at, $4 limit
+-- A loose scan: from each track's first row straight to the next track's, one descent of the key per track.
+with recursive heads as (
+    (
+        select q.track, q.rank, q.delivery_id, q.due_at
+        from queue q
+        where q.shard = $1 and q.destination_id = $2 and q.track >= $3
+        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        limit 1
+    )
+    union all
+    select next.track, next.rank, next.delivery_id, next.due_at
+    from heads
+    cross join lateral (
+        select q.track, q.rank, q.delivery_id, q.due_at
+        from queue q
+        where q.shard = $1 and q.destination_id = $2 and q.track > heads.track
+        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        limit 1
+    ) next
+)
+select track, rank, delivery_id, due_at
+from heads
+limit $4

@@ -3,10 +3,11 @@
 
 use crate::{
     log::{Log, What},
-    time::{MILLISECOND, Moment},
+    time::{MILLISECOND, Moment, SECOND},
 };
 use domain::{
     delivery::{Ending, Settled},
+    destination::{Ordering, RateLimit},
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,8 @@ pub(crate) struct Book {
     /// Requests of each destination that have begun and are not over.
     open: Vec<BTreeSet<usize>>,
     holds: BTreeMap<usize, HoldPage>,
+    /// Throttled windows of each destination, as its owners could see them.
+    windows: BTreeMap<usize, u64>,
     /// Requests by the delivery they were for.
     requests_of: BTreeMap<DeliveryId, Vec<usize>>,
 }
@@ -54,6 +57,8 @@ pub(crate) struct Place {
     pub(crate) id: DestinationId,
     pub(crate) account: AccountId,
     pub(crate) limit: u32,
+    pub(crate) ordering: Ordering,
+    pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) retries: u32,
     pub(crate) expire_after: std::time::Duration,
     pub(crate) first_rung: Moment,
@@ -105,6 +110,9 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) account: AccountId,
+    pub(crate) destination: DestinationId,
+    /// Its track and number at an ordered destination.
+    pub(crate) number: Option<(i64, i64)>,
     pub(crate) due: Moment,
     pub(crate) attempts: u32,
     pub(crate) spent: u32,
@@ -138,6 +146,8 @@ pub(crate) struct Beginning {
 
 /// A monotonic clock that runs a little fast or slow, measured over a lease.
 const DRIFT: Moment = 60 * MILLISECOND;
+/// How much closer requests may come than their rate says: clocks, and the way from the lane to the line.
+const RATE_SLACK: Moment = 200 * MILLISECOND;
 /// Every owner knows of a change after this, …
 const TOLD: Moment = 1_300 * MILLISECOND;
 /// … if it has been well for so long.
@@ -276,6 +286,8 @@ impl Book {
         self.judge_slots(request, destination, now);
         self.judge_repeat(request, delivery, attempt, now);
         self.judge_hold(request, life, destination, believed, now);
+        self.judge_order(request, destination, delivery, now);
+        self.judge_rate(request, destination, now);
         let Some(page) = self.deliveries.get(&delivery) else {
             return self.broken(now, "I1", format!("request {request}: {delivery} was never committed"));
         };
@@ -382,6 +394,52 @@ impl Book {
         }
     }
 
+    /// I7: at an ordered destination nothing starts before the end of what comes before it in its track is durable.
+    fn judge_order(&mut self, request: usize, destination: usize, delivery: DeliveryId, now: Moment) {
+        let place = &self.places[destination];
+        if place.ordering == Ordering::None {
+            return;
+        }
+        let Some((track, sequence)) = self.deliveries.get(&delivery).and_then(|page| page.number) else {
+            return self.broken(now, "I7", format!("request {request}: {delivery} has no number"));
+        };
+        let id = place.id;
+        let earlier = |page: &Page| {
+            let before = page.number.is_some_and(|(other, number)| other == track && number < sequence);
+            before && page.destination == id && page.ending.is_none()
+        };
+        if let Some((other, _)) = self.deliveries.iter().find(|(_, page)| earlier(page)) {
+            let what =
+                format!("request {request}: {delivery} is number {sequence}, and {other} has not ended");
+            return self.broken(now, "I7", what);
+        }
+        let beside = |other: &&usize| {
+            let other = &self.requests[**other];
+            let same = self.deliveries.get(&other.delivery).and_then(|page| page.number);
+            let same = same.is_some_and(|(other, _)| other == track) && other.delivery != delivery;
+            same && other.first_byte.is_some() && !self.is_excused(other, now)
+        };
+        if let Some(other) = self.open[destination].iter().find(beside) {
+            self.broken(now, "I7", format!("requests {other} and {request} of one track are open at once"));
+        }
+    }
+
+    /// I6: never more in any window than the destination's rate.
+    fn judge_rate(&mut self, request: usize, destination: usize, now: Moment) {
+        let Some(RateLimit { requests, per_seconds }) = self.places[destination].rate_limit else { return };
+        let window = i64::from(per_seconds) * SECOND - RATE_SLACK;
+        let began = self.requests[request].began;
+        let sent = |other: &&Request| {
+            other.destination == destination && other.first_byte.is_some() && began - other.began < window
+        };
+        let count = self.requests.iter().filter(sent).count();
+        if count > requests as usize {
+            let what =
+                format!("request {request}: {count} in a window of d{destination} that takes {requests}");
+            self.broken(now, "I6", what);
+        }
+    }
+
     fn judge_hold(&mut self, request: usize, life: usize, destination: usize, began: Moment, now: Moment) {
         let Some(hold) = self.holds.get(&destination).filter(|hold| hold.kept || hold.life == life) else {
             return;
@@ -449,13 +507,14 @@ impl Book {
             None => {
                 let until = now + asked.unwrap_or(rung);
                 let hold = HoldPage { life, kept: false, since: now, until, successes: 0 };
+                *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
         }
     }
 
     /// The owner has written down what it knows of these gates; or that there is nothing to know any more.
-    pub(crate) fn gates_kept(&mut self, node: NodeId, words: &[GateWord]) {
+    pub(crate) fn gates_kept(&mut self, node: NodeId, words: &[GateWord], now: Moment) {
         let Some(life) = self.life_of.get(&node).copied().filter(|_| self.members.contains(&node)) else {
             return;
         };
@@ -465,10 +524,27 @@ impl Book {
                 continue;
             };
             let held = word.record.is_some();
+            self.judge_ladder(destination, word, now);
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| hold.life == life) {
                 hold.kept = held;
             }
         }
+    }
+
+    /// The ladder climbs by windows: never further than there were any.
+    fn judge_ladder(&mut self, destination: usize, word: &GateWord, now: Moment) {
+        let doc = serde_json::to_value(&word.record).unwrap_or_default();
+        let step = doc["throttle"]["step"].as_u64().unwrap_or_default();
+        let windows = self.windows.get(&destination).copied().unwrap_or_default();
+        if step > windows {
+            let what = format!("d{destination} stands at step {step} after {windows} throttled windows");
+            self.broken(now, "I11", what);
+        }
+    }
+
+    /// It has been asked to wait, may be asked again, and has not answered yet.
+    pub(crate) fn is_probed(&self, destination: usize, now: Moment) -> bool {
+        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes == 0)
     }
 
     // --- The store ---------------------------------------------------------------------------------------------------
@@ -477,12 +553,27 @@ impl Book {
         for delivery in &new.deliveries {
             self.deliveries.entry(delivery.id).or_insert_with(|| Page {
                 account: new.event.account_id,
+                destination: delivery.destination_id,
+                number: None,
                 due: crate::time::moment(delivery.due_at),
                 attempts: 0,
                 spent: 0,
                 ending: None,
                 facts: BTreeMap::new(),
             });
+        }
+    }
+
+    /// Those of a batch that were there before.
+    pub(crate) fn known(&self, batch: &[NewEvent]) -> BTreeSet<DeliveryId> {
+        let all = batch.iter().flat_map(|new| &new.deliveries).map(|delivery| delivery.id);
+        all.filter(|id| self.deliveries.contains_key(id)).collect()
+    }
+
+    /// The store has given it its number.
+    pub(crate) fn numbered(&mut self, id: DeliveryId, track: i64, sequence: Option<i64>) {
+        if let Some(page) = self.deliveries.get_mut(&id) {
+            page.number = sequence.map(|sequence| (track, sequence));
         }
     }
 

@@ -10,6 +10,7 @@ use crate::{
 };
 use domain::{
     delivery::{Delivery, Position},
+    destination::Ordering,
     dice::Dice,
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
@@ -17,7 +18,7 @@ use domain::{
     route::{RouteTable, fan_out},
     time::Clock,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{Announce, Arrival, Change, Committed, IdempotencyKey, NewDelivery, NewEvent, Store, StoreError};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -39,6 +40,8 @@ pub(crate) struct Order {
     pub(crate) event_type: &'static str,
     pub(crate) key: String,
     pub(crate) payload: usize,
+    pub(crate) ordering_key: Option<&'static str>,
+    pub(crate) later: Option<Duration>,
     pub(crate) answer: oneshot::Sender<Result<EventId, ()>>,
 }
 
@@ -48,7 +51,14 @@ pub(crate) struct Door {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<Chance>,
     pub(crate) scene: Arc<Scene>,
-    pub(crate) routes: BTreeMap<AccountId, (i64, RouteTable)>,
+    pub(crate) routes: BTreeMap<AccountId, Snapshot>,
+}
+
+/// An account's routes, and which of its destinations are ordered.
+pub(crate) struct Snapshot {
+    version: i64,
+    table: RouteTable,
+    orderings: BTreeMap<DestinationId, Ordering>,
 }
 
 struct Submission {
@@ -95,10 +105,10 @@ impl Door {
             content_type: "application/json".into(),
             headers: Vec::new(),
             payload: vec![b'x'; order.payload].into(),
-            ordering_key: None,
+            ordering_key: order.ordering_key.map(Into::into),
             metadata: Default::default(),
             received_at: now,
-            deliver_at: None,
+            deliver_at: order.later.map(|later| now.plus(later)),
         };
         let mut hash = [0; 32];
         hash[..order.key.len()].copy_from_slice(order.key.as_bytes());
@@ -121,29 +131,35 @@ impl Door {
     async fn read_routes(&mut self, account: AccountId) -> Result<(), StoreError> {
         let changes = self.store.changes(account, 0).await?;
         let table = RouteTable::new(changes.routes.into_iter().map(Arc::new));
-        self.routes.insert(account, (changes.version, table));
+        let orderings = changes.orderings.into_iter().collect();
+        self.routes.insert(account, Snapshot { version: changes.version, table, orderings });
         Ok(())
     }
 
     fn match_again(&self, submission: &mut Submission) {
         let now = self.clock.now();
-        let (version, table) = &self.routes[&submission.new.event.account_id];
+        let event = &submission.new.event;
+        let Snapshot { version, table, orderings } = &self.routes[&event.account_id];
+        let due_at = event.deliver_at.map_or(now, |at| at.max(now));
+        let key = event.ordering_key.as_deref();
         let deliver = |route: &Arc<domain::route::Route>| {
             let id = DeliveryId::at(now, self.dice.bits());
             let destination_id = route.destination_id;
-            let position = Position::due(now, id);
+            let ordering = orderings.get(&destination_id).copied().unwrap_or_default();
+            let (position, sequenced) = Position::new(ordering, key, due_at, now, id);
             NewDelivery {
                 id,
                 route_id: route.id,
                 destination_id,
                 shard: destination_id.shard(),
                 position,
-                due_at: now,
-                sequenced: false,
+                due_at,
+                sequenced,
             }
         };
+        let deliveries: Vec<NewDelivery> = fan_out(event, table).into_iter().map(deliver).collect();
         submission.new.account_version = *version;
-        submission.new.deliveries = fan_out(&submission.new.event, table).into_iter().map(deliver).collect();
+        submission.new.deliveries = deliveries;
         let matched = submission.new.deliveries.iter().map(|it| (it.route_id, it.destination_id)).collect();
         self.scene.book().submitted.insert(submission.new.event.id, matched);
     }
@@ -246,13 +262,21 @@ impl Door {
         self.command("retry now", id.to_string());
         if let Ok(Some(delivery)) = self.store.retry_now(account, id, self.clock.now()).await {
             self.announce.look(&[(delivery.destination_id, id, delivery.position)]).await;
+            if self.scene.has(Plant::RetryPassesHold) {
+                self.announce.changed(Change::Probe(delivery.destination_id)).await;
+            }
         }
     }
 
     async fn cancel(&self, account: AccountId, id: DeliveryId) {
         self.command("cancel", id.to_string());
         let now = self.clock.now();
-        let _ = self.store.cancel(account, id, AttemptId::at(now, self.dice.bits()), now).await;
+        let cancelled = self.store.cancel(account, id, AttemptId::at(now, self.dice.bits()), now).await;
+        if let Ok(Some(delivery)) = cancelled
+            && delivery.position.track != Position::UNORDERED
+        {
+            self.announce.look(&[(delivery.destination_id, id, delivery.position)]).await;
+        }
     }
 
     /// Pauses or resumes, and tells the owner.
@@ -335,7 +359,7 @@ fn arrivals_of(new: &NewEvent) -> Vec<Arrival> {
             last_outcome: None,
             last_http_status: None,
             created_at: promise.id.made_at(),
-            available_at: promise.id.made_at(),
+            available_at: event.deliver_at.map_or(promise.id.made_at(), |at| at.max(promise.id.made_at())),
             payload_bytes,
         },
         event: Some(Arc::clone(&event)),

@@ -31,6 +31,14 @@ impl Transport for Internet {
     async fn send(&self, outgoing: Outgoing) -> Answer {
         let deadline = Instant::now() + outgoing.timeout;
         let open = self.begin(&outgoing);
+        let probing = self.scene.has(Plant::TwoProbes)
+            && self.scene.book().is_probed(open.destination, self.scene.time.now());
+        if probing {
+            let again = self.begin(&outgoing);
+            let twice =
+                (self.exchange(&outgoing, &open, deadline), self.exchange(&outgoing, &again, deadline));
+            return tokio::join!(twice.0, twice.1).0;
+        }
         if self.scene.has(Plant::NoAbort) {
             let internet = self.clone();
             let sent = tokio::spawn(async move { internet.exchange(&outgoing, &open, deadline).await });

@@ -6,6 +6,7 @@ use crate::{
     time::{MILLISECOND, Moment, SECOND},
 };
 use domain::{
+    destination::{Ordering, RateLimit},
     gate::{BreakerSettings, GateSettings},
     limits,
     member::Role,
@@ -41,6 +42,8 @@ pub(crate) struct PlannedDestination {
     pub(crate) timeout: Duration,
     pub(crate) policy: RetryPolicy,
     pub(crate) patterns: Vec<&'static str>,
+    pub(crate) ordering: Ordering,
+    pub(crate) rate_limit: Option<RateLimit>,
     /// How it answers once all is calm.
     pub(crate) at_last: Temper,
 }
@@ -51,6 +54,9 @@ pub(crate) struct PlannedOrder {
     pub(crate) account: usize,
     pub(crate) event_type: &'static str,
     pub(crate) payload: usize,
+    pub(crate) ordering_key: Option<&'static str>,
+    /// How long after it was sent it is to be delivered.
+    pub(crate) later: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,8 +118,26 @@ impl Plan {
             plan.destinations.iter_mut().for_each(|destination| destination.at_last = Temper::Fine);
         }
         plan.trouble(&chance, lasts);
+        plan.paces(&Chance::new(seed, 4));
         plan.happenings.sort_by_key(|(at, _)| *at);
         plan
+    }
+
+    /// Order, rates and schedules.
+    fn paces(&mut self, chance: &Chance) {
+        for destination in &mut self.destinations {
+            destination.ordering = match chance.range(0, 9) {
+                0 | 1 => Ordering::Strict,
+                2 | 3 => Ordering::Key,
+                _ => Ordering::None,
+            };
+            let rate = RateLimit { requests: chance.range(1, 8) as u32, per_seconds: 1 };
+            destination.rate_limit = chance.happens(0.2).then_some(rate);
+        }
+        for order in &mut self.orders {
+            order.ordering_key = *chance.pick(&[None, Some("a"), Some("b")]);
+            order.later = chance.happens(0.15).then(|| chance.millis(100, 4_000));
+        }
     }
 
     fn trouble(&mut self, chance: &Chance, lasts: Moment) {
@@ -200,6 +224,8 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
             retry_statuses: Vec::new(),
         },
         patterns,
+        ordering: Ordering::None,
+        rate_limit: None,
         at_last: if chance.happens(0.15) {
             *chance.pick(&[Temper::Sick, Temper::Rejects])
         } else {
@@ -215,6 +241,8 @@ fn order(chance: &Chance, lasts: Moment) -> PlannedOrder {
         account: chance.index(ACCOUNTS),
         event_type: TYPES[chance.index(TYPES.len())],
         payload: if large { limits::CARRIED_BYTES + 1 } else { chance.range(0, 64) as usize },
+        ordering_key: None,
+        later: None,
     }
 }
 

@@ -43,6 +43,16 @@ pub enum Plant {
     NoAbort,
     /// What an owner knows of its gates dies with it.
     GateForgotten,
+    /// Each time a gate is written down, its throttle has climbed further.
+    LadderByResponse,
+    /// Whoever takes over a destination that has just said yes again lets everything through at once.
+    RampForgotten,
+    /// After a hold two requests try at once.
+    TwoProbes,
+    /// What is not due is not seen, as if a lane were sorted by due time.
+    OrderByDueTime,
+    /// "Retry now" asks the destination whatever it said.
+    RetryPassesHold,
 }
 
 impl Plant {
@@ -66,6 +76,11 @@ impl Plant {
         Self::StaleConfiguration,
         Self::NoAbort,
         Self::GateForgotten,
+        Self::LadderByResponse,
+        Self::RampForgotten,
+        Self::TwoProbes,
+        Self::OrderByDueTime,
+        Self::RetryPassesHold,
     ];
 
     pub fn name(self) -> String {

@@ -201,11 +201,15 @@ impl World {
             destination.max_concurrency = planned.limit;
             destination.timeout = planned.timeout;
             destination.retry_policy = planned.policy.clone();
+            destination.ordering = planned.ordering;
+            destination.rate_limit = planned.rate_limit;
             finish(store.create_destination(&destination)).expect("a destination");
             self.scene.book().add_place(crate::book::Place {
                 id,
                 account: account_id,
                 limit: planned.limit,
+                ordering: planned.ordering,
+                rate_limit: planned.rate_limit,
                 retries: planned.policy.schedule.len() as u32,
                 expire_after: planned.policy.expire_after,
                 first_rung: self.plan.gate.ladder[0].as_micros() as Moment,
@@ -524,6 +528,8 @@ impl World {
             event_type: planned.event_type,
             key: format!("order-{at}"),
             payload: planned.payload,
+            ordering_key: planned.ordering_key,
+            later: planned.later,
             answer,
         };
         match self.somebody() {

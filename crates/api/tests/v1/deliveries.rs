@@ -21,6 +21,40 @@ async fn check(world: &World, query: &str, expected: &[&String]) {
 }
 
 on_every_store! {
+    async fn deliveries_of_an_ordered_destination_are_numbered(world) {
+        let (destination, _) = world.routed_destination().await;
+        let path = format!("/v1/destinations/{destination}");
+        world.patch(&path, json!({ "ordering": "key", "on_dead_letter": "pause" })).await.expect(200);
+        let mut numbers = Vec::new();
+        for key in ["a", "b", "a"] {
+            let body = json!({ "type": "invoice.paid", "data": 1, "ordering_key": key });
+            let event = text(&world.post("/v1/events", body).await.expect(202)["id"]);
+            let delivery = world.delivery_of(&event).await;
+            let shown = world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200);
+            assert_eq!(shown["ordering_key"], *key);
+            numbers.push((shown["sequence"].as_i64().unwrap(), delivery));
+        }
+        assert_eq!(numbers.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2, 3]);
+        let shown = world.get(&path).await.expect(200);
+        assert_eq!((&shown["ordering"], &shown["queued_events"]), (&json!("key"), &json!(3)));
+        // What waits has its place: another ordering must wait until it is gone.
+        for ordering in ["strict", "none"] {
+            let patch = json!({ "ordering": ordering, "on_dead_letter": "continue" });
+            world.patch(&path, patch).await.expect_problem(409, "destination_busy");
+        }
+        world.patch(&path, json!({ "ordering": "key", "name": "Renamed" })).await.expect(200);
+        for (number, delivery) in numbers {
+            let ended = world.post(&format!("/v1/deliveries/{delivery}/cancel"), json!({})).await.expect(200);
+            assert_eq!((&ended["status"], &ended["sequence"]), (&json!("cancelled"), &json!(number)));
+        }
+        let patch = json!({ "ordering": "none", "on_dead_letter": "continue" });
+        assert_eq!(world.patch(&path, patch).await.expect(200)["ordering"], "none");
+        let event = world.publish("invoice.paid", json!(1)).await;
+        let delivery = world.delivery_of(&event).await;
+        let shown = world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200);
+        assert_eq!(shown["sequence"], json!(null));
+    }
+
     async fn a_delivery_has_every_member_of_the_contract(world) {
         let (destination, route) = world.routed_destination().await;
         let event = world.publish("invoice.paid", json!(1)).await;

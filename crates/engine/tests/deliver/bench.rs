@@ -75,6 +75,13 @@ impl Dice for TestDice {
     }
 }
 
+/// What an event is sent with.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wish {
+    pub(crate) key: Option<&'static str>,
+    pub(crate) later: Option<Duration>,
+}
+
 pub(crate) async fn bench() -> Bench {
     bench_with(EngineSettings::default(), None).await
 }
@@ -206,7 +213,13 @@ impl Bench {
 
     /// Commits one event and tells nobody.
     pub(crate) async fn send_silently(&self, destination: DestinationId) -> EventId {
-        self.commit(&[destination], b"{}").await.0.id
+        self.commit(&[destination], b"{}", Wish::default()).await.0.id
+    }
+
+    /// An event with an ordering key, or for later.
+    pub(crate) async fn send_as(&self, destination: DestinationId, payload: &[u8], wish: Wish) -> EventId {
+        let (event, ids) = self.commit(&[destination], payload, wish).await;
+        self.announce(&self.handle, event, ids).await
     }
 
     /// Commits one event for these destinations and announces it, as the committer does.
@@ -221,7 +234,16 @@ impl Bench {
         destinations: &[DestinationId],
         payload: &[u8],
     ) -> EventId {
-        let (event, ids) = self.commit(destinations, payload).await;
+        let (event, ids) = self.commit(destinations, payload, Wish::default()).await;
+        self.announce(handle, event, ids).await
+    }
+
+    async fn announce(
+        &self,
+        handle: &EngineHandle,
+        event: Arc<Event>,
+        ids: Vec<(DestinationId, DeliveryId)>,
+    ) -> EventId {
         handle.expected(&ids).await;
         let mut arrivals = Vec::new();
         for (_, id) in ids {
@@ -243,8 +265,10 @@ impl Bench {
         &self,
         destinations: &[DestinationId],
         payload: &[u8],
+        wish: Wish,
     ) -> (Arc<Event>, Vec<(DestinationId, DeliveryId)>) {
         let now = self.now();
+        let due_at = wish.later.map_or(now, |later| now.plus(later));
         let event = Arc::new(Event {
             id: EventId::at(now, self.dice.bits()),
             account_id: self.account,
@@ -254,24 +278,26 @@ impl Bench {
             content_type: "application/json".into(),
             headers: Vec::new(),
             payload: payload.to_vec().into(),
-            ordering_key: None,
+            ordering_key: wish.key.map(Into::into),
             metadata: Default::default(),
             received_at: now,
-            deliver_at: None,
+            deliver_at: wish.later.map(|_| due_at),
         });
-        let deliveries = destinations.iter().map(|destination| {
+        let mut deliveries = Vec::new();
+        for destination in destinations {
             let id = DeliveryId::at(now, self.dice.bits());
-            NewDelivery {
+            let ordering = self.store.destination(self.account, *destination).await.unwrap().ordering;
+            let (position, sequenced) = Position::new(ordering, wish.key, due_at, now, id);
+            deliveries.push(NewDelivery {
                 id,
                 route_id: RouteId::MIN,
                 destination_id: *destination,
                 shard: destination.shard(),
-                position: Position::due(now, id),
-                due_at: now,
-                sequenced: false,
-            }
-        });
-        let deliveries: Vec<NewDelivery> = deliveries.collect();
+                position,
+                due_at,
+                sequenced,
+            });
+        }
         let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
         let account_version = self.store.account(self.account).await.unwrap().version;
         let new = NewEvent { event: event.clone(), account_version, deliveries, expands: false, key: None };

@@ -4,6 +4,7 @@ mod bench;
 mod fanout;
 mod hardening;
 mod nodes;
+mod order;
 
 use bench::{bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature};

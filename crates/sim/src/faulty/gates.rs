@@ -1,15 +1,34 @@
 //! What owners keep of their gates: a write like any other.
 
 use super::{Faulty, finish};
-use crate::plant::Plant;
+use crate::{plant::Plant, scene::Scene};
 use async_trait::async_trait;
 use domain::{
     gate::HoldEntry,
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
+use serde_json::json;
 use std::sync::Arc;
 use store::{GateWord, Gates, HoldKey, StoreError};
+
+/// As it reaches the store.
+fn planted(scene: &Scene, word: &GateWord) -> GateWord {
+    let mut word = word.clone();
+    let Some(record) = &word.record else { return word };
+    let mut doc = serde_json::to_value(record).expect("a record is JSON");
+    if scene.has(Plant::RampForgotten) && doc == json!({}) {
+        word.record = None;
+        return word;
+    }
+    if scene.has(Plant::LadderByResponse)
+        && let Some(step) = doc["throttle"]["step"].as_u64()
+    {
+        doc["throttle"]["step"] = (step + 5).into();
+        word.record = Some(serde_json::from_value(doc).expect("still a record"));
+    }
+    word
+}
 
 #[async_trait]
 impl Gates for Faulty {
@@ -17,9 +36,10 @@ impl Gates for Faulty {
         let (inner, scene, words) = (Arc::clone(&self.inner), Arc::clone(&self.scene), words.to_vec());
         let keep = move || {
             if !scene.has(Plant::GateForgotten) {
-                finish(inner.keep_gates(node, &words, now))?;
+                let kept: Vec<GateWord> = words.iter().map(|word| planted(&scene, word)).collect();
+                finish(inner.keep_gates(node, &kept, now))?;
             }
-            scene.book().gates_kept(node, &words);
+            scene.book().gates_kept(node, &words, scene.time.now());
             Ok(())
         };
         self.write("keep_gates", keep).await

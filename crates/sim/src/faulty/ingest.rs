@@ -1,6 +1,6 @@
 //! Committing, as one node meets it.
 
-use super::{Faulty, finish, pause};
+use super::{Faulty, finish, pause, queue::number};
 use crate::{log::What, plant::Plant, scene::count, time::MILLISECOND};
 use async_trait::async_trait;
 use domain::time::Timestamp;
@@ -23,6 +23,7 @@ impl Ingest for Faulty {
         let made = batch.clone();
         let commit = move || {
             let committed = finish(inner.commit(&made, now))?;
+            let known = scene.book().known(&made);
             let (at, mut book) = (scene.time.now(), scene.book());
             for (new, outcome) in made.iter().zip(&committed) {
                 if *outcome == Committed::New {
@@ -36,6 +37,12 @@ impl Ingest for Faulty {
                 let (event, deliveries) = (new.event.id, new.deliveries.len());
                 book.log
                     .note(at, What::Committed { node, event, deliveries, new: *outcome == Committed::New });
+            }
+            drop(book);
+            for (new, _) in made.iter().zip(&committed).filter(|(_, outcome)| **outcome == Committed::New) {
+                for delivery in new.deliveries.iter().filter(|it| it.sequenced && !known.contains(&it.id)) {
+                    number(&inner, &scene, new.event.account_id, delivery.id);
+                }
             }
             Ok(committed)
         };

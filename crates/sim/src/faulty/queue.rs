@@ -1,7 +1,11 @@
 //! Fetching and settling, as one node meets them.
 
 use super::{Faulty, finish};
-use crate::{plant::Plant, scene::count, time::moment};
+use crate::{
+    plant::Plant,
+    scene::{Scene, count},
+    time::moment,
+};
 use async_trait::async_trait;
 use domain::{
     delivery::{CancelReason, Delivery, Ending, Settled},
@@ -10,7 +14,10 @@ use domain::{
     time::Timestamp,
 };
 use std::sync::Arc;
-use store::{Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window};
+use store::{
+    DeliveryState, Fact, FetchedDelivery, LaneHead, Queue, Settlement, Store, StoreError, TrackHead, Turn,
+    Window,
+};
 
 #[async_trait]
 impl Queue for Faulty {
@@ -23,6 +30,13 @@ impl Queue for Faulty {
             if self.has(Plant::RetryTooEarly) && row.delivery.attempts > 0 {
                 row.delivery.due_at = Timestamp::MIN;
             }
+        }
+        if self.has(Plant::OrderByDueTime) {
+            let now = self.scene.time.now();
+            let due = |row: &FetchedDelivery| moment(row.delivery.due_at) <= now;
+            fetched
+                .iter_mut()
+                .for_each(|rows| rows.retain(|row| row.delivery.sequence.is_none() || due(row)));
         }
         Ok(fetched)
     }
@@ -84,8 +98,15 @@ impl Queue for Faulty {
         turns: &[Turn],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let (inner, turns) = (Arc::clone(&self.inner), turns.to_vec());
-        self.write("take_turns", move || finish(inner.take_turns(node, &turns, now))).await
+        let (inner, turns, scene) = (Arc::clone(&self.inner), turns.to_vec(), Arc::clone(&self.scene));
+        let take = move || {
+            let moved = finish(inner.take_turns(node, &turns, now))?;
+            for (turn, _) in turns.iter().zip(&moved).filter(|(_, moved)| **moved) {
+                number(&inner, &scene, turn.delivery.account_id, turn.delivery.id);
+            }
+            Ok(moved)
+        };
+        self.write("take_turns", take).await
     }
 
     async fn retry_now(
@@ -130,6 +151,14 @@ impl Queue for Faulty {
         limit: i64,
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
         self.read("backlog", self.inner.backlog(destinations, limit)).await
+    }
+}
+
+/// Notes the number that the store has given.
+pub(super) fn number(store: &Arc<dyn Store>, scene: &Scene, account: AccountId, id: DeliveryId) {
+    let record = finish(store.delivery(account, id)).expect("just written");
+    if let DeliveryState::Waiting(row) = record.state {
+        scene.book().numbered(id, row.position.track, row.sequence);
     }
 }
 

@@ -424,16 +424,17 @@ impl Book {
         }
     }
 
-    /// I6: never more in any window than the destination's rate.
+    /// I6: never more in any window than the destination's rate. A large payload is read after its start was paced.
     fn judge_rate(&mut self, request: usize, destination: usize, now: Moment) {
         let Some(RateLimit { requests, per_seconds }) = self.places[destination].rate_limit else { return };
         let window = i64::from(per_seconds) * SECOND - RATE_SLACK;
         let began = self.requests[request].began;
         let sent = |other: &&Request| {
-            other.destination == destination && other.first_byte.is_some() && began - other.began < window
+            let counts = other.destination == destination && other.first_byte.is_some() && !other.large;
+            counts && began - other.began < window
         };
         let count = self.requests.iter().filter(sent).count();
-        if count > requests as usize {
+        if !self.requests[request].large && count > requests as usize {
             let what =
                 format!("request {request}: {count} in a window of d{destination} that takes {requests}");
             self.broken(now, "I6", what);

@@ -131,6 +131,10 @@ impl Plan {
                 2 | 3 => Ordering::Key,
                 _ => Ordering::None,
             };
+            // One after the other: those of a destination that never heals would take for ever to give up on.
+            if destination.ordering != Ordering::None {
+                destination.at_last = Temper::Fine;
+            }
             let rate = RateLimit { requests: chance.range(1, 8) as u32, per_seconds: 1 };
             destination.rate_limit = chance.happens(0.2).then_some(rate);
         }

@@ -13,11 +13,11 @@ use crate::{
     limits,
     time::Timestamp,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Debug)]
 pub(super) struct Order<C> {
-    tracks: HashMap<i64, Track<C>>,
+    tracks: BTreeMap<i64, Track<C>>,
     /// Tracks whose head is here and free to go: its rank, and the track.
     ready: BTreeSet<(i64, i64)>,
     /// Tracks to be read, in turn.
@@ -82,7 +82,7 @@ pub(super) struct Rows<C> {
 impl<C> Default for Order<C> {
     fn default() -> Self {
         Self {
-            tracks: HashMap::new(),
+            tracks: BTreeMap::new(),
             ready: BTreeSet::new(),
             to_read: VecDeque::new(),
             blocked: BTreeSet::new(),

@@ -217,7 +217,10 @@ async fn show(app: &App, destination: &Destination) -> Result<DestinationView, A
 /// What waits for these destinations and what their lanes say, in order.
 async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>, ApiError> {
     let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
+    let since = app.now().minus(limits::SUCCESS_RATE_OVER);
+    let rates = app.store.success_rates(ids, since, limits::SUCCESS_RATE_ATTEMPTS).await?;
     let views = app.lanes.views(ids).await;
-    let states = backlog.into_iter().zip(views.into_iter().chain(std::iter::repeat(None)));
-    Ok(states.map(|((rows, oldest_queued_at), view)| LaneState { view, rows, oldest_queued_at }).collect())
+    let states = backlog.into_iter().zip(rates).zip(views.into_iter().chain(std::iter::repeat(None)));
+    let state = |(((rows, oldest_queued_at), rate), view)| LaneState { view, rows, oldest_queued_at, rate };
+    Ok(states.map(state).collect())
 }

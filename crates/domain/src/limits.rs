@@ -221,6 +221,11 @@ pub const FETCH_LANES: usize = 512;
 /// Likewise for reads of waiting deliveries.
 pub const FETCH_EVERY: Duration = Duration::from_millis(5);
 pub const FETCH_ROWS: usize = 8_192;
+/// The success rate of a destination is that of its newest attempts of this long, of deliveries not older than so many
+/// days, at most so many.
+pub const SUCCESS_RATE_OVER: Duration = Duration::from_secs(3_600);
+pub const SUCCESS_RATE_DAYS: u64 = 7;
+pub const SUCCESS_RATE_ATTEMPTS: usize = 500;
 /// A held lane looks this often for what has expired.
 pub const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 /// Rows read of one track of an ordered lane, scheduled deliveries that take their turn together, tracks listed at once.

@@ -52,6 +52,23 @@ pub trait History: Send + Sync {
         before: Option<(DeliveryId, AttemptId)>,
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError>;
+
+    /// Of the newest `limit` facts of each destination, of deliveries not older than
+    /// [`domain::limits::SUCCESS_RATE_DAYS`], the attempts that started at or after `since`; a throttled one is neither
+    /// good nor bad, and left out.
+    async fn success_rates(
+        &self,
+        destinations: &[DestinationId],
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SuccessRate>, StoreError>;
+}
+
+/// How many attempts were made, and how many of them met success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SuccessRate {
+    pub successes: u64,
+    pub attempts: u64,
 }
 
 /// `next` is the key to go on before; None at the end.

@@ -31,7 +31,7 @@ pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed,
+    History, Listed, SuccessRate,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};

@@ -54,7 +54,7 @@ pub struct DestinationView {
     pub forward_headers: Vec<String>,
     pub auth: AuthView,
     pub signing: SigningView,
-    /// Null without attempts in the last hour.
+    /// Successes among its newest attempts of the last hour, at most 500, throttled ones left out; null without any.
     #[schema(required)]
     pub success_rate_1h: Option<f64>,
     #[schema(value_type = schema::Timestamp)]
@@ -253,6 +253,15 @@ pub struct LaneState {
     /// Rows in the queue, counted up to one more than [`limits::QUEUED_EVENTS_EXACT`].
     pub rows: i64,
     pub oldest_queued_at: Option<Timestamp>,
+    pub rate: SuccessRate,
+}
+
+impl LaneState {
+    /// To four places.
+    fn success_rate(&self) -> Option<f64> {
+        let SuccessRate { successes, attempts } = self.rate;
+        (attempts > 0).then(|| (successes as f64 / attempts as f64 * 10_000.0).round() / 10_000.0)
+    }
 }
 
 impl DestinationView {
@@ -285,7 +294,7 @@ impl DestinationView {
             forward_headers: destination.forward_headers.clone(),
             auth: AuthView::from(&destination.auth),
             signing: SigningView::from(&destination.signing),
-            success_rate_1h: None,
+            success_rate_1h: lane.success_rate(),
             created_at: destination.created_at,
             updated_at: destination.updated_at,
         }
@@ -386,7 +395,7 @@ mod tests {
             step: Some(1),
             probing: false,
         });
-        LaneState { view: Some(LaneView { in_flight: 2, hold }), rows: 7, oldest_queued_at: Some(THEN) }
+        LaneState { view: Some(LaneView { in_flight: 2, hold }), rows: 7, oldest_queued_at: Some(THEN), rate: SuccessRate::default() }
     }
 
     #[test]

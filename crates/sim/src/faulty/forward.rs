@@ -80,6 +80,7 @@ forward! { History:
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
     fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
     fn attempts_of_destination(account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize) -> Vec<AttemptRecord>;
+    fn success_rates(destinations: &[DestinationId], since: Timestamp, limit: usize) -> Vec<SuccessRate>;
 }
 
 forward! { Expansions:

@@ -87,6 +87,25 @@ impl History for MemoryStore {
         let wanted = attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
         Ok(wanted.take(limit).map(|kept| kept.record.clone()).collect())
     }
+
+    async fn success_rates(
+        &self,
+        destinations: &[DestinationId],
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SuccessRate>, StoreError> {
+        let state = self.state();
+        let rate = |id: &DestinationId| {
+            let attempts = newest_first(&state.attempts, None).map(|(_, kept)| &kept.record);
+            let newest = attempts.filter(|attempt| attempt.destination_id == *id).take(limit);
+            let counted =
+                newest.filter(|it| it.started_at >= since && it.outcome != Outcome::Throttled).map(|it| it.outcome);
+            let outcomes: Vec<Outcome> = counted.collect();
+            let successes = outcomes.iter().filter(|outcome| **outcome == Outcome::Success).count() as u64;
+            SuccessRate { successes, attempts: outcomes.len() as u64 }
+        };
+        Ok(destinations.iter().map(rate).collect())
+    }
 }
 
 /// A page of the entries that are wanted, having looked at no more than a page may.

@@ -160,6 +160,27 @@ impl History for PostgresStore {
         let rows = connection.read(include_str!("sql/attempts_of_destination.sql"), params).await?;
         rows.iter().map(attempt_record).collect()
     }
+
+    async fn success_rates(
+        &self,
+        destinations: &[DestinationId],
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SuccessRate>, StoreError> {
+        let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
+        let days = Duration::from_secs(limits::SUCCESS_RATE_DAYS * 86_400);
+        let oldest = DeliveryId::at(since.minus(days), 0);
+        let connection = self.pools.general().await?;
+        let params = params![
+            ids => UUID_ARRAY, since.micros() => INT8, oldest.uuid() => UUID, limit as i64 => INT8,
+        ];
+        let rows = connection.read(include_str!("sql/success_rates.sql"), params).await?;
+        let rate = |row: &Row| SuccessRate {
+            successes: row.get::<_, i64>(0).unsigned_abs(),
+            attempts: row.get::<_, i64>(1).unsigned_abs(),
+        };
+        Ok(rows.iter().map(rate).collect())
+    }
 }
 
 /// How many entries to look at, and rows to give: with nothing to filter, what is looked at is what is given.

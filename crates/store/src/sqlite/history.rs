@@ -77,6 +77,16 @@ impl History for SqliteStore {
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         self.read(move |connection| attempts::of_destination(connection, account, id, before, limit)).await
     }
+
+    async fn success_rates(
+        &self,
+        destinations: &[DestinationId],
+        since: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SuccessRate>, StoreError> {
+        let destinations = destinations.to_owned();
+        self.read(move |connection| attempts::success_rates(connection, &destinations, since, limit)).await
+    }
 }
 
 /// A page of the entries that are wanted, having looked at no more than a page may. `entry` gives the next key and, if

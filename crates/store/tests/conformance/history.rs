@@ -404,6 +404,26 @@ pub(crate) async fn a_deleted_destinations_attempts_are_still_history(world: Wor
     assert_eq!(world.store.delivery(ground.account.id, delivery.id).await.unwrap().attempts, 1);
 }
 
+pub(crate) async fn a_destination_has_a_success_rate(world: World) {
+    let ground = world.ground().await;
+    let id = ground.destination.id;
+    let rate = |since, limit| {
+        let store = world.store.clone();
+        async move { store.success_rates(&[id, DestinationId::at(at(0), chance())], since, limit).await.unwrap() }
+    };
+    assert_eq!(rate(at(0), 10).await, [SuccessRate::default(); 2]);
+    for second in 1..=3 {
+        let delivery = world.delivery(&ground, at(second)).await;
+        world.move_on(delivered(&delivery, at(second))).await;
+    }
+    let delivery = world.delivery(&ground, at(4)).await;
+    world.move_on(rejected(&delivery, at(4))).await;
+    let counted = |successes, attempts| [SuccessRate { successes, attempts }, SuccessRate::default()];
+    assert_eq!(rate(at(0), 10).await, counted(3, 4));
+    assert_eq!(rate(at(3), 10).await, counted(1, 2), "older ones do not count");
+    assert_eq!(rate(at(0), 2).await, counted(1, 2), "the newest of them");
+}
+
 // --- Isolation -----------------------------------------------------------------------------------------------------
 
 pub(crate) async fn one_account_sees_nothing_of_another(world: World) {

@@ -188,6 +188,7 @@ macro_rules! kept_by {
                 attempts_of_a_delivery_come_oldest_first,
                 attempts_of_a_destination_are_paged,
                 a_deleted_destinations_attempts_are_still_history,
+                a_destination_has_a_success_rate,
                 one_account_sees_nothing_of_another,
                 a_page_of_equal_moments_is_still_in_order,
             }

@@ -56,6 +56,20 @@ pub(super) fn of_destination(
     ])?)
 }
 
+pub(super) fn success_rates(
+    connection: &Connection,
+    destinations: &[DestinationId],
+    since: Timestamp,
+    limit: usize,
+) -> Result<Vec<SuccessRate>, Trouble> {
+    let mut select = connection.prepare_cached(include_str!("../sql/success_rates.sql"))?;
+    let mut rate = |id: &DestinationId| {
+        let read = |row: &Row<'_>| Ok(SuccessRate { successes: row.get(0)?, attempts: row.get(1)? });
+        Ok(select.query_row(params![id.blob(), since.micros(), limit as i64], read)?)
+    };
+    destinations.iter().map(&mut rate).collect()
+}
+
 fn collect(mut rows: Rows<'_>) -> Result<Vec<AttemptRecord>, Trouble> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

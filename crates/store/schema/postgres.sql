@@ -45,6 +45,7 @@ table attempts
     reason text
     ended_at bigint
     late boolean not null
+    sequence bigint
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
@@ -88,6 +89,7 @@ table attempts_default
     reason text
     ended_at bigint
     late boolean not null
+    sequence bigint
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
@@ -180,6 +182,7 @@ table expansions
     deliveries integer not null
     created_at bigint not null
     account_version bigint not null default 0
+    inline_routes uuid[] not null default '{}'::uuid[]
     constraint expansions_deliveries_check CHECK ((deliveries >= 0))
     constraint expansions_pkey PRIMARY KEY (event_id)
 
@@ -249,6 +252,7 @@ table queue
     created_at bigint not null
     available_at bigint not null
     payload_bytes integer not null
+    sequence bigint
     constraint queue_account_id_delivery_id_key UNIQUE (account_id, delivery_id)
     constraint queue_attempts_check CHECK ((attempts >= 0))
     constraint queue_check CHECK (((attempts >= spent) AND (attempts >= tls_errors)))
@@ -301,6 +305,12 @@ table routes
     index routes_of_account USING btree (account_id, id DESC)
     index routes_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
     index routes_with_overrides USING btree (destination_id) WHERE overrides
+
+table sequences
+    destination_id uuid not null
+    last bigint not null
+    constraint sequences_last_check CHECK ((last > 0))
+    constraint sequences_pkey PRIMARY KEY (destination_id)
 
 table settings
     name text not null

@@ -54,7 +54,7 @@ CREATE TABLE attempts (
     ended_at integer,
     -- A former owner's word, or one overtaken by a cancel: it moved nothing.
     late integer not null check (late in (0, 1)),
-    detail text,
+    detail text, sequence integer,
     primary key (delivery_id, attempt_id),
     check ((number is null) = (outcome is null) and (number is null) = (started_at is null)
         and (number is null) = (duration_us is null) and (number is null) = (detail is null)),
@@ -129,7 +129,7 @@ CREATE TABLE expansions (
     -- The last route that has its delivery; moved by compare-and-swap.
     cursor blob,
     deliveries integer not null default 0,
-    created_at integer not null, account_version integer not null default 0) without rowid;
+    created_at integer not null, account_version integer not null default 0, inline_routes blob not null default x'') without rowid;
 
 CREATE TABLE gates (
     destination_id blob not null primary key,
@@ -206,7 +206,7 @@ CREATE TABLE queue (
     last_http_status integer,
     created_at integer not null,
     available_at integer not null check (available_at >= created_at),
-    payload_bytes integer not null check (payload_bytes >= 0),
+    payload_bytes integer not null check (payload_bytes >= 0), sequence integer,
     primary key (shard, destination_id, track, rank, delivery_id),
     check ((attempts = 0) = (last_outcome is null)),
     check (last_http_status is null or last_outcome is not null)
@@ -266,6 +266,12 @@ CREATE INDEX routes_source on routes (source_id) where deleted_at is null;
 CREATE UNIQUE INDEX routes_uid on routes (account_id, uid) where deleted_at is null;
 
 CREATE INDEX routes_version on routes (account_id, version);
+
+CREATE TABLE sequences (
+    destination_id blob not null primary key,
+    -- The last number that was given.
+    last integer not null check (last > 0)
+) without rowid;
 
 CREATE TABLE settings (
     name text not null primary key,

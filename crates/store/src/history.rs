@@ -67,8 +67,8 @@ pub trait History: Send + Sync {
 /// How many attempts were made, and how many of them met success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SuccessRate {
-    pub successes: u64,
-    pub attempts: u64,
+    pub successes: u32,
+    pub attempts: u32,
 }
 
 /// `next` is the key to go on before; None at the end.

@@ -8,7 +8,7 @@ use domain::{
     time::Timestamp,
 };
 use serde::Serialize;
-use store::LaneView;
+use store::{LaneView, SuccessRate};
 use utoipa::ToSchema;
 
 /// Where deliveries go, at what pace, and how it is doing.
@@ -260,7 +260,7 @@ impl LaneState {
     /// To four places.
     fn success_rate(&self) -> Option<f64> {
         let SuccessRate { successes, attempts } = self.rate;
-        (attempts > 0).then(|| (successes as f64 / attempts as f64 * 10_000.0).round() / 10_000.0)
+        (attempts > 0).then(|| (f64::from(successes) / f64::from(attempts) * 10_000.0).round() / 10_000.0)
     }
 }
 
@@ -395,7 +395,12 @@ mod tests {
             step: Some(1),
             probing: false,
         });
-        LaneState { view: Some(LaneView { in_flight: 2, hold }), rows: 7, oldest_queued_at: Some(THEN), rate: SuccessRate::default() }
+        LaneState {
+            view: Some(LaneView { in_flight: 2, hold }),
+            rows: 7,
+            oldest_queued_at: Some(THEN),
+            rate: SuccessRate::default(),
+        }
     }
 
     #[test]

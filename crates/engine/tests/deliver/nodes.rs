@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{Announce, Catalog, Change, DeliveryState, History, Lanes, Membership, Queue};
+use store::{Announce, Catalog, Change, DeliveryState, History, Lanes, Membership, Queue, StoreError};
 use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -286,6 +286,11 @@ async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
         async move { (handle.waiting_for(vec![delivery]).await.remove(0)?.kind == kind).then_some(()) }
     };
     bench.until(|| why(WaitKind::Paused)).await;
+    // It would come back before anybody has looked.
+    bench.store.interrupt(|call| match call {
+        "join" => Err(StoreError::Unavailable("not now".into())),
+        _ => Ok(()),
+    });
     bench.store.leave(bench.id).await.unwrap();
     bench.until(|| why(WaitKind::NoWorker)).await;
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
     EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, Page, PublishedLanes,
-    RoutePage, RouteWalk, StoreError, Target,
+    RoutePage, RouteWalk, StoreError, SuccessRate, Target,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write

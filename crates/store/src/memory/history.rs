@@ -3,7 +3,7 @@
 use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError,
+    History, Listed, Page, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -11,6 +11,7 @@ use domain::{
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     limits,
+    outcome::Outcome,
     time::Timestamp,
 };
 
@@ -98,11 +99,12 @@ impl History for MemoryStore {
         let rate = |id: &DestinationId| {
             let attempts = newest_first(&state.attempts, None).map(|(_, kept)| &kept.record);
             let newest = attempts.filter(|attempt| attempt.destination_id == *id).take(limit);
-            let counted =
-                newest.filter(|it| it.started_at >= since && it.outcome != Outcome::Throttled).map(|it| it.outcome);
+            let counted = newest
+                .filter(|it| it.started_at >= since && it.outcome != Outcome::Throttled)
+                .map(|it| it.outcome);
             let outcomes: Vec<Outcome> = counted.collect();
-            let successes = outcomes.iter().filter(|outcome| **outcome == Outcome::Success).count() as u64;
-            SuccessRate { successes, attempts: outcomes.len() as u64 }
+            let successes = outcomes.iter().filter(|outcome| **outcome == Outcome::Success).count() as u32;
+            SuccessRate { successes, attempts: outcomes.len() as u32 }
         };
         Ok(destinations.iter().map(rate).collect())
     }

@@ -4,7 +4,7 @@
 use super::{PostgresStore, pool::params, rows};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError,
+    History, Listed, Page, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -175,10 +175,7 @@ impl History for PostgresStore {
             ids => UUID_ARRAY, since.micros() => INT8, oldest.uuid() => UUID, limit as i64 => INT8,
         ];
         let rows = connection.read(include_str!("sql/success_rates.sql"), params).await?;
-        let rate = |row: &Row| SuccessRate {
-            successes: row.get::<_, i64>(0).unsigned_abs(),
-            attempts: row.get::<_, i64>(1).unsigned_abs(),
-        };
+        let rate = |row: &Row| SuccessRate { successes: rows::count(row, 0), attempts: rows::count(row, 1) };
         Ok(rows.iter().map(rate).collect())
     }
 }

@@ -8,7 +8,7 @@ mod events;
 use super::{SqliteStore, Trouble};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, History, Listed, Page,
-    StoreError,
+    StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{

@@ -11,7 +11,7 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{
     Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    NewEvent, Page,
+    NewEvent, Page, SuccessRate,
 };
 
 // --- Events --------------------------------------------------------------------------------------------------------

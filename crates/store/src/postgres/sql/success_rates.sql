@@ -1,5 +1,5 @@
 -- $1 destinations, $2 attempts since then, $3 deliveries from here on (for the days), $4 facts to look at for each
-select count(*) filter (where a.outcome = 'success'), count(a.outcome)
+select (count(*) filter (where a.outcome = 'success'))::int4, count(a.outcome)::int4
 from unnest($1) with ordinality as d (id, place)
 left join lateral (
     select newest.outcome

@@ -5,8 +5,11 @@ use super::super::{
     row::{self, Key as _},
     trouble::unreadable,
 };
-use crate::AttemptRecord;
-use domain::id::{AccountId, AttemptId, DeliveryId, DestinationId};
+use crate::{AttemptRecord, SuccessRate};
+use domain::{
+    id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    time::Timestamp,
+};
 use rusqlite::{Connection, Row, Rows, params};
 use std::time::Duration;
 

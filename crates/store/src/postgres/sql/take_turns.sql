@@ -9,10 +9,14 @@ due as materialized (
     select q.account_id, q.delivery_id, q.destination_id, t.track, t.place
     from unnest($3, $4, $5, $6) as t (account_id, delivery_id, track, place)
     cross join me
-    join queue q on q.account_id = t.account_id and q.delivery_id = t.delivery_id
+    cross join lateral (
+        select queue.account_id, queue.delivery_id, queue.destination_id, queue.track, queue.due_at
+        from queue
+        where queue.account_id = t.account_id and queue.delivery_id = t.delivery_id
+        limit 1                                             -- looked up, never looked for among all that wait
+        for update
+    ) q
     where q.track = -1 and q.due_at <= $2
-    order by t.delivery_id
-    for update of q
 ),
 ordered as materialized (
     select due.*, row_number() over (partition by due.destination_id order by due.place desc) - 1 as behind

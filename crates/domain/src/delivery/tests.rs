@@ -94,7 +94,7 @@ fn any_policy() -> impl Strategy<Value = RetryPolicy> {
 /// The row of one delivery, as a store keeps it.
 #[derive(Debug, Clone, PartialEq)]
 enum Row {
-    Waits(Delivery),
+    Waits(Box<Delivery>),
     Ended(Ending),
 }
 
@@ -109,14 +109,14 @@ impl Row {
             Settled::Ended(ending) => *self = Self::Ended(ending),
             Settled::Waits { position, due_at, spent } => {
                 let tls_errors = row.tls_errors + u32::from(met.outcome == Outcome::TlsError);
-                *row = Delivery {
+                **row = Delivery {
                     position,
                     due_at,
                     spent,
                     tls_errors,
                     attempts: row.attempts + 1,
                     last_outcome: Some(met.outcome),
-                    ..row.clone()
+                    ..Delivery::clone(row)
                 };
             }
         }
@@ -125,7 +125,7 @@ impl Row {
 
 /// Attempts until the end when each is made as soon as it is due, and the end.
 fn run(policy: &RetryPolicy, mut next: impl FnMut(u32) -> Classified) -> (u32, Ending) {
-    let mut row = Row::Waits(delivery());
+    let mut row = Row::Waits(Box::new(delivery()));
     let mut now = at(0);
     loop {
         match row.clone() {
@@ -230,7 +230,7 @@ proptest! {
         policy in any_policy(),
         story in prop::collection::vec((any_met(), 0..100_000i64, 0.0..1.0f64, any::<prop::sample::Index>()), 1..60),
     ) {
-        let mut row = Row::Waits(delivery());
+        let mut row = Row::Waits(Box::new(delivery()));
         let mut now = at(0);
         let mut made: Vec<(Delivery, Classified, Settled)> = vec![];
         let mut ended = None;
@@ -238,7 +238,7 @@ proptest! {
         for (met, passes, jitter, repeats) in story {
             now = now.plus(Duration::from_secs(passes as u64));
             if let Row::Waits(waiting) = &row {
-                latest = waiting.clone();
+                latest = Delivery::clone(waiting);
             }
             let settled = settle(&latest, &met, Circumstances { jitter, ..on(&policy, now) });
             made.push((latest.clone(), met, settled));

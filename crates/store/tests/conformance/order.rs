@@ -345,7 +345,7 @@ pub(crate) async fn a_turn_is_taken_when_its_time_has_come_and_once(world: World
     let too_early = at(59);
     let early = world.store.take_turns(world.node.id, slice::from_ref(&turn), too_early).await.unwrap();
     assert_eq!(early, [false]);
-    assert_eq!(world.lane(ground.destination.id).await, [delivery.clone()]);
+    assert_eq!(world.lane(ground.destination.id).await, std::slice::from_ref(&delivery));
     assert_eq!(take_turns(&world, &[turn.clone(), turn.clone()]).await, [true, false]);
     assert_eq!(take_turns(&world, slice::from_ref(&turn)).await, [false]);
     let lane = world.lane(ground.destination.id).await;

@@ -793,7 +793,7 @@ impl World {
         let held = lane.known.values().filter(|known| known.stage == Stage::Held).count();
         promise!(lane.held() == held, "{} in the window, {held} known", lane.held());
         let reading = lane.fetching || lane.order.as_ref().is_some_and(|order| order.is_reading());
-        promise!(reading == !self.reads.is_empty(), "a fetch nobody makes");
+        promise!(reading != self.reads.is_empty(), "a fetch nobody makes");
         self.last_hold_ends =
             self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
         self.seen.pushed_back += u64::from(self.unflushed.len() >= self.settings.max_concurrency as usize);

@@ -17,12 +17,17 @@ mod b07;
 mod b08;
 mod b09;
 mod b10;
+mod b11;
 mod b12;
 mod b13;
 mod b14;
 mod badinput;
 mod c01;
 mod c02;
+mod c03;
+mod c04;
+mod c05;
+mod c06;
 mod c07;
 mod c09;
 mod c10;
@@ -40,14 +45,18 @@ mod fanout50;
 mod fanout5k;
 mod g06;
 mod hang20;
+mod heldmillion;
+mod keys_order;
 mod latency;
 mod memory;
 mod outage60;
 mod rolling;
 mod scale;
+mod slack;
 mod slots;
 mod speed;
 mod starvation;
+mod window429;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -73,11 +82,14 @@ const POSTGRES: &[StoreKind] = &[StoreKind::Postgres];
 
 macro_rules! check {
     ($name:ident, $stores:expr, $shows:literal) => {
+        check!($name as $name, $stores, $shows)
+    };
+    ($name:ident as $file:ident, $stores:expr, $shows:literal) => {
         Check {
             name: stringify!($name),
             shows: $shows,
             stores: $stores,
-            run: |ask, store| Box::pin(async move { $name::run(&ask, store).await }),
+            run: |ask, store| Box::pin(async move { $file::run(&ask, store).await }),
         }
     };
 }
@@ -100,6 +112,11 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(b08, POSTGRES, "clocks that are hours off or jump change nothing"),
     check!(b09, POSTGRES, "a database with too few connections slows down and harms nothing"),
     check!(b10, POSTGRES, "three nodes together keep to the limit of a destination"),
+    check!(
+        b11,
+        POSTGRES,
+        "order survives failures, stalls and killed nodes, and one that is blocked blocks no other"
+    ),
     check!(b12, POSTGRES, "a chore whose node falls asleep is ended by another, once"),
     check!(b13, POSTGRES, "a database that is read-only for a while refuses events and loses none"),
     check!(b14, POSTGRES, "changes of configuration and large fan-outs never lock each other out"),
@@ -116,6 +133,14 @@ pub(crate) const CHECKS: &[Check] = &[
         "a node killed while it expands a large fan-out leaves no delivery out and makes none twice"
     ),
     check!(c02, BOTH, "one event for a hundred thousand destinations holds up nobody else"),
+    check!(
+        c03,
+        BOTH,
+        "a destination that says 429 is left alone as long as it asks, and nobody else notices"
+    ),
+    check!(c04, BOTH, "a breaker opens, probes and closes as it should, over restarts and all nodes"),
+    check!(c05, BOTH, "a slow destination with a long backlog delays none of the quiet ones"),
+    check!(c06, BOTH, "every outcome has its attempts, its pauses and its ending"),
     check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
     check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
     check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
@@ -131,6 +156,18 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(g06, POSTGRES, "everything the other checks have logged, judged once more by all rules"),
     check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),
+    check!(heldmillion, BOTH, "a million waiting for a destination that is held cost the others nothing"),
+    check!(
+        keyorder as keys_order,
+        BOTH,
+        "order by key: a key that is blocked holds up no other, and no key is ever out of order"
+    ),
+    check!(
+        window429,
+        BOTH,
+        "a receiver that counts by windows gets everything and little more than it allows"
+    ),
+    check!(slack, BOTH, "one slot and no other setting are enough for a receiver with unknown limits"),
     check!(slots, BOTH, "every slot of a slow destination is in use all the time"),
     check!(fanout50, BOTH, "one event reaches fifty slow destinations at once"),
     check!(fanout5k, BOTH, "twenty events a second for five thousand destinations are accepted at once"),

@@ -11,7 +11,9 @@
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
+//! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
 //! | [`crowd`] | thousands of destinations, for large fan-outs |
+//! | [`others`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`outsider`] | asks every node's door all the while |
 //! | [`pooler`] | PgBouncer before the server |
 //! | [`report`] | counts and broken rules, as one line of JSON |
@@ -21,11 +23,13 @@
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
+pub(crate) mod bursts;
 pub(crate) mod crowd;
 pub(crate) mod database;
 pub(crate) mod fleet;
 pub(crate) mod logbook;
 pub(crate) mod member;
+pub(crate) mod others;
 pub(crate) mod outsider;
 pub(crate) mod ownership;
 pub(crate) mod pooler;

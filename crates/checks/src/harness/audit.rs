@@ -159,6 +159,7 @@ pub(crate) async fn settle_accounts_on(
         received: stage.receiver.snapshot(),
         dead: dead_letters(&stage.database, fleet).await?,
         limits: fleet.limits(),
+        ordered: fleet.ordered.clone(),
         faults: on.faults,
         tenures: on.tenures,
         unknown_settlements: on.unknown_settlements,

@@ -1,10 +1,11 @@
 //! A source and its destinations: most events go to one of them, every so many-th to all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use client::{Client, NewDestination, NewRoute, NewSource};
+use domain::destination::Ordering;
 use domain::id::{DestinationId, SourceId};
 use lab::judge::{Acked, acked};
 use lab::{PumpConfig, Sent, Target, Until};
@@ -18,6 +19,8 @@ pub(crate) struct Fleet {
     pub(crate) ids: Vec<DestinationId>,
     pub(crate) source: SourceId,
     pub(crate) token: String,
+    /// Those that get everything one at a time, in the order of the commits.
+    pub(crate) ordered: HashSet<Arc<str>>,
     limit: u32,
     base: String,
     /// The other nodes.
@@ -26,19 +29,34 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn assemble(stage: &Stage, size: usize, limit: u32) -> Result<Fleet> {
+        Fleet::assemble_with(stage, size, limit, |_, plan| plan).await
+    }
+
+    /// The same with destinations of another kind, or of several: `change` is told their number.
+    pub(crate) async fn assemble_with(
+        stage: &Stage,
+        size: usize,
+        limit: u32,
+        change: impl Fn(usize, NewDestination) -> NewDestination,
+    ) -> Result<Fleet> {
         let source = stage.client.create_source(&NewSource { name: "pump".into(), uid: None }).await?;
         let token =
             source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
         let also_at = stage.members[1..].iter().map(Member::base).collect();
-        let (names, ids) = (Vec::new(), Vec::new());
-        let mut fleet = Fleet { names, ids, source: source.id, token, limit, base: stage.base(), also_at };
+        let (names, ids, ordered) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut fleet =
+            Fleet { names, ids, source: source.id, token, ordered, limit, base: stage.base(), also_at };
         for at in 0..size {
             let name = format!("d{at:02}");
             let plan = NewDestination { max_concurrency: Some(limit), ..stage.destination(&name) };
+            let plan = change(at, plan);
             let destination = stage.client.create_destination(&plan).await?;
             let types = vec![format!("lab.{name}"), "lab.all".to_owned()];
             let route = NewRoute::from_source(source.id, destination.id);
             stage.client.create_route(&NewRoute { event_types: Some(types), ..route }).await?;
+            if plan.ordering == Some(Ordering::Strict) {
+                fleet.ordered.insert(name.as_str().into());
+            }
             fleet.names.push(name.into());
             fleet.ids.push(destination.id);
         }
@@ -77,7 +95,8 @@ impl Fleet {
     }
 
     pub(crate) fn limits(&self) -> HashMap<Arc<str>, u32> {
-        self.names.iter().map(|name| (name.clone(), self.limit)).collect()
+        let limit = |name: &Arc<str>| if self.ordered.contains(name) { 1 } else { self.limit };
+        self.names.iter().map(|name| (name.clone(), limit(name))).collect()
     }
 
     pub(crate) fn name_of(&self, id: DestinationId) -> Option<Arc<str>> {

@@ -235,6 +235,8 @@ pub const TRACKS_LISTED: usize = 1_000;
 /// Tracks of one lane whose head waits for its time that are remembered one by one. Beyond, all tracks are looked through
 /// again when the next of them is due, at most this often.
 pub const TRACKS_REMEMBERED: usize = 10_000;
+/// Tracks of one lane in memory, for whatever reason; others are found by looking through them.
+pub const TRACKS_KNOWN: usize = 20_000;
 pub const TRACKS_AGAIN: Duration = Duration::from_secs(1);
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);

@@ -119,6 +119,9 @@ impl<C> Order<C> {
 
     /// Something waits in this track, from this rank on; [`Position::END`] for what has just been committed.
     pub(super) fn look_at(&mut self, track: i64, rank: i64) {
+        if self.tracks.len() >= limits::TRACKS_KNOWN && !self.tracks.contains_key(&track) {
+            return self.look_from(track);
+        }
         let it = self.tracks.entry(track).or_default();
         // Behind a head that waits: it is found when that one is.
         if it.blocked.is_some() && it.unread.is_some_and(|unread| unread < rank) {
@@ -150,25 +153,32 @@ impl<C> Order<C> {
     /// The next track to read. What is scheduled takes its turn whatever holds the others: `open` says whether they
     /// may start, `tracks` how many of them are worth having in memory.
     pub(super) fn wish(&mut self, open: bool, tracks: usize) -> Option<Wish> {
-        for _ in 0..self.to_read.len() {
+        if let Some(wish) = self.read(Position::AWAITS_TIME, limits::TURNS) {
+            return Some(wish);
+        }
+        while open && self.in_memory < tracks {
             let track = self.to_read.pop_front()?;
-            let scheduled = track == Position::AWAITS_TIME;
-            if !scheduled && (!open || self.in_memory >= tracks) {
-                self.to_read.push_back(track);
-                continue;
+            if let Some(wish) = self.read(track, limits::TRACK_ROWS) {
+                return Some(wish);
             }
-            let Some(it) = self.tracks.get_mut(&track) else { continue };
-            it.listed = false;
-            let Some(rank) = it.unread.filter(|_| it.may_be_read()) else { continue };
-            it.unread = None;
-            it.reading = Some(rank);
-            self.reading += 1;
-            self.in_memory += usize::from(it.rows.is_empty());
-            let limit = if scheduled { limits::TURNS } else { limits::TRACK_ROWS };
-            let from = Position { track, rank, delivery_id: DeliveryId::MIN };
-            return Some(Wish { from, last_track: track, limit });
         }
         None
+    }
+
+    /// Begins to read a track that is listed, if there is still something to read.
+    fn read(&mut self, track: i64, limit: usize) -> Option<Wish> {
+        let it = self.tracks.get_mut(&track).filter(|it| it.listed)?;
+        it.listed = false;
+        let Some(rank) = it.unread.filter(|_| it.may_be_read()) else {
+            self.review(track);
+            return None;
+        };
+        it.unread = None;
+        it.reading = Some(rank);
+        self.reading += 1;
+        self.in_memory += usize::from(it.rows.is_empty());
+        let from = Position { track, rank, delivery_id: DeliveryId::MIN };
+        Some(Wish { from, last_track: track, limit })
     }
 
     /// Where to go on looking for tracks, if that is needed now. Asking is doing.
@@ -397,7 +407,8 @@ impl<C> Order<C> {
         let blocked = self.blocked.first().map(|(due_at, _)| *due_at);
         let ready =
             self.ready.iter().filter_map(|(_, track)| self.head(*track)).map(|head| head.delivery.due_at);
-        let unread = (!self.to_read.is_empty()).then_some(Timestamp::MIN);
+        let scheduled = self.tracks.get(&Position::AWAITS_TIME).is_some_and(|it| it.listed);
+        let unread = (scheduled || !self.to_read.is_empty()).then_some(Timestamp::MIN);
         ready.chain(blocked).chain(unread).chain(self.sweep.again_at)
     }
 
@@ -479,7 +490,10 @@ impl<C> Order<C> {
         }
         if it.unread.is_some() && it.may_be_read() && !it.listed {
             it.listed = true;
-            self.to_read.push_back(track);
+            // What is scheduled is read whatever holds the others, and does not wait among them.
+            if track != Position::AWAITS_TIME {
+                self.to_read.push_back(track);
+            }
         }
         if it.is_empty() {
             self.tracks.remove(&track);

@@ -1,9 +1,9 @@
 //! B11. Hazard: order is lost when something fails, or when a lane changes hands; or one that is blocked blocks the others.
 //!
 //! Three nodes, five destinations with strict order and fifteen without, a hundred events a second. For five seconds all is
-//! well, then for five seconds one of the ordered answers 503, three times over. Then every receiver fails one request in five and lets one in fifty
-//! hang, until the end, and every three seconds a node, drawn by a seed, is killed (SIGKILL) and started again a second
-//! later, for forty seconds (`--seconds`).
+//! well, then for five seconds one of the ordered answers 503, three times over. Then every receiver fails one request in
+//! five and lets one in fifty hang, until the end, and every three seconds a node, drawn by a seed, is killed (SIGKILL) and
+//! started again a second later, for forty seconds (`--seconds`).
 //!
 //! Holds if at the ordered ones nothing arrives for the first time after something that was committed later, no two of
 //! their requests are ever open together, everything drains, nothing is lost, and duplicates stay within what the killed

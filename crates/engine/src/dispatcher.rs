@@ -417,7 +417,8 @@ impl Dispatcher {
     fn take_turns(&mut self, now: Timestamp) {
         if !self.turns.is_empty() && self.turning.may_go(now) {
             self.turning.begun(now);
-            let turns = std::mem::take(&mut self.turns);
+            let count = self.turns.len().min(limits::TURNS);
+            let turns = self.turns.drain(..count).collect();
             self.fetcher.take_turns(self.node.id(), turns, now);
         }
     }

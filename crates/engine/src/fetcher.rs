@@ -1,5 +1,6 @@
 //! Reads for the dispatcher: windows for many lanes in one round trip, and destinations made ready. Each read is a
-//! task of its own whose answer comes back as a message; there is never more than one of a kind under way.
+//! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
+//! one batch of turns under way, and one walk over its tracks for each ordered lane.
 
 use crate::{dispatcher::Message, target::Prepared};
 use domain::{

@@ -2,8 +2,8 @@
 //!
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
 //! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so they
-//! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go first; endings of disabled or deleted
-//! destinations, which may be millions, fill up what is left of a flush.
+//! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go
+//! first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
 
 use crate::{backoff::Backoff, dispatcher::Message};
 use domain::{

@@ -7,6 +7,7 @@ use domain::{
     delivery::{Delivery, Ending, Status},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
+    limits,
     outcome::Outcome,
     pattern::Pattern,
     time::Timestamp,
@@ -62,6 +63,11 @@ pub trait History: Send + Sync {
         since: Timestamp,
         limit: usize,
     ) -> Result<Vec<SuccessRate>, StoreError>;
+}
+
+/// The first delivery whose attempts since then count for a success rate.
+pub(crate) fn first_counted(since: Timestamp) -> DeliveryId {
+    DeliveryId::at(since.minus(Duration::from_secs(limits::SUCCESS_RATE_DAYS * 86_400)), 0)
 }
 
 /// How many attempts were made, and how many of them met success.

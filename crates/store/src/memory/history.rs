@@ -3,7 +3,7 @@
 use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError, SuccessRate,
+    History, Listed, Page, StoreError, SuccessRate, history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -98,7 +98,9 @@ impl History for MemoryStore {
         let state = self.state();
         let rate = |id: &DestinationId| {
             let attempts = newest_first(&state.attempts, None).map(|(_, kept)| &kept.record);
-            let newest = attempts.filter(|attempt| attempt.destination_id == *id).take(limit);
+            let counted =
+                |it: &&AttemptRecord| it.destination_id == *id && it.delivery_id >= first_counted(since);
+            let newest = attempts.filter(counted).take(limit);
             let counted = newest
                 .filter(|it| it.started_at >= since && it.outcome != Outcome::Throttled)
                 .map(|it| it.outcome);

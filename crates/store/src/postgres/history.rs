@@ -4,7 +4,7 @@
 use super::{PostgresStore, pool::params, rows};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError, SuccessRate,
+    History, Listed, Page, StoreError, SuccessRate, history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -168,11 +168,10 @@ impl History for PostgresStore {
         limit: usize,
     ) -> Result<Vec<SuccessRate>, StoreError> {
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
-        let days = Duration::from_secs(limits::SUCCESS_RATE_DAYS * 86_400);
-        let oldest = DeliveryId::at(since.minus(days), 0);
         let connection = self.pools.general().await?;
         let params = params![
-            ids => UUID_ARRAY, since.micros() => INT8, oldest.uuid() => UUID, limit as i64 => INT8,
+            ids => UUID_ARRAY, since.micros() => INT8, first_counted(since).uuid() => UUID,
+            limit as i64 => INT8,
         ];
         let rows = connection.read(include_str!("sql/success_rates.sql"), params).await?;
         let rate = |row: &Row| SuccessRate { successes: rows::count(row, 0), attempts: rows::count(row, 1) };

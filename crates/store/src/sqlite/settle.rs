@@ -153,6 +153,10 @@ impl Entry {
             return Ok(());
         }
         let (delivery, tried) = (&self.delivery, self.attempted.as_ref());
+        let spent = match self.settled {
+            Settled::Ended(_) => delivery.spent,
+            Settled::Waits { spent, .. } => spent,
+        };
         connection.prepare_cached(FACT)?.execute(params![
             delivery.id.blob(),
             self.fact.blob(),
@@ -163,7 +167,7 @@ impl Entry {
             blob(delivery.replay_id),
             delivery.origin.blob(),
             tried.map(|tried| tried.number),
-            delivery.spent,
+            spent,
             tried.map(|tried| tried.started_at.micros()),
             tried.map(|tried| tried.duration_us),
             tried.map(|tried| tried.outcome.as_str()),

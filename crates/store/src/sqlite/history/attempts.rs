@@ -5,7 +5,7 @@ use super::super::{
     row::{self, Key as _},
     trouble::unreadable,
 };
-use crate::{AttemptRecord, SuccessRate};
+use crate::{AttemptRecord, SuccessRate, history::first_counted};
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
     time::Timestamp,
@@ -68,7 +68,8 @@ pub(super) fn success_rates(
     let mut select = connection.prepare_cached(include_str!("../sql/success_rates.sql"))?;
     let mut rate = |id: &DestinationId| {
         let read = |row: &Row<'_>| Ok(SuccessRate { successes: row.get(0)?, attempts: row.get(1)? });
-        Ok(select.query_row(params![id.blob(), since.micros(), limit as i64], read)?)
+        let oldest = first_counted(since).blob();
+        Ok(select.query_row(params![id.blob(), since.micros(), oldest, limit as i64], read)?)
     };
     destinations.iter().map(&mut rate).collect()
 }

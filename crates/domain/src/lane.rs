@@ -10,18 +10,19 @@
 //! a fetch is sent, so whatever happens meanwhile sets it again and no wake-up is lost. An ordered lane keeps such a
 //! mark for each of its tracks: see `order`.
 
+mod decide;
 mod explain;
 mod order;
 mod pace;
+mod state;
 mod window;
 
 use crate::{
-    delivery::{Delivery, Ending, Position, Settled, expires_at},
+    delivery::{Delivery, Ending, Position, Settled},
     destination::{Ordering, RateLimit},
-    gate::{Gate, GateRecord, GateSettings, Hold, HoldReason, Met},
+    gate::{Gate, GateRecord, GateSettings, Met},
     id::{DeliveryId, RouteId},
     limits,
-    outcome::DeadReason,
     time::Timestamp,
 };
 use order::{Order, Rows};
@@ -34,7 +35,7 @@ use window::WindowSize;
 
 pub use explain::{WaitKind, WaitingFor};
 pub use order::Head;
-pub use window::Wish;
+pub use window::{TrackWish, Wish};
 
 /// One destination's lane. `C` is what travels with a delivery; the lane never looks into it.
 #[derive(Debug)]
@@ -49,15 +50,21 @@ pub struct Lane<C> {
     /// Settled while a fetch was under way: the fetch may have read their rows as they were before.
     settled_meanwhile: HashMap<DeliveryId, Settled>,
     unseen: Option<Position>,
+    /// When a row is due that an unordered lane has outside its track: left from the moment at which its order ended.
+    left_over: Option<Timestamp>,
     fetching: bool,
+    /// Counts the changes between ordered and not: what was read in another life is no answer.
+    life: u32,
     /// The tracks of an ordered destination; they take the place of `held`, `unseen` and `fetching`.
     order: Option<Box<Order<C>>>,
     in_flight: u32,
     unflushed: u32,
     window: WindowSize,
     pace: Pace,
-    /// Outlives the settings, which are forgotten whenever they are read again.
+    /// These outlive the settings, which are forgotten whenever they are read again.
     rate_limit: Option<RateLimit>,
+    ordering: Ordering,
+    ending: bool,
     /// Since when a due delivery has found every slot taken.
     full_since: Option<Timestamp>,
     /// While the gate holds the lane: when it last looked for what has expired.
@@ -157,13 +164,17 @@ impl<C> Default for Lane<C> {
             known: HashMap::new(),
             settled_meanwhile: HashMap::new(),
             unseen: None,
+            left_over: None,
             fetching: false,
+            life: 0,
             order: None,
             in_flight: 0,
             unflushed: 0,
             window: WindowSize::default(),
             pace: Pace::default(),
             rate_limit: None,
+            ordering: Ordering::None,
+            ending: false,
             full_since: None,
             expiry_looked_at: None,
         }
@@ -241,12 +252,16 @@ impl<C> Lane<C> {
     pub fn look_at(&mut self, place: Position) {
         match &mut self.order {
             Some(order) => order.look_at(place.track, place.rank),
-            None => self.look(place),
+            None if place.track == Position::UNORDERED => self.look(place),
+            None => self.look(Position::START),
         }
     }
 
     /// The fetch that [`Lane::wants`] asked for has come back; fewer rows than asked for means there are no more.
     pub fn fetched(&mut self, wish: &Wish, mut rows: Vec<Row<C>>, now: Timestamp) {
+        if wish.life != self.life {
+            return;
+        }
         let complete = rows.len() < wish.limit;
         let last = rows.last().map(|row| row.delivery.position);
         if self.order.is_some() {
@@ -263,7 +278,7 @@ impl<C> Lane<C> {
             if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.is_ending() {
                 self.hold(Held { delivery, cargo, read_at: now });
             } else {
-                self.look(delivery.position);
+                self.look_when_due(delivery.position, delivery.due_at);
             }
         }
         self.settled_meanwhile.clear();
@@ -274,6 +289,9 @@ impl<C> Lane<C> {
 
     /// The fetch came to nothing: what it was to read is still unseen.
     pub fn fetch_failed(&mut self, wish: &Wish) {
+        if wish.life != self.life {
+            return;
+        }
         match &mut self.order {
             Some(order) => order.fetch_failed(wish),
             None => {
@@ -285,15 +303,16 @@ impl<C> Lane<C> {
     }
 
     /// The look for tracks that [`Lane::wants_tracks`] asked for has come back.
-    pub fn swept(&mut self, heads: &[Head], complete: bool, now: Timestamp) {
-        if let Some(order) = &mut self.order {
-            order.swept(heads, complete, |id| self.known.contains_key(&id), now);
+    pub fn swept(&mut self, wish: &TrackWish, heads: &[Head], complete: bool, now: Timestamp) {
+        let ending = self.is_ending();
+        if let Some(order) = self.order.as_mut().filter(|_| wish.life == self.life) {
+            order.swept(heads, complete, ending, |id| self.known.contains_key(&id), now);
         }
     }
 
-    pub fn sweep_failed(&mut self, from: i64) {
-        if let Some(order) = &mut self.order {
-            order.sweep_failed(from);
+    pub fn sweep_failed(&mut self, wish: &TrackWish) {
+        if let Some(order) = self.order.as_mut().filter(|_| wish.life == self.life) {
+            order.sweep_failed(wish.from);
         }
     }
 
@@ -301,6 +320,9 @@ impl<C> Lane<C> {
     pub fn turned(&mut self, id: DeliveryId, place: Position) {
         if self.known.get(&id).is_some_and(|known| known.stage == Stage::Turning) {
             self.known.remove(&id);
+        }
+        if let Some(order) = &mut self.order {
+            order.turned();
         }
         self.look_at(place);
     }
@@ -334,7 +356,7 @@ impl<C> Lane<C> {
 
     /// The settlement of a delivery in this track is durable.
     pub fn flushed(&mut self, id: DeliveryId, track: i64, settled: &Settled, now: Timestamp) {
-        // A word about an attempt of another life of this lane must not touch what is in hand now.
+        // After a word about an attempt of another life of this lane, what is in hand stays in hand.
         let known = self.known.get(&id).copied().filter(|known| known.stage == Stage::Unflushed);
         if known.is_some() {
             self.known.remove(&id);
@@ -347,12 +369,15 @@ impl<C> Lane<C> {
             order.freed(track, id);
         }
         if let Settled::Waits { position, due_at, .. } = settled {
+            let ending = self.is_ending();
             match &mut self.order {
+                // It ends with the others.
+                Some(order) if ending => order.look_at(position.track, position.rank),
                 Some(order) => {
                     let gone = order.waits(*position, *due_at, now);
                     self.let_go(gone);
                 }
-                None => self.look(*position),
+                None => self.look_when_due(*position, *due_at),
             }
             // The row as it was before, or moved once more since: only another look can tell.
             known.and_then(|known| known.seen).into_iter().for_each(|seen| self.look_at(seen));
@@ -381,223 +406,6 @@ impl<C> Lane<C> {
         if out_of_order || self.held.values().next().is_some_and(stale) {
             self.window.wasted();
             self.drop_held();
-        }
-    }
-
-    // --- What to do ------------------------------------------------------------------------------------------------
-
-    /// The next thing to do, if there is one. `share` is what the node's capacity leaves to this lane.
-    pub fn next(&mut self, share: u32, now: Timestamp) -> Option<Step<C>> {
-        let mode = self.settings.as_ref()?.mode;
-        if let Mode::End { with, .. } = mode {
-            let held =
-                if self.unflushed < limits::ENDING_UNFLUSHED { self.take_any()? } else { return None };
-            return Some(self.end(held, with));
-        }
-        if let Some((held, track)) = self.order.as_mut().and_then(|order| order.next_turn()) {
-            self.known.insert(held.delivery.id, Stage::Turning.into());
-            return Some(Step::Turn(held, track));
-        }
-        if let Mode::Paused { .. } = mode {
-            self.drop_held();
-            return None;
-        }
-        if self.awaits_flush() {
-            return None;
-        }
-        if self.gate.held_until(now).is_some() {
-            return self.end_expired(now);
-        }
-        self.expiry_looked_at = None;
-        let place = self.first(now)?.position;
-        if self.peek(place).is_some_and(|first| self.has_expired(first, now)) {
-            let held = self.take(place)?;
-            return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
-        }
-        let settings = self.settings.as_ref()?;
-        if self.in_flight >= settings.max_concurrency.min(share) || !self.gate.permits(now) {
-            self.full_since.get_or_insert(now);
-            return None;
-        }
-        if self.paced_until(now).is_some() {
-            return None;
-        }
-        let held = self.take(place)?;
-        if let Some(limit) = self.rate_limit {
-            self.pace.started(Beat::of(limit), now);
-        }
-        self.known.insert(held.delivery.id, Stage::Open { since: now }.into());
-        if let Some(order) = &mut self.order {
-            order.busy(place.track, held.delivery.id);
-        }
-        self.in_flight += 1;
-        self.window.started(now);
-        self.gate.started();
-        Some(Step::Start(held))
-    }
-
-    /// A held lane starts nothing, but what has waited too long ends all the same. Where one has, there may be others.
-    fn end_expired(&mut self, now: Timestamp) -> Option<Step<C>> {
-        if let Some(place) = self.first(now).map(|first| first.position)
-            && let Some(first) = self.peek(place)
-            && self.has_expired(first, now)
-        {
-            let held = self.take(place)?;
-            self.expiry_looked_at = Some(Timestamp::MIN);
-            return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
-        }
-        self.drop_held();
-        self.expiry_looked_at.get_or_insert(now);
-        None
-    }
-
-    /// The window to fetch now, if any. Asking is doing: the mark is cleared, the lane waits for the answer.
-    pub fn wants(&mut self, now: Timestamp) -> Option<Wish> {
-        if self.order.is_some() {
-            return self.wants_track(now);
-        }
-        let settings = self.settings.as_ref()?;
-        let from = self.unseen.filter(|_| !self.fetching)?;
-        let wanted = match settings.mode {
-            Mode::Paused { .. } => false,
-            Mode::End { .. } => self.held.is_empty(),
-            Mode::Deliver if self.looks_for_expired(now) => from.rank <= now.micros(),
-            Mode::Deliver => {
-                let slot = self.in_flight < settings.max_concurrency && self.gate.permits(now);
-                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::HELD_FRESH / 2));
-                self.gate.held_until(now).is_none()
-                    && soon
-                    && from.rank <= now.micros()
-                    && self.window.wants_more(self.held.len(), slot, now)
-            }
-        };
-        if !wanted {
-            return None;
-        }
-        self.unseen = None;
-        self.fetching = true;
-        if self.looks_for_expired(now) {
-            self.expiry_looked_at = Some(now);
-            let limit = limits::WINDOW_MIN + self.in_flight as usize;
-            return Some(Wish { from, last_track: i64::MAX, limit });
-        }
-        let ending = self.is_ending();
-        // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
-        let mut limit = self.window.ask(settings.max_concurrency, ending, now);
-        if let Some(rate) = self.rate_limit.filter(|_| !ending) {
-            limit = limit.min(Beat::of(rate).starts_in(limits::HELD_FRESH));
-        }
-        limit += self.in_flight as usize;
-        Some(Wish { from, last_track: i64::MAX, limit: limit.min(limits::WINDOW_MAX) })
-    }
-
-    /// From which track on to look for tracks, if that is needed now. Asking is doing, as in [`Lane::wants`].
-    pub fn wants_tracks(&mut self) -> Option<i64> {
-        let settings = self.settings.as_ref()?;
-        self.order.as_mut()?.sweep(tracks_wanted(settings))
-    }
-
-    /// When to ask again if nothing happens before.
-    pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let settings = self.settings.as_ref()?;
-        let turn = self.order.as_ref().and_then(|order| order.turn_at()).filter(|at| *at > now);
-        match settings.mode {
-            Mode::Deliver => {}
-            Mode::Paused { .. } => return turn,
-            Mode::End { .. } => return None,
-        }
-        let ordered = self.order.iter().flat_map(|order| order.wakes());
-        let held = self.held.values().next().map(|held| held.delivery.due_at);
-        let unseen = self.unseen.map(|position| Timestamp::from_micros(position.rank.max(0)));
-        let gate = self.gate.held_until(now).unwrap_or(Timestamp::MIN);
-        let pace = self.paced_until(now).unwrap_or(Timestamp::MIN);
-        // What is overdue waits for a slot, a flush or an answer, and must not hide what falls due later.
-        let expiry = self.next_expiry_look().filter(|_| unseen.is_some() || self.order.is_some());
-        let turn = turn.into_iter().chain(expiry);
-        held.into_iter()
-            .chain(unseen)
-            .chain(ordered)
-            .map(|due| due.max(gate).max(pace))
-            .chain(turn)
-            .filter(|at| *at > now)
-            .min()
-    }
-
-    // --- What it is like -------------------------------------------------------------------------------------------
-
-    pub fn ordering(&self) -> Ordering {
-        self.settings.as_ref().map_or(Ordering::None, |settings| settings.ordering)
-    }
-
-    pub fn is_configured(&self) -> bool {
-        self.settings.is_some()
-    }
-
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
-    /// Deliveries in memory that have not started.
-    pub fn held(&self) -> usize {
-        self.held.len() + self.order.as_ref().map_or(0, |order| order.held())
-    }
-
-    /// Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
-    pub fn awaits_flush(&self) -> bool {
-        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
-        self.in_flight + self.unflushed >= limit.saturating_mul(2)
-    }
-
-    /// Whether something waits for the next flush: in an ordered lane always the delivery behind.
-    pub fn hurries(&self) -> bool {
-        self.order.is_some() || self.awaits_flush()
-    }
-
-    /// Nothing to do, nothing to remember: the lane can be forgotten.
-    pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
-        let ordered = self.order.as_ref().is_none_or(|order| order.is_idle());
-        let nothing_to_do = self.known.is_empty() && self.unseen.is_none() && !self.fetching;
-        nothing_to_do && ordered && self.gate.at_rest(settings, now) && self.pace_at_rest(now)
-    }
-
-    /// Has something due and a slot of its own for it, but the node's capacity leaves it none.
-    pub fn is_starved(&self, share: u32, now: Timestamp) -> bool {
-        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
-        let due = match &self.order {
-            Some(order) => order.has_ready(now),
-            None => self.held.values().next().is_some_and(|held| held.delivery.due_at <= now),
-        };
-        due && self.in_flight >= share && self.in_flight < limit
-    }
-
-    /// Has a request of this delivery open, and since when.
-    pub fn delivering_since(&self, id: DeliveryId) -> Option<Timestamp> {
-        match self.known.get(&id)?.stage {
-            Stage::Open { since } => Some(since),
-            _ => None,
-        }
-    }
-
-    /// Deliveries whose request has been open for at least so long, in order.
-    pub fn open_for(&self, pause: Duration, now: Timestamp) -> Vec<DeliveryId> {
-        let long = |known: &Known| matches!(known.stage, Stage::Open { since } if now.since(since) >= pause);
-        let mut open: Vec<DeliveryId> =
-            self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
-        open.sort_unstable();
-        open
-    }
-
-    /// What the next owner must know of the gate.
-    pub fn gate_record(&self) -> Option<GateRecord> {
-        self.gate.record()
-    }
-
-    /// Why the destination waits, if it does.
-    pub fn destination_hold(&self, now: Timestamp) -> Option<Hold> {
-        match self.settings.as_ref().map(|settings| settings.mode) {
-            Some(Mode::End { since, .. }) => Some(switched(HoldReason::Disabled, since)),
-            Some(Mode::Paused { since }) => Some(switched(HoldReason::Paused, since)),
-            _ => self.gate.hold(now),
         }
     }
 
@@ -645,85 +453,21 @@ impl<C> Lane<C> {
         self.held.insert(held.delivery.position, held);
     }
 
-    fn end(&mut self, held: Held<C>, with: Ending) -> Step<C> {
-        self.known.insert(held.delivery.id, Stage::Unflushed.into());
-        self.unflushed += 1;
-        if let Some(order) = &mut self.order {
-            order.busy(held.delivery.position.track, held.delivery.id);
-        }
-        Step::End(held, with)
-    }
-
-    /// What would start next: due, and read a moment ago.
-    fn first(&mut self, now: Timestamp) -> Option<&Delivery> {
-        if self.order.is_none() {
-            self.refresh(now);
-            return self.held.values().next().map(|held| &held.delivery).filter(|first| first.due_at <= now);
-        }
-        let (order, mut stale) = (self.order.as_mut()?, Vec::new());
-        let first = order.first(now, &mut stale);
-        for id in stale {
-            self.known.remove(&id);
-        }
-        first
-    }
-
-    /// One that is in memory.
-    fn peek(&self, place: Position) -> Option<&Delivery> {
-        match &self.order {
-            Some(order) => order.peek(place),
-            None => self.held.get(&place).map(|held| &held.delivery),
-        }
-    }
-
-    /// While it is held: now and then.
-    fn looks_for_expired(&self, now: Timestamp) -> bool {
-        self.gate.held_until(now).is_some() && self.next_expiry_look().is_some_and(|at| at <= now)
-    }
-
-    fn next_expiry_look(&self) -> Option<Timestamp> {
-        self.expiry_looked_at.map(|at| at.plus(limits::EXPIRY_LOOK))
-    }
-
-    fn has_expired(&self, delivery: &Delivery, now: Timestamp) -> bool {
-        let Some(settings) = &self.settings else { return false };
-        let own_age = settings.expire_after_by_route.get(&delivery.route_id);
-        let expire_after = *own_age.unwrap_or(&settings.expire_after);
-        expires_at(delivery, expire_after, settings.resumed_at) <= now
-    }
-
-    fn take(&mut self, place: Position) -> Option<Held<C>> {
-        if let Some(order) = &mut self.order {
-            return order.take(place);
-        }
-        let held = self.held.remove(&place)?;
-        // A map that has been used keeps room for eleven: three kilobytes, in every lane there is.
-        if self.held.is_empty() {
-            self.held = BTreeMap::new();
-        }
-        Some(held)
-    }
-
-    fn take_any(&mut self) -> Option<Held<C>> {
-        match &mut self.order {
-            Some(order) => order.take_any(),
-            None => self.held.keys().next().copied().and_then(|place| self.take(place)),
-        }
-    }
-
     /// Whether the destination is ordered may change while nothing waits there; what comes meanwhile is found.
     fn ordered_as(&mut self, settings: &LaneSettings) {
         let ordered = settings.ordering != Ordering::None;
         if ordered != self.order.is_some() {
             self.drop_held();
+            self.life += 1;
             self.order = ordered.then(Box::default);
-            self.known.retain(|_, known| known.stage != Stage::Expected);
-            if self.unseen.take().is_some() || !ordered {
-                self.look(Position::START);
-            }
+            self.known.retain(|_, known| !matches!(known.stage, Stage::Expected | Stage::Turning));
+            (self.unseen, self.left_over, self.fetching) = (None, None, false);
+            self.settled_meanwhile.clear();
+            self.look(Position::START);
         }
         let ends = matches!(settings.mode, Mode::End { .. });
-        let ended = self.is_ending();
+        let ended = std::mem::replace(&mut self.ending, ends);
+        self.ordering = settings.ordering;
         if let Some(order) = &mut self.order {
             let gone = if ended && !ends { order.let_all_go() } else { Vec::new() };
             if ends && !ended {
@@ -733,24 +477,13 @@ impl<C> Lane<C> {
         }
     }
 
-    fn wants_track(&mut self, now: Timestamp) -> Option<Wish> {
-        let settings = self.settings.as_ref()?;
-        let open = match settings.mode {
-            Mode::Paused { .. } => false,
-            Mode::End { .. } => true,
-            Mode::Deliver => {
-                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::HELD_FRESH / 2));
-                self.looks_for_expired(now)
-                    || (self.gate.held_until(now).is_none() && soon && self.gate.permits(now))
-            }
-        };
-        if self.looks_for_expired(now) {
-            self.expiry_looked_at = Some(now);
+    /// It waits until then. The rank of an unordered lane's own rows is their time; of others it is not.
+    fn look_when_due(&mut self, place: Position, due_at: Timestamp) {
+        if self.order.is_none() && place.track != Position::UNORDERED {
+            self.left_over = Some(self.left_over.map_or(due_at, |at| at.min(due_at)));
+        } else {
+            self.look_at(place);
         }
-        let tracks = tracks_wanted(self.settings.as_ref()?);
-        let order = self.order.as_mut()?;
-        order.tick(now);
-        order.wish(open, tracks)
     }
 
     fn track_fetched(&mut self, wish: &Wish, read: Rows<C>, now: Timestamp) {
@@ -781,11 +514,6 @@ impl<C> Lane<C> {
         self.look(first);
     }
 
-    /// A limit of one an hour is remembered for an hour.
-    fn pace_at_rest(&self, now: Timestamp) -> bool {
-        self.rate_limit.is_none() || (self.pace.is_over(now) && self.paced_until(now).is_none())
-    }
-
     /// Until when the rate limit lets nothing start; None if it lets something start now.
     fn paced_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.pace.earliest(Beat::of(self.rate_limit?)).filter(|at| *at > now)
@@ -798,20 +526,6 @@ impl<C> Lane<C> {
             || self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::Paused { .. }));
         live && !held && self.held.len() < limits::WINDOW_MAX
     }
-
-    /// Disabled or deleted: its deliveries are being ended.
-    pub fn is_ending(&self) -> bool {
-        self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::End { .. }))
-    }
-}
-
-/// Tracks of an ordered lane worth having in memory: what may be open, and as many again.
-fn tracks_wanted(settings: &LaneSettings) -> usize {
-    (settings.max_concurrency as usize * 2).clamp(limits::WINDOW_MIN, limits::WINDOW_MAX)
-}
-
-fn switched(reason: HoldReason, since: Timestamp) -> Hold {
-    Hold { reason, since, until: None, detail: String::new(), step: None, probing: false }
 }
 
 #[cfg(test)]

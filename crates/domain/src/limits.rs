@@ -212,14 +212,14 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
 pub const SETTLE_BATCH: usize = 256;
-/// A flush of results begins at most this often while others could join it, unless a lane waits for it; the first
-/// after a pause begins at once.
-pub const SETTLE_EVERY: Duration = Duration::from_millis(5);
+/// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
+/// within these bounds.
+pub const BEAT_TIMES: u32 = 4;
+pub const BEAT_MIN: Duration = Duration::from_millis(5);
+pub const BEAT_MAX: Duration = Duration::from_millis(40);
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// Lanes read by one fetch, and rows it may return.
 pub const FETCH_LANES: usize = 512;
-/// Likewise for reads of waiting deliveries.
-pub const FETCH_EVERY: Duration = Duration::from_millis(5);
 pub const FETCH_ROWS: usize = 8_192;
 /// The success rate of a destination is that of its newest attempts of this long, of deliveries not older than so many
 /// days, at most so many.
@@ -231,7 +231,11 @@ pub const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 /// Rows read of one track of an ordered lane, scheduled deliveries that take their turn together, tracks listed at once.
 pub const TRACK_ROWS: usize = 16;
 pub const TURNS: usize = 256;
+/// Scheduled deliveries of a node that wait for the batches before them; the others stay with their lanes.
+pub const TURNS_WAITING: usize = 4_096;
 pub const TRACKS_LISTED: usize = 1_000;
+/// Ordered lanes whose tracks are being looked for at once, of a node.
+pub const SWEEPS_AT_ONCE: usize = 2;
 /// Tracks of one lane whose head waits for its time that are remembered one by one. Beyond, all tracks are looked through
 /// again when the next of them is due, at most this often.
 pub const TRACKS_REMEMBERED: usize = 10_000;

@@ -3,6 +3,7 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
+mod errand;
 mod later;
 mod node;
 mod ownership;
@@ -10,10 +11,9 @@ mod roster;
 mod shards;
 
 use crate::{
-    backoff::Backoff,
     board::Board,
     claim::Claim,
-    fetcher::{Fetcher, LaneWish},
+    fetcher::{Fetcher, LaneWish, Sweep},
     sender::Sent,
     settler::{Flushed, Outcome},
     target::Prepared,
@@ -35,6 +35,7 @@ use store::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use errand::Errand;
 use later::Later;
 pub(crate) use node::Node;
 use roster::Roster;
@@ -58,9 +59,7 @@ pub(crate) enum Message {
     },
     /// What a look for the tracks of a lane has found.
     Swept {
-        destination: DestinationId,
-        epoch: i64,
-        from: i64,
+        sweep: Sweep,
         result: Result<Vec<TrackHead>, StoreError>,
     },
     Turned {
@@ -136,21 +135,15 @@ pub(crate) struct Dispatcher {
     hungry: VecDeque<DestinationId>,
     /// Lanes whose destination must be read.
     unread: VecDeque<DestinationId>,
+    /// Looks for the tracks of ordered lanes: one a lane, a few of them under way.
+    sweeps: VecDeque<Sweep>,
+    sweeping: usize,
     /// Scheduled deliveries of ordered lanes whose time has come.
-    turns: Vec<Turn>,
+    turns: VecDeque<Turn>,
     fetching: Errand,
     reading: Errand,
     turning: Errand,
     stopping: bool,
-}
-
-/// A read of which there is never more than one under way, with the time before which there is no other: the next beat,
-/// or the end of the pause after a failure.
-#[derive(Debug, Default)]
-struct Errand {
-    under_way: bool,
-    not_before: Option<Timestamp>,
-    backoff: Backoff,
 }
 
 impl Dispatcher {
@@ -175,7 +168,9 @@ impl Dispatcher {
             starved: VecDeque::new(),
             hungry: VecDeque::new(),
             unread: VecDeque::new(),
-            turns: Vec::new(),
+            sweeps: VecDeque::new(),
+            sweeping: 0,
+            turns: VecDeque::new(),
             fetching: Errand::default(),
             reading: Errand::default(),
             turning: Errand::default(),
@@ -238,6 +233,7 @@ impl Dispatcher {
             self.read_targets(now);
             self.take_turns(now);
             self.fetch_windows(now);
+            self.sweep_tracks(now);
         }
         self.report();
     }
@@ -246,7 +242,9 @@ impl Dispatcher {
         match message {
             Message::Expected(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    if let Some(lane) = self.lane(destination, now) {
+                    if self.has_place(destination)
+                        && let Some(lane) = self.lane(destination, now)
+                    {
                         lane.expected(delivery);
                     }
                 }
@@ -254,8 +252,8 @@ impl Dispatcher {
             Message::Arrived(arrivals) => self.arrived(arrivals, now),
             Message::Forgotten(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    if let Some(lane) = self.lane(destination, now) {
-                        lane.forgotten(delivery);
+                    if let Some(run) = self.roster.get_mut(destination) {
+                        run.lane.forgotten(delivery);
                     }
                 }
             }
@@ -280,9 +278,7 @@ impl Dispatcher {
             Message::Changed(change) => self.changed(change, now),
             Message::Fetched { wishes, result } => self.fetched(wishes, result, now),
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
-            Message::Swept { destination, epoch, from, result } => {
-                self.swept(destination, epoch, from, result, now);
-            }
+            Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Turned { turns, result } => self.turned(turns, result, now),
             Message::Sent(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
@@ -322,6 +318,10 @@ impl Dispatcher {
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
             let room = self.node.has_room();
+            if !self.has_place(destination) {
+                self.look(destination, Place::At(arrival.delivery.position), true, now);
+                continue;
+            }
             let Some(lane) = self.lane(destination, now) else {
                 self.outbox.wake(destination, arrival.delivery.position);
                 continue;
@@ -362,6 +362,7 @@ impl Dispatcher {
         match result {
             Ok(windows) => {
                 self.fetching.succeeded();
+                self.fetching.next_beat(now);
                 let mut loader = self.node.loader();
                 for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
@@ -389,27 +390,22 @@ impl Dispatcher {
         }
     }
 
-    fn swept(
-        &mut self,
-        destination: DestinationId,
-        epoch: i64,
-        from: i64,
-        result: Result<Vec<TrackHead>, StoreError>,
-        now: Timestamp,
-    ) {
+    fn swept(&mut self, sweep: &Sweep, result: Result<Vec<TrackHead>, StoreError>, now: Timestamp) {
+        self.sweeping -= 1;
+        let Sweep { destination, epoch, wish } = *sweep;
         let result = result.map_err(|error| {
             // It is asked for again with the windows, and they keep the pause.
             let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
-            self.fetching.not_before = Some(now.plus(pause));
+            self.fetching.pause_until(now.plus(pause));
         });
         let Some(lane) = self.lane_of(destination, epoch) else { return };
         match result {
             Ok(tracks) => {
                 let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
                 let heads: Vec<Head> = tracks.iter().map(head).collect();
-                lane.swept(&heads, heads.len() < limits::TRACKS_LISTED, now);
+                lane.swept(&wish, &heads, heads.len() < limits::TRACKS_LISTED, now);
             }
-            Err(()) => lane.sweep_failed(from),
+            Err(()) => lane.sweep_failed(&wish),
         }
         self.touch(destination);
     }
@@ -434,6 +430,11 @@ impl Dispatcher {
             Err(error) => {
                 let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
                 self.turning.failed(now.plus(pause));
+                if !matches!(error, StoreError::Refused(_)) {
+                    // Tried again before the others, or later times would have lower numbers.
+                    turns.into_iter().rev().for_each(|turn| self.turns.push_front(turn));
+                    return;
+                }
                 vec![false; turns.len()]
             }
         };
@@ -448,6 +449,7 @@ impl Dispatcher {
                 }
                 None => self.outbox.wake(destination, place),
             }
+            self.feed_starved();
         }
     }
 
@@ -544,7 +546,8 @@ impl Dispatcher {
                     self.ready.push_back(id);
                     break false;
                 }
-                if run.lane.is_ending() && !self.node.may_end() {
+                let no_turns = self.turns.len() >= limits::TURNS_WAITING && run.lane.has_turn();
+                if no_turns || (run.lane.is_ending() && !self.node.may_end()) {
                     break true;
                 }
                 let share = self.node.share();
@@ -552,7 +555,7 @@ impl Dispatcher {
                     Some(Step::Start(held)) => self.node.start(Arc::clone(target), held),
                     Some(Step::End(held, ending)) => self.node.end(target, held.delivery, ending, now),
                     Some(Step::Turn(Held { delivery, .. }, track)) => {
-                        self.turns.push(Turn { delivery, track });
+                        self.turns.push_back(Turn { delivery, track });
                         steps += 1;
                         continue;
                     }
@@ -584,8 +587,8 @@ impl Dispatcher {
             else {
                 continue;
             };
-            if let Some(from) = run.lane.wants_tracks() {
-                self.fetcher.sweep(id, epoch, from);
+            if let Some(wish) = run.lane.wants_tracks() {
+                self.sweeps.push_back(Sweep { destination: id, epoch, wish });
             }
             while let Some(wish) = run.lane.wants(now) {
                 rows += wish.limit;
@@ -598,8 +601,17 @@ impl Dispatcher {
             }
         }
         if !wishes.is_empty() {
-            self.fetching.begun(now.plus(limits::FETCH_EVERY));
+            self.fetching.begun(now);
             self.fetcher.fetch(wishes);
+        }
+    }
+
+    fn sweep_tracks(&mut self, now: Timestamp) {
+        // They keep the pause of the windows after a failure.
+        while self.sweeping < limits::SWEEPS_AT_ONCE && self.fetching.is_time(now) {
+            let Some(sweep) = self.sweeps.pop_front() else { return };
+            self.sweeping += 1;
+            self.fetcher.sweep(sweep);
         }
     }
 
@@ -634,6 +646,13 @@ impl Dispatcher {
             }
         }
         Some(&mut run.lane)
+    }
+
+    /// Whether a lane is kept, or another one may be. What is not ours needs none.
+    fn has_place(&self, destination: DestinationId) -> bool {
+        !self.roster.is_full()
+            || self.roster.contains(destination)
+            || !self.shards.is_ours(destination.shard())
     }
 
     /// Something waits there: looked at now or, as one of many, when its turn comes.
@@ -694,34 +713,10 @@ impl Dispatcher {
         let waits = !self.ready.is_empty() || !self.later.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
-        let all = [self.roster.next_wake(), next_fetch, next_read, next_turn, held_back];
+        let may_sweep = !self.sweeps.is_empty() && self.sweeping < limits::SWEEPS_AT_ONCE;
+        let next_sweep = self.fetching.next_at().filter(|_| may_sweep);
+        let all = [self.roster.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
         let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
-    }
-}
-
-impl Errand {
-    fn may_go(&self, now: Timestamp) -> bool {
-        !self.under_way && self.not_before.is_none_or(|at| at <= now)
-    }
-
-    /// When the next may go, if it has to wait.
-    fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.not_before.filter(|at| !self.under_way && *at > now)
-    }
-
-    fn begun(&mut self, next: Timestamp) {
-        self.under_way = true;
-        self.not_before = Some(next);
-    }
-
-    fn succeeded(&mut self) {
-        self.under_way = false;
-        self.backoff.reset();
-    }
-
-    fn failed(&mut self, not_before: Timestamp) {
-        self.under_way = false;
-        self.not_before = Some(not_before);
     }
 }

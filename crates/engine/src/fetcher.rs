@@ -1,11 +1,11 @@
 //! Reads for the dispatcher: windows for many lanes in one round trip, and destinations made ready. Each read is a
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
-//! one batch of turns under way, and one walk over its tracks for each ordered lane.
+//! one batch of turns under way, and a few looks for the tracks of ordered lanes.
 
 use crate::{dispatcher::Message, target::Prepared};
 use domain::{
     id::{DestinationId, NodeId},
-    lane::Wish,
+    lane::{TrackWish, Wish},
     limits,
     seal::MasterKeys,
     time::Timestamp,
@@ -30,6 +30,14 @@ pub(crate) struct LaneWish {
     pub(crate) wish: Wish,
 }
 
+/// A look for the tracks of an ordered lane.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sweep {
+    pub(crate) destination: DestinationId,
+    pub(crate) epoch: i64,
+    pub(crate) wish: TrackWish,
+}
+
 impl Fetcher {
     /// The windows that lanes asked for.
     pub(crate) fn fetch(&self, wishes: Vec<LaneWish>) {
@@ -42,14 +50,14 @@ impl Fetcher {
         });
     }
 
-    /// The tracks of one lane, from this one on.
-    pub(crate) fn sweep(&self, destination: DestinationId, epoch: i64, from: i64) {
+    pub(crate) fn sweep(&self, sweep: Sweep) {
         let this = self.clone();
         tokio::spawn(async move {
-            let after = from.checked_sub(1);
+            let Sweep { destination, wish, .. } = sweep;
+            let after = wish.from.checked_sub(1);
             let read = this.store.tracks(destination.shard(), destination, after, limits::TRACKS_LISTED);
             let result = unharmed(read).await;
-            this.answer(Message::Swept { destination, epoch, from, result }).await;
+            this.answer(Message::Swept { sweep, result }).await;
         });
     }
 
@@ -99,6 +107,6 @@ async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Resul
 }
 
 fn window(LaneWish { destination, wish, .. }: &LaneWish) -> Window {
-    let Wish { from, last_track, limit } = *wish;
+    let Wish { from, last_track, limit, .. } = *wish;
     Window { shard: destination.shard(), destination_id: *destination, from, last_track, limit }
 }

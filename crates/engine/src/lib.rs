@@ -6,6 +6,7 @@
 //! [`egress`] is the only way out of the process.
 
 mod backoff;
+mod beat;
 mod board;
 mod budget;
 mod chores;

@@ -5,7 +5,7 @@
 //! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go
 //! first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
 
-use crate::{backoff::Backoff, dispatcher::Message};
+use crate::{backoff::Backoff, beat::beat, dispatcher::Message};
 use domain::{
     delivery::{Ending, Settled},
     dice::Dice,
@@ -93,10 +93,10 @@ impl Settler {
     /// Runs until the dispatcher is gone and everything is written.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
-        let mut beat = Instant::now();
+        let mut next = Instant::now();
         while let Some(first) = self.waiting.first().await {
-            self.waiting.gather(beat).await;
-            beat = Instant::now() + limits::SETTLE_EVERY;
+            self.waiting.gather(next).await;
+            let begun = Instant::now();
             let batch = self.waiting.batch(first);
             while let Err(error) = self.flush(&batch).await {
                 if backoff.worth_telling() {
@@ -105,6 +105,7 @@ impl Settler {
                 tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
             }
             backoff.reset();
+            next = begun + beat(begun.elapsed());
         }
     }
 

@@ -3,7 +3,7 @@
 //! Hand-overs for others' lanes, changed accounts and moved shards gather in the [`Outbox`] and are told together, at
 //! most every few milliseconds and never inside a commit. Whatever is lost on the way is found by the rescan.
 
-use crate::{backoff::Backoff, chores::Rescans, dispatcher::Message, watch::Watch};
+use crate::{backoff::Backoff, beat::beat, chores::Rescans, dispatcher::Message, watch::Watch};
 use domain::{
     delivery::Position,
     dice::Dice,
@@ -15,7 +15,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use store::{News, Store, Wake};
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -69,10 +72,11 @@ impl Outbox {
             if news.is_empty() {
                 continue;
             }
+            let begun = Instant::now();
             let pause = match store.tell(&news).await {
                 Ok(()) => {
                     backoff.reset();
-                    limits::WAKES_PAUSE
+                    beat(begun.elapsed()).max(limits::WAKES_PAUSE)
                 }
                 Err(error) => {
                     if backoff.worth_telling() {

@@ -26,6 +26,8 @@ pub(super) struct Order<C> {
     blocked: BTreeSet<(Timestamp, i64)>,
     /// Scheduled ones whose time has come, and the track each goes to.
     turns: VecDeque<(Held<C>, i64)>,
+    /// Those that the store is giving their numbers.
+    turning: usize,
     sweep: Sweep,
     /// Tracks that have rows in memory or under way.
     in_memory: usize,
@@ -38,8 +40,21 @@ pub(super) struct Order<C> {
 struct Sweep {
     /// Tracks from here on may have something that nobody has looked at.
     from: Option<i64>,
+    /// What has been passed already is looked at by the next round: every track has its turn, whatever comes meanwhile.
+    next_round: Option<i64>,
     under_way: bool,
     again_at: Option<Timestamp>,
+}
+
+impl Sweep {
+    fn look_from(&mut self, track: i64) {
+        let passed = match self.from {
+            Some(from) => track < from,
+            None => self.under_way,
+        };
+        let mark = if passed { &mut self.next_round } else { &mut self.from };
+        *mark = Some(mark.map_or(track, |mark| mark.min(track)));
+    }
 }
 
 #[derive(Debug)]
@@ -87,6 +102,7 @@ impl<C> Default for Order<C> {
             to_read: VecDeque::new(),
             blocked: BTreeSet::new(),
             turns: VecDeque::new(),
+            turning: 0,
             sweep: Sweep::default(),
             in_memory: 0,
             held: 0,
@@ -114,14 +130,20 @@ impl<C> Default for Track<C> {
 impl<C> Order<C> {
     /// Something may wait anywhere from this track on.
     pub(super) fn look_from(&mut self, track: i64) {
-        self.sweep.from = Some(self.sweep.from.map_or(track, |from| from.min(track)));
+        self.sweep.look_from(track);
     }
 
     /// Something waits in this track, from this rank on; [`Position::END`] for what has just been committed.
     pub(super) fn look_at(&mut self, track: i64, rank: i64) {
-        if self.tracks.len() >= limits::TRACKS_KNOWN && !self.tracks.contains_key(&track) {
+        if self.tracks.len() >= limits::TRACKS_KNOWN - limits::TRACKS_LISTED
+            && !self.tracks.contains_key(&track)
+        {
             return self.look_from(track);
         }
+        self.mark(track, rank);
+    }
+
+    fn mark(&mut self, track: i64, rank: i64) {
         let it = self.tracks.entry(track).or_default();
         // Behind a head that waits: it is found when that one is.
         if it.blocked.is_some() && it.unread.is_some_and(|unread| unread < rank) {
@@ -153,8 +175,12 @@ impl<C> Order<C> {
     /// The next track to read. What is scheduled takes its turn whatever holds the others: `open` says whether they
     /// may start, `tracks` how many of them are worth having in memory.
     pub(super) fn wish(&mut self, open: bool, tracks: usize) -> Option<Wish> {
-        if let Some(wish) = self.read(Position::AWAITS_TIME, limits::TURNS) {
-            return Some(wish);
+        // Those of the last read are numbered first: what they leave behind is where the next one begins.
+        if self.turns.is_empty() && self.turning == 0 {
+            let wish = self.read(Position::AWAITS_TIME, limits::TURNS);
+            if wish.is_some() {
+                return wish;
+            }
         }
         while open && self.in_memory < tracks {
             let track = self.to_read.pop_front()?;
@@ -178,13 +204,14 @@ impl<C> Order<C> {
         self.reading += 1;
         self.in_memory += usize::from(it.rows.is_empty());
         let from = Position { track, rank, delivery_id: DeliveryId::MIN };
-        Some(Wish { from, last_track: track, limit })
+        Some(Wish { from, last_track: track, limit, life: 0 })
     }
 
     /// Where to go on looking for tracks, if that is needed now. Asking is doing.
-    pub(super) fn sweep(&mut self, tracks: usize) -> Option<i64> {
-        let busy = self.sweep.under_way || self.to_read.len() >= tracks;
-        let from = self.sweep.from.filter(|_| !busy)?;
+    pub(super) fn sweep(&mut self) -> Option<i64> {
+        // Room for a page of them is kept free of what has just been committed.
+        let room = self.tracks.len() <= limits::TRACKS_KNOWN - limits::TRACKS_LISTED;
+        let from = self.sweep.from.filter(|_| room && !self.sweep.under_way)?;
         self.sweep.from = None;
         self.sweep.under_way = true;
         Some(from)
@@ -192,7 +219,7 @@ impl<C> Order<C> {
 
     pub(super) fn sweep_failed(&mut self, from: i64) {
         self.sweep.under_way = false;
-        self.look_from(from);
+        self.sweep.from = Some(from);
     }
 
     /// These tracks were found, and there are more after them unless it was `complete`.
@@ -200,6 +227,7 @@ impl<C> Order<C> {
         &mut self,
         heads: &[Head],
         complete: bool,
+        ending: bool,
         in_hand: impl Fn(DeliveryId) -> bool,
         now: Timestamp,
     ) {
@@ -209,20 +237,21 @@ impl<C> Order<C> {
             match self.tracks.get(&first.track) {
                 Some(it) if it.blocked == Some(waits) => {}
                 Some(_) if first.track != Position::AWAITS_TIME && in_hand(first.delivery_id) => {
-                    self.look_at(first.track, Position::END);
+                    self.mark(first.track, Position::END);
                 }
-                None if *due_at > now.plus(limits::HELD_FRESH) => self.block(*first, *due_at, now),
+                None if !ending && *due_at > now.plus(limits::HELD_FRESH) => self.block(*first, *due_at, now),
                 // Another than the one that was waited for: that one is gone.
                 Some(Track { blocked: Some(_), unread: Some(unread), .. }) => {
                     let rank = first.rank.min(*unread);
-                    self.look_at(first.track, rank);
+                    self.mark(first.track, rank);
                 }
-                _ => self.look_at(first.track, first.rank),
+                _ => self.mark(first.track, first.rank),
             }
         }
-        if let Some(last) = heads.last().filter(|_| !complete) {
-            self.look_from(last.first.track.saturating_add(1));
-        }
+        self.sweep.from = match heads.last().filter(|_| !complete) {
+            Some(last) => Some(last.first.track.saturating_add(1)),
+            None => self.sweep.next_round.take(),
+        };
     }
 
     /// The answer to a wish; says which rows are in hand from now on.
@@ -230,7 +259,7 @@ impl<C> Order<C> {
         &mut self,
         wish: &Wish,
         read: Rows<C>,
-        everything: bool,
+        ending: bool,
         now: Timestamp,
     ) -> Vec<Position> {
         let track = wish.last_track;
@@ -240,7 +269,8 @@ impl<C> Order<C> {
             it.last = it.last.max(read.last);
         }
         if let Some(last) = read.last.filter(|_| !read.complete) {
-            it.lower(last.saturating_add(1));
+            // Many may be scheduled for the same time.
+            it.lower(if track == Position::AWAITS_TIME { last } else { last.saturating_add(1) });
         }
         let mut taken = Vec::with_capacity(read.rows.len());
         for Row { delivery, cargo, track: turn } in read.rows {
@@ -251,7 +281,7 @@ impl<C> Order<C> {
                 break;
             }
             let soon = if track == Position::AWAITS_TIME { now } else { now.plus(limits::HELD_FRESH) };
-            if due_at > soon && !everything {
+            if due_at > soon && !ending {
                 // Somebody wants it looked at again: it may have been moved, or ended, since it was read.
                 let looked_for = it.unread.is_some_and(|unread| unread <= position.rank);
                 it.lower(position.rank);
@@ -262,7 +292,7 @@ impl<C> Order<C> {
             }
             taken.push(position);
             let held = Held { delivery, cargo, read_at: now };
-            if track == Position::AWAITS_TIME && !everything {
+            if track == Position::AWAITS_TIME && !ending {
                 self.turns.push_back((held, turn));
                 continue;
             }
@@ -275,7 +305,7 @@ impl<C> Order<C> {
 
     pub(super) fn fetch_failed(&mut self, wish: &Wish) {
         self.read_ended(wish.last_track);
-        self.look_at(wish.last_track, wish.from.rank);
+        self.mark(wish.last_track, wish.from.rank);
     }
 
     /// Gives what was settled during the read.
@@ -295,7 +325,18 @@ impl<C> Order<C> {
 
     /// A scheduled delivery whose time has come, and the track it goes to.
     pub(super) fn next_turn(&mut self) -> Option<(Held<C>, i64)> {
-        self.turns.pop_front()
+        let next = self.turns.pop_front();
+        self.turning += usize::from(next.is_some());
+        next
+    }
+
+    pub(super) fn has_turn(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// One of them has its number, or nobody knows. It may have been taken in another life of this lane.
+    pub(super) fn turned(&mut self) {
+        self.turning = self.turning.saturating_sub(1);
     }
 
     /// The head that may start now, lowest sequence first. What was read too long ago is let go into `stale`.
@@ -379,6 +420,9 @@ impl<C> Order<C> {
 
     /// Everything leaves the memory and is read again when it can be sent.
     pub(super) fn let_all_go(&mut self) -> Vec<DeliveryId> {
+        if self.held == 0 {
+            return Vec::new();
+        }
         let full: Vec<i64> =
             self.tracks.iter().filter(|(_, it)| !it.rows.is_empty()).map(|(track, _)| *track).collect();
         full.into_iter().flat_map(|track| self.let_go(track)).collect()
@@ -429,9 +473,9 @@ impl<C> Order<C> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let Sweep { from, under_way, again_at } = &self.sweep;
-        let swept = from.is_none() && !under_way && again_at.is_none();
-        swept && self.tracks.is_empty() && self.turns.is_empty()
+        let Sweep { from, next_round, under_way, again_at } = &self.sweep;
+        let swept = from.is_none() && next_round.is_none() && !under_way && again_at.is_none();
+        swept && self.tracks.values().all(Track::is_empty) && self.turns.is_empty() && self.turning == 0
     }
 
     fn head(&self, track: i64) -> Option<&Held<C>> {
@@ -495,7 +539,8 @@ impl<C> Order<C> {
                 self.to_read.push_back(track);
             }
         }
-        if it.is_empty() {
+        // The one track of a strict destination is not forgotten: it is read on from where it was read last.
+        if it.is_empty() && track != Position::STRICT {
             self.tracks.remove(&track);
         }
     }

@@ -1,12 +1,13 @@
 //! The lane's rules as sentences; `world` torments it with everything at once.
 
+mod order;
 mod world;
 
 use super::*;
 use crate::{
     delivery::CancelReason,
     id::{AccountId, DestinationId, EventId},
-    outcome::Outcome,
+    outcome::{DeadReason, Outcome},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ fn rows(numbers: impl IntoIterator<Item = u128>) -> Vec<(Delivery, ())> {
 }
 
 fn asked(limit: usize) -> Wish {
-    Wish { from: Position::START, last_track: i64::MAX, limit }
+    Wish { from: Position::START, last_track: i64::MAX, limit, life: 0 }
 }
 
 impl Lane<()> {

@@ -9,6 +9,15 @@ pub struct Wish {
     pub from: Position,
     pub last_track: i64,
     pub limit: usize,
+    /// Of which life of the lane.
+    pub life: u32,
+}
+
+/// A look for tracks that the lane asks for: from this one on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrackWish {
+    pub from: i64,
+    pub life: u32,
 }
 
 /// A window that is used up faster than this should be larger.

@@ -53,6 +53,7 @@ struct Seen {
     pushed_back: u64,
     in_order: u64,
     turns: u64,
+    reordered: u64,
 }
 
 impl Seen {
@@ -62,7 +63,7 @@ impl Seen {
         }
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 14] {
+    fn all_mut(&mut self) -> [&mut u64; 15] {
         [
             &mut self.delivered,
             &mut self.ended_otherwise,
@@ -78,6 +79,7 @@ impl Seen {
             &mut self.pushed_back,
             &mut self.in_order,
             &mut self.turns,
+            &mut self.reordered,
         ]
     }
 
@@ -97,8 +99,8 @@ enum Happening {
     /// The store looks; the answer is on its way from now.
     Read(u64),
     Answer(u64),
-    Sweep(i64),
-    Swept(i64, Vec<Head>, bool),
+    Sweep(TrackWish),
+    Swept(TrackWish, Vec<Head>, bool),
     /// A scheduled delivery takes its turn, in this track; and the lane hears of it.
     Turning(Delivery, i64),
     Turned(DeliveryId, Position),
@@ -169,7 +171,7 @@ struct World {
     /// Numbers given so far.
     sequence: i64,
     turning: usize,
-    sweeping: bool,
+    sweeping: usize,
     open: BTreeMap<DeliveryId, (Delivery, Timestamp)>,
     settling: Vec<Settling>,
     unflushed: HashSet<DeliveryId>,
@@ -230,7 +232,7 @@ impl World {
             reads: BTreeMap::new(),
             sequence: 0,
             turning: 0,
-            sweeping: false,
+            sweeping: 0,
             open: BTreeMap::new(),
             settling: vec![],
             unflushed: HashSet::new(),
@@ -245,11 +247,7 @@ impl World {
             dice,
         };
         world.settings.expire_after = world.policy.expire_after;
-        world.settings.ordering = match world.dice.below(4) {
-            0 => Ordering::Strict,
-            1 => Ordering::Key,
-            _ => Ordering::None,
-        };
+        world.settings.ordering = any_ordering(&mut world.dice);
         for _ in 0..world.dice.between(10, 60) {
             let after = world.dice.below(TROUBLE);
             world.plan(after, Happening::Publish);
@@ -296,7 +294,10 @@ impl World {
         tell!(self, "the trouble ends");
         self.calm = true;
         let resumed_at = Some(self.now).filter(|_| self.settings.mode != Mode::Deliver);
-        self.settings.mode = Mode::Deliver;
+        self.settings.mode = match self.dice.chance(20) {
+            true => Mode::End { with: DISABLED, since: self.now },
+            false => Mode::Deliver,
+        };
         self.settings.resumed_at = resumed_at.or(self.settings.resumed_at);
         self.lane.configured(self.settings.clone());
     }
@@ -321,12 +322,12 @@ impl World {
             Happening::Announce(delivery, word, written_at) => self.announce(delivery, word, written_at),
             Happening::Read(read) => self.look_into_the_store(read),
             Happening::Answer(read) => self.answer(read),
-            Happening::Sweep(from) => self.sweep(from),
-            Happening::Swept(from, heads, failed) => {
-                self.sweeping = false;
+            Happening::Sweep(wish) => self.sweep(wish),
+            Happening::Swept(wish, heads, failed) => {
+                self.sweeping -= 1;
                 match failed {
-                    true => self.lane.sweep_failed(from),
-                    false => self.lane.swept(&heads, heads.len() < SWEPT, self.now),
+                    true => self.lane.sweep_failed(&wish),
+                    false => self.lane.swept(&wish, &heads, heads.len() < SWEPT, self.now),
                 }
             }
             Happening::Turning(delivery, track) => self.give_turn(&delivery, track),
@@ -419,7 +420,7 @@ impl World {
 
     fn look_into_the_store(&mut self, number: u64) {
         let Some(read) = self.reads.get_mut(&number) else { return };
-        let Wish { from, last_track, limit } = read.wish;
+        let Wish { from, last_track, limit, .. } = read.wish;
         let asked = |row: &&Delivery| row.position >= from && row.position.track <= last_track;
         let mut rows: Vec<_> = self.rows.values().filter(asked).cloned().collect();
         rows.sort_by_key(|row| row.position);
@@ -440,9 +441,14 @@ impl World {
         if read.fails {
             self.lane.fetch_failed(&read.wish);
         } else {
-            let strict = self.settings.ordering == Ordering::Strict;
+            // As the dispatcher does: by what the lane says of itself.
+            let ordering = self.lane.ordering();
             let row = |(delivery, cargo): (Delivery, Timestamp)| {
-                let track = if strict { Position::STRICT } else { key_of(delivery.id) };
+                let track = match ordering {
+                    Ordering::None => Position::UNORDERED,
+                    Ordering::Strict => Position::STRICT,
+                    Ordering::Key => key_of(delivery.id),
+                };
                 Row { delivery, cargo, track }
             };
             self.lane.fetched(&read.wish, read.rows.into_iter().map(row).collect(), self.now);
@@ -450,9 +456,9 @@ impl World {
     }
 
     /// The first row of each track, from this one on.
-    fn sweep(&mut self, from: i64) {
+    fn sweep(&mut self, wish: TrackWish) {
         let mut heads = BTreeMap::<i64, Head>::new();
-        for row in self.rows.values().filter(|row| row.position.track >= from) {
+        for row in self.rows.values().filter(|row| row.position.track >= wish.from) {
             let head = Head { first: row.position, due_at: row.due_at };
             let lowest = heads.entry(row.position.track).or_insert(head);
             if head.first < lowest.first {
@@ -462,7 +468,7 @@ impl World {
         let heads = heads.into_values().take(SWEPT).collect();
         let failed = !self.calm && self.dice.chance(8);
         let after = self.dice.delay();
-        self.plan(after, Happening::Swept(from, heads, failed));
+        self.plan(after, Happening::Swept(wish, heads, failed));
     }
 
     /// The destination's next number.
@@ -589,6 +595,11 @@ impl World {
     /// People and other nodes.
     fn meddle(&mut self) {
         match self.dice.below(12) {
+            // Only while nothing waits there.
+            0..=6 if self.rows.is_empty() && self.unannounced == 0 => {
+                self.settings.ordering = any_ordering(&mut self.dice);
+                self.seen.reordered += 1;
+            }
             0..=2 => self.settings.max_concurrency = self.dice.between(1, 5) as u32,
             3 | 4 => self.settings.mode = Mode::Paused { since: self.now },
             5 | 6 => {
@@ -664,6 +675,7 @@ impl World {
                 Step::Turn(held, track) => {
                     tell!(self, "  turns {} to {track}", held.delivery.id);
                     promise!(held.delivery.due_at <= self.now.plus(limits::HELD_FRESH), "a turn too early");
+                    promise!(track > Position::UNORDERED, "a turn in no track");
                     self.turning += 1;
                     let after = self.dice.delay();
                     self.plan(after, Happening::Turning(held.delivery, track));
@@ -704,10 +716,10 @@ impl World {
             let after = self.dice.delay();
             self.plan(after, Happening::Read(number));
         }
-        if let Some(from) = self.lane.wants_tracks() {
-            self.sweeping = true;
+        if let Some(wish) = self.lane.wants_tracks() {
+            self.sweeping += 1;
             let after = self.dice.delay();
-            self.plan(after, Happening::Sweep(from));
+            self.plan(after, Happening::Sweep(wish));
         }
     }
 
@@ -793,7 +805,8 @@ impl World {
         let held = lane.known.values().filter(|known| known.stage == Stage::Held).count();
         promise!(lane.held() == held, "{} in the window, {held} known", lane.held());
         let reading = lane.fetching || lane.order.as_ref().is_some_and(|order| order.is_reading());
-        promise!(reading != self.reads.is_empty(), "a fetch nobody makes");
+        let made = self.reads.values().any(|read| read.wish.life == lane.life);
+        promise!(reading == made, "a fetch nobody makes");
         self.last_hold_ends =
             self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
         self.seen.pushed_back += u64::from(self.unflushed.len() >= self.settings.max_concurrency as usize);
@@ -804,10 +817,17 @@ impl World {
     fn check_wakefulness(&self) -> Result<(), String> {
         let under_way =
             self.unannounced + self.open.len() + self.unflushed.len() + self.reads.len() + self.turning;
-        let under_way = under_way + usize::from(self.sweeping);
-        let awake = self.settings.mode == Mode::Deliver && self.lane.settings.is_some();
-        if under_way > 0 || !awake {
+        let under_way = under_way + self.sweeping;
+        if under_way > 0 || self.lane.settings.is_none() {
             return Ok(());
+        }
+        match self.settings.mode {
+            Mode::Deliver => {}
+            Mode::Paused { .. } => return Ok(()),
+            Mode::End { .. } => {
+                promise!(self.rows.is_empty(), "not ended: {:?}", self.rows.keys().collect::<Vec<_>>());
+                return Ok(());
+            }
         }
         let leads = |row: &&Delivery| {
             let before = |other: &Delivery| {
@@ -845,6 +865,14 @@ fn brief(happening: &Happening) -> String {
         Happening::Commit(delivery, word) => format!("Commit {} {word:?}", delivery.id),
         Happening::Announce(delivery, word, _) => format!("Announce {} {word:?}", delivery.id),
         other => format!("{other:?}"),
+    }
+}
+
+fn any_ordering(dice: &mut Dice) -> Ordering {
+    match dice.below(4) {
+        0 => Ordering::Strict,
+        1 => Ordering::Key,
+        _ => Ordering::None,
     }
 }
 

@@ -1,0 +1,108 @@
+//! What a lane is like at the moment.
+
+use super::{Known, Lane, Mode, Stage};
+use crate::{
+    destination::Ordering,
+    gate::{GateRecord, GateSettings, Hold, HoldReason},
+    id::DeliveryId,
+    time::Timestamp,
+};
+use std::time::Duration;
+
+impl<C> Lane<C> {
+    /// A scheduled delivery is to take its turn.
+    pub fn has_turn(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.has_turn())
+    }
+
+    pub fn ordering(&self) -> Ordering {
+        self.ordering
+    }
+
+    pub fn is_configured(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Deliveries in memory that have not started.
+    pub fn held(&self) -> usize {
+        self.held.len() + self.order.as_ref().map_or(0, |order| order.held())
+    }
+
+    /// Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
+    pub fn awaits_flush(&self) -> bool {
+        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
+        self.in_flight + self.unflushed >= limit.saturating_mul(2)
+    }
+
+    /// Whether something waits for the next flush: in an ordered lane always the delivery behind.
+    pub fn hurries(&self) -> bool {
+        self.order.is_some() || self.awaits_flush()
+    }
+
+    /// Nothing to do, nothing to remember: the lane can be forgotten.
+    pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        let ordered = self.order.as_ref().is_none_or(|order| order.is_idle());
+        let unseen = self.unseen.is_some() || self.left_over.is_some();
+        let nothing_to_do = self.known.is_empty() && !unseen && !self.fetching;
+        nothing_to_do && ordered && self.gate.at_rest(settings, now) && self.pace_at_rest(now)
+    }
+
+    /// Has something due and a slot of its own for it, but the node's capacity leaves it none.
+    pub fn is_starved(&self, share: u32, now: Timestamp) -> bool {
+        let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
+        let due = match &self.order {
+            Some(order) => order.has_ready(now),
+            None => self.held.values().next().is_some_and(|held| held.delivery.due_at <= now),
+        };
+        due && self.in_flight >= share && self.in_flight < limit
+    }
+
+    /// Has a request of this delivery open, and since when.
+    pub fn delivering_since(&self, id: DeliveryId) -> Option<Timestamp> {
+        match self.known.get(&id)?.stage {
+            Stage::Open { since } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Deliveries whose request has been open for at least so long, in order.
+    pub fn open_for(&self, pause: Duration, now: Timestamp) -> Vec<DeliveryId> {
+        let long = |known: &Known| matches!(known.stage, Stage::Open { since } if now.since(since) >= pause);
+        let mut open: Vec<DeliveryId> =
+            self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
+        open.sort_unstable();
+        open
+    }
+
+    /// What the next owner must know of the gate.
+    pub fn gate_record(&self) -> Option<GateRecord> {
+        self.gate.record()
+    }
+
+    /// Why the destination waits, if it does.
+    pub fn destination_hold(&self, now: Timestamp) -> Option<Hold> {
+        match self.settings.as_ref().map(|settings| settings.mode) {
+            Some(Mode::End { since, .. }) => Some(switched(HoldReason::Disabled, since)),
+            Some(Mode::Paused { since }) => Some(switched(HoldReason::Paused, since)),
+            _ => self.gate.hold(now),
+        }
+    }
+
+    /// A limit of one an hour is remembered for an hour.
+    fn pace_at_rest(&self, now: Timestamp) -> bool {
+        self.rate_limit.is_none() || (self.pace.is_over(now) && self.paced_until(now).is_none())
+    }
+
+    /// Disabled or deleted: its deliveries are being ended.
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+}
+
+fn switched(reason: HoldReason, since: Timestamp) -> Hold {
+    Hold { reason, since, until: None, detail: String::new(), step: None, probing: false }
+}

@@ -1,0 +1,56 @@
+//! A read of which there is never more than one under way.
+
+use crate::{backoff::Backoff, beat::beat};
+use domain::time::Timestamp;
+
+#[derive(Debug, Default)]
+pub(super) struct Errand {
+    pub(super) under_way: bool,
+    begun_at: Option<Timestamp>,
+    /// The next beat, or the end of the pause after a failure.
+    not_before: Option<Timestamp>,
+    pub(super) backoff: Backoff,
+}
+
+impl Errand {
+    pub(super) fn may_go(&self, now: Timestamp) -> bool {
+        !self.under_way && self.is_time(now)
+    }
+
+    pub(super) fn is_time(&self, now: Timestamp) -> bool {
+        self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// When the next may go, if it has to wait.
+    pub(super) fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before.filter(|at| !self.under_way && *at > now)
+    }
+
+    pub(super) fn next_at(&self) -> Option<Timestamp> {
+        self.not_before
+    }
+
+    pub(super) fn begun(&mut self, now: Timestamp) {
+        self.under_way = true;
+        self.begun_at = Some(now);
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.under_way = false;
+        self.backoff.reset();
+    }
+
+    /// While there is load the next one waits for company.
+    pub(super) fn next_beat(&mut self, now: Timestamp) {
+        self.not_before = self.begun_at.map(|begun| begun.plus(beat(now.since(begun))));
+    }
+
+    pub(super) fn failed(&mut self, not_before: Timestamp) {
+        self.under_way = false;
+        self.pause_until(not_before);
+    }
+
+    pub(super) fn pause_until(&mut self, at: Timestamp) {
+        self.not_before = Some(at);
+    }
+}

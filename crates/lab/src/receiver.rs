@@ -42,6 +42,10 @@ pub struct Receiver {
     _thread: OwnThread,
 }
 
+/// Connections that may wait to be accepted. The standard library's 128 are fewer than several nodes open at once, and
+/// whoever finds no place there waits for a second.
+const BACKLOG: i32 = 4_096;
+
 impl Receiver {
     /// Listens on `addr` (port 0 for any) and records every request in full.
     pub fn start(addr: SocketAddr, default: impl Into<Script>) -> io::Result<Receiver> {
@@ -54,6 +58,7 @@ impl Receiver {
         recording: Recording,
     ) -> io::Result<Receiver> {
         let listener = std::net::TcpListener::bind(addr)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         let log = Arc::new(Log::new(default.into(), recording));

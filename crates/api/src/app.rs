@@ -91,6 +91,8 @@ pub struct ApiConfig {
     pub idempotency_window: Duration,
     /// What this node does beside answering.
     pub role: Role,
+    /// Settings of the store that can lose what it has acknowledged, and were accepted.
+    pub unsafe_settings: Vec<String>,
     pub dev: bool,
     pub version: &'static str,
     pub deadlines: Deadlines,
@@ -107,6 +109,7 @@ impl ApiConfig {
             backlog: BacklogCap::default(),
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             role: Role::default(),
+            unsafe_settings: Vec::new(),
             dev: false,
             version,
             deadlines: Deadlines::default(),

@@ -29,6 +29,9 @@ pub(crate) struct Readiness {
     /// What this node does: `all`, `api` or `worker`.
     role: &'static str,
     version: &'static str,
+    /// Settings of the store under which acknowledged events can be lost: empty, unless the node was started with
+    /// `--accept-data-loss`.
+    unsafe_settings: Vec<String>,
 }
 
 /// The process turns.
@@ -60,6 +63,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
             draining,
             role: app.config.role.as_str(),
             version: app.config.version,
+            unsafe_settings: app.config.unsafe_settings.clone(),
         }),
     )
         .into_response()

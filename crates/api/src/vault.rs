@@ -9,7 +9,8 @@ use std::fmt;
 use store::{Catalog, StoreError};
 use zeroize::Zeroizing;
 
-const PEPPER: &str = "pepper";
+/// The setting that the pepper is kept in, sealed.
+pub const PEPPER: &str = "pepper";
 const PEPPER_BYTES: usize = 32;
 
 pub struct Vault {
@@ -38,6 +39,11 @@ impl Vault {
         let kept = Sealed(store.setting_or_insert(PEPPER, &wrapped.0).await?);
         let pepper = master.unwrap(PEPPER, &kept).map_err(VaultError::Pepper)?;
         Ok(Self::new(master, &pepper))
+    }
+
+    /// Whether these keys open what the store has kept under [`PEPPER`].
+    pub fn check(master: &MasterKeys, kept: Vec<u8>) -> Result<(), VaultError> {
+        master.unwrap(PEPPER, &Sealed(kept)).map(|_| ()).map_err(VaultError::Pepper)
     }
 
     fn new(master: MasterKeys, pepper: &[u8]) -> Self {

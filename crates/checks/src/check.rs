@@ -5,8 +5,11 @@ mod a02;
 mod a03;
 mod a05;
 mod a06;
+mod a07;
+mod a08;
 mod a09;
 mod a10;
+mod a11;
 mod b01;
 mod b02;
 mod b03;
@@ -35,6 +38,7 @@ mod c12;
 mod c14;
 mod c16;
 mod c17;
+mod c19;
 mod coldstart;
 mod e01;
 mod e02;
@@ -100,8 +104,11 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(a03, SQLITE, "no event is acknowledged before its flush has returned"),
     check!(a05, SQLITE, "a flush that fails is never taken for one that did not"),
     check!(a06, SQLITE, "a full disk refuses events, settles deliveries, and recovers by itself"),
+    check!(a07, SQLITE, "a log that was cut costs its tail and no more, and a damaged file is named"),
+    check!(a08, SQLITE, "a backup made under load has everything, and events hardly notice it"),
     check!(a09, SQLITE, "a second process on the same folder is turned away"),
     check!(a10, SQLITE, "a disk on which every flush takes 200 ms costs time and nothing else"),
+    check!(a11, BOTH, "a store that may forget is refused, unless that is accepted for all to see"),
     check!(b01, POSTGRES, "nodes killed under load lose nothing, and their lanes go on"),
     check!(b02, POSTGRES, "a node that slept through its lease sends nothing and moves nothing"),
     check!(b03, POSTGRES, "a database that crashes under load costs time and nothing else"),
@@ -148,6 +155,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
     check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
+    check!(c19, BOTH, "work that nobody will ever do, and facts that do not fit, are found by the audit"),
     check!(e01, BOTH, "three times too much is refused in time, and nothing accepted is lost"),
     check!(e02, BOTH, "connections that never finish harm nobody who does"),
     check!(e08, BOTH, "a key that is far too fast is held to its limit and no other key notices"),

@@ -12,6 +12,7 @@
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
+//! | [`doctor`] | the installation as `posthaste doctor` sees it; C19 at the end of any check |
 //! | [`crowd`] | thousands of destinations, for large fan-outs |
 //! | [`others`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`outsider`] | asks every node's door all the while |
@@ -26,6 +27,7 @@ pub(crate) mod backlog;
 pub(crate) mod bursts;
 pub(crate) mod crowd;
 pub(crate) mod database;
+pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod logbook;
 pub(crate) mod member;

@@ -377,6 +377,15 @@ pub const CHECKPOINT_PAGES: i64 = 8_000;
 pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
 /// A log this long waits for its readers, so that it can begin again: without, overlapping reads let it grow for ever.
 pub const CHECKPOINT_PAGES_WAIT: i64 = 16_000;
+/// How long the writer waits for them: readers of a moment are gone by then, and whoever reads for longer (a backup) must
+/// not hold up events.
+pub const CHECKPOINT_WAIT: Duration = Duration::from_millis(25);
+/// Pages a backup copies before it flushes them and pauses, as long as that took but not longer than this: a mebibyte
+/// does not stand long before anybody's flush.
+pub const BACKUP_STEP_PAGES: i32 = 256;
+pub const BACKUP_PAUSE: Duration = Duration::from_millis(250);
+/// Lines about a damaged file: the first few tell all there is to know.
+pub const DAMAGE_TOLD: usize = 20;
 /// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
 pub const STORE_CONNECT: Duration = Duration::from_secs(3);
 pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
@@ -398,3 +407,23 @@ pub const PARTITION_DAYS_BEHIND: i64 = 1;
 pub const PARTITION_DAYS_AHEAD: i64 = 3;
 /// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
 pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
+
+// --- Looking from outside ------------------------------------------------------------------------------------------
+
+/// Rows an audit looks at in one snapshot, and deliveries of the events among them.
+pub const AUDIT_ROWS: usize = 1_000;
+pub const AUDIT_DELIVERIES: u64 = 20_000;
+/// What an audit looks at a second time before it is called a fault; beyond, it is taken at its first word.
+pub const AUDIT_SUSPECTS: usize = 1_000;
+/// Faults of a kind that are named.
+pub const AUDIT_EXAMPLES: usize = 10;
+/// Between the two looks at least: a chore that is in the middle of something is done with it.
+pub const AUDIT_SECOND_LOOK: Duration = Duration::from_secs(2);
+/// What a flush and a settlement may take on top of a request, before nobody is taken to be at work.
+pub const AUDIT_SLACK: Duration = Duration::from_secs(5);
+/// A lane that starts less often than this is not judged.
+pub const AUDIT_TURN_MAX: Duration = Duration::from_secs(90);
+/// Between the steps of an audit: the database is somebody else's.
+pub const AUDIT_BREATH: Duration = Duration::from_millis(2);
+/// Clocks that differ by less agree: the question itself takes a while.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(5);

@@ -219,6 +219,12 @@ impl DeadReason {
             DeadReason::DestinationDisabled => "destination_disabled",
         }
     }
+
+    /// Whether only an attempt can end a delivery like this. The others may come before the first one, or in the place
+    /// of one that could not be written down.
+    pub const fn takes_an_attempt(self) -> bool {
+        !matches!(self, DeadReason::Undeliverable | DeadReason::Expired | DeadReason::DestinationDisabled)
+    }
 }
 
 /// A word that is none of ours; the list is long enough to be found in the reference, so it is not repeated here.

@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{
-        config::ConfigArgs, health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs,
-        serve::ServeArgs,
+        backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs,
+        listen::ListenArgs, send::SendArgs, serve::ServeArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags},
 };
@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Print the settings, or check them.
     Config(ConfigArgs),
+    /// Copy the embedded store to a file, while the server runs or not.
+    Backup(BackupArgs),
+    /// Look whether everything is in order, and say what to do if not; beside a running server too.
+    Doctor(DoctorArgs),
 }
 
 /// Which server, and as whom.

@@ -1,8 +1,10 @@
 //! One file per command.
 
+pub(crate) mod backup;
 pub(crate) mod bootstrap;
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod listen;

@@ -7,6 +7,7 @@ mod config;
 mod data_dir;
 mod dice;
 mod failure;
+mod progress;
 mod telemetry;
 
 use clap::Parser;
@@ -42,5 +43,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Listen(args) => commands::listen::run(args, json).await,
         Command::Health(args) => commands::health::run(args, json).await,
         Command::Config(args) => commands::config::run(args, json),
+        Command::Backup(args) => commands::backup::run(args, json).await,
+        Command::Doctor(args) => commands::doctor::run(args, json).await,
     }
 }

@@ -5,6 +5,7 @@
 //! time as an argument and say what guards them.
 
 mod announce;
+mod audit;
 mod backlog;
 mod catalog;
 mod error;
@@ -15,6 +16,7 @@ mod history;
 mod ingest;
 mod lanes;
 mod leap;
+mod look;
 mod membership;
 pub mod memory;
 mod open;
@@ -24,6 +26,10 @@ pub mod sqlite;
 mod wakes;
 
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
+pub use audit::{
+    Audit, FIRST_FACT, FIRST_TRACK, FactKey, KnownLane, Missing, StrayFact, TrackPlace, UnevenFanOut,
+    UnownedShard, WaitingHead, Walked,
+};
 pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};
@@ -35,6 +41,7 @@ pub use history::{
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
+pub use look::{Look, SchemaVersion, UnsafeSetting, look};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};

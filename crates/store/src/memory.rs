@@ -4,6 +4,7 @@
 //! everything when it is dropped, keeps no transaction open, and never fails unless it is told to; tests and the simulator deliver with it.
 //! It fences settlements by node as PostgreSQL does: who has not joined moves nothing.
 
+mod audit;
 mod backlog;
 mod catalog;
 mod expand;

@@ -38,15 +38,28 @@ pub enum OpenError {
 }
 
 pub async fn open(options: &OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
-    match options.url.split_once(':') {
+    match place(&options.url)? {
+        Place::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(&path, options).await?)),
+        Place::Postgres => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
+    }
+}
+
+/// Which store a URL means.
+pub(crate) enum Place {
+    /// With what the URL says behind the path.
+    Sqlite(PathBuf),
+    Postgres,
+}
+
+pub(crate) fn place(url: &str) -> Result<Place, OpenError> {
+    match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => {
-            let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
-            Ok(Arc::new(sqlite::SqliteStore::open(&path, options).await?))
+            Ok(Place::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
         }
-        Some(("postgres" | "postgresql", _)) => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
+        Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres),
         _ => Err(OpenError::BadUrl(format!(
             "`{}` is not a database: use sqlite:PATH or postgres://USER@HOST/NAME",
-            options.url.split('@').next_back().unwrap_or_default()
+            url.split('@').next_back().unwrap_or_default()
         ))),
     }
 }

@@ -1,16 +1,19 @@
 //! The store on PostgreSQL: many nodes, one database.
 //!
-//! `pool` has the connections and their deadlines, `start` makes the schema and checks that the server keeps what it
+//! `pool` has the connections and their deadlines, `start` makes the schema, `durability` checks that the server keeps what it
 //! acknowledges, `planned` has the hot statements planned once, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with their
 //! statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
+mod audit;
 mod backlog;
 mod catalog;
+mod durability;
 mod expand;
 mod gates;
 mod history;
 mod ingest;
 mod lanes;
+mod look;
 mod membership;
 mod order;
 mod partitions;
@@ -26,6 +29,8 @@ mod tls;
 mod trouble;
 mod url;
 mod wakes;
+
+pub use look::PostgresLook;
 
 use crate::{Membership as _, OpenError, OpenOptions};
 use pool::Pools;
@@ -43,11 +48,16 @@ impl PostgresStore {
         let address = url::Address::parse(&options.url)?;
         let listen = options.listen_url.as_deref().map(url::Address::parse).transpose()?;
         start::check_and_migrate(&address, options.accept_data_loss).await?;
-        let pools = Arc::new(Pools::new(&address, options.pool)?);
-        let line = Line::new(&address, listen, pools.clone())?;
-        let store = Self { pools, line };
+        let store = Self::at(&address, listen, options.pool)?;
         let now = store.now().await.map_err(OpenError::Unavailable)?;
         store.ensure_partitions(now).await.map_err(OpenError::Unavailable)?;
         Ok(store)
+    }
+
+    /// As it is found.
+    fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
+        let pools = Arc::new(Pools::new(address, pool)?);
+        let line = Line::new(address, listen, pools.clone())?;
+        Ok(Self { pools, line })
     }
 }

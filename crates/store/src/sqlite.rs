@@ -4,13 +4,17 @@
 //! once for all of them; nobody is answered before the flush. Reads go through [`readers`], each in one snapshot. A
 //! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
 
+mod audit;
+mod backup;
 mod catalog;
+mod examine;
 mod expand;
 mod gates;
 mod history;
 mod ingest;
 mod keys;
 mod lanes;
+mod look;
 mod membership;
 mod open;
 mod order;
@@ -27,6 +31,10 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+
+pub use backup::{BackupError, Copied, backup};
+pub use examine::{Depth, Examination, examine};
+pub use look::SqliteLook;
 
 use crate::StoreError;
 use keys::Keys;

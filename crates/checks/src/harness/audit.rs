@@ -9,6 +9,7 @@ use lab::judge::{Acked, Tenure};
 use lab::{Case, Fault, FaultKind, Verdict};
 use serde::Serialize;
 
+use super::doctor;
 use super::logbook;
 use super::ownership::History;
 use super::{Database, Fleet, Report, Stage};
@@ -172,6 +173,7 @@ pub(crate) async fn settle_accounts_on(
     let audit = Audit::of(&stage.database).await?;
     audit.rules(report);
     report.must(audit.waiting == 0, format!("{} deliveries still wait", audit.waiting));
+    doctor::audit(stage, report).await?;
     Ok(verdict)
 }
 

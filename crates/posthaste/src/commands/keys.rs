@@ -208,7 +208,7 @@ async fn account(owner: &Owner, store: &Arc<dyn Store>) -> Result<Option<Account
 }
 
 /// Beside a folder of `serve --dev`, its master key is the right one.
-fn configured_or_dev(config: &Config) -> Result<String, Failure> {
+pub(crate) fn configured_or_dev(config: &Config) -> Result<String, Failure> {
     if let Some(keys) = &config.master_keys {
         return Ok(keys.expose().to_owned());
     }

@@ -6,7 +6,7 @@ use domain::{dice::Dice, limits};
 use std::{
     fs::{DirBuilder, File},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 use store::{OpenOptions, Store};
@@ -14,20 +14,26 @@ use store::{OpenOptions, Store};
 /// Opens it now or says why not.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     if let Some(path) = file(config) {
-        make_private(path)?;
+        make_private(&path)?;
     }
     Ok(store::open(&options(config)).await?)
 }
 
 /// The same for a command that makes no store where there is none.
 pub(crate) async fn open_existing(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    if let Some(path) = file(config).filter(|path| !path.exists()) {
-        return Err(Failure::configuration(format!(
+    must_exist(config)?;
+    open(config).await
+}
+
+/// The file of an embedded store is there; a server is asked when it is spoken to.
+pub(crate) fn must_exist(config: &Config) -> Result<(), Failure> {
+    match file(config) {
+        Some(path) if !path.exists() => Err(Failure::configuration(format!(
             "there is no store at {}: name its folder with --data-dir, or its URL with --database",
             path.display()
-        )));
+        ))),
+        _ => Ok(()),
     }
-    open(config).await
 }
 
 /// Does what needs the store, again and again while a database server is not there (yet): whoever starts everything at
@@ -55,7 +61,7 @@ pub(crate) async fn patiently<T, F: Future<Output = Result<T, Failure>>>(
     }
 }
 
-fn options(config: &Config) -> OpenOptions {
+pub(crate) fn options(config: &Config) -> OpenOptions {
     OpenOptions {
         url: config.database.clone(),
         pool: config.pool,
@@ -64,10 +70,17 @@ fn options(config: &Config) -> OpenOptions {
     }
 }
 
-/// Of an embedded store.
-fn file(config: &Config) -> Option<&Path> {
+/// Of an embedded store, with what the URL says behind it.
+pub(crate) fn url_path(config: &Config) -> Option<PathBuf> {
     let path = config.database.strip_prefix("sqlite:")?;
-    Some(Path::new(path.strip_prefix("//").unwrap_or(path)))
+    Some(path.strip_prefix("//").unwrap_or(path).into())
+}
+
+/// Of an embedded store.
+pub(crate) fn file(config: &Config) -> Option<PathBuf> {
+    let path = url_path(config)?;
+    let plain = path.to_str().and_then(|text| text.split_once('?')).map(|(file, _)| PathBuf::from(file));
+    Some(plain.unwrap_or(path))
 }
 
 /// An embedded store may live outside the data folder, and its folder may be open to others: payloads are for its owner

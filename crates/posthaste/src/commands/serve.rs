@@ -14,7 +14,7 @@ use crate::{
     commands::{
         bootstrap,
         dev::DevKeys,
-        open::{open, patiently},
+        open::{open, options, patiently},
         print_json,
     },
     config::{Config, Dev, Dns, SettingFlags},
@@ -136,6 +136,7 @@ async fn start(
 ) -> Result<Started, Failure> {
     let dice: Arc<dyn Dice> = Arc::new(SystemDice);
     let (store, vault) = patiently(config, || opened(config, keys)).await?;
+    let unsafe_settings = patiently(config, || accepted(config)).await?;
     let clock = Arc::new(StoreClock::new(SystemClock.now()));
     let addresses = Arc::new(config.addresses.clone());
     let node = NodeRecord {
@@ -171,6 +172,7 @@ async fn start(
             connections: limits::CONNECTIONS.min(open_files_limit() / 2),
             backlog: config.backlog,
             role: config.role,
+            unsafe_settings,
             idempotency_window: config.idempotency_window,
             ..ApiConfig::new(&config.public_url, VERSION)
         },
@@ -196,6 +198,15 @@ async fn opened(config: &Config, keys: &FirstKeys) -> Result<(Arc<dyn Store>, Ar
         bootstrap::enter(&key, &store, &vault).await?;
     }
     Ok((store, vault))
+}
+
+/// What the store can lose events by, if that was accepted: for all to see.
+async fn accepted(config: &Config) -> Result<Vec<String>, Failure> {
+    if !config.accept_data_loss {
+        return Ok(Vec::new());
+    }
+    let found = store::look(&options(config)).await?.unsafe_settings().await?;
+    Ok(found.into_iter().map(|found| found.setting).collect())
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {

@@ -3,6 +3,7 @@
 mod commands;
 mod crash;
 mod dev;
+mod doctor;
 mod mistakes;
 mod node;
 mod order;

@@ -1,6 +1,6 @@
 //! The queue: deliveries by id, and the same deliveries by their place in their lane.
 
-use crate::{LaneHead, TrackHead};
+use crate::{LaneHead, TrackHead, TrackPlace};
 use domain::{
     delivery::{Delivery, Position},
     id::{AccountId, DeliveryId, DestinationId},
@@ -92,6 +92,13 @@ impl Waiting {
             next = first.position.track.checked_add(1);
             Some(TrackHead { track: first.position.track, first: first.position, due_at: first.due_at })
         })
+    }
+
+    /// The first row at or behind the beginning of this track, with its shard.
+    pub(super) fn first_from(&self, (shard, id, track): TrackPlace) -> Option<(u16, &Delivery)> {
+        let from = (shard, id, Position { track, ..Position::START });
+        let (shard, _, position) = self.places.range(from..).next()?;
+        Some((*shard, &self.by_id[&position.delivery_id].1))
     }
 
     /// Newest first, below `before`.

@@ -1,7 +1,7 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
-use super::{ingest, order, planned, queue, settle, tls, url::Address};
-use crate::{BoxError, OpenError, StoreError};
+use super::{durability, ingest, order, planned, queue, settle, tls, url::Address};
+use crate::{BoxError, OpenError, StoreError, UnsafeSetting};
 use domain::limits;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -49,11 +49,11 @@ async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError
         }
     }
     let runner = embedded::migrations::runner();
-    let known = runner.get_migrations().iter().map(|migration| migration.version()).max().unwrap_or_default();
+    let known = known_schema_version();
     let exists = client.query_typed("select to_regclass('refinery_schema_history') is not null", &[]).await;
     if exists.map_err(refused)?[0].get(0) {
         let last = runner.get_last_applied_migration_async(client).await.map_err(unmigrated)?;
-        match last.map(|migration| migration.version()) {
+        match last.map(|migration| i64::from(migration.version())) {
             Some(found) if found > known => {
                 return Err(OpenError::TooOld(format!(
                     "the database has schema version {found}, this binary knows {known}: use a newer binary"
@@ -67,28 +67,20 @@ async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError
     Ok(())
 }
 
+pub(super) fn known_schema_version() -> i64 {
+    let runner = embedded::migrations::runner();
+    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or_default()
+}
+
 /// A server that forgets is no place for promises.
 async fn check(client: &Client, accept_data_loss: bool) -> Result<(), OpenError> {
-    let sql = "select name, current_setting(name) from unnest(array['default_transaction_isolation', \
-               'synchronous_commit', 'fsync', 'full_page_writes']) name";
-    for row in client.query_typed(sql, &[]).await.map_err(refused)? {
-        let (name, value): (&str, &str) = (row.get(0), row.get(1));
-        let wanted: &[&str] = match name {
-            "default_transaction_isolation" => &["read committed"],
-            "synchronous_commit" => &["on", "remote_apply", "remote_write"],
-            _ => &["on"],
-        };
-        if wanted.contains(&value) {
-            continue;
-        }
-        let found = format!("PostgreSQL runs with `{name} = {value}`");
-        if !accept_data_loss {
-            return Err(OpenError::Unsafe(format!(
-                "{found}: acknowledged events could be lost. Set it to `{}`, or start with --accept-data-loss",
-                wanted[0]
-            )));
-        }
-        tracing::warn!("{found}: acknowledged events can be lost, and that was accepted");
+    let rows = client.query_typed(durability::SETTINGS, &[]).await.map_err(refused)?;
+    let found = durability::unsafe_settings(&rows);
+    if !found.is_empty() && !accept_data_loss {
+        return Err(OpenError::Unsafe(format!("PostgreSQL: {}", UnsafeSetting::refusal(&found))));
+    }
+    for found in found {
+        tracing::warn!("PostgreSQL runs with {found}. That was accepted");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ pub(super) mod table;
 mod targets;
 
 pub(super) use accounts::next_version;
+pub(super) use targets::get as target;
 
 use super::{
     SqliteStore,

@@ -38,7 +38,7 @@ impl PublishedLanes for SqliteStore {
     }
 }
 
-fn published(
+pub(super) fn published(
     connection: &Connection,
     id: DestinationId,
     newer_than: Timestamp,

@@ -151,7 +151,7 @@ fn stamp(connection: &Connection, now: Timestamp) -> Result<RollStamp, Trouble> 
     Ok(select.query_row([now.micros()], stamp)?)
 }
 
-fn roll(connection: &Connection) -> Result<Roll, Trouble> {
+pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
     let now = now(connection)?;
     let mut nodes = connection.prepare_cached(
         "select id, label, proof, version, address, joined_at, expires_at, role from nodes order by id",

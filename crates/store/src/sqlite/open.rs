@@ -9,7 +9,7 @@ use super::{
     trouble::{Reach, reach},
     writer::Writer,
 };
-use crate::{OpenError, OpenOptions, StoreError};
+use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting};
 use domain::limits;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::fs::{FlockOperation, flock};
@@ -76,7 +76,7 @@ impl FileLock {
 }
 
 /// The path, and what it says about `synchronous`.
-fn parse(path: &Path) -> Result<(PathBuf, &'static str), OpenError> {
+pub(super) fn parse(path: &Path) -> Result<(PathBuf, &'static str), OpenError> {
     let Some((file, query)) = path.to_str().and_then(|text| text.split_once('?')) else {
         return Ok((path.to_owned(), "full"));
     };
@@ -93,7 +93,7 @@ fn parse(path: &Path) -> Result<(PathBuf, &'static str), OpenError> {
     Ok((file.into(), synchronous))
 }
 
-fn folder_of(path: &Path) -> PathBuf {
+pub(super) fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -140,28 +140,53 @@ fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Resu
 
 /// What we asked for is not always what we get: asked again after the fact.
 fn check_durability(connection: &Connection, path: &Path, accept_data_loss: bool) -> Result<(), OpenError> {
-    let read =
-        |name| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
-    let journal_mode = read("journal_mode").map_err(|error| of_sql(path, error))?;
-    let synchronous = read("synchronous").map_err(|error| of_sql(path, error))?;
-    let problem = if synchronous != 2.into() {
-        "synchronous is not FULL: a power cut could lose acknowledged events"
-    } else if journal_mode != "wal".to_owned().into() {
-        "journal_mode is not WAL: the file system does not support it"
-    } else {
-        return Ok(());
+    let read = || -> rusqlite::Result<(i64, String)> {
+        let synchronous = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+        Ok((synchronous, connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?))
     };
-    if accept_data_loss {
-        tracing::warn!(database = %path.display(), problem, "unsafe settings, accepted");
+    let (synchronous, journal_mode) = read().map_err(|error| of_sql(path, error))?;
+    let found = unsafe_settings(synchronous, &journal_mode);
+    if found.is_empty() {
         return Ok(());
     }
-    Err(OpenError::Unsafe(format!("{}: {problem}", path.display())))
+    if !accept_data_loss {
+        return Err(OpenError::Unsafe(format!("{}: {}", path.display(), UnsafeSetting::refusal(&found))));
+    }
+    for found in found {
+        tracing::warn!(database = %path.display(), "{found}. That was accepted");
+    }
+    Ok(())
+}
+
+/// The number SQLite has for it.
+pub(super) fn synchronous_level(word: &str) -> Option<i64> {
+    ["off", "normal", "full"].iter().position(|known| *known == word).map(|level| level as i64)
+}
+
+/// FULL flushes the log at every commit; EXTRA does no more than that with a log.
+pub(super) fn unsafe_settings(synchronous: i64, journal_mode: &str) -> Vec<UnsafeSetting> {
+    let mut found = Vec::new();
+    if synchronous < 2 {
+        let word = ["off", "normal"].get(synchronous.max(0) as usize).unwrap_or(&"unknown");
+        found.push(UnsafeSetting {
+            setting: format!("synchronous = {word}"),
+            harm: "a power cut loses events that were acknowledged",
+            fix: "Leave `?synchronous=…` out of the database's URL".into(),
+        });
+    }
+    if journal_mode != "wal" {
+        found.push(UnsafeSetting {
+            setting: format!("journal_mode = {journal_mode}"),
+            harm: "the file system cannot keep a log beside the database, and such ones lose flushes and locks too",
+            fix: "Keep the database on a disk of this machine".into(),
+        });
+    }
+    found
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let runner = migrations::migrations::runner();
-    let known =
-        runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0);
+    let known = known_schema_version();
     let found = schema_version(connection).map_err(|error| of_sql(path, error))?;
     if found > known {
         return Err(OpenError::TooOld(format!(
@@ -181,7 +206,12 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn known_schema_version() -> i64 {
+    let runner = migrations::migrations::runner();
+    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0)
+}
+
+pub(super) fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     if !connection.table_exists(None, "refinery_schema_history")? {
         return Ok(0);
     }

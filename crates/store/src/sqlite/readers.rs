@@ -25,12 +25,18 @@ pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     // A read that is still under way when the store is dropped keeps others out until it is done.
-    _lock: Arc<FileLock>,
+    _lock: Option<Arc<FileLock>>,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf, count: usize, lock: Arc<FileLock>) -> Self {
-        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(count.max(1))), _lock: lock }
+        let permits = Arc::new(Semaphore::new(count.max(1)));
+        Self { path, idle: Mutex::default(), permits, _lock: Some(lock) }
+    }
+
+    /// One connection, beside whoever has the lock.
+    pub(super) fn of_onlooker(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(1)), _lock: None }
     }
 
     pub(super) async fn read<T: Send + 'static>(

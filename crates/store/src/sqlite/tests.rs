@@ -1,6 +1,7 @@
 //! What is SQLite's own: the lock, the settings, the schema, the plans. The promises of a store are tested with all
 //! stores, in `tests/conformance`; the writer's, beside it.
 
+mod backup;
 mod damage;
 mod disk;
 mod keys;

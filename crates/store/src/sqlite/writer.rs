@@ -11,6 +11,7 @@
 mod job;
 
 use super::{
+    readers::BUSY_TIMEOUT,
     space::Space,
     tally::{self, Tally},
     trouble::{Reach, Trouble, reach},
@@ -257,7 +258,10 @@ impl Pen {
             false => (limits::CHECKPOINT_PAGES, limits::CHECKPOINT_PAGES_WAIT),
         };
         if log.pages >= long + self.patience {
-            let busy = self.log("pragma wal_checkpoint(restart)")?.busy;
+            self.connection.busy_timeout(limits::CHECKPOINT_WAIT)?;
+            let restarted = self.log("pragma wal_checkpoint(restart)");
+            self.connection.busy_timeout(BUSY_TIMEOUT)?;
+            let busy = restarted?.busy;
             self.patience = if busy { log.pages } else { 0 };
         } else if log.pages - log.copied >= some {
             self.log("pragma wal_checkpoint(passive)")?;

@@ -2,7 +2,7 @@
 
 use crate::fixtures::World;
 use domain::{
-    id::NodeId,
+    id::{DeliveryId, EventId, NodeId},
     member::Role,
     time::{Clock, Timestamp},
 };
@@ -10,10 +10,11 @@ use futures_util::FutureExt;
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},
+    path::PathBuf,
     sync::{Arc, LazyLock},
     time::SystemTime,
 };
-use store::{NodeRecord, OpenOptions, Store, memory::MemoryStore};
+use store::{Audit, NodeRecord, OpenOptions, Store, memory::MemoryStore};
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +47,7 @@ pub(crate) fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOn
             backend: opened.backend,
             node: opened.node.clone(),
             door: opened.door.clone(),
+            outside: opened.outside.clone(),
         };
         let kept = AssertUnwindSafe(promise(world)).catch_unwind().await;
         opened.clean_up().await;
@@ -60,6 +62,7 @@ pub(crate) struct Opened {
     /// It has joined, and may settle.
     pub(crate) node: NodeRecord,
     pub(crate) door: Door,
+    pub(crate) outside: Outside,
     schema: Option<String>,
     _folder: Option<TempDir>,
 }
@@ -84,28 +87,84 @@ impl Door {
     }
 }
 
+/// The store past its promises: looked at beside whoever has it, and damaged on purpose.
+#[derive(Clone)]
+pub(crate) enum Outside {
+    Memory(Arc<MemoryStore>),
+    Sqlite(PathBuf),
+    Postgres { url: String, schema: String },
+}
+
+impl Outside {
+    pub(crate) async fn look(&self) -> Arc<dyn Audit> {
+        let url = match self {
+            Self::Memory(store) => return store.clone(),
+            Self::Sqlite(path) => format!("sqlite:{}", path.display()),
+            Self::Postgres { url, .. } => url.clone(),
+        };
+        store::look(&options(url)).await.unwrap_or_else(|error| panic!("it cannot be looked at: {error}"))
+    }
+
+    /// A delivery that waits is not there any more, and has not ended.
+    pub(crate) async fn lose_waiting(&self, id: DeliveryId) {
+        match self {
+            Self::Memory(store) => store.lose_waiting(id),
+            _ => self.delete("queue", "delivery_id", id.uuid()).await,
+        }
+    }
+
+    pub(crate) async fn lose_event(&self, id: EventId) {
+        match self {
+            Self::Memory(store) => store.lose_event(id),
+            _ => self.delete("events", "id", id.uuid()).await,
+        }
+    }
+
+    async fn delete(&self, table: &str, column: &str, id: uuid::Uuid) {
+        let gone = match self {
+            Self::Memory(_) => unreachable!("it has no tables"),
+            Self::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).expect("the file");
+                connection.busy_timeout(std::time::Duration::from_secs(5)).expect("a setting");
+                let sql = format!("delete from {table} where {column} = ?1");
+                connection.execute(&sql, [id.as_bytes()]).expect("damage") as u64
+            }
+            Self::Postgres { schema, .. } => {
+                let (client, connection) =
+                    tokio_postgres::connect(&server(), tokio_postgres::NoTls).await.expect("the server");
+                tokio::spawn(connection);
+                let sql = format!("delete from {schema}.{table} where {column} = $1");
+                client.execute(&sql, &[&id]).await.expect("damage")
+            }
+        };
+        assert_eq!(gone, 1, "there was nothing to lose");
+    }
+}
+
 impl Opened {
     pub(crate) async fn new(backend: Backend) -> Self {
-        let (store, door, schema, folder): (Arc<dyn Store>, _, _, _) = match backend {
+        let (store, door, outside, schema, folder): (Arc<dyn Store>, _, _, _, _) = match backend {
             Backend::Memory => {
                 let store = Arc::new(MemoryStore::new(Arc::new(MachineClock)));
-                (store.clone(), Door::Memory(store), None, None)
+                (store.clone(), Door::Memory(store.clone()), Outside::Memory(store), None, None)
             }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a folder for the database");
-                let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
-                (open(url).await, Door::Shut, None, Some(folder))
+                let path = folder.path().join("posthaste.db");
+                let url = format!("sqlite:{}", path.display());
+                (open(url).await, Door::Shut, Outside::Sqlite(path), None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));
                 let url = format!("{}?schema={schema}", server());
-                (open(url.clone()).await, Door::Url(url), Some(schema), None)
+                let outside = Outside::Postgres { url: url.clone(), schema: schema.clone() };
+                (open(url.clone()).await, Door::Url(url), outside, Some(schema), None)
             }
         };
         let id = NodeId::at(MachineClock.now(), rand::random());
         let node = node(id, "first");
         store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
-        Self { store, backend, node, door, schema, _folder: folder }
+        Self { store, backend, node, door, outside, schema, _folder: folder }
     }
 
     pub(crate) async fn clean_up(self) {
@@ -132,8 +191,12 @@ pub(crate) fn node(id: NodeId, name: &str) -> NodeRecord {
     }
 }
 
+fn options(url: String) -> OpenOptions {
+    OpenOptions { url, pool: 4, listen_url: None, accept_data_loss: false }
+}
+
 async fn open(url: String) -> Arc<dyn Store> {
-    let options = OpenOptions { url, pool: 4, listen_url: None, accept_data_loss: false };
+    let options = options(url);
     store::open(&options).await.unwrap_or_else(|error| panic!("{} does not open: {error}", options.url))
 }
 

@@ -1,6 +1,6 @@
 //! What the tests are about: one obvious builder for each thing, and a world to put them into.
 
-use crate::backend::{Backend, Door, START};
+use crate::backend::{Backend, Door, Outside, START};
 use bytes::Bytes;
 use domain::{
     account::{Account, ApiKey, KeyKind, Scope},
@@ -298,6 +298,7 @@ pub(crate) struct World {
     pub(crate) backend: Backend,
     pub(crate) node: NodeRecord,
     pub(crate) door: Door,
+    pub(crate) outside: Outside,
 }
 
 /// An account whose published events go to one destination.

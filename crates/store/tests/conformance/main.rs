@@ -4,6 +4,7 @@
 //! PostgreSQL is needed: `scripts/postgres with cargo test -p store`.
 
 mod accounts;
+mod audit;
 mod backend;
 mod backlog;
 mod catalog;
@@ -242,6 +243,21 @@ macro_rules! kept_by {
                 a_hold_that_goes_on_is_one_line,
                 who_is_no_member_keeps_no_gate,
                 old_holds_are_pruned_and_those_that_go_on_are_not,
+            }
+            promises! {
+                $backend, audit:
+                nothing_is_wrong_where_nothing_was_lost,
+                a_lost_delivery_is_missed_by_its_event,
+                a_fan_out_under_way_is_as_large_as_it_says,
+                an_attempt_whose_delivery_is_lost_is_found,
+                a_fact_whose_event_is_lost_is_found,
+                a_dead_letter_needs_attempts_unless_its_reason_needs_none,
+                the_first_row_of_every_track_is_seen,
+                walks_go_on_where_they_stopped,
+                a_large_fan_out_is_looked_at_alone,
+                what_is_found_is_found_again_by_its_key,
+                a_lane_is_free_unless_somebody_holds_it,
+                a_shard_without_an_owner_is_told,
             }
             promises! {
                 $backend, lanes:

@@ -5,6 +5,7 @@ use super::{Ground, World};
 use crate::{
     leap::Leap,
     postgres::{
+        audit,
         ingest::COMMIT,
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
@@ -138,6 +139,30 @@ async fn turns_look_up_each_delivery() {
         let key = "Index Scan using queue_account_id_delivery_id_key";
         check(&plan, age, &["LockRows", key], &["Seq Scan", "Hash Join", "Merge Join", "Bitmap"]);
         assert_eq!(plan.matches(key).count(), 2, "{age}: {plan}");
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_audit_walks_by_key() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let first = uuid::Uuid::nil();
+        let params = params![0_i16 => INT2, first => UUID, 0_i64 => INT8, 1000_i64 => INT8];
+        let plan = world.explain(audit::HEADS, params).await;
+        check(&plan, age, &["Index Scan using queue_pkey"], &["Seq Scan on", "Sort"]);
+        let params = params![first => UUID, 1000_i64 => INT8, 20_000_i64 => INT8];
+        let plan = world.explain(audit::FAN_OUTS, params).await;
+        if age != "never analysed" {
+            check(&plan, age, &["queue_by_event"], &["Seq Scan on queue"]);
+        }
+        let params = params![first => UUID, first => UUID, 1000_i64 => INT8];
+        let plan = world.explain(audit::FACTS, params).await;
+        if age != "never analysed" {
+            check(&plan, age, &["queue_account_id_delivery_id_key"], &["Seq Scan on queue"]);
+        }
     }
     world.clean_up().await;
 }

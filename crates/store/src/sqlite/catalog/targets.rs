@@ -18,7 +18,7 @@ use domain::{
 };
 use rusqlite::{Connection, Row};
 
-pub(super) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
+pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
     let mut select = connection.prepare_cached(
         "select version, doc, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at, account_id,
            shard

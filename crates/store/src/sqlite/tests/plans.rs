@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{catalog, history, keys, order, queue, settle},
+    super::{audit, catalog, history, keys, order, queue, settle},
     Fixture,
 };
 
@@ -124,4 +124,26 @@ async fn changed_destinations_are_found_by_their_versions() {
     {
         assert!(plan.contains(step), "expected `{step}` in:\n{plan}");
     }
+}
+
+#[tokio::test]
+async fn an_audit_walks_by_key() {
+    check(audit::HEADS, "SEARCH queue USING PRIMARY KEY ((shard,destination_id,track,rank)>(?,?,?,?))").await;
+    let fan_outs = plan(audit::FAN_OUTS).await;
+    for step in [
+        "SEARCH e USING INDEX sqlite_autoindex_events_1 (id>?)",
+        "SEARCH q USING INDEX queue_event (event_id=?)",
+        "SEARCH a USING INDEX attempts_ending_event (event_id=?)",
+    ] {
+        assert!(fan_outs.contains(step), "expected `{step}` in:\n{fan_outs}");
+    }
+    let facts = plan(audit::FACTS).await;
+    for step in [
+        "SEARCH a USING INDEX sqlite_autoindex_attempts_1 ((delivery_id,attempt_id)>(?,?))",
+        "(account_id=? AND delivery_id=?)",
+        "SEARCH x USING INDEX sqlite_autoindex_attempts_1 (delivery_id=?)",
+    ] {
+        assert!(facts.contains(step), "expected `{step}` in:\n{facts}");
+    }
+    assert!(!facts.contains("SCAN") && !facts.contains("TEMP B-TREE"), "{facts}");
 }

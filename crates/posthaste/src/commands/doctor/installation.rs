@@ -1,0 +1,258 @@
+//! What the store says: its tables, its settings, whether the master key opens it, its clock and the nodes', its file.
+
+use super::{
+    Chart,
+    finding::{Finding, Level},
+};
+use crate::{
+    clock::SystemClock,
+    commands::{bootstrap, keys, open},
+    config::Config,
+    failure::Failure,
+    progress::{Progress, size},
+};
+use api::vault::{PEPPER, Vault};
+use domain::{
+    limits,
+    time::{Clock as _, Timestamp},
+};
+use std::{sync::Arc, time::Duration};
+use store::{
+    Look, Member, OpenError, SchemaVersion, StoreError,
+    sqlite::{Depth, Examination},
+};
+
+pub(super) struct Installation {
+    pub(super) look: Arc<dyn Look>,
+    /// Somebody uses it, by its own account.
+    in_use: bool,
+}
+
+/// As long as anything takes.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// None where there is nothing more to look at; why is entered.
+pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<Installation>, Failure> {
+    if let Err(missing) = open::must_exist(config) {
+        let fix = "The first start makes one, unless this is the wrong place";
+        chart.enter(Finding::bad("schema", Level::Warning, missing.to_string(), fix));
+        return Ok(None);
+    }
+    let look = store::look(&open::options(config)).await?;
+    match look.schema().await {
+        Ok(schema) => {
+            let finding = tables(schema);
+            let goes_on = finding.level == Level::Ok && schema.found > 0;
+            chart.enter(finding);
+            if !goes_on {
+                return Ok(None);
+            }
+        }
+        Err(error) => {
+            chart.enter(trouble("schema", &error));
+            return Ok(None);
+        }
+    }
+    let in_use = look.audit_roll().await.is_ok_and(|roll| roll.members.iter().any(|member| !member.expired));
+    Ok(Some(Installation { look, in_use }))
+}
+
+fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
+    let check = "schema";
+    match found {
+        0 => Finding::ok(check, "there are no tables yet; the first start makes them"),
+        newer if newer > known => Finding::bad(
+            check,
+            Level::Problem,
+            format!("the tables have version {found}, this program knows versions up to {known}"),
+            "Use a newer version of this program",
+        ),
+        older if older < known => Finding::bad(
+            check,
+            Level::Problem,
+            format!("the tables have version {found}, this program has {known}"),
+            "Run `posthaste migrate`, or start `posthaste serve`, which does it by itself",
+        ),
+        _ => Finding::ok(check, format!("version {found}")),
+    }
+}
+
+impl Installation {
+    /// Can it lose what it has acknowledged?
+    pub(super) async fn settings(&self, config: &Config, chart: &mut Chart) {
+        let check = "store_settings";
+        match self.look.unsafe_settings().await {
+            Ok(found) if found.is_empty() => {
+                chart.enter(Finding::ok(check, "what is acknowledged is on disk"));
+            }
+            Ok(found) => chart.enter_all(found.into_iter().map(|found| {
+                let detail = format!("{}: {}", found.setting, found.harm);
+                let level = if config.accept_data_loss { Level::Warning } else { Level::Unsafe };
+                Finding::bad(check, level, detail, found.fix)
+            })),
+            Err(error) => chart.enter(trouble(check, &error)),
+        }
+    }
+
+    /// Do the master keys open what the store has sealed?
+    pub(super) async fn secrets(&self, config: &Config, chart: &mut Chart) {
+        let check = "secrets";
+        let keys = keys::configured_or_dev(config).and_then(|text| bootstrap::master_keys(&text));
+        // That there is none was told.
+        let Ok(keys) = keys else { return };
+        let finding = match self.look.setting(PEPPER).await {
+            Ok(None) => Finding::ok(check, "nothing is sealed yet"),
+            Ok(Some(kept)) => match Vault::check(&keys, kept) {
+                Ok(()) => Finding::ok(check, "the master key opens them"),
+                Err(error) => Finding::bad(
+                    check,
+                    Level::Problem,
+                    error.to_string(),
+                    "Set master_keys to the keys this store was made with; a lost key cannot be replaced",
+                ),
+            },
+            Err(error) => trouble(check, &error),
+        };
+        chart.enter(finding);
+    }
+
+    /// Ids, due times and leases go by the database's clock, so that a wrong one of ours delays nothing; certificates
+    /// are judged by it, and people read it in logs.
+    pub(super) async fn clocks(&self, config: &Config, chart: &mut Chart) {
+        let check = "clock";
+        let before = SystemClock.now();
+        let roll = match self.look.audit_roll().await {
+            Ok(roll) => roll,
+            Err(error) => return chart.enter(trouble(check, &error)),
+        };
+        let asked = before.plus(SystemClock.now().since(before) / 2);
+        let fix = "Let a time service (chrony, systemd-timesyncd) keep the clock";
+        let mut all_agree = true;
+        // The clock of an embedded store is this machine's.
+        if open::file(config).is_none()
+            && let Some(off) = off(asked, roll.now)
+        {
+            all_agree = false;
+            let detail = format!("this machine's clock is {off} the database's");
+            chart.enter(Finding::bad(check, Level::Warning, detail, fix));
+        }
+        for Member { record, joined_at, .. } in &roll.members {
+            // A node makes its id by its own clock, just before the database writes down when it joined.
+            if let Some(off) = off(record.id.made_at(), *joined_at) {
+                all_agree = false;
+                let detail = format!("the clock of {} was {off} the store's when it started", record.label);
+                chart.enter(Finding::bad(check, Level::Warning, detail, fix));
+            }
+        }
+        if all_agree {
+            chart
+                .enter(Finding::ok(check, format!("agrees with the store and {} nodes", roll.members.len())));
+        }
+        let live = roll.members.iter().filter(|member| !member.expired).count();
+        chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roll.members.len())));
+    }
+
+    /// Is the file of an embedded store whole, and how much of it is in use?
+    pub(super) async fn file(
+        &self,
+        config: &Config,
+        patience: Duration,
+        progress: &mut Progress,
+        chart: &mut Chart,
+    ) -> Result<(), Failure> {
+        let Some(path) = open::url_path(config) else { return Ok(()) };
+        let depth = if self.in_use { Depth::ByTable } else { Depth::Whole };
+        let patience = if patience.is_zero() { FOR_EVER } else { patience };
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let says = move |table: &str, place: usize, of: usize| {
+            let _ = tell.send(format!("looking through {table} ({place} of {of})"));
+        };
+        let mut examining = Box::pin(store::sqlite::examine(&path, depth, patience, says));
+        let examined = loop {
+            tokio::select! {
+                examined = &mut examining => break examined,
+                Some(text) = told.recv() => progress.say(|| text),
+            }
+        };
+        progress.clear();
+        match examined {
+            Ok(examination) => chart.enter_all(integrity(&examination, self.in_use)),
+            Err(OpenError::Damaged(why)) => chart.enter(damaged(&[why])),
+            Err(OpenError::Unavailable(error)) => chart.enter(trouble("integrity", &error)),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// How far a clock is from the other, in words; None if they agree.
+fn off(clock: Timestamp, other: Timestamp) -> Option<String> {
+    let (ahead, behind) = (clock.since(other), other.since(clock));
+    match ahead.max(behind) {
+        little if little <= limits::CLOCK_SKEW => None,
+        much if ahead > behind => Some(format!("{} s ahead of", much.as_secs())),
+        much => Some(format!("{} s behind", much.as_secs())),
+    }
+}
+
+fn integrity(found: &Examination, in_use: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !found.damage.is_empty() {
+        findings.push(damaged(&found.damage));
+    } else if found.unfinished.is_empty() {
+        let how = if in_use { "every table and index" } else { "every page" };
+        findings.push(Finding::ok(
+            "integrity",
+            format!("{how} is whole ({})", size(found.pages * found.page_bytes)),
+        ));
+    } else {
+        let detail = format!("there was no time to look through {}", found.unfinished.join(", "));
+        findings.push(Finding::bad(
+            "integrity",
+            Level::Warning,
+            detail,
+            "Give it more, with --patience 10m or 0s",
+        ));
+    }
+    let (free, all) = (found.free_pages * found.page_bytes, found.pages * found.page_bytes);
+    let detail = format!("{} of {} are free for new rows", size(free), size(all));
+    findings.push(match free > all / 2 && free > MUCH_FREE {
+        true => Finding::bad(
+            "free_pages",
+            Level::Warning,
+            detail,
+            "To give them back to the disk: stop the server, `sqlite3 posthaste.db vacuum`, start it",
+        ),
+        false => Finding::ok("free_pages", detail),
+    });
+    findings
+}
+
+/// Free pages worth giving back.
+const MUCH_FREE: u64 = 1024 * 1024 * 1024;
+
+fn damaged(words: &[String]) -> Finding {
+    let mut finding = Finding::bad(
+        "integrity",
+        Level::Damaged,
+        "the file is damaged",
+        "Stop the server, put the file aside, and start on the last good backup (`posthaste backup`); then look at the \
+         disk: a healthy one does not do this",
+    );
+    finding.count = Some(words.len() as u64);
+    finding.examples = words.iter().take(limits::AUDIT_EXAMPLES).cloned().collect();
+    finding
+}
+
+/// A store that cannot be asked.
+pub(super) fn trouble(check: &'static str, error: &StoreError) -> Finding {
+    match error {
+        StoreError::Failed(error) => Finding { check, ..damaged(&[error.to_string()]) },
+        error => Finding::bad(
+            check,
+            Level::Problem,
+            error.to_string(),
+            "Is the database there, and are its address and password right?",
+        ),
+    }
+}

@@ -1,0 +1,60 @@
+//! A store seen from outside: beside a running server, without its lock. Nothing is written and nothing migrated.
+
+use crate::{Audit, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
+use async_trait::async_trait;
+use std::{fmt, sync::Arc};
+
+#[async_trait]
+pub trait Look: Audit {
+    /// The version of its tables, and the one this program knows.
+    async fn schema(&self) -> Result<SchemaVersion, StoreError>;
+
+    /// A setting of the installation as it is kept.
+    async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// What lets the store lose what it has acknowledged, on a connection as a server gets it.
+    async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaVersion {
+    /// 0: there are no tables yet.
+    pub found: i64,
+    pub known: i64,
+}
+
+/// A setting under which acknowledged events can be lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsafeSetting {
+    /// As in `synchronous_commit = off`.
+    pub setting: String,
+    /// What it can do, as a sentence.
+    pub harm: &'static str,
+    /// What to do about it, as a sentence.
+    pub fix: String,
+}
+
+impl fmt::Display for UnsafeSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}. {}", self.setting, self.harm, self.fix)
+    }
+}
+
+impl UnsafeSetting {
+    /// All of them, in the way of a start.
+    pub(crate) fn refusal(found: &[Self]) -> String {
+        let all: Vec<String> = found.iter().map(Self::to_string).collect();
+        format!(
+            "the store can lose acknowledged events. {}. To start all the same: --accept-data-loss",
+            all.join(". ")
+        )
+    }
+}
+
+/// Looks at the store of this URL, which must be there.
+pub async fn look(options: &OpenOptions) -> Result<Arc<dyn Look>, OpenError> {
+    match open::place(&options.url)? {
+        open::Place::Sqlite(path) => Ok(Arc::new(sqlite::SqliteLook::open(&path)?)),
+        open::Place::Postgres => Ok(Arc::new(postgres::PostgresLook::open(options)?)),
+    }
+}

@@ -1,0 +1,20 @@
+-- $1 delivery, $2 attempt to look from, $3 limit
+with step as materialized (
+    select a.delivery_id, a.attempt_id, a.account_id, a.event_id, a.ending, a.reason, a.number
+    from attempts a
+    where a.delivery_id >= $1                           -- leaves out the partitions before it
+      and (a.delivery_id, a.attempt_id) >= ($1, $2)
+    order by a.delivery_id, a.attempt_id
+    limit $3
+)
+select step.delivery_id, step.attempt_id, step.event_id, step.ending, step.reason,
+       exists (select from events e where e.id = step.event_id),
+       step.ending is not null
+           or exists (
+               select from queue q where q.account_id = step.account_id and q.delivery_id = step.delivery_id
+           )
+           or exists (select from attempts x where x.delivery_id = step.delivery_id and x.ending is not null),
+       step.number is not null
+           or exists (select from attempts x where x.delivery_id = step.delivery_id and x.number is not null)
+from step
+order by step.delivery_id, step.attempt_id

@@ -1,0 +1,107 @@
+//! A look at the file from outside: read-only connections, and no lock.
+
+use super::{
+    audit, open,
+    readers::Readers,
+    trouble::{Trouble, unreadable},
+};
+use crate::{
+    Audit, FactKey, KnownLane, Look, OpenError, Roll, SchemaVersion, StoreError, StrayFact, TrackPlace,
+    UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+};
+use async_trait::async_trait;
+use domain::{
+    id::{DestinationId, EventId},
+    time::Timestamp,
+};
+use rusqlite::OptionalExtension as _;
+use std::{path::Path, sync::Arc};
+
+pub struct SqliteLook {
+    readers: Arc<Readers>,
+    /// What a server would be told.
+    synchronous: &'static str,
+}
+
+impl SqliteLook {
+    /// The path may say `?synchronous=…`, as for a server.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let (path, synchronous) = open::parse(path)?;
+        Ok(Self { readers: Arc::new(Readers::of_onlooker(path)), synchronous })
+    }
+}
+
+#[async_trait]
+impl Look for SqliteLook {
+    async fn schema(&self) -> Result<SchemaVersion, StoreError> {
+        let read = |connection: &rusqlite::Connection| {
+            Ok(SchemaVersion {
+                found: open::schema_version(connection)?,
+                known: open::known_schema_version(),
+            })
+        };
+        self.readers.read(read).await
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        let read = move |connection: &rusqlite::Connection| {
+            let mut select = connection.prepare_cached("select value from settings where name = ?")?;
+            Ok(select.query_row([&name], |row| row.get(0)).optional()?)
+        };
+        self.readers.read(read).await
+    }
+
+    async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {
+        let synchronous = self.synchronous;
+        let read = move |connection: &rusqlite::Connection| {
+            let journal_mode: String =
+                connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            let level =
+                open::synchronous_level(synchronous).ok_or_else(|| unreadable("setting", synchronous))?;
+            Ok::<_, Trouble>(open::unsafe_settings(level, &journal_mode))
+        };
+        self.readers.read(read).await
+    }
+}
+
+#[async_trait]
+impl Audit for SqliteLook {
+    async fn audit_roll(&self) -> Result<Roll, StoreError> {
+        self.readers.read(audit::roll).await
+    }
+
+    async fn audit_heads(
+        &self,
+        from: TrackPlace,
+        limit: usize,
+    ) -> Result<Walked<TrackPlace, WaitingHead>, StoreError> {
+        self.readers.read(move |connection| audit::heads(connection, from, limit)).await
+    }
+
+    async fn audit_lanes(
+        &self,
+        ids: &[DestinationId],
+        newer_than: Timestamp,
+    ) -> Result<Vec<KnownLane>, StoreError> {
+        let ids = ids.to_owned();
+        self.readers.read(move |connection| audit::known(connection, &ids, newer_than)).await
+    }
+
+    async fn audit_fan_outs(
+        &self,
+        from: EventId,
+        limit: usize,
+        deliveries: u64,
+    ) -> Result<Walked<EventId, UnevenFanOut>, StoreError> {
+        self.readers.read(move |connection| audit::fan_outs(connection, from, limit, deliveries)).await
+    }
+
+    async fn audit_facts(
+        &self,
+        from: FactKey,
+        limit: usize,
+    ) -> Result<Walked<FactKey, StrayFact>, StoreError> {
+        self.readers.read(move |connection| audit::facts(connection, from, limit)).await
+    }
+}

@@ -1,0 +1,23 @@
+-- ?1 the event to look from, ?2 limit, ?3 deliveries to look at
+-- While it expands, the expansion says how many there are so far.
+with next as (
+  select e.id, e.account_id, coalesce(e.deliveries, x.deliveries) as promised
+  from events e
+  left join expansions x on x.event_id = e.id
+  where e.id >= ?1
+  order by e.id
+  limit ?2
+),
+step as (
+  select id, account_id, promised,
+         sum(coalesce(promised, 0)) over (order by id) as deliveries,
+         row_number() over (order by id) as place
+  from next
+)
+select id, account_id, promised,
+       (select count(*) from queue q where q.event_id = step.id and q.replay_id is null)
+         + (select count(*) from attempts a
+            where a.event_id = step.id and a.ending is not null and a.replay_id is null)
+from step
+where deliveries <= ?3 or place = 1                    -- one at least, however large
+order by id

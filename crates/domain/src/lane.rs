@@ -10,6 +10,7 @@
 //! a fetch is sent, so whatever happens meanwhile sets it again and no wake-up is lost. An ordered lane keeps such a
 //! mark for each of its tracks: see `order`.
 
+mod denied;
 mod explain;
 mod order;
 mod pace;
@@ -24,6 +25,7 @@ use crate::{
     outcome::DeadReason,
     time::Timestamp,
 };
+use denied::Denied;
 use order::{Order, Rows};
 use pace::{Beat, Pace};
 use std::{
@@ -50,6 +52,8 @@ pub struct Lane<C> {
     settled_meanwhile: HashMap<DeliveryId, Settled>,
     unseen: Option<Position>,
     fetching: bool,
+    /// From where the last fetch reads.
+    fetching_from: Option<Position>,
     /// The tracks of an ordered destination; they take the place of `held`, `unseen` and `fetching`.
     order: Option<Box<Order<C>>>,
     in_flight: u32,
@@ -60,6 +64,7 @@ pub struct Lane<C> {
     rate_limit: Option<RateLimit>,
     /// Since when a due delivery has found every slot taken.
     full_since: Option<Timestamp>,
+    denied: Denied,
     /// While the gate holds the lane: when it last looked for what has expired.
     expiry_looked_at: Option<Timestamp>,
 }
@@ -158,6 +163,7 @@ impl<C> Default for Lane<C> {
             settled_meanwhile: HashMap::new(),
             unseen: None,
             fetching: false,
+            fetching_from: None,
             order: None,
             in_flight: 0,
             unflushed: 0,
@@ -165,6 +171,7 @@ impl<C> Default for Lane<C> {
             pace: Pace::default(),
             rate_limit: None,
             full_since: None,
+            denied: Denied::default(),
             expiry_looked_at: None,
         }
     }
@@ -223,6 +230,9 @@ impl<C> Lane<C> {
         // What is ordered was given its number by the commit: only the store knows it.
         let unordered = delivery.position.track == Position::UNORDERED && self.order.is_none();
         if unordered && room && soon && moved_to.is_none() && self.takes_arrivals(now) {
+            if self.is_full() && delivery.due_at <= now {
+                self.denied.came_late(delivery.position);
+            }
             self.hold(Held { delivery, cargo, read_at: now });
         } else {
             self.look_at(moved_to.unwrap_or(delivery.position));
@@ -417,6 +427,9 @@ impl<C> Lane<C> {
         let settings = self.settings.as_ref()?;
         if self.in_flight >= settings.max_concurrency.min(share) || !self.gate.permits(now) {
             self.full_since.get_or_insert(now);
+            if self.is_full() {
+                self.deny(place, now);
+            }
             return None;
         }
         if self.paced_until(now).is_some() {
@@ -476,6 +489,7 @@ impl<C> Lane<C> {
         }
         self.unseen = None;
         self.fetching = true;
+        self.fetching_from = Some(from);
         if self.looks_for_expired(now) {
             self.expiry_looked_at = Some(now);
             let limit = limits::WINDOW_MIN + self.in_flight as usize;
@@ -535,6 +549,27 @@ impl<C> Lane<C> {
 
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Deliveries that were due and found every slot taken, each time they fell due: those since this was last asked.
+    pub fn take_denied(&mut self) -> u64 {
+        self.denied.take()
+    }
+
+    /// Since when the first of those that wait has been due, as far as is known here. None if none is, and while the
+    /// destination is paused or being ended: then nobody waits for it to be sent.
+    pub fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.settings.as_ref().is_some_and(|settings| settings.mode != Mode::Deliver) {
+            return None;
+        }
+        let held = self.held.values().next().map(|held| held.delivery.due_at);
+        let reading = self.fetching_from.filter(|_| self.fetching);
+        // A mark at the beginning of everything says nothing about when.
+        let marks =
+            [self.unseen, reading].into_iter().flatten().map(|mark| mark.rank).filter(|rank| *rank > 0);
+        let ordered = self.order.iter().flat_map(|order| order.heads_due());
+        let due = held.into_iter().chain(marks.map(Timestamp::from_micros)).chain(ordered);
+        due.min().filter(|at| *at <= now)
     }
 
     /// Deliveries in memory that have not started.
@@ -638,6 +673,24 @@ impl<C> Lane<C> {
         let Known { seen, .. } = *self.known.get(&id).filter(|known| known.stage == Stage::Expected)?;
         self.known.remove(&id);
         Some(seen)
+    }
+
+    /// Every slot of its own is taken.
+    fn is_full(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| self.in_flight >= settings.max_concurrency)
+    }
+
+    /// What is due has found no slot: this one, and in an unordered lane all that are in memory.
+    fn deny(&mut self, first: Position, now: Timestamp) {
+        if self.order.is_some() {
+            return self.denied.head(first);
+        }
+        let due = self.held.range(self.denied.beyond()).take_while(|(_, held)| held.delivery.due_at <= now);
+        let (mut count, mut last) = (0, None);
+        for (place, _) in due {
+            (count, last) = (count + 1, Some(*place));
+        }
+        self.denied.all(count, last);
     }
 
     fn hold(&mut self, held: Held<C>) {

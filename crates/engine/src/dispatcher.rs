@@ -3,6 +3,7 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
+mod figures;
 mod later;
 mod node;
 mod ownership;
@@ -35,6 +36,7 @@ use store::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use figures::{LaneFigure, LaneFigures};
 use later::Later;
 pub(crate) use node::Node;
 use roster::Roster;
@@ -92,6 +94,8 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
+    /// What is told of the lanes to whoever watches the node.
+    Figures(oneshot::Sender<LaneFigures>),
 }
 
 /// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
@@ -313,6 +317,11 @@ impl Dispatcher {
             Message::Changes(answer) => {
                 let _ = answer.send(self.roster.changes(now));
             }
+            Message::Figures(answer) => {
+                let mut figures = self.roster.figures(now);
+                figures.due_since = figures.due_since.into_iter().chain(self.later.due_since(now)).min();
+                let _ = answer.send(figures);
+            }
         }
     }
 
@@ -483,6 +492,7 @@ impl Dispatcher {
                 let (mut word, mut hurry) = (None, false);
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
+                    run.recent.note(met.outcome, now);
                     word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }

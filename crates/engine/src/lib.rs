@@ -14,6 +14,7 @@ mod dispatcher;
 pub mod egress;
 mod fetcher;
 mod handle;
+mod metrics;
 mod owner;
 mod publish;
 mod sender;

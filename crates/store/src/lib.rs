@@ -23,7 +23,7 @@ mod queue;
 pub mod sqlite;
 mod wakes;
 
-pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
+pub use announce::{Announce, Arrival, Change, LaneView, Lanes, Scraped};
 pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use error::{BoxError, StoreError};

@@ -6,4 +6,5 @@ mod dev;
 mod mistakes;
 mod node;
 mod roles;
+mod seeing;
 mod start;

@@ -78,7 +78,7 @@ async fn metrics_have_every_name_that_was_promised_with_help_and_type() {
         "posthaste_attempt_duration_seconds_count 2\n",
         "posthaste_queue_depth 0\n",
         "posthaste_queue_oldest_seconds 0\n",
-        "destination_name=\"test\",max_concurrency=\"20\"} 0\n",
+        "destination_name=\"test\",max_concurrency=\"5\"} 0\n",
         "destination_name=\"test\"} 0.5\n",
     ] {
         assert!(text.contains(line), "{line:?} is missing in {text}");

@@ -83,9 +83,8 @@ impl App {
             self.figures.ingested.get(),
         );
         let until = Instant::now() + limits::METRICS_PATIENCE;
-        if let Ok(Ok(backlogs)) =
-            timeout_at(until, self.store.account_backlogs(limits::BACKLOG_ACCOUNTS)).await
-        {
+        let backlogs = self.store.account_backlogs(limits::METRIC_ACCOUNTS);
+        if let Ok(Ok(backlogs)) = timeout_at(until, backlogs).await {
             text.single(
                 "posthaste_queue_depth",
                 Kind::Gauge,

@@ -349,6 +349,8 @@ pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 
 /// Destinations that metrics name; the rest are one: every name is a series that somebody has to keep.
 pub const METRIC_DESTINATIONS: usize = 200;
+/// Accounts whose backlogs are summed up for them: more than have one at a time.
+pub const METRIC_ACCOUNTS: usize = 100_000;
 /// What was told is told again for so long: whoever asks more often costs nothing.
 pub const METRICS_FRESH: Duration = Duration::from_secs(1);
 /// How long all looks into the store for one scrape may take together; what is not known by then is left out.

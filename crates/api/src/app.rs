@@ -8,6 +8,7 @@ use crate::{
     committer::{self, Committer},
     error::ApiError,
     ingest::Sources,
+    metrics::Figures,
     rate::{Meters, Rates, Standing},
     request::Occasionally,
     snapshot::Snapshots,
@@ -23,6 +24,7 @@ use domain::{
     member::Role,
     seal::DataKey,
     time::{Clock, Timestamp},
+    trace::Tracer,
 };
 use std::{
     ops::Deref,
@@ -32,7 +34,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Announce, AttemptRecord, Change, Lanes, Store, StoreError};
+use store::{Announce, AttemptRecord, Change, Lanes, Scraped, Store, StoreError};
 use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +59,8 @@ pub struct Inner {
     pub(crate) rates: Rates,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) health: Arc<Health>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) scraped: Vec<Arc<dyn Scraped>>,
     data_keys: Cache<AccountId, Arc<DataKey>>,
     /// Destinations that were probed a moment ago.
     pub(crate) probes: Cache<DestinationId, ()>,
@@ -72,6 +76,8 @@ pub struct Parts {
     pub vault: Arc<Vault>,
     pub addresses: Arc<AddressPolicy>,
     pub sender: Arc<dyn TestSend>,
+    /// Whoever else counts something in this process.
+    pub scraped: Vec<Arc<dyn Scraped>>,
     pub config: ApiConfig,
 }
 
@@ -96,6 +102,8 @@ pub struct ApiConfig {
     pub dev: bool,
     pub version: &'static str,
     pub deadlines: Deadlines,
+    /// Who hears of events that came in.
+    pub tracer: Tracer,
 }
 
 impl ApiConfig {
@@ -113,6 +121,7 @@ impl ApiConfig {
             dev: false,
             version,
             deadlines: Deadlines::default(),
+            tracer: Tracer::default(),
         }
     }
 }
@@ -174,9 +183,10 @@ impl Health {
 impl App {
     /// Nothing is committed until somebody runs the [`Background`].
     pub fn start(parts: Parts) -> (Self, Background) {
-        let Parts { store, announce, lanes, clock, dice, vault, addresses, sender, config } = parts;
+        let Parts { store, announce, lanes, clock, dice, vault, addresses, sender, scraped, config } = parts;
         let snapshots = Arc::new(Snapshots::new(store.clone()));
         let health = Arc::new(Health::default());
+        let figures = Arc::new(Figures::default());
         let (admission, queue) = Admission::new(config.ingest_queue);
         let (keys, touched) = Keys::new();
         let committer = Committer {
@@ -187,6 +197,8 @@ impl App {
             snapshots: snapshots.clone(),
             matching: admission.matching.clone(),
             health: health.clone(),
+            figures: figures.clone(),
+            tracer: config.tracer.clone(),
         };
         let backlog = Arc::new(Backlog::default());
         let background = Background {
@@ -214,6 +226,8 @@ impl App {
             rates: Rates::new(),
             backlog,
             health,
+            figures,
+            scraped,
             data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),
             probes: Cache::new(limits::PROBES_REMEMBERED, limits::PROBE_PAUSE),
         }));

@@ -10,6 +10,7 @@ use crate::{
     error::ApiError,
     keys::{LOOKUP_LENGTH, Presented},
     rate::{Meter, Meters},
+    router::Door,
 };
 use axum::extract::FromRequestParts;
 use domain::{
@@ -94,7 +95,7 @@ impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, &parts.headers).await?;
+        let key = authenticate(app, parts).await?;
         match (key.key.kind, key.key.account_id) {
             (KeyKind::Account, Some(account_id)) => Ok(Self::Account(AccountCtx { account_id, key })),
             (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx { key_id: key.key.id })),
@@ -120,7 +121,7 @@ impl FromRequestParts<App> for OperatorCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, &parts.headers).await?;
+        let key = authenticate(app, parts).await?;
         match key.key.kind {
             KeyKind::Operator => Ok(Self { key_id: key.key.id }),
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
@@ -132,7 +133,7 @@ impl FromRequestParts<App> for PublishCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, &parts.headers).await?;
+        let key = authenticate(app, parts).await?;
         let meter = Meter::of_key(key.key.id.uuid(), key.key.rate_limit);
         match (key.key.kind, key.key.account_id, key.key.source_id) {
             (KeyKind::Account, Some(account_id), _) => {
@@ -149,8 +150,8 @@ impl FromRequestParts<App> for PublishCtx {
     }
 }
 
-async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Arc<KnownKey>, ApiError> {
-    let presented = bearer(headers)?;
+async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>, ApiError> {
+    let presented = bearer(&parts.headers)?;
     let presented = Presented::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
     let known = app.keys.known(&*app.store, presented.lookup).await?;
     let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
@@ -159,6 +160,9 @@ async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Arc<KnownKey>, A
     match known {
         Some(known) if same && known.key.kind == presented.kind => {
             known.usable(now)?;
+            if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&Door::Public) {
+                return Err(refuse("an operator's key is taken on the admin address only"));
+            }
             app.keys.used(&known, now);
             Ok(known)
         }

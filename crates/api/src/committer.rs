@@ -13,6 +13,7 @@ use crate::{
     error::ApiError,
     fanout::Matched,
     matching::Matching,
+    metrics::Figures,
     request::message,
     snapshot::{Snapshot, Snapshots},
 };
@@ -23,6 +24,7 @@ use domain::{
     id::{AccountId, DeliveryId, DestinationId},
     limits,
     time::{Clock, Timestamp},
+    trace::{Span, SpanKind, TraceContext, Tracer},
 };
 use futures_util::FutureExt;
 use std::{
@@ -47,6 +49,8 @@ pub(crate) struct Committer {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) matching: Matching,
     pub(crate) health: Arc<Health>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) tracer: Tracer,
 }
 
 /// An event that waits to be committed, and who waits for it.
@@ -180,9 +184,13 @@ impl Committer {
         let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let mut expanding = Vec::new();
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
+        let mut fresh = 0;
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
                 Committed::New => {
+                    fresh += 1;
+                    self.figures.fanouts.offer(&new);
+                    self.trace(&new);
                     arrivals.extend(arrivals_of(&new));
                     expanding.extend(new.expands.then(|| expansion_of(&new)));
                 }
@@ -203,6 +211,7 @@ impl Committer {
             }
         }
         failpoint::hit("ingest.committed");
+        self.figures.ingested.add(fresh);
         if !arrivals.is_empty() {
             self.announce.arrived(arrivals).await;
         }
@@ -220,6 +229,31 @@ impl Committer {
         }
         failpoint::hit("ack.after");
         stale
+    }
+
+    /// Tells of the event's arrival, if anybody collects that.
+    fn trace(&self, new: &NewEvent) {
+        if !self.tracer.is_on() {
+            return;
+        }
+        let event = &*new.event;
+        let context = TraceContext::of_event(event);
+        self.tracer.tell(context, || Span {
+            context,
+            parent: TraceContext::received(event).map(|parent| parent.span_id),
+            name: "posthaste.ingest",
+            kind: SpanKind::Server,
+            started_at: event.received_at,
+            ended_at: self.clock.now(),
+            attributes: vec![
+                ("posthaste.event_id", event.id.to_string().into()),
+                ("posthaste.event_type", event.event_type.as_str().into()),
+                ("posthaste.account_id", event.account_id.to_string().into()),
+                ("posthaste.deliveries", (new.deliveries.len() as i64).into()),
+                ("messaging.message.body.size", (event.payload.len() as i64).into()),
+            ],
+            error: None,
+        });
     }
 
     /// Matches stale events of one account with its routes as they are now, in order. What cannot be matched is

@@ -29,6 +29,7 @@ pub mod error;
 mod health;
 pub mod json;
 pub mod keys;
+mod metrics;
 pub mod page;
 pub mod path;
 pub mod query;
@@ -57,5 +58,5 @@ pub mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
 pub use backlog::BacklogCap;
-pub use router::{document, router, worker_router};
+pub use router::{Door, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

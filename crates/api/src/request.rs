@@ -69,7 +69,7 @@ pub(crate) async fn see_through(request: Request, next: Next) -> Response {
 
 /// What is wrong with a request whatever it asks for.
 fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz") {
+    if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz" | "/metrics") {
         return Err(ApiError::draining("this node is stopping: ask another one, or again in a moment"));
     }
     let length = uri.path_and_query().map_or(0, |text| text.as_str().len());

@@ -2,9 +2,9 @@
 
 use crate::{
     accounts, api_keys, app::App, deliveries, destinations, docs, error::ApiError, events, health, ingest,
-    nodes, publish, request, routes, sources,
+    metrics, nodes, publish, request, routes, sources,
 };
-use axum::{Router, http::header, middleware, response::IntoResponse, routing};
+use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
 use utoipa::{
     Modify, OpenApi,
@@ -12,8 +12,24 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+/// Which of the node's addresses a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// There is one address for everything.
+    Only,
+    /// There is another one for operators: here they are not known, and nothing is told of the node.
+    Public,
+    /// That one.
+    Admin,
+}
+
 /// The whole API, ready to be served or to be asked in process.
 pub fn router(app: App) -> Router {
+    router_at(Door::Only, app)
+}
+
+/// What this address answers.
+pub fn router_at(door: Door, app: App) -> Router {
     let (router, document) = urls().split_for_parts();
     let document = Bytes::from(document.to_json().expect("the document is plain data"));
     let openapi =
@@ -21,26 +37,32 @@ pub fn router(app: App) -> Router {
     router
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors))
-        .framed(app)
+        .framed(door, app)
 }
 
-/// What a node that only delivers answers: whether it is alive, and ready.
-pub fn worker_router(app: App) -> Router {
-    probes().split_for_parts().0.framed(app)
+/// What a node that only delivers answers: whether it is alive and ready, and how it does.
+pub fn worker_router(door: Door, app: App) -> Router {
+    probes().split_for_parts().0.framed(door, app)
 }
 
 trait Framed {
-    fn framed(self, app: App) -> Router;
+    fn framed(self, door: Door, app: App) -> Router;
 }
 
 impl Framed for Router<App> {
-    /// With an answer for everything else, and the frame around every request.
-    fn framed(self, app: App) -> Router {
-        self.fallback(async || ApiError::no_such("page"))
+    /// With metrics where they belong, an answer for everything else, and the frame around every request.
+    fn framed(self, door: Door, app: App) -> Router {
+        let with_metrics = match door {
+            Door::Public => self,
+            Door::Only | Door::Admin => self.route("/metrics", routing::get(metrics::metrics)),
+        };
+        with_metrics
+            .fallback(async || ApiError::no_such("page"))
             .method_not_allowed_fallback(async || {
                 ApiError::method_not_allowed("the `allow` header names what is")
             })
             .layer(middleware::from_fn_with_state(app.clone(), request::frame))
+            .layer(Extension(door))
             .with_state(app)
     }
 }

@@ -39,6 +39,7 @@ mod c14;
 mod c16;
 mod c17;
 mod c19;
+mod c20;
 mod coldstart;
 mod e01;
 mod e02;
@@ -156,6 +157,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
     check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
     check!(c19, BOTH, "work that nobody will ever do, and facts that do not fit, are found by the audit"),
+    check!(c20, BOTH, "metrics agree with the tables and with the receivers, to the last one"),
     check!(e01, BOTH, "three times too much is refused in time, and nothing accepted is lost"),
     check!(e02, BOTH, "connections that never finish harm nobody who does"),
     check!(e08, BOTH, "a key that is far too fast is held to its limit and no other key notices"),

@@ -7,6 +7,7 @@
 //! | [`ownership`] | who owned which shard and when, written down by the database itself |
 //! | [`fleet`] | a source and its destinations, and which event must reach which |
 //! | [`database`] | where a stage keeps its rows, and reading them without asking the node |
+//! | [`scrape`] | what a node says of itself at `/metrics` |
 //! | [`server`] | the checks' own PostgreSQL server: start, crash, resume, CPU |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
@@ -36,6 +37,7 @@ pub(crate) mod outsider;
 pub(crate) mod ownership;
 pub(crate) mod pooler;
 pub(crate) mod report;
+pub(crate) mod scrape;
 pub(crate) mod server;
 pub(crate) mod several;
 pub(crate) mod stage;

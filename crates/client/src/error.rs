@@ -13,6 +13,8 @@ pub enum Error {
     BadUrl(String),
     #[error("the key has characters that no key has")]
     BadKey,
+    #[error("`{0}` is no header, or its value is none")]
+    BadHeader(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] BoxError),
     /// Nobody answered; whether the request arrived is not known.

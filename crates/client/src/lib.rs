@@ -10,12 +10,13 @@
 //! ```
 //!
 //! [`objects`] has what comes back, [`requests`] what is sent, [`calls`] one method per endpoint, [`connect`] the way
-//! out. Nothing is tried twice: whoever publishes names an idempotency key and decides.
+//! out, [`Outlet`] bytes by that way to somebody else. Nothing is tried twice: whoever publishes names an idempotency key and decides.
 
 mod calls;
 mod connect;
 mod error;
 mod objects;
+mod outlet;
 mod requests;
 
 pub use calls::{DeliveriesOf, EventsOf};
@@ -25,6 +26,7 @@ pub use objects::{
     BatchResult, Delivery, Destination, Event, Fanout, Hold, Node, NodeStatus, Page, Readiness, Route,
     Secret, Signing, Source, Timing, WaitingFor,
 };
+pub use outlet::Outlet;
 pub use requests::{NewAccount, NewApiKey, NewDestination, NewRoute, NewSource, Publish};
 
 use bytes::Bytes;

@@ -11,6 +11,7 @@
 //! mark for each of its tracks: see `order`.
 
 mod decide;
+mod denied;
 mod explain;
 mod order;
 mod pace;
@@ -25,6 +26,7 @@ use crate::{
     limits,
     time::Timestamp,
 };
+use denied::Denied;
 use order::{Order, Rows};
 use pace::{Beat, Pace};
 use std::{
@@ -53,6 +55,8 @@ pub struct Lane<C> {
     /// When a row is due that an unordered lane has outside its track: left from the moment at which its order ended.
     left_over: Option<Timestamp>,
     fetching: bool,
+    /// From where the last fetch reads.
+    fetching_from: Option<Position>,
     /// Counts the changes between ordered and not: what was read in another life is no answer.
     life: u32,
     /// The tracks of an ordered destination; they take the place of `held`, `unseen` and `fetching`.
@@ -67,6 +71,7 @@ pub struct Lane<C> {
     ending: bool,
     /// Since when a due delivery has found every slot taken.
     full_since: Option<Timestamp>,
+    denied: Denied,
     /// While the gate holds the lane: when it last looked for what has expired.
     expiry_looked_at: Option<Timestamp>,
 }
@@ -166,6 +171,7 @@ impl<C> Default for Lane<C> {
             unseen: None,
             left_over: None,
             fetching: false,
+            fetching_from: None,
             life: 0,
             order: None,
             in_flight: 0,
@@ -176,6 +182,7 @@ impl<C> Default for Lane<C> {
             ordering: Ordering::None,
             ending: false,
             full_since: None,
+            denied: Denied::default(),
             expiry_looked_at: None,
         }
     }
@@ -234,6 +241,9 @@ impl<C> Lane<C> {
         // What is ordered was given its number by the commit: only the store knows it.
         let unordered = delivery.position.track == Position::UNORDERED && self.order.is_none();
         if unordered && room && soon && moved_to.is_none() && self.takes_arrivals(now) {
+            if self.is_full() && delivery.due_at <= now {
+                self.denied.came_late(delivery.position);
+            }
             self.hold(Held { delivery, cargo, read_at: now });
         } else {
             self.look_at(moved_to.unwrap_or(delivery.position));
@@ -446,6 +456,24 @@ impl<C> Lane<C> {
         let Known { seen, .. } = *self.known.get(&id).filter(|known| known.stage == Stage::Expected)?;
         self.known.remove(&id);
         Some(seen)
+    }
+
+    /// Every slot of its own is taken.
+    fn is_full(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| self.in_flight >= settings.max_concurrency)
+    }
+
+    /// What is due has found no slot: this one, and in an unordered lane all that are in memory.
+    fn deny(&mut self, first: Position, now: Timestamp) {
+        if self.order.is_some() {
+            return self.denied.head(first);
+        }
+        let due = self.held.range(self.denied.beyond()).take_while(|(_, held)| held.delivery.due_at <= now);
+        let (mut count, mut last) = (0, None);
+        for (place, _) in due {
+            (count, last) = (count + 1, Some(*place));
+        }
+        self.denied.all(count, last);
     }
 
     fn hold(&mut self, held: Held<C>) {

@@ -349,6 +349,33 @@ pub const WAKES_READER_SEEN: Duration = Duration::from_secs(3);
 /// … so that the others write it only as long as somebody reads it.
 pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 
+// --- Seeing --------------------------------------------------------------------------------------------------------
+
+/// Destinations that metrics name; the rest are one: every name is a series that somebody has to keep.
+pub const METRIC_DESTINATIONS: usize = 200;
+/// Accounts whose backlogs are summed up for them: more than have one at a time.
+pub const METRIC_ACCOUNTS: usize = 100_000;
+/// What was told is told again for so long: whoever asks more often costs nothing.
+pub const METRICS_FRESH: Duration = Duration::from_secs(1);
+/// How long all looks into the store for one scrape may take together; what is not known by then is left out.
+pub const METRICS_PATIENCE: Duration = Duration::from_secs(1);
+/// A destination's success ratio is of this window and the one before.
+pub const SUCCESS_WINDOW: Duration = Duration::from_secs(300);
+/// How a fan-out fares is judged by one event in so long, of those that came in within the last while.
+pub const FANOUT_SAMPLE_EVERY: Duration = Duration::from_secs(5);
+pub const FANOUT_SAMPLE_FOR: Duration = Duration::from_secs(300);
+/// Log lines that wait to be written, and their bytes; further ones are dropped and counted.
+pub const LOG_QUEUE: usize = 8_192;
+pub const LOG_QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// How long the end of the process waits for the last lines to be written.
+pub const LOG_FLUSH: Duration = Duration::from_secs(2);
+/// Spans that wait to be sent to the collector, how many go at a time, and how long they may gather.
+pub const SPAN_QUEUE: usize = 8_192;
+pub const SPAN_BATCH: usize = 512;
+pub const SPAN_EVERY: Duration = Duration::from_secs(1);
+/// What the collector may take to answer; spans of a batch that it does not take are lost.
+pub const SPAN_PATIENCE: Duration = Duration::from_secs(5);
+
 // --- The embedded store --------------------------------------------------------------------------------------------
 
 /// Jobs that wait for the writer; beyond, whoever brings one waits.

@@ -4,6 +4,7 @@
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
 mod errand;
+mod figures;
 mod later;
 mod node;
 mod ownership;
@@ -36,6 +37,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use errand::Errand;
+pub(crate) use figures::{LaneFigure, LaneFigures};
 use later::Later;
 pub(crate) use node::Node;
 use roster::Roster;
@@ -91,6 +93,8 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
+    /// What is told of the lanes to whoever watches the node.
+    Figures(oneshot::Sender<LaneFigures>),
 }
 
 /// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
@@ -309,6 +313,11 @@ impl Dispatcher {
             Message::Changes(answer) => {
                 let _ = answer.send(self.roster.changes(now));
             }
+            Message::Figures(answer) => {
+                let mut figures = self.roster.figures(now);
+                figures.due_since = figures.due_since.into_iter().chain(self.later.due_since(now)).min();
+                let _ = answer.send(figures);
+            }
         }
     }
 
@@ -485,6 +494,7 @@ impl Dispatcher {
                 let (mut word, mut hurry) = (None, false);
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
+                    run.recent.note(met.outcome, now);
                     word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }

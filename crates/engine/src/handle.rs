@@ -4,6 +4,7 @@ use crate::{
     board::{Board, RunBy},
     budget::Budget,
     dispatcher::{Message, Seen},
+    metrics::Metrics,
     sender::{Sender, Sent},
     target::Prepared,
     wakes::Outbox,
@@ -16,11 +17,12 @@ use domain::{
     id::{DeliveryId, DestinationId, RouteId},
     lane::{WaitKind, WaitingFor},
     limits,
+    metrics::Text,
     seal::MasterKeys,
     time::Timestamp,
 };
 use std::sync::Arc;
-use store::{Announce, Arrival, Change, Expansion, Fact, LaneRow, LaneView, Lanes, StoreError};
+use store::{Announce, Arrival, Change, Expansion, Fact, LaneRow, LaneView, Lanes, Scraped, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
@@ -32,6 +34,7 @@ pub struct EngineHandle {
     pub(crate) master_keys: Arc<MasterKeys>,
     pub(crate) board: Arc<Board>,
     pub(crate) outbox: Arc<Outbox>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Ends what outlives the engine: without a handle nobody can announce anything.
     pub(crate) _ended: DropGuard,
 }
@@ -167,6 +170,16 @@ impl Lanes for EngineHandle {
             }
         };
         deliveries.iter().zip(seen).map(why).collect()
+    }
+}
+
+#[async_trait]
+impl Scraped for EngineHandle {
+    async fn scrape(&self, named: bool, text: &mut Text) {
+        self.metrics.write(text);
+        // A dispatcher that has stopped has no lanes any more.
+        let figures = self.ask(Message::Figures).await.unwrap_or_default();
+        figures.write(named, self.sender.clock.now(), text);
     }
 }
 

@@ -15,6 +15,7 @@ mod dispatcher;
 pub mod egress;
 mod fetcher;
 mod handle;
+mod metrics;
 mod owner;
 mod publish;
 mod sender;

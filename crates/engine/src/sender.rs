@@ -12,20 +12,21 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     attempt::{Attempt, AttemptError, Detail, Response, Timing},
-    delivery::{Circumstances, Delivery, settle},
+    delivery::{Circumstances, Delivery, Ending, Settled, settle},
     destination::Ordering,
     dice::Dice,
     event::Event,
     gate::Met,
     id::AttemptId,
     limits,
-    outcome::{Classified, Fault, Next, ResponseFacts, classify, classify_fault},
+    outcome::{Classified, Fault, Next, Outcome, ResponseFacts, classify, classify_fault},
     retry::{RetryPolicy, parse_retry_after},
     time::{Clock, Timestamp},
+    trace::{Span, SpanKind, TRACEPARENT, TraceContext, Tracer, span_of_event},
 };
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{Consequence, Fact, Settlement, Store, failpoint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -36,6 +37,7 @@ pub(crate) struct Sender {
     pub(crate) dice: Arc<dyn Dice>,
     /// Kibibytes of large payloads that may be in memory.
     pub(crate) large_payloads: Arc<Semaphore>,
+    pub(crate) tracer: Tracer,
 }
 
 /// What became of a started delivery.
@@ -59,8 +61,9 @@ impl Sender {
         cargo: Cargo,
     ) -> Sent {
         let started_at = self.clock.now();
-        let attempted =
-            AssertUnwindSafe(self.attempt(claim, target, &delivery, &cargo, started_at)).catch_unwind().await;
+        let id = AttemptId::at(started_at, self.dice.bits());
+        let attempt = self.attempt(claim, target, &delivery, &cargo, id, started_at);
+        let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let attempted = match attempted {
             Ok(Some(attempted)) => attempted,
             Ok(None) => return Sent::Abandoned(delivery),
@@ -85,7 +88,7 @@ impl Sender {
             _ => None,
         };
         let attempt = Attempt {
-            id: AttemptId::at(started_at, self.dice.bits()),
+            id,
             delivery_id: delivery.id,
             number: delivery.attempts + 1,
             started_at,
@@ -95,7 +98,8 @@ impl Sender {
             detail: Detail { url: target.url.clone(), ..attempted.detail },
             node: claim.node,
         };
-        log(&delivery, &attempt);
+        log(&delivery, &attempt, settled, attempted.trace);
+        self.trace(&delivery, &attempt, attempted.trace);
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -116,6 +120,7 @@ impl Sender {
         target: &Prepared,
         delivery: &Delivery,
         cargo: &Cargo,
+        id: AttemptId,
         started_at: Timestamp,
     ) -> Option<Attempted> {
         failpoint::hit("send.before");
@@ -137,7 +142,8 @@ impl Sender {
             }
         };
         let policy = target.policy(delivery.route_id);
-        let (request, shown) = match build(claim, target, delivery, &event, started_at) {
+        let trace = TraceContext::of_attempt(&event, id);
+        let (request, shown) = match build(claim, target, delivery, &event, trace, started_at) {
             Ok(built) => built,
             Err(reason) => return Some(Attempted::unbuildable(reason)),
         };
@@ -152,7 +158,37 @@ impl Sender {
         if answer.result.is_err() && !claim.stands() {
             return None;
         }
-        Some(Attempted::of_answer(answer, shown, policy, self.clock.now()))
+        let attempted = Attempted::of_answer(answer, shown, policy, self.clock.now());
+        Some(Attempted { trace: Some(trace), ..attempted })
+    }
+
+    /// Tells of the attempt, if anybody collects that.
+    fn trace(&self, delivery: &Delivery, attempt: &Attempt, context: Option<TraceContext>) {
+        let Some(context) = context.filter(|_| self.tracer.is_on()) else { return };
+        self.tracer.tell(context, || {
+            let mut attributes = vec![
+                ("posthaste.event_id", delivery.event_id.to_string().into()),
+                ("posthaste.delivery_id", delivery.id.to_string().into()),
+                ("posthaste.attempt_id", attempt.id.to_string().into()),
+                ("posthaste.destination_id", delivery.destination_id.to_string().into()),
+                ("posthaste.attempt", i64::from(attempt.number).into()),
+                ("posthaste.outcome", attempt.outcome.as_str().into()),
+                ("http.request.method", "POST".into()),
+            ];
+            attributes.extend(
+                attempt.http_status.map(|status| ("http.response.status_code", i64::from(status).into())),
+            );
+            Span {
+                context,
+                parent: Some(span_of_event(delivery.event_id)),
+                name: "posthaste.attempt",
+                kind: SpanKind::Client,
+                started_at: attempt.started_at,
+                ended_at: attempt.started_at.plus(attempt.duration),
+                attributes,
+                error: (attempt.outcome != Outcome::Success).then(|| attempt.outcome.as_str()),
+            }
+        });
     }
 
     /// Waits, in its slot, until there is memory for a payload that was too large to carry.
@@ -167,13 +203,15 @@ struct Attempted {
     classified: Classified,
     http_status: Option<u16>,
     detail: Detail,
+    /// What the destination was told; None if nothing was sent.
+    trace: Option<TraceContext>,
 }
 
 impl Attempted {
     fn of_fault(fault: Fault, message: String) -> Self {
         let error = Some(AttemptError { code: fault.error_code().into(), message });
         let detail = Detail { error, ..Detail::default() };
-        Self { classified: classify_fault(fault), http_status: None, detail }
+        Self { classified: classify_fault(fault), http_status: None, detail, trace: None }
     }
 
     fn unbuildable(reason: String) -> Self {
@@ -210,7 +248,7 @@ impl Attempted {
             response,
             ..Detail::default()
         };
-        Self { classified, http_status: Some(received.status), detail }
+        Self { classified, http_status: Some(received.status), detail, trace: None }
     }
 }
 
@@ -220,6 +258,7 @@ fn build(
     target: &Prepared,
     delivery: &Delivery,
     event: &Event,
+    trace: TraceContext,
     now: Timestamp,
 ) -> Result<(Outgoing, Vec<(String, String)>), String> {
     let ready = target.ready.as_ref().map_err(String::clone)?;
@@ -249,8 +288,15 @@ fn build(
         set(HeaderName::from_static("webhook-signature"), &signature)?;
         shown.push(("webhook-signature".into(), signature));
     }
+    let trace = trace.to_string();
+    set(HeaderName::from_static(TRACEPARENT), &trace)?;
     for (name, value) in &event.headers {
-        let forwarded = name == "traceparent" || ready.forward.iter().any(|wanted| wanted == name.as_str());
+        // The trace goes on, with the attempt as its next span.
+        if name == TRACEPARENT {
+            shown.push((name.clone(), trace.clone()));
+            continue;
+        }
+        let forwarded = ready.forward.iter().any(|wanted| wanted == name.as_str());
         if forwarded && let Ok(name) = name.parse::<HeaderName>() {
             set(name.clone(), value)?;
             shown.push((name.to_string(), value.clone()));
@@ -290,22 +336,44 @@ fn response_shown(received: &Received) -> Response {
     Response { headers, body: text, body_base64, truncated: received.truncated }
 }
 
-/// The one wide line per attempt. Deliveries that go well are the normal case and stay at debug.
-fn log(delivery: &Delivery, attempt: &Attempt) {
-    macro_rules! attempted {
-        ($level:ident) => {
-            tracing::$level!(
-                event_id = %delivery.event_id,
-                delivery_id = %delivery.id,
-                destination_id = %delivery.destination_id,
-                attempt = attempt.number,
-                outcome = attempt.outcome.as_str(),
-                http_status = attempt.http_status,
-                duration_ms = attempt.duration.as_millis() as u64,
-                error = attempt.detail.error.as_ref().map(|error| error.message.as_str()),
-                "delivery.attempted"
-            )
-        };
+/// The one wide line per attempt: who, where, how it went, how long it took, and what comes next. Never a payload, a
+/// header, or a URL, which may hold a secret.
+fn log(delivery: &Delivery, attempt: &Attempt, settled: Settled, trace: Option<TraceContext>) {
+    let (ending, next_attempt_at) = match settled {
+        Settled::Ended(ending) => (Some(ending), None),
+        Settled::Waits { due_at, .. } => (None, Some(due_at)),
+    };
+    let timing = &attempt.detail.timing;
+    tracing::info!(
+        target: "posthaste::attempt",
+        account_id = %delivery.account_id,
+        event_id = %delivery.event_id,
+        delivery_id = %delivery.id,
+        destination_id = %delivery.destination_id,
+        attempt_id = %attempt.id,
+        attempt = attempt.number,
+        trace_id = trace.map(|trace| tracing::field::display(TraceId(trace))),
+        outcome = attempt.outcome.as_str(),
+        http_status = attempt.http_status,
+        duration_us = attempt.duration.as_micros() as u64,
+        dns_us = timing.dns_us,
+        connect_us = timing.connect_us,
+        tls_us = timing.tls_us,
+        first_byte_us = timing.first_byte_us,
+        reused = attempt.detail.connection_reused,
+        error_code = attempt.detail.error.as_ref().map(|error| error.code.as_str()),
+        error = attempt.detail.error.as_ref().map(|error| error.message.as_str()),
+        ending = ending.map(|ending| ending.status().as_str()),
+        reason = ending.and_then(Ending::reason),
+        next_attempt_at = next_attempt_at.map(tracing::field::display),
+        "delivery.attempted"
+    );
+}
+
+struct TraceId(TraceContext);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0.trace_id)
     }
-    if attempt.outcome == domain::outcome::Outcome::Success { attempted!(debug) } else { attempted!(info) }
 }

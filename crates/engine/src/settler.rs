@@ -5,7 +5,7 @@
 //! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go
 //! first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
 
-use crate::{backoff::Backoff, beat::beat, dispatcher::Message};
+use crate::{backoff::Backoff, beat::beat, dispatcher::Message, metrics::Metrics};
 use domain::{
     delivery::{Ending, Settled},
     dice::Dice,
@@ -27,6 +27,7 @@ pub(crate) struct Settler {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) waiting: Waiting,
     pub(crate) dispatcher: mpsc::Sender<Message>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
@@ -129,6 +130,7 @@ impl Settler {
         // What was begun under an id is settled under it: once its row is gone the result is late, whoever we are now.
         let moved = self.store.settle(node(&batch[0]), batch, self.clock.now()).await?;
         failpoint::hit("settle.after");
+        self.metrics.settled(batch, &moved);
         let flushed = batch.iter().zip(moved).map(flushed).collect();
         if self.dispatcher.send(Message::Flushed(flushed)).await.is_err() {
             tracing::debug!("flushed after the dispatcher had stopped");

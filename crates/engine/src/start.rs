@@ -8,6 +8,7 @@ use crate::{
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
+    metrics::Metrics,
     owner::{Owner, Registrar, StartError, Stops},
     publish,
     sender::Sender,
@@ -16,7 +17,10 @@ use crate::{
     wakes::{Ear, Outbox},
     watch::{Watch, Watching},
 };
-use domain::{address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock};
+use domain::{
+    address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock,
+    trace::Tracer,
+};
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{NodeRecord, Store};
@@ -47,6 +51,8 @@ pub struct EngineSettings {
     /// Ask the operating system for names instead of our own resolver.
     pub system_dns: bool,
     pub idempotency_window: Duration,
+    /// Who hears of attempts.
+    pub tracer: Tracer,
 }
 
 impl Default for EngineSettings {
@@ -59,6 +65,7 @@ impl Default for EngineSettings {
             gate: GateSettings::default(),
             system_dns: false,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            tracer: Tracer::default(),
         }
     }
 }
@@ -115,15 +122,18 @@ impl Engine {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
             large_payloads: Arc::new(Semaphore::new(limits::LARGE_PAYLOADS_BYTES / 1024)),
+            tracer: settings.tracer.clone(),
         });
         let (inbox, messages) = mpsc::channel(limits::DISPATCHER_INBOX);
         let (settling, waiting) = settler::channels();
+        let metrics = Arc::<Metrics>::default();
         let settler = Settler {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
             waiting,
             dispatcher: inbox.clone(),
+            metrics: Arc::clone(&metrics),
         };
         let fetcher = Fetcher {
             store: Arc::clone(&store),
@@ -165,7 +175,16 @@ impl Engine {
             dispatcher: watched("the dispatcher", dispatching.boxed()),
             settler: watched("the settler", settler.run().boxed()),
             owner: watched("the owner", owner.run(stops.clone()).boxed()),
-            handle: Arc::new(EngineHandle { inbox, expansions, sender, master_keys, board, outbox, _ended }),
+            handle: Arc::new(EngineHandle {
+                inbox,
+                expansions,
+                sender,
+                master_keys,
+                board,
+                outbox,
+                metrics,
+                _ended,
+            }),
             failed,
             stops,
             grace,

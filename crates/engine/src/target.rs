@@ -17,7 +17,7 @@ use domain::{
     time::Timestamp,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use store::{Consequence, KeptGate, Target};
 
 pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
@@ -25,6 +25,7 @@ pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSIO
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) account_id: AccountId,
+    pub(crate) name: Arc<str>,
     /// The account's version when it was read: later changes are for the watch to find.
     pub(crate) account_version: i64,
     pub(crate) probed_at: Option<Timestamp>,
@@ -82,6 +83,7 @@ impl Prepared {
         };
         Self {
             account_id: target.account_id,
+            name: destination.name.into(),
             account_version: target.account_version,
             probed_at: destination.switch.probed_at,
             gate: target.gate,

@@ -36,6 +36,8 @@ use values::{duration, durations, flag, list, networks, number, share, size};
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
+    /// None: operators come in by the same door.
+    pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) public_url: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
@@ -116,6 +118,7 @@ impl Config {
         let data_dir = layers.read("data_dir", folder)?;
         let config = Self {
             listen,
+            admin_listen: layers.maybe("admin_listen", values::address)?,
             public_url: layers
                 .maybe("public_url", values::web_address)?
                 .unwrap_or_else(|| format!("http://{listen}")),
@@ -163,11 +166,12 @@ impl Config {
 
     /// The same on loopback only, with a developer's networks allowed.
     pub(crate) fn for_dev(mut self) -> Result<Self, ConfigError> {
-        if !self.listen.ip().is_loopback() {
+        if let Some(open) =
+            [Some(self.listen), self.admin_listen].into_iter().flatten().find(|at| !at.ip().is_loopback())
+        {
             return Err(ConfigError(format!(
-                "--dev listens on loopback only, because its keys are in plain sight; {} is not. Name an address such \
-                 as 127.0.0.1:8080, or leave --dev out",
-                self.listen
+                "--dev listens on loopback only, because its keys are in plain sight; {open} is not. Name an address such \
+                 as 127.0.0.1:8080, or leave --dev out"
             )));
         }
         let networks =

@@ -109,7 +109,9 @@ impl From<OpenError> for Failure {
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Self {
         let code = match &error {
-            client::Error::BadUrl(_) | client::Error::BadKey => Code::Configuration,
+            client::Error::BadUrl(_) | client::Error::BadHeader(_) | client::Error::BadKey => {
+                Code::Configuration
+            }
             client::Error::NotReached { .. } => Code::NotReached,
             client::Error::Refused(_) => Code::Refused,
             client::Error::Tls(_) | client::Error::Unexpected(_) => Code::Failed,

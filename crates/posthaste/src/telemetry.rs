@@ -1,10 +1,27 @@
-//! Logs: human lines on a terminal, JSON where a machine reads them. `POSTHASTE_LOG` says how much.
+//! What the process tells of itself: logs, human on a terminal and JSON where a machine reads them (`POSTHASTE_LOG` says
+//! how much), and traces, if somebody collects them. Neither ever keeps anybody waiting; what is lost is counted.
 //!
-//! They go to standard error: standard output belongs to what a command was asked for.
+//! Logs go to standard error: standard output belongs to what a command was asked for.
+
+mod lines;
+mod otlp;
 
 use anyhow::Context;
-use std::io::{self, IsTerminal};
+use async_trait::async_trait;
+use domain::{
+    metrics::{Kind, Text},
+    trace::Tracer,
+};
+use lines::Lines;
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
+use store::Scraped;
 use tracing_subscriber::EnvFilter;
+
+pub(crate) use lines::Flush;
+pub(crate) use otlp::{Exporter, Exporting};
 
 /// `log.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +45,8 @@ pub(crate) fn filter() -> anyhow::Result<EnvFilter> {
     }
 }
 
-pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
+/// Lines are written as long as this is kept; what is left then is written before it is gone.
+pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
     let filter = filter()?;
     let terminal = io::stderr().is_terminal();
     let json = match format {
@@ -36,14 +54,15 @@ pub(crate) fn start(format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Human => false,
         LogFormat::Json => true,
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let (lines, flush) = Lines::start().context("logs cannot be written")?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     if json {
         lines.json().flatten_event(true).with_span_list(false).init();
     } else {
         lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())).init();
     }
     std::panic::set_hook(Box::new(tell_of_panic));
-    Ok(())
+    Ok(flush)
 }
 
 /// Where, and on what way there. Not what was said: a panic's words may hold a payload or a secret.
@@ -51,4 +70,42 @@ fn tell_of_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     let backtrace = std::backtrace::Backtrace::force_capture();
     tracing::error!(place, %backtrace, "a panic: this is a fault of the program");
+}
+
+/// What was lost of logs and traces, for whoever watches the process.
+#[derive(Default)]
+pub(crate) struct Losses {
+    pub(crate) exporter: Option<Arc<Exporter>>,
+}
+
+impl Losses {
+    pub(crate) fn tracer(&self) -> Tracer {
+        self.exporter.as_ref().map_or_else(Tracer::default, |exporter| Tracer::new(exporter.clone()))
+    }
+}
+
+#[async_trait]
+impl Scraped for Losses {
+    async fn scrape(&self, _named: bool, text: &mut Text) {
+        text.single(
+            "posthaste_log_lines_dropped_total",
+            Kind::Counter,
+            "Log lines that were not written because they came faster than they could be.",
+            lines::DROPPED.get(),
+        );
+        let counts = self.exporter.as_ref().map(|exporter| (exporter.sent.get(), exporter.dropped.get()));
+        let (sent, dropped) = counts.unwrap_or_default();
+        text.single(
+            "posthaste_trace_spans_exported_total",
+            Kind::Counter,
+            "Spans that the collector has taken.",
+            sent,
+        );
+        text.single(
+            "posthaste_trace_spans_dropped_total",
+            Kind::Counter,
+            "Spans that were lost because there were too many, or because the collector did not take them.",
+            dropped,
+        );
+    }
 }

@@ -1,6 +1,6 @@
-//! The two doors between the crates that write and the engine that delivers: what has been committed is announced
-//! through [`Announce`], what only the owner of a lane knows is seen through [`Lanes`]. Both are traits of this crate,
-//! so that `api` need not know `engine`.
+//! The doors between the crates that write and the engine that delivers: what has been committed is announced through
+//! [`Announce`], what only the owner of a lane knows is seen through [`Lanes`], and what is counted is told through
+//! [`Scraped`]. They are traits of this crate, so that `api` need not know `engine`.
 
 use crate::{expand::Expansion, queue::FetchedDelivery};
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use domain::{
     gate::Hold,
     id::{AccountId, DeliveryId, DestinationId},
     lane::WaitingFor,
+    metrics::Text,
 };
 
 /// A delivery that has just been committed, with its event: no need to fetch it.
@@ -52,4 +53,11 @@ pub trait Lanes: Send + Sync {
 pub struct LaneView {
     pub in_flight: u32,
     pub hold: Option<Hold>,
+}
+
+/// A part of the process that counts what it does.
+#[async_trait]
+pub trait Scraped: Send + Sync {
+    /// Writes its metrics. `named`: whoever asks may know the names of destinations.
+    async fn scrape(&self, named: bool, text: &mut Text);
 }

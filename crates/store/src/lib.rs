@@ -25,7 +25,7 @@ mod queue;
 pub mod sqlite;
 mod wakes;
 
-pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
+pub use announce::{Announce, Arrival, Change, LaneView, Lanes, Scraped};
 pub use audit::{
     Audit, FIRST_FACT, FIRST_TRACK, FactKey, KnownLane, Missing, StrayFact, TrackPlace, UnevenFanOut,
     UnownedShard, WaitingHead, Walked,

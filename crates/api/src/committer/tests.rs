@@ -172,6 +172,8 @@ impl World {
             snapshots: self.snapshots.clone(),
             matching: Matching::default(),
             health: self.health.clone(),
+            figures: Arc::default(),
+            tracer: Default::default(),
         }
     }
 

@@ -5,6 +5,7 @@ use domain::{
     id::{AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
     outcome::Outcome,
     time::Timestamp,
+    trace::{TRACEPARENT, TraceContext},
 };
 use serde::Serialize;
 use store::AttemptRecord;
@@ -127,6 +128,8 @@ impl EveryRequest {
             ("posthaste-delivery", Some(attempt.delivery_id.to_string())),
             ("posthaste-attempt", Some(attempt.number.to_string())),
             ("posthaste-replay", replay_id),
+            // Of an event that brought a trace along the sender has kept what it sent.
+            (TRACEPARENT, Some(TraceContext::of_untraced(attempt.event_id, attempt.id).to_string())),
         ];
         headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }

@@ -86,6 +86,7 @@ impl World {
             vault: vault.clone(),
             addresses: Arc::new(AddressPolicy::default()),
             sender: Arc::new(Nothing),
+            scraped: Vec::new(),
             config,
         });
         let account = create_account(&store, &vault, &*dice).await;

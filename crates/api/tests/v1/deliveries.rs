@@ -79,6 +79,10 @@ on_every_store! {
         assert!(shown["next_attempt_at"].is_string());
         let started = text(&attempt["started_at"]);
         let seconds = started.parse::<domain::time::Timestamp>().unwrap().seconds();
+        let trace = domain::trace::TraceContext::of_untraced(
+            event.parse().unwrap(),
+            text(&attempt["id"]).parse().unwrap(),
+        );
         assert_eq!(*attempt, json!({
             "id": attempt["id"], "delivery_id": delivery, "event_id": event, "destination_id": destination, "number": 1,
             "started_at": started, "duration_ms": 112,
@@ -88,7 +92,7 @@ on_every_store! {
                 "content-type": "application/json", "user-agent": attempt["request"]["headers"]["user-agent"],
                 "accept-encoding": "identity", "webhook-id": event, "webhook-timestamp": seconds.to_string(),
                 "posthaste-event-type": "invoice.paid", "posthaste-delivery": delivery, "posthaste-attempt": "1",
-                "authorization": "***", "x-team": "orders",
+                "traceparent": trace.to_string(), "authorization": "***", "x-team": "orders",
             } },
             "response": { "headers": { "server": "nginx" }, "body": "busy", "body_base64": null, "truncated": false },
             "node": attempt["node"], "late": false,

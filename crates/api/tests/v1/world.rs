@@ -120,6 +120,7 @@ impl World {
             vault: vault.clone(),
             addresses: Arc::new(addresses),
             sender: Arc::new(PretendedSender),
+            scraped: Vec::new(),
             config: ApiConfig::new("https://hooks.example.com", "0.0.0-test"),
         });
         let stop = CancellationToken::new();

@@ -28,6 +28,11 @@ impl Report {
         self.counts.insert(name.into(), serde_json::to_value(value).unwrap_or(Value::Null));
     }
 
+    /// A count that was noted.
+    pub(crate) fn counted(&self, name: &str) -> u64 {
+        self.counts.get(name).and_then(Value::as_u64).unwrap_or(0)
+    }
+
     /// A rule of the check: noted as broken if it does not hold.
     pub(crate) fn must(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {

@@ -137,7 +137,7 @@ impl Plan {
                 ("POSTHASTE_MASTER_KEY", MASTER_KEY.into()),
                 ("POSTHASTE_BOOTSTRAP_API_KEY", API_KEY.into()),
                 ("POSTHASTE_BOOTSTRAP_OPERATOR_KEY", OPERATOR_KEY.into()),
-                ("POSTHASTE_LOG", "warn".into()),
+                ("POSTHASTE_LOG", std::env::var("POSTHASTE_LOG").unwrap_or_else(|_| "warn".into())),
             ]
             .map(|(name, value)| (name.to_owned(), value))
             .into();

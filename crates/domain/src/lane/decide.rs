@@ -41,6 +41,9 @@ impl<C> Lane<C> {
         let settings = self.settings.as_ref()?;
         if self.in_flight >= settings.max_concurrency.min(share) || !self.gate.permits(now) {
             self.full_since.get_or_insert(now);
+            if self.is_full() {
+                self.deny(place, now);
+            }
             return None;
         }
         if self.paced_until(now).is_some() {
@@ -103,6 +106,7 @@ impl<C> Lane<C> {
         }
         self.unseen = None;
         self.fetching = true;
+        self.fetching_from = Some(from);
         if self.looks_for_expired(now) {
             self.expiry_looked_at = Some(now);
             let limit = limits::WINDOW_MIN + self.in_flight as usize;

@@ -456,6 +456,13 @@ impl<C> Order<C> {
         ready.chain(blocked).chain(unread).chain(self.sweep.again_at)
     }
 
+    /// When the heads are due that are known and not under way; of those that are not due, the first.
+    pub(super) fn heads_due(&self) -> impl Iterator<Item = Timestamp> {
+        let ready = self.ready.iter().filter_map(|(_, track)| self.head(*track));
+        let blocked = self.blocked.first().map(|(due_at, _)| *due_at);
+        ready.map(|head| head.delivery.due_at).chain(blocked)
+    }
+
     /// When the next scheduled delivery is to take its turn, whatever holds the others.
     pub(super) fn turn_at(&self) -> Option<Timestamp> {
         Some(self.tracks.get(&Position::AWAITS_TIME)?.blocked?.0)

@@ -27,6 +27,27 @@ impl<C> Lane<C> {
         self.in_flight
     }
 
+    /// Deliveries that were due and found every slot taken, each time they fell due: those since this was last asked.
+    pub fn take_denied(&mut self) -> u64 {
+        self.denied.take()
+    }
+
+    /// Since when the first of those that wait has been due, as far as is known here. None if none is, and while the
+    /// destination is paused or being ended: then nobody waits for it to be sent.
+    pub fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.settings.as_ref().is_some_and(|settings| settings.mode != Mode::Deliver) {
+            return None;
+        }
+        let held = self.held.values().next().map(|held| held.delivery.due_at);
+        let reading = self.fetching_from.filter(|_| self.fetching);
+        // A mark at the beginning of everything says nothing about when.
+        let marks =
+            [self.unseen, reading].into_iter().flatten().map(|mark| mark.rank).filter(|rank| *rank > 0);
+        let ordered = self.order.iter().flat_map(|order| order.heads_due());
+        let due = held.into_iter().chain(marks.map(Timestamp::from_micros)).chain(ordered);
+        due.min().filter(|at| *at <= now)
+    }
+
     /// Deliveries in memory that have not started.
     pub fn held(&self) -> usize {
         self.held.len() + self.order.as_ref().map_or(0, |order| order.held())

@@ -819,3 +819,80 @@ fn a_delivery_waits_for_the_node_the_destination_row_or_its_end() {
     lane.configured(in_mode(Mode::End { with: DISABLED, since: at(3) }));
     assert_eq!(waits(&lane, &delivery(1), 4), Some((WaitKind::Capacity, at(3), None)));
 }
+
+// --- What is told of it --------------------------------------------------------------------------------------------
+
+#[test]
+fn whoever_finds_every_slot_taken_is_counted_once() {
+    let mut lane = lane();
+    (1..=5).for_each(|n| lane.arrive(delivery(n), 0));
+    assert_eq!(lane.start_all(0).len(), 2);
+    assert_eq!(lane.take_denied(), 3, "the three that wait, whoever of them is the first");
+    (0..10).for_each(|now| assert_eq!(lane.start(now), None));
+    lane.succeed(1, 20);
+    assert_eq!(lane.start_all(20), [id(3)]);
+    assert_eq!(lane.take_denied(), 0, "asked again, they are the same");
+    lane.arrive(due(6, 25), 25);
+    assert_eq!(lane.start(25), None);
+    assert_eq!(lane.take_denied(), 1);
+}
+
+#[test]
+fn whoever_was_denied_and_is_read_again_is_not_counted_again() {
+    let mut lane = lane();
+    (1..=4).for_each(|n| lane.arrive(delivery(n), 0));
+    lane.start_all(0);
+    assert_eq!(lane.take_denied(), 2);
+    lane.refresh(at(2_000));
+    assert_eq!(lane.held(), 0);
+    lane.succeed(1, 2_000);
+    assert!(lane.wants(at(2_000)).is_some());
+    lane.read(rows(3..=4), 16, at(2_001));
+    assert_eq!(lane.start_all(2_001), [id(3)]);
+    assert_eq!(lane.take_denied(), 0);
+}
+
+#[test]
+fn whoever_is_committed_late_is_counted_too() {
+    let mut lane = lane();
+    (1..=3).for_each(|n| lane.arrive(due(n, 10), 10));
+    lane.start_all(10);
+    lane.arrive(due(9, 5), 11);
+    assert_eq!(lane.start(11), None);
+    assert_eq!(lane.take_denied(), 2, "the third, and the one that was made before it");
+}
+
+#[test]
+fn a_slot_that_the_node_does_not_leave_to_it_is_not_its_own_limit() {
+    let mut lane = lane();
+    (1..=3).for_each(|n| lane.arrive(delivery(n), 0));
+    assert!(lane.next(1, at(0)).is_some() && lane.next(1, at(0)).is_none());
+    assert_eq!(lane.take_denied(), 0);
+}
+
+#[test]
+fn what_is_not_due_was_not_denied() {
+    let mut lane = lane();
+    (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
+    lane.arrive(due(3, 500), 0);
+    lane.start_all(0);
+    assert_eq!((lane.start(1), lane.take_denied()), (None, 0));
+    assert_eq!((lane.start(500), lane.take_denied()), (None, 1));
+}
+
+#[test]
+fn it_knows_since_when_something_is_due() {
+    let mut lane = lane();
+    assert_eq!(lane.due_since(at(0)), None);
+    (1..=3).for_each(|n| lane.arrive(due(n, 10), 10));
+    assert_eq!(lane.due_since(at(10)), Some(at(10)));
+    lane.start_all(10);
+    lane.refresh(at(2_000));
+    assert_eq!(lane.due_since(at(2_000)), Some(at(10)), "it waits in the store");
+    assert_eq!(lane.due_since(at(5)), None);
+    lane.succeed(1, 2_000);
+    assert!(lane.wants(at(2_000)).is_some());
+    assert_eq!(lane.due_since(at(2_000)), Some(at(10)), "it is being read");
+    lane.configured(in_mode(Mode::Paused { since: at(0) }));
+    assert_eq!(lane.due_since(at(2_000)), None, "nobody waits for it");
+}

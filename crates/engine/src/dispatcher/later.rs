@@ -56,6 +56,13 @@ impl Later {
         }
     }
 
+    /// Since when the first of those that wait has been due, as far as the marks say. Only those of unordered lanes do.
+    pub(super) fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let dated = |mark: &&Position| mark.track == Position::UNORDERED && mark.rank > 0;
+        let first = self.marks.values().filter(dated).map(|mark| Timestamp::from_micros(mark.rank)).min();
+        first.filter(|at| *at <= now)
+    }
+
     /// These shards are somebody else's now; says whether something waited there.
     pub(super) fn forget(&mut self, shard: u16) -> bool {
         let before = self.marks.len();

@@ -1,5 +1,6 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
+use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
 use crate::{budget::Cargo, target::Prepared, watch::Accounts};
 use domain::{
     delivery::Delivery,
@@ -34,6 +35,7 @@ pub(super) struct Roster {
     said: VecDeque<(Timestamp, DestinationId)>,
     /// Whatever has changed is in `stirred`: false while there is nobody to tell.
     keeps_track: bool,
+    denials: Denials,
 }
 
 /// An account that has lanes here.
@@ -49,6 +51,10 @@ pub(super) struct Run {
     pub(super) lane: Lane<Cargo>,
     pub(super) shard: u16,
     pub(super) target: Option<Arc<Prepared>>,
+    /// How its attempts went lately.
+    pub(super) recent: Recent,
+    /// What the destination was called, and its limit, when it was last read.
+    called: Option<(Arc<str>, u32)>,
     /// In the queue of lanes to be looked at.
     pub(super) is_ready: bool,
     /// In the queue of lanes that may want a window.
@@ -120,7 +126,8 @@ impl Roster {
     }
 
     fn remove(&mut self, id: DestinationId) {
-        let Some(run) = self.lanes.remove(&id) else { return };
+        let Some(mut run) = self.lanes.remove(&id) else { return };
+        self.denials.add(id, run.name(), run.lane.take_denied());
         if let Some(wake_at) = run.wake_at {
             self.wakes.remove(&(wake_at, id));
         }
@@ -181,6 +188,7 @@ impl Roster {
             let fresh = Account { version: target.account_version, lanes: 0 };
             self.accounts.entry(target.account_id).or_insert(fresh).lanes += 1;
         }
+        run.called = Some((Arc::clone(&target.name), target.lane.max_concurrency));
         run.target = Some(target);
         true
     }
@@ -344,6 +352,30 @@ impl Roster {
         Some(LaneView { in_flight: lane.in_flight(), hold: lane.destination_hold(now) })
     }
 
+    /// What is told of all lanes to whoever watches the node.
+    pub(super) fn figures(&mut self, now: Timestamp) -> LaneFigures {
+        let mut lanes = Vec::with_capacity(self.lanes.len());
+        let mut due_since = None;
+        for (id, run) in &mut self.lanes {
+            let (name, max_concurrency) = run.called.clone().unwrap_or_default();
+            let (successes, attempts) = run.recent.read(now);
+            let in_flight = run.lane.in_flight();
+            self.denials.add(*id, Arc::clone(&name), run.lane.take_denied());
+            let due = run.lane.due_since(now);
+            due_since = due_since.into_iter().chain(due).min();
+            lanes.push(LaneFigure {
+                destination: *id,
+                name,
+                max_concurrency,
+                in_flight,
+                successes,
+                attempts,
+            });
+        }
+        let (denied, denied_other) = self.denials.list();
+        LaneFigures { lanes, denied, denied_other, due_since }
+    }
+
     pub(super) fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
         match self.lanes.get(&delivery.destination_id) {
             Some(run) => run.lane.waiting_for(delivery, now),
@@ -362,6 +394,10 @@ impl Run {
         let holds = GateRecord::history(self.kept_gate.as_ref(), record.as_ref(), now);
         self.kept_gate.clone_from(&record);
         Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds }))
+    }
+
+    fn name(&self) -> Arc<str> {
+        self.called.as_ref().map(|(name, _)| Arc::clone(name)).unwrap_or_default()
     }
 
     /// The lane as others may see it.

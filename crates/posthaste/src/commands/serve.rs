@@ -21,10 +21,10 @@ use crate::{
     data_dir::DataDir,
     dice::SystemDice,
     failure::{Code, Failure},
-    telemetry,
+    telemetry::{self, Exporting, Losses},
 };
 use anyhow::Context;
-use api::{ApiConfig, App, Parts, TestSend, keys::KeyText, vault::Vault};
+use api::{ApiConfig, App, Door, Parts, TestSend, keys::KeyText, vault::Vault};
 use async_trait::async_trait;
 use clap::Args;
 use deliveries::DeliveryThreads;
@@ -65,12 +65,16 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     if dev == Dev::Yes {
         config = config.for_dev()?;
     }
-    telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    let _flush = telemetry::start(config.log_format).map_err(Failure::configuration)?;
     raise_open_files();
 
     let data_dir = DataDir::claim(&config.data_dir)?;
     let keys = FirstKeys::gather(&config, dev)?;
     let listener = listen(config.listen).await?;
+    let admin_listener = match config.admin_listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let address = listener.local_addr().map_err(Failure::failed)?;
     if config.public_url == format!("http://{}", config.listen) {
         // Port 0 means any, and only now is it known which.
@@ -79,21 +83,49 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
 
     let mut signals = Signals::install()?;
     let threads = DeliveryThreads::start()?;
+    let node_name = config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port()));
+    let (losses, exporting) = traces(&node_name);
+    let losses = Arc::new(losses);
+    let making = Makings {
+        config: &config,
+        keys: &keys,
+        data_dir: &data_dir,
+        address,
+        node_name,
+        losses: &losses,
+        dev,
+    };
     let started = tokio::select! {
-        started = start(&config, &keys, &data_dir, address, &threads) => started?,
+        started = making.start(&threads) => started?,
         never = waiting_room::answer(&listener) => match never {},
         () = signals.stop() => return Ok(()),
     };
     let Started { engine, app, background } = started;
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
-    let router =
-        if config.role.listens() { api::router(app.clone()) } else { api::worker_router(app.clone()) };
-    let server = api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace);
-    let mut server = tokio::spawn(server);
+    let serve = |listener, door| {
+        let router = if config.role.listens() {
+            api::router_at(door, app.clone())
+        } else {
+            api::worker_router(door, app.clone())
+        };
+        tokio::spawn(api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace))
+    };
+    let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let mut server = serve(listener, if admin_listener.is_some() { Door::Public } else { Door::Only });
+    let admin = admin_listener.map(|listener| serve(listener, Door::Admin));
     let background = tokio::spawn(background.run(stop_background.clone()));
+    let stop_exporting = CancellationToken::new();
+    let exporting = exporting.map(|exporting| tokio::spawn(exporting.run(stop_exporting.clone())));
     let (role, database) = (config.role.as_str(), database_kind(&config));
-    tracing::info!(%address, version = VERSION, role, database, "serving");
+    tracing::info!(
+        %address,
+        admin_address = admin_address.map(tracing::field::display),
+        version = VERSION,
+        role,
+        database,
+        "serving"
+    );
     greet(&config, dev, &keys, json)?;
 
     let failure = tokio::select! {
@@ -109,11 +141,18 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         if !server.is_finished() {
             let _ = server.await;
         }
+        if let Some(admin) = admin {
+            let _ = admin.await;
+        }
         stop_background.cancel();
         let _ = tokio::time::timeout(limits::LEASE_MARGIN, background).await;
     };
     // Both at once, so that the grace is spent once: what is committed now is delivered after the next start.
     tokio::join!(requests, engine.stop(config.grace));
+    stop_exporting.cancel();
+    if let Some(exporting) = exporting {
+        let _ = tokio::time::timeout(limits::LEASE_MARGIN, exporting).await;
+    }
     tracing::info!("stopped");
     match failure {
         None => Ok(()),
@@ -127,57 +166,80 @@ struct Started {
     background: api::Background,
 }
 
-async fn start(
-    config: &Config,
-    keys: &FirstKeys,
-    data_dir: &DataDir,
+/// What a node is made of.
+struct Makings<'a> {
+    config: &'a Config,
+    keys: &'a FirstKeys,
+    data_dir: &'a DataDir,
     address: SocketAddr,
-    threads: &DeliveryThreads,
-) -> Result<Started, Failure> {
-    let dice: Arc<dyn Dice> = Arc::new(SystemDice);
-    let (store, vault) = patiently(config, || opened(config, keys)).await?;
-    let unsafe_settings = patiently(config, || accepted(config)).await?;
-    let clock = Arc::new(StoreClock::new(SystemClock.now()));
-    let addresses = Arc::new(config.addresses.clone());
-    let node = NodeRecord {
-        id: NodeId::at(clock.now(), dice.bits()),
-        label: config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port())),
-        proof: data_dir.proof()?,
-        version: VERSION.into(),
-        role: config.role,
-        address: Some(address.to_string()),
-    };
-    let parts = EngineParts {
-        store: store.clone(),
-        clock: clock.clone(),
-        dice: dice.clone(),
-        master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
-        addresses: addresses.clone(),
-        node,
-        settings: engine_settings(config),
-    };
-    let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
-    let handle = engine.handle();
-    let (app, background) = App::start(Parts {
-        store: store.clone(),
-        announce: handle.clone(),
-        lanes: handle.clone(),
-        clock,
-        dice,
-        vault,
-        addresses,
-        sender: Arc::new(TestSender { handle }),
-        config: ApiConfig {
-            body_limit: config.body_bytes,
-            connections: limits::CONNECTIONS.min(open_files_limit() / 2),
-            backlog: config.backlog,
+    node_name: String,
+    losses: &'a Arc<Losses>,
+    dev: Dev,
+}
+
+impl Makings<'_> {
+    async fn start(self, threads: &DeliveryThreads) -> Result<Started, Failure> {
+        let Self { config, keys, data_dir, address, node_name, losses, dev } = self;
+        let dice: Arc<dyn Dice> = Arc::new(SystemDice);
+        let (store, vault) = patiently(config, || opened(config, keys)).await?;
+        let unsafe_settings = patiently(config, || accepted(config)).await?;
+        let clock = Arc::new(StoreClock::new(SystemClock.now()));
+        let addresses = Arc::new(config.addresses.clone());
+        let node = NodeRecord {
+            id: NodeId::at(clock.now(), dice.bits()),
+            label: node_name,
+            proof: data_dir.proof()?,
+            version: VERSION.into(),
             role: config.role,
-            unsafe_settings,
-            idempotency_window: config.idempotency_window,
-            ..ApiConfig::new(&config.public_url, VERSION)
-        },
-    });
-    Ok(Started { engine, app, background })
+            address: Some(address.to_string()),
+        };
+        let parts = EngineParts {
+            store: store.clone(),
+            clock: clock.clone(),
+            dice: dice.clone(),
+            master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
+            addresses: addresses.clone(),
+            node,
+            settings: EngineSettings { tracer: losses.tracer(), ..engine_settings(config) },
+        };
+        let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
+        let handle = engine.handle();
+        let (app, background) = App::start(Parts {
+            store: store.clone(),
+            announce: handle.clone(),
+            lanes: handle.clone(),
+            clock,
+            dice,
+            vault,
+            addresses,
+            sender: Arc::new(TestSender { handle: handle.clone() }),
+            scraped: vec![handle, losses.clone()],
+            config: ApiConfig {
+                body_limit: config.body_bytes,
+                connections: limits::CONNECTIONS.min(open_files_limit() / 2),
+                backlog: config.backlog,
+                role: config.role,
+                unsafe_settings,
+                idempotency_window: config.idempotency_window,
+                dev: dev == Dev::Yes,
+                tracer: losses.tracer(),
+                ..ApiConfig::new(&config.public_url, VERSION)
+            },
+        });
+        Ok(Started { engine, app, background })
+    }
+}
+
+/// Who hears of spans, if anybody does. A collector that is named wrongly must not keep the node from its work.
+fn traces(node: &str) -> (Losses, Option<Exporting>) {
+    match Exporting::from_env(|name| std::env::var(name).ok(), node, VERSION) {
+        Ok(Some((exporter, exporting))) => (Losses { exporter: Some(exporter) }, Some(exporting)),
+        Ok(None) => (Losses::default(), None),
+        Err(error) => {
+            tracing::warn!(error = format!("{error:#}"), "traces are not exported");
+            (Losses::default(), None)
+        }
+    }
 }
 
 /// The store with its vault, and the first keys in it.
@@ -218,6 +280,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
         gate: config.gate.clone(),
         system_dns: config.dns == Dns::System,
         idempotency_window: config.idempotency_window,
+        ..EngineSettings::default()
     }
 }
 

@@ -8,4 +8,5 @@ mod mistakes;
 mod node;
 mod order;
 mod roles;
+mod seeing;
 mod start;

@@ -55,9 +55,9 @@ impl Place {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_posthaste"));
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
-        for (name, _) in
-            std::env::vars().filter(|(name, _)| name.starts_with("POSTHASTE_") || name == "DATABASE_URL")
-        {
+        for (name, _) in std::env::vars().filter(|(name, _)| {
+            name.starts_with("POSTHASTE_") || name.starts_with("OTEL_") || name == "DATABASE_URL"
+        }) {
             command.env_remove(name);
         }
         command.env("POSTHASTE_LOG", "warn");

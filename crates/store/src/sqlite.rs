@@ -17,6 +17,7 @@ mod order;
 mod promise;
 mod queue;
 mod readers;
+mod replay;
 mod row;
 mod settle;
 mod space;

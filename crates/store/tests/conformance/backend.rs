@@ -2,7 +2,7 @@
 
 use crate::fixtures::World;
 use domain::{
-    id::NodeId,
+    id::{EventId, NodeId},
     member::Role,
     time::{Clock, Timestamp},
 };
@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},
+    path::PathBuf,
     sync::{Arc, LazyLock},
     time::SystemTime,
 };
@@ -68,8 +69,8 @@ pub(crate) struct Opened {
 #[derive(Clone)]
 pub(crate) enum Door {
     Memory(Arc<MemoryStore>),
-    /// It does not.
-    Shut,
+    /// It does not; this is where the file is.
+    Shut(PathBuf),
     Url(String),
 }
 
@@ -78,8 +79,28 @@ impl Door {
     pub(crate) async fn enter(&self) -> Option<Arc<dyn Store>> {
         match self {
             Self::Memory(store) => Some(Arc::new(store.another())),
-            Self::Shut => None,
+            Self::Shut(_) => None,
             Self::Url(url) => Some(open(url.clone()).await),
+        }
+    }
+
+    /// Drops an event as its retention does.
+    pub(crate) async fn forget_event(&self, id: EventId) {
+        match self {
+            Self::Memory(store) => store.forget_event(id),
+            Self::Shut(file) => {
+                let outsider = rusqlite::Connection::open(file).expect("the file is there");
+                outsider.execute("delete from events where id = ?1", [id.bytes()]).expect("an event goes");
+            }
+            Self::Url(url) => {
+                let (server, schema) = url.split_once("?schema=").expect("it has a schema of its own");
+                let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls)
+                    .await
+                    .expect("the server is there");
+                tokio::spawn(connection);
+                let sql = format!("delete from {schema}.events where id = '{}'", id.uuid());
+                client.batch_execute(&sql).await.expect("an event goes");
+            }
         }
     }
 }
@@ -93,8 +114,9 @@ impl Opened {
             }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a folder for the database");
-                let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
-                (open(url).await, Door::Shut, None, Some(folder))
+                let file = folder.path().join("posthaste.db");
+                let url = format!("sqlite:{}", file.display());
+                (open(url).await, Door::Shut(file), None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));

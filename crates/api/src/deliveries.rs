@@ -1,5 +1,5 @@
-//! Deliveries: what became of every promise, what it waits for, and the two things a person can ask of one that has
-//! not ended.
+//! Deliveries: what became of every promise, what it waits for, the two things a person can ask of one that has not
+//! ended, and the one of one that has.
 
 mod filter;
 
@@ -7,11 +7,11 @@ use crate::{
     app::App,
     attempts,
     auth::AccountCtx,
-    error::ApiError,
+    error::{ApiError, Code},
     page::{List, ListBody},
     page_params::PageParams,
     path::Id,
-    problems,
+    problems, replays,
     views::{AttemptView, DeliveryDetailView, DeliveryView, schema},
 };
 use axum::{Json, extract::State};
@@ -22,10 +22,10 @@ use domain::{
     lane::{WaitKind, WaitingFor},
     limits,
 };
-use filter::DeliveryQuery;
-use http::StatusCode;
+pub(crate) use filter::DeliveryQuery;
+use http::{HeaderMap, StatusCode};
 use std::collections::{BTreeSet, HashSet};
-use store::{DeliveryRecord, DeliveryState};
+use store::{DeliveryRecord, DeliveryState, NewDelivery, Replayed, StoreError};
 
 /// List deliveries, newest first. Different filters narrow, a repeated one widens. Scope `deliveries:read`.
 #[utoipa::path(
@@ -106,6 +106,68 @@ pub(crate) async fn cancel(
         app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
     }
     read(&app, account, id).await.map(Json)
+}
+
+/// Deliver again what has ended: a new delivery of the same event to the same destination. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "deliveries",
+    params(
+        ("id" = schema::DeliveryId, Path),
+        ("idempotency-key" = Option<String>, Header, description = "The same key gives the same new delivery."),
+    ),
+    responses(
+        (status = 202, description = "The new delivery.", body = DeliveryDetailView),
+        problems::ReplayingDelivery,
+    ),
+)]
+pub(crate) async fn replay(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<DeliveryId>,
+    headers: HeaderMap,
+) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let account = ctx.account_id();
+    let record = app.store.delivery(account, id).await?;
+    if matches!(record.state, DeliveryState::Waiting(_)) {
+        return Err(ApiError::delivery_waiting("the delivery has not ended; retry it instead"));
+    }
+    match app.store.event(account, record.event_id).await {
+        Err(StoreError::NotFound { .. }) => return Err(gone()),
+        found => found?,
+    };
+    let key = replays::key(&headers, &format!("delivery {id}"))?;
+    let replayed = again(&app, &record).await?;
+    let place = (replayed.delivery.destination_id, replayed.delivery.id, replayed.delivery.position);
+    let made = match replays::one(&app, &ctx, id, replayed, key).await {
+        Err(error) if error.code() == Code::NotFound => return Err(gone()),
+        made => made?,
+    };
+    app.announce.look(&[place]).await;
+    read(&app, account, made).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+}
+
+fn gone() -> ApiError {
+    ApiError::pruned("the event of this delivery is no longer kept")
+}
+
+/// A new delivery of what has ended. 404 if its destination is no longer there.
+async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError> {
+    let destination = app.store.destination(record.account_id, record.destination_id).await?;
+    let now = app.now();
+    let id = DeliveryId::at(now, app.dice.bits());
+    let key = record.ordering_key.as_deref();
+    let (position, sequenced) = Position::new(destination.ordering, key, now, now, id);
+    let delivery = NewDelivery {
+        id,
+        route_id: record.route_id,
+        destination_id: destination.id,
+        shard: destination.id.shard(),
+        position,
+        sequenced,
+        due_at: now,
+    };
+    Ok(Replayed { origin: record.origin, event_id: record.event_id, delivery })
 }
 
 async fn read(app: &App, account: AccountId, id: DeliveryId) -> Result<DeliveryDetailView, ApiError> {

@@ -72,9 +72,11 @@ const fn advice(code: Code) -> &'static str {
             "Another object of the account has this uid. Choose another, or change that object."
         }
         Code::IdempotencyConflict => {
-            "The key stands for what was sent with it first. Use a new key for a new event."
+            "The key stands for what was sent with it first. Use a new key for something new."
         }
         Code::DeliveryEnded => "What has ended stays as it is. Replay it to send it again.",
+        Code::DeliveryWaiting => "Only what has ended can be replayed. Retry it, or wait for its end.",
+        Code::ReplayEnded => "It is completed or cancelled, and stays so. Make a new one.",
         Code::DestinationBusy => {
             "What waits has its place under the ordering there is. Let it be delivered, or cancel it, and try again."
         }

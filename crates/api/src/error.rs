@@ -102,6 +102,8 @@ codes! {
     UidTaken uid_taken = 409, "The uid is taken";
     IdempotencyConflict idempotency_conflict = 409, "The idempotency key was used with another body";
     DeliveryEnded delivery_ended = 409, "The delivery has ended";
+    DeliveryWaiting delivery_waiting = 409, "The delivery has not ended";
+    ReplayEnded replay_ended = 409, "The replay has ended";
     DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
     QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
     Pruned pruned = 410, "It is no longer kept";

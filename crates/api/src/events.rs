@@ -1,16 +1,17 @@
-//! Events as they are kept: listed, read, and downloaded byte for byte.
+//! Events as they are kept: listed, read, downloaded byte for byte, and delivered again.
 
 use crate::{
     app::App,
     auth::AccountCtx,
     deliveries,
     error::ApiError,
+    optional_body::OptionalBody,
     page::{List, ListBody},
     page_params::PageParams,
     path::Id,
-    problems,
+    problems, replays,
     validate::Checks,
-    views::{EventDetailView, EventView, schema},
+    views::{EventDetailView, EventView, ReplayView, schema},
 };
 use axum::{
     Json,
@@ -19,14 +20,15 @@ use axum::{
 };
 use domain::{
     account::Scope,
-    id::{EventId, SourceId},
+    delivery::Status,
+    id::{AccountId, DestinationId, EventId, SourceId},
     limits,
     pattern::Pattern,
     time::Timestamp,
 };
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
-use store::{DeliveryFilter, EventFilter, Page};
+use store::{DeliveryFilter, EventFilter, Page, Selection, StoreError};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -189,6 +191,72 @@ pub(crate) async fn payload(
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
     ];
     Ok((headers, event.payload).into_response())
+}
+
+/// Which destinations get an event again.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(as = EventReplayInput)]
+pub(crate) struct EventReplay {
+    /// All that had it, if left out.
+    #[schema(value_type = Option<Vec<schema::DestinationId>>, max_items = 50)]
+    destination_ids: Option<Vec<DestinationId>>,
+}
+
+/// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Scope
+/// `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/events/{id}/replay", operation_id = "replay_event", tag = "events",
+    params(
+        ("id" = schema::EventId, Path),
+        ("idempotency-key" = Option<String>, Header, description = "The same key and body give the same replay."),
+    ),
+    request_body = Option<EventReplay>,
+    responses((status = 202, description = "It runs.", body = ReplayView), problems::ReplayingEvent),
+)]
+pub(crate) async fn replay(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<EventId>,
+    headers: HeaderMap,
+    OptionalBody(body): OptionalBody<EventReplay>,
+) -> Result<(StatusCode, Json<ReplayView>), ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let account = ctx.account_id();
+    let some = body.destination_ids;
+    let mut checks = Checks::default();
+    checks.filter_values("/destination_ids", some.as_ref().map_or(0, Vec::len));
+    if some.as_ref().is_some_and(Vec::is_empty) {
+        checks.refuse("/destination_ids", "missing_value", "name a destination, or leave it out for all");
+    }
+    checks.done()?;
+    if let Err(error) = app.store.event(account, id).await {
+        return Err(kept_no_more(&app, account, id, error).await);
+    }
+    for destination in some.iter().flatten() {
+        app.store.destination(account, *destination).await?;
+    }
+    let key = replays::key(&headers, &format!("event {id} {some:?}"))?;
+    let filter = DeliveryFilter {
+        event_ids: vec![id],
+        destination_ids: some.unwrap_or_default(),
+        statuses: vec![Status::Delivered, Status::DeadLetter, Status::Cancelled],
+        ..DeliveryFilter::default()
+    };
+    let replay = replays::begin(&app, &ctx, Selection::Filter(filter), limits::REPLAY_RATE, key).await?;
+    Ok((StatusCode::ACCEPTED, Json(replay.into())))
+}
+
+/// 410 for an event of which there are deliveries still.
+async fn kept_no_more(app: &App, account: AccountId, id: EventId, error: StoreError) -> ApiError {
+    let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
+    let page = Page { before: None, limit: 1 };
+    match (&error, app.store.deliveries(account, &filter, page).await) {
+        (StoreError::NotFound { .. }, Ok(found)) if !found.rows.is_empty() => {
+            ApiError::pruned("the event is no longer kept")
+        }
+        _ => error.into(),
+    }
 }
 
 /// The next id: a page that ends before it begins with `id`.

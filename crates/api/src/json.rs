@@ -28,11 +28,30 @@ impl<T: serde::de::DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let (bytes, _room) = read(request, app, limits::MANAGEMENT_BODY_BYTES).await?;
-        check_shape(&bytes, Some(limits::JSON_KEYS))?;
-        parse::<Distinct>(&bytes)?;
-        parse(&bytes).map(Self)
+        management(request, app, limits::MANAGEMENT_BODY_BYTES).await.map(Self)
     }
+}
+
+/// The same, of another size.
+pub struct BodyUpTo<const BYTES: usize, T>(pub T);
+
+impl<const BYTES: usize, T: serde::de::DeserializeOwned> FromRequest<App> for BodyUpTo<BYTES, T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        management(request, app, BYTES).await.map(Self)
+    }
+}
+
+async fn management<T: serde::de::DeserializeOwned>(
+    request: Request,
+    app: &App,
+    limit: usize,
+) -> Result<T, ApiError> {
+    let (bytes, _room) = read(request, app, limit).await?;
+    check_shape(&bytes, Some(limits::JSON_KEYS))?;
+    parse::<Distinct>(&bytes)?;
+    parse(&bytes)
 }
 
 /// Reads a JSON body: 415 for another content type or an encoded body, 413 beyond the limit.

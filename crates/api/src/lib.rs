@@ -17,6 +17,7 @@ mod ingest;
 mod matching;
 mod publish;
 mod rate;
+mod replays;
 mod snapshot;
 
 // The frame.
@@ -43,6 +44,7 @@ mod accounts;
 mod api_keys;
 mod attempts;
 mod changes;
+mod dead_letters;
 mod deliveries;
 mod destinations;
 mod events;

@@ -58,6 +58,14 @@ problems! {
     SwitchingWith: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound VersionMismatch OutcomeUnknown;
     /// A delivery is told to do something: it must not have ended.
     Moving: NotFound DeliveryEnded OutcomeUnknown;
+    /// A replay is asked for.
+    Replaying: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound IdempotencyConflict QuotaExceeded OutcomeUnknown;
+    /// An event is asked for again.
+    ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
+    /// A delivery is asked for again: it must have ended.
+    ReplayingDelivery: NotFound InvalidHeader Pruned DeliveryWaiting IdempotencyConflict OutcomeUnknown;
+    /// A replay is told to do something: it must not have ended.
+    SwitchingReplay: NotFound ReplayEnded OutcomeUnknown;
     /// The bytes of an event.
     ReadingPayload: NotFound Pruned;
 }

@@ -1,8 +1,8 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, api_keys, app::App, deliveries, destinations, docs, error::ApiError, events, health, ingest,
-    metrics, nodes, publish, request, routes, sources,
+    accounts, api_keys, app::App, dead_letters, deliveries, destinations, docs, error::ApiError, events,
+    health, ingest, metrics, nodes, publish, replays, request, routes, sources,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -107,6 +107,14 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(deliveries::get))
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
+        .routes(routes!(deliveries::replay))
+        .routes(routes!(events::replay))
+        .routes(routes!(dead_letters::groups))
+        .routes(routes!(replays::create, replays::list))
+        .routes(routes!(replays::get))
+        .routes(routes!(replays::pause))
+        .routes(routes!(replays::resume))
+        .routes(routes!(replays::cancel))
         // Who is there.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.

@@ -10,6 +10,7 @@ mod delivery;
 mod destination;
 mod event;
 mod node;
+mod replay;
 mod route;
 pub mod schema;
 mod source;
@@ -24,6 +25,7 @@ pub use destination::{
 };
 pub use event::{EventDetailView, EventView, FanoutView};
 pub use node::{NodeStatus, NodeView};
+pub use replay::{DeadLetterGroupView, ReplayEstimateView, ReplayView};
 pub use route::{PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{SourceView, VerificationView};
 

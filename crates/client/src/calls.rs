@@ -1,13 +1,14 @@
 //! One method per endpoint, in the order of the API's own table.
 
 use crate::{
-    Accepted, Account, ApiKey, Attempt, BatchResult, Client, Delivery, Destination, Error, Event, NewAccount,
-    NewApiKey, NewDestination, NewRoute, NewSource, Node, Page, Publish, Readiness, Route, Secret, Source,
+    Accepted, Account, ApiKey, Attempt, BatchResult, Client, DeadLetterGroup, Delivery, Destination, Error,
+    Event, NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute, NewSource, Node, Page, Publish,
+    Readiness, Replay, ReplayEstimate, Route, Secret, Source,
 };
 use bytes::Bytes;
 use domain::{
     delivery::Status,
-    id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, RouteId, SourceId},
+    id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
 };
 use http::{HeaderName, HeaderValue, Method};
 use http_body_util::Full;
@@ -216,6 +217,7 @@ impl Client {
         query.maybe("status", status.as_ref().and_then(Value::as_str));
         query.maybe("event_id", of.event_id.map(|id| id.to_string()).as_deref());
         query.maybe("destination_id", of.destination_id.map(|id| id.to_string()).as_deref());
+        query.maybe("replay_id", of.replay_id.map(|id| id.to_string()).as_deref());
         self.list("/v1/deliveries", query).await
     }
 
@@ -230,6 +232,60 @@ impl Client {
 
     pub async fn cancel(&self, id: DeliveryId) -> Result<Delivery, Error> {
         self.act(&format!("/v1/deliveries/{id}/cancel")).await
+    }
+}
+
+/// Dead letters and replays.
+impl Client {
+    pub async fn dead_letter_groups(&self, cursor: Option<&str>) -> Result<Page<DeadLetterGroup>, Error> {
+        self.list("/v1/dead-letters/groups", Query::new(cursor)).await
+    }
+
+    /// The new delivery.
+    pub async fn replay_delivery(&self, id: DeliveryId) -> Result<Delivery, Error> {
+        self.act(&format!("/v1/deliveries/{id}/replay")).await
+    }
+
+    pub async fn replay_event(&self, id: EventId) -> Result<Replay, Error> {
+        self.act(&format!("/v1/events/{id}/replay")).await
+    }
+
+    pub async fn create_replay(&self, replay: &NewReplay) -> Result<Replay, Error> {
+        let body = serde_json::to_vec(replay).map_err(|error| Error::Unexpected(error.to_string()))?;
+        let mut request = self.request(Method::POST, "/v1/replays", Some(body.into()));
+        if let Some(key) = &replay.idempotency_key {
+            let key = HeaderValue::try_from(key.as_str())
+                .map_err(|_| Error::Unexpected("an idempotency key is printable ASCII".into()))?;
+            request.headers_mut().insert("idempotency-key", key);
+        }
+        crate::parse(self.accepted(request).await?)
+    }
+
+    /// What it would do.
+    pub async fn estimate_replay(&self, replay: &NewReplay) -> Result<ReplayEstimate, Error> {
+        let mut body = json!(replay);
+        body["dry_run"] = true.into();
+        self.post("/v1/replays", &body).await
+    }
+
+    pub async fn replays(&self, cursor: Option<&str>) -> Result<Page<Replay>, Error> {
+        self.list("/v1/replays", Query::new(cursor)).await
+    }
+
+    pub async fn replay(&self, id: ReplayId) -> Result<Replay, Error> {
+        self.get(&format!("/v1/replays/{id}")).await
+    }
+
+    pub async fn pause_replay(&self, id: ReplayId) -> Result<Replay, Error> {
+        self.act(&format!("/v1/replays/{id}/pause")).await
+    }
+
+    pub async fn resume_replay(&self, id: ReplayId) -> Result<Replay, Error> {
+        self.act(&format!("/v1/replays/{id}/resume")).await
+    }
+
+    pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, Error> {
+        self.act(&format!("/v1/replays/{id}/cancel")).await
     }
 }
 
@@ -277,6 +333,7 @@ pub struct DeliveriesOf {
     pub status: Option<Status>,
     pub event_id: Option<EventId>,
     pub destination_id: Option<DestinationId>,
+    pub replay_id: Option<ReplayId>,
 }
 
 struct Query(Serializer<'static, String>);

@@ -23,11 +23,11 @@ pub use calls::{DeliveriesOf, EventsOf};
 pub use error::{Error, FieldError, Problem};
 pub use objects::{
     Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
-    BatchResult, Delivery, Destination, Event, Fanout, Hold, Node, NodeStatus, Page, Readiness, Route,
-    Secret, Signing, Source, Timing, WaitingFor,
+    BatchResult, DeadLetterGroup, Delivery, Destination, DestinationCount, Event, Fanout, Hold, Node,
+    NodeStatus, Page, Readiness, Replay, ReplayEstimate, Route, Secret, Signing, Source, Timing, WaitingFor,
 };
 pub use outlet::Outlet;
-pub use requests::{NewAccount, NewApiKey, NewDestination, NewRoute, NewSource, Publish};
+pub use requests::{NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute, NewSource, Publish};
 
 use bytes::Bytes;
 use connect::Connector;

@@ -226,6 +226,55 @@ pub struct Delivery {
     pub attempts: Option<Vec<Attempt>>,
 }
 
+/// Ended deliveries that were asked for again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    pub id: ReplayId,
+    /// `running`, `paused`, `completed` or `cancelled`.
+    pub status: String,
+    /// None: it was given ids.
+    pub filter: Option<Value>,
+    pub rate: u32,
+    pub matched: u64,
+    pub matched_exact: bool,
+    pub created: u64,
+    pub delivered: u64,
+    pub dead_letter: u64,
+    pub skipped: u64,
+    pub estimated_seconds: Option<u64>,
+    pub created_by: ApiKeyId,
+    pub created_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What a replay would do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayEstimate {
+    pub matched: u64,
+    pub matched_exact: bool,
+    pub by_destination: Vec<DestinationCount>,
+    pub estimated_seconds: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DestinationCount {
+    pub destination_id: DestinationId,
+    pub count: u64,
+}
+
+/// Dead letters that have destination, reason and HTTP status in common.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetterGroup {
+    pub destination_id: DestinationId,
+    pub reason: String,
+    pub http_status: Option<u16>,
+    pub count: u64,
+    pub exact: bool,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    pub sample_delivery_id: DeliveryId,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitingFor {
     pub kind: String,

@@ -3,7 +3,7 @@
 use domain::{
     account::{KeyKind, Scope},
     destination::{OnDeadLetter, Ordering, RateLimit},
-    id::{AccountId, DestinationId, SourceId},
+    id::{AccountId, DeliveryId, DestinationId, SourceId},
     retry::RetryPolicy,
     time::Timestamp,
 };
@@ -109,6 +109,22 @@ impl NewRoute {
     pub fn from_source(source_id: SourceId, destination_id: DestinationId) -> Self {
         Self { source_id: Some(source_id), ..Self::to(destination_id) }
     }
+}
+
+/// What is to be delivered again: what a filter matches, or deliveries by their ids.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct NewReplay {
+    /// The filters of the list of deliveries, as lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_ids: Option<Vec<DeliveryId>>,
+    /// Deliveries to make a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// For the header: the same key and body give the same replay.
+    #[serde(skip)]
+    pub idempotency_key: Option<String>,
 }
 
 /// An event to publish. The bytes of `data` are the payload, exactly as they are here.

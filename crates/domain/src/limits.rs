@@ -120,6 +120,23 @@ pub const READS_AT_ONCE: usize = 8;
 pub const PROBES_REMEMBERED: usize = 10_000;
 /// Values of one repeated filter of a list.
 pub const FILTER_VALUES: usize = 50;
+/// Dead letters of one group, and of all groups on a page, that are counted one by one: beyond, a count is a least one.
+pub const GROUP_COUNTED: usize = 10_000;
+pub const GROUPS_COUNTED: usize = 100_000;
+/// Deliveries that a replay can be given by their ids, and the body that holds them.
+pub const REPLAY_IDS: usize = 10_000;
+pub const REPLAY_BODY_BYTES: usize = 512 * 1024;
+/// Deliveries a second that a replay makes: unless asked otherwise, and at most.
+pub const REPLAY_RATE: u32 = 100;
+pub const REPLAY_RATE_MAX: u32 = 10_000;
+/// A replay is about what had been created when it was made, and had ended, give or take the clocks of two nodes.
+pub const REPLAY_SLACK: Duration = Duration::from_secs(1);
+/// Replays of one account that have not ended.
+pub const REPLAYS_PER_ACCOUNT: usize = 20;
+/// Entries looked at to tell how many a replay will match: beyond, it is told when it has walked them.
+pub const REPLAY_SURVEY: usize = 50_000;
+/// Destinations of which a dry run tells how many deliveries they would get: those with the most.
+pub const REPLAY_DESTINATIONS_SHOWN: usize = 200;
 pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
 pub const ROUTES_PER_ACCOUNT: usize = 200_000;
 pub const PAGE: usize = 50;
@@ -269,6 +286,13 @@ pub const EXPANSION_CHUNK_ONE_WRITER: usize = 100;
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
+/// How often replays that nobody works on are looked for, and how many a node works on at a time.
+pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
+pub const REPLAYS_HELD: usize = 1_000;
+/// A node that has written nothing for a replay this long has lost it to whoever looks.
+pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
+/// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
+pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 /// Pages of routes kept for the next event of the same account.
 pub const EXPANSION_PAGES_KEPT: usize = 16;
 

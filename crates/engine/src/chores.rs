@@ -2,11 +2,13 @@
 
 mod expand;
 mod prune;
+mod replay;
 mod rescan;
 
 use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
+use replay::Replayer;
 use std::sync::Arc;
 use store::{Expansion, Store};
 use tokio::sync::mpsc;
@@ -38,9 +40,17 @@ impl Chores<'_> {
         );
         let window = self.settings.idempotency_window;
         let prune = prune::run(Arc::clone(self.store), Arc::clone(self.clock), window);
-        let (stop_rescan, stop_prune) = (stop.clone(), stop.clone());
+        let replayer = Replayer {
+            store: Arc::clone(self.store),
+            clock: Arc::clone(self.clock),
+            dice: Arc::clone(self.dice),
+            board: Arc::clone(self.board),
+            dispatcher: self.inbox.clone(),
+        };
+        let (stop_rescan, stop_prune, stop_replayer) = (stop.clone(), stop.clone(), stop.clone());
         tokio::spawn(async move { stop_rescan.run_until_cancelled(rescan).await });
         tokio::spawn(async move { stop_prune.run_until_cancelled(prune).await });
+        tokio::spawn(async move { stop_replayer.run_until_cancelled(replayer.run()).await });
     }
 }
 

@@ -61,7 +61,8 @@ CASE ending
 END)
     constraint attempts_pkey PRIMARY KEY (delivery_id, attempt_id)
     constraint attempts_spent_check CHECK ((spent >= 0))
-    index attempts_dead_letters USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_dead_letter_groups USING btree (account_id, destination_id, reason, http_status NULLS FIRST, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_dead_letters USING btree (account_id, delivery_id) WHERE (ending = 'dead_letter'::text)
     index attempts_ended_of_account USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
     index attempts_ended_of_event USING btree (event_id) WHERE (ending IS NOT NULL)
     index attempts_of_destination USING btree (destination_id, delivery_id DESC, attempt_id DESC)
@@ -106,7 +107,8 @@ END)
     constraint attempts_default_pkey PRIMARY KEY (delivery_id, attempt_id)
     constraint attempts_spent_check CHECK ((spent >= 0))
     index attempts_default_account_id_delivery_id_idx USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
-    index attempts_default_account_id_destination_id_reason_delivery__idx USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_default_account_id_delivery_id_idx1 USING btree (account_id, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_default_account_id_destination_id_reason_http_stat_idx USING btree (account_id, destination_id, reason, http_status NULLS FIRST, delivery_id) WHERE (ending = 'dead_letter'::text)
     index attempts_default_destination_id_delivery_id_attempt_id_idx USING btree (destination_id, delivery_id DESC, attempt_id DESC)
     index attempts_default_event_id_idx USING btree (event_id) WHERE (ending IS NOT NULL)
 
@@ -264,16 +266,49 @@ table queue
     index queue_by_event USING btree (event_id)
     with fillfactor=90, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.05
 
+table replay_counts
+    replay_id uuid not null
+    node_id uuid not null
+    delivered bigint not null
+    dead_letter bigint not null
+    constraint replay_counts_pkey PRIMARY KEY (replay_id, node_id)
+
+table replayed
+    replay_id uuid not null
+    origin uuid not null
+    delivery_id uuid not null
+    constraint replayed_pkey PRIMARY KEY (replay_id, origin)
+    index replayed_delivery USING btree (replay_id, delivery_id)
+
 table replays
     id uuid not null
     account_id uuid not null
+    status text not null
+    rate integer not null
+    matched bigint not null
+    matched_exact boolean not null
     cursor uuid
+    created bigint not null default 0
+    skipped bigint not null default 0
+    held_by uuid
+    held_until bigint
     created_at bigint not null
-    ended_at bigint
+    finished_at bigint
+    key_hash bytea
+    body_hash bytea
     doc text not null
-    constraint replays_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id)
+    delivery_ids uuid[]
+    constraint replays_check CHECK (((key_hash IS NULL) = (body_hash IS NULL)))
+    constraint replays_check1 CHECK (((held_by IS NULL) = (held_until IS NULL)))
+    constraint replays_check2 CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['running'::text, 'paused'::text]))))
+    constraint replays_matched_check CHECK ((matched >= 0))
     constraint replays_pkey PRIMARY KEY (id)
+    constraint replays_rate_check CHECK ((rate > 0))
+    constraint replays_status_check CHECK ((status = ANY (ARRAY['running'::text, 'paused'::text, 'completed'::text, 'cancelled'::text])))
+    index replays_key USING btree (account_id, key_hash) WHERE (key_hash IS NOT NULL)
     index replays_of_account USING btree (account_id, id DESC)
+    index replays_running USING btree (id) WHERE (status = 'running'::text)
+    index replays_unfinished USING btree (account_id) WHERE (finished_at IS NULL)
 
 table rollups
     account_id uuid not null

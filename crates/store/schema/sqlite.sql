@@ -70,14 +70,18 @@ CREATE TABLE attempts (
     end)
 );
 
-CREATE INDEX attempts_dead_letter on attempts (account_id, destination_id, reason, delivery_id)
+CREATE INDEX attempts_dead_letter on attempts (account_id, delivery_id) where ending = 'dead_letter';
+
+CREATE INDEX attempts_dead_letter_group
+    on attempts (account_id, destination_id, reason, http_status, delivery_id, ending)
     where ending = 'dead_letter';
 
 CREATE INDEX attempts_destination on attempts (destination_id, delivery_id, attempt_id);
 
 CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id) where ending is not null;
 
-CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at) where ending is not null;
+CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at, replay_id)
+    where ending is not null;
 
 CREATE TABLE destinations (
     id blob not null primary key check (length(id) = 16),
@@ -214,23 +218,55 @@ CREATE TABLE queue (
 
 CREATE UNIQUE INDEX queue_delivery on queue (account_id, delivery_id);
 
-CREATE INDEX queue_event on queue (event_id, delivery_id);
+CREATE INDEX queue_event on queue (event_id, delivery_id, replay_id);
 
-CREATE TABLE replays (
-    id blob not null primary key,
-    account_id blob not null,
-    version integer not null,
-    cursor blob,
-    deliveries integer not null default 0,
-    created_at integer not null,
-    paused_at integer,
-    ended_at integer,
-    doc text not null
+CREATE TABLE replayed (
+    replay_id blob not null,
+    origin blob not null,
+    delivery_id blob not null,
+    primary key (replay_id, origin)
 ) without rowid;
 
-CREATE INDEX replays_account on replays (account_id, id desc);
+CREATE UNIQUE INDEX replayed_delivery on replayed (replay_id, delivery_id);
 
-CREATE INDEX replays_open on replays (id) where ended_at is null;
+CREATE TABLE replays (
+    id blob not null primary key check (length(id) = 16),
+    account_id blob not null,
+    status text not null check (status in ('running', 'paused', 'completed', 'cancelled')),
+    -- Deliveries a second.
+    rate integer not null check (rate > 0),
+    -- Counted when it was made; all there were, or as far as was looked.
+    matched integer not null check (matched >= 0),
+    matched_exact integer not null check (matched_exact in (0, 1)),
+    -- The last original that is done; moved by compare-and-swap.
+    cursor blob,
+    created integer not null default 0,
+    skipped integer not null default 0,
+    -- What has become of those that were made.
+    delivered integer not null default 0,
+    dead_letter integer not null default 0,
+    -- Who makes its deliveries, and until when nobody else does.
+    held_by blob,
+    held_until integer,
+    created_at integer not null,
+    finished_at integer,
+    key_hash blob,
+    body_hash blob,
+    doc text not null,
+    -- Sorted, one id after the other; null if it goes by a filter. Last, so that nobody walks over it.
+    delivery_ids blob,
+    check ((key_hash is null) = (body_hash is null)),
+    check ((held_by is null) = (held_until is null)),
+    check ((finished_at is null) = (status in ('running', 'paused')))
+);
+
+CREATE INDEX replays_account on replays (account_id, id);
+
+CREATE UNIQUE INDEX replays_key on replays (account_id, key_hash) where key_hash is not null;
+
+CREATE INDEX replays_running on replays (id) where status = 'running';
+
+CREATE INDEX replays_unfinished on replays (account_id) where finished_at is null;
 
 CREATE TABLE rollups (
     account_id blob not null,

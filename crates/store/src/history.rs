@@ -8,10 +8,11 @@ use domain::{
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
     limits,
-    outcome::Outcome,
+    outcome::{DeadReason, Outcome},
     pattern::Pattern,
     time::Timestamp,
 };
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page, so a page may be short, or empty, and
@@ -54,6 +55,16 @@ pub trait History: Send + Sync {
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError>;
 
+    /// Dead letters by destination, reason and HTTP status of the last attempt, in this order, behind the given one; at
+    /// most `limit`. Of each as many are counted as [`domain::limits::GROUP_COUNTED`], of all together
+    /// [`domain::limits::GROUPS_COUNTED`].
+    async fn dead_letter_groups(
+        &self,
+        account: AccountId,
+        after: Option<GroupKey>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError>;
+
     /// Of the newest `limit` facts of each destination, of deliveries not older than
     /// [`domain::limits::SUCCESS_RATE_DAYS`], the attempts that started at or after `since`; a throttled one is neither
     /// good nor bad, and left out.
@@ -68,6 +79,32 @@ pub trait History: Send + Sync {
 /// The first delivery whose attempts since then count for a success rate.
 pub(crate) fn first_counted(since: Timestamp) -> DeliveryId {
     DeliveryId::at(since.minus(Duration::from_secs(limits::SUCCESS_RATE_DAYS * 86_400)), 0)
+}
+
+/// What dead letters have in common. Ordered as groups are: reasons by their words, no status first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupKey {
+    pub destination_id: DestinationId,
+    pub reason: DeadReason,
+    pub http_status: Option<u16>,
+}
+
+impl GroupKey {
+    /// What it is sorted by, and stored as.
+    pub(crate) fn sorts(&self) -> (DestinationId, &'static str, u16) {
+        (self.destination_id, self.reason.as_str(), self.http_status.unwrap_or_default())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetterGroup {
+    pub key: GroupKey,
+    /// At least one is always counted.
+    pub count: u64,
+    /// False: there are more than were counted.
+    pub exact: bool,
+    pub oldest: DeliveryId,
+    pub newest: DeliveryId,
 }
 
 /// How many attempts were made, and how many of them met success.
@@ -128,19 +165,30 @@ impl FanoutCounts {
 }
 
 /// Different filters AND, the values of one OR; an empty list is no filter. `since` ≤ created_at < `until`, by the
-/// delivery's id. `http_statuses` are about the last attempt, `reasons` about endings.
-#[derive(Debug, Clone, Default)]
+/// delivery's id. `http_statuses` are about the last attempt, `reasons` about endings. A replay keeps its filter as this
+/// document, in the words of the API.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeliveryFilter {
     /// `Delivering` is the owner's knowledge: here it means "has not ended", as `Queued` and `RetryScheduled` do
     /// (told apart by `attempts`: none, or some).
+    #[serde(rename = "status")]
     pub statuses: Vec<Status>,
+    #[serde(rename = "reason")]
     pub reasons: Vec<String>,
+    #[serde(rename = "event_id")]
     pub event_ids: Vec<EventId>,
+    #[serde(rename = "destination_id")]
     pub destination_ids: Vec<DestinationId>,
+    #[serde(rename = "route_id")]
     pub route_ids: Vec<RouteId>,
+    #[serde(rename = "source_id")]
     pub source_ids: Vec<SourceId>,
+    #[serde(rename = "type")]
     pub types: Vec<Pattern>,
+    #[serde(rename = "http_status")]
     pub http_statuses: Vec<u16>,
+    #[serde(rename = "replay_id")]
     pub replay_ids: Vec<ReplayId>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,

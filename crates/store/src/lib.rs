@@ -22,6 +22,7 @@ pub mod memory;
 mod open;
 pub mod postgres;
 mod queue;
+mod replay;
 pub mod sqlite;
 mod wakes;
 
@@ -36,8 +37,8 @@ pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, SuccessRate,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
+    FanoutCounts, GroupKey, History, Listed, SuccessRate,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
@@ -45,11 +46,25 @@ pub use look::{Look, SchemaVersion, UnsafeSetting, look};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};
+pub use replay::{
+    CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
+    ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
+};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
 pub trait Store:
-    Catalog + Ingest + Expansions + Queue + Gates + History + Backlogs + Membership + PublishedLanes + Wakes
+    Catalog
+    + Ingest
+    + Expansions
+    + Replays
+    + Queue
+    + Gates
+    + History
+    + Backlogs
+    + Membership
+    + PublishedLanes
+    + Wakes
 {
 }
 
@@ -57,6 +72,7 @@ impl<T> Store for T where
     T: Catalog
         + Ingest
         + Expansions
+        + Replays
         + Queue
         + Gates
         + History

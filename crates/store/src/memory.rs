@@ -15,6 +15,7 @@ mod interruption;
 mod lanes;
 mod membership;
 mod queue;
+mod replay;
 mod table;
 mod waiting;
 mod wakes;
@@ -26,12 +27,13 @@ use domain::{
     destination::Destination,
     event::Event,
     gate::HoldEntry,
-    id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
     route::Route,
     source::Source,
     time::{Clock, Timestamp},
 };
 use interruption::Interruptions;
+use replay::KeptReplay;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -63,6 +65,11 @@ impl MemoryStore {
         }
     }
 
+    /// Drops an event as its retention does; what became of its deliveries is still told.
+    pub fn forget_event(&self, id: EventId) {
+        self.state().events.remove(&id);
+    }
+
     /// One lock for everything: whoever holds it is a transaction.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no method panics while it holds the lock")
@@ -81,6 +88,7 @@ struct State {
     events: BTreeMap<EventId, KeptEvent>,
     /// Those under way.
     expansions: BTreeMap<EventId, Expansion>,
+    replays: BTreeMap<ReplayId, KeptReplay>,
     /// By scope and hash of the key.
     used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
     waiting: Waiting,

@@ -20,6 +20,7 @@ mod partitions;
 mod planned;
 mod pool;
 mod queue;
+mod replay;
 mod rows;
 mod settle;
 mod start;

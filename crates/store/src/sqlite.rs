@@ -21,6 +21,7 @@ mod order;
 mod promise;
 mod queue;
 mod readers;
+mod replay;
 mod row;
 mod settle;
 mod space;

@@ -12,47 +12,66 @@ use domain::{
     pattern::Pattern,
     time::Timestamp,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use store::DeliveryFilter;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
-#[derive(Debug, Default, Deserialize, IntoParams)]
+/// Different filters narrow, the values of one widen; none is no filter.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct DeliveryQuery {
+#[schema(as = DeliveryFilter)]
+pub struct DeliveryQuery {
     #[param(value_type = Vec<words::StatusWord>, required = false)]
+    #[schema(value_type = Vec<words::StatusWord>)]
     status: Vec<Status>,
     /// Why it ended undelivered.
     #[param(value_type = Vec<String>, required = false, example = json!(["exhausted"]))]
+    #[schema(value_type = Vec<String>, example = json!(["exhausted"]))]
     reason: Vec<String>,
     #[param(value_type = Vec<schema::EventId>, required = false)]
+    #[schema(value_type = Vec<schema::EventId>)]
     event_id: Vec<EventId>,
     #[param(value_type = Vec<schema::DestinationId>, required = false)]
+    #[schema(value_type = Vec<schema::DestinationId>)]
     destination_id: Vec<DestinationId>,
     #[param(value_type = Vec<schema::RouteId>, required = false)]
+    #[schema(value_type = Vec<schema::RouteId>)]
     route_id: Vec<RouteId>,
     #[param(value_type = Vec<schema::SourceId>, required = false)]
+    #[schema(value_type = Vec<schema::SourceId>)]
     source_id: Vec<SourceId>,
     /// Event type, or a pattern of it.
     #[serde(rename = "type")]
     #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    #[schema(value_type = Vec<schema::EventTypePattern>)]
     types: Vec<Pattern>,
     /// Of the last attempt.
     #[param(required = false)]
     http_status: Vec<u16>,
     #[param(value_type = Vec<schema::ReplayId>, required = false)]
+    #[schema(value_type = Vec<schema::ReplayId>)]
     replay_id: Vec<ReplayId>,
     /// Created at this time or later.
     #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
     since: Option<Timestamp>,
     /// Created before this time.
     #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
     until: Option<Timestamp>,
 }
 
 impl DeliveryQuery {
     pub(super) fn checked(&self) -> Result<DeliveryFilter, ApiError> {
         let mut checks = Checks::default();
+        self.check("", &mut checks);
+        checks.done()?;
+        Ok(self.filter())
+    }
+
+    /// What is wrong with it, as the member `place` of a body.
+    pub(crate) fn check(&self, place: &str, checks: &mut Checks) {
         let counts = [
             ("/status", self.status.len()),
             ("/reason", self.reason.len()),
@@ -64,18 +83,22 @@ impl DeliveryQuery {
             ("/http_status", self.http_status.len()),
             ("/replay_id", self.replay_id.len()),
         ];
-        counts.into_iter().for_each(|(pointer, count)| checks.filter_values(pointer, count));
+        for (pointer, count) in counts {
+            checks.filter_values(&format!("{place}{pointer}"), count);
+        }
         for (index, reason) in self.reason.iter().enumerate() {
             if !is_reason(reason) {
                 checks.refuse(
-                    format!("/reason/{index}"),
+                    format!("{place}/reason/{index}"),
                     "unknown_value",
                     "no delivery ends for this reason",
                 );
             }
         }
-        checks.done()?;
-        Ok(DeliveryFilter {
+    }
+
+    pub(crate) fn filter(&self) -> DeliveryFilter {
+        DeliveryFilter {
             statuses: self.status.clone(),
             reasons: self.reason.clone(),
             event_ids: self.event_id.clone(),
@@ -87,7 +110,25 @@ impl DeliveryQuery {
             replay_ids: self.replay_id.clone(),
             since: self.since,
             until: self.until,
-        })
+        }
+    }
+
+    /// A filter as it is shown.
+    pub(crate) fn of(filter: &DeliveryFilter) -> Self {
+        let filter = filter.clone();
+        Self {
+            status: filter.statuses,
+            reason: filter.reasons,
+            event_id: filter.event_ids,
+            destination_id: filter.destination_ids,
+            route_id: filter.route_ids,
+            source_id: filter.source_ids,
+            types: filter.types,
+            http_status: filter.http_statuses,
+            replay_id: filter.replay_ids,
+            since: filter.since,
+            until: filter.until,
+        }
     }
 }
 

@@ -62,9 +62,21 @@ on_every_store! {
         check(&world, Method::GET, "/v1/events/{id}", &event, None).await;
         check(&world, Method::GET, "/v1/events/{id}/payload", &event, None).await;
         check(&world, Method::GET, "/v1/deliveries/{id}", &delivery, None).await;
-        for action in ["retry", "cancel"] {
+        for action in ["retry", "cancel", "replay"] {
             check(&world, Method::POST, &format!("/v1/deliveries/{{id}}/{action}"), &delivery, None).await;
         }
+        check(&world, Method::POST, "/v1/events/{id}/replay", &event, None).await;
+        let replay = text(&world.post("/v1/replays", json!({ "filter": {} })).await.expect(202)["id"]);
+        check(&world, Method::GET, "/v1/replays/{id}", &replay, None).await;
+        for action in ["pause", "resume", "cancel"] {
+            check(&world, Method::POST, &format!("/v1/replays/{{id}}/{action}"), &replay, None).await;
+        }
+        for ids in [&delivery, &random(&delivery)] {
+            let body = json!({ "delivery_ids": [ids] });
+            let refused = world.ask_as(&world.foreign_key, Method::POST, "/v1/replays", Some(body)).await;
+            refused.expect_problem(404, "not_found");
+        }
+        assert_eq!(world.get(&format!("/v1/replays/{replay}")).await.expect(200)["status"], "running");
 
         // And nothing of it had an effect.
         assert_eq!(world.get(&format!("/v1/sources/{source}")).await.expect(200)["name"], "Stripe");

@@ -11,6 +11,7 @@ mod isolation;
 mod lists;
 mod nodes;
 mod openapi;
+mod replays;
 mod routes;
 mod sources;
 mod strictness;

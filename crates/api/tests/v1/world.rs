@@ -93,8 +93,14 @@ impl Reply {
 
 impl World {
     pub(crate) async fn memory() -> Self {
+        Self::forgetful().await.0
+    }
+
+    /// With the store itself, which can be made to forget.
+    pub(crate) async fn forgetful() -> (Self, Arc<MemoryStore>) {
         let clock = Arc::new(TestClock::default());
-        Self::on(Arc::new(MemoryStore::new(clock.clone())), clock, None).await
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        (Self::on(store.clone(), clock, None).await, store)
     }
 
     pub(crate) async fn sqlite() -> Self {

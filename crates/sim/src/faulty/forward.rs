@@ -6,16 +6,21 @@ use domain::{
     account::{Account, ApiKey},
     destination::Destination,
     event::Event,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
+        SourceId,
+    },
     route::Route,
     source::Source,
     time::Timestamp,
 };
 use std::sync::Arc;
 use store::{
-    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
-    EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, Page, PublishedLanes,
-    RoutePage, RouteWalk, StoreError, SuccessRate, Target,
+    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, CreatedReplay, DeadLetterGroup,
+    DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Expansion, Expansions, GroupKey, History,
+    LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, PublishedLanes, Replay,
+    ReplayChunk, ReplayHold, ReplaySwitch, Replays, RoutePage, RouteWalk, Selection, StoreError, SuccessRate,
+    Survey, Target,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -80,6 +85,7 @@ forward! { History:
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
     fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
     fn attempts_of_destination(account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize) -> Vec<AttemptRecord>;
+    fn dead_letter_groups(account: AccountId, after: Option<GroupKey>, limit: usize) -> Vec<DeadLetterGroup>;
     fn success_rates(destinations: &[DestinationId], since: Timestamp, limit: usize) -> Vec<SuccessRate>;
 }
 
@@ -88,6 +94,19 @@ forward! { Expansions:
     fn expansion(event: EventId) -> Option<Expansion>;
     fn routes_after(walk: &RouteWalk) -> RoutePage;
     write fn expand(chunk: &Chunk) -> bool;
+}
+
+forward! { Replays:
+    fn replay(account: AccountId, id: ReplayId) -> Replay;
+    fn replays(account: AccountId, page: Page<ReplayId>) -> Vec<Replay>;
+    fn switch_replay(account: AccountId, id: ReplayId, to: ReplaySwitch, now: Timestamp) -> Replay;
+    fn replayed(account: AccountId, id: ReplayId, origin: DeliveryId) -> Option<DeliveryId>;
+    fn survey(account: AccountId, selection: &Selection, as_of: Timestamp, limit: usize) -> Survey;
+    fn open_replays(limit: usize) -> Vec<OpenReplay>;
+    fn originals(walk: &OriginalWalk) -> Originals;
+    write fn create_replay(new: &NewReplay) -> CreatedReplay;
+    write fn hold_replay(hold: &ReplayHold) -> Option<OpenReplay>;
+    write fn write_replay(chunk: &ReplayChunk) -> Option<u32>;
 }
 
 forward! { PublishedLanes:

@@ -2,8 +2,8 @@
 
 use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
 use crate::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError, SuccessRate, history::first_counted,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
+    FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -14,6 +14,7 @@ use domain::{
     outcome::Outcome,
     time::Timestamp,
 };
+use std::collections::BTreeMap;
 
 #[async_trait]
 impl History for MemoryStore {
@@ -87,6 +88,41 @@ impl History for MemoryStore {
         let attempts = newest_first(&state.attempts, before).map(|(_, kept)| kept);
         let wanted = attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
         Ok(wanted.take(limit).map(|kept| kept.record.clone()).collect())
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        account: AccountId,
+        after: Option<GroupKey>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        let state = self.state();
+        let mut groups = BTreeMap::<_, DeadLetterGroup>::new();
+        for ended in state.ended.values().filter(|ended| ended.delivery.account_id == account) {
+            let Ending::DeadLetter(reason) = ended.ending else { continue };
+            let Delivery { id, destination_id, last_http_status: http_status, .. } = ended.delivery;
+            let key = GroupKey { destination_id, reason, http_status };
+            let group = groups.entry(key.sorts()).or_insert(DeadLetterGroup {
+                key,
+                count: 0,
+                exact: true,
+                oldest: id,
+                newest: id,
+            });
+            (group.count, group.newest) = (group.count + 1, id);
+        }
+        let mut left = limits::GROUPS_COUNTED;
+        let behind = |group: &DeadLetterGroup| after.is_none_or(|after| group.key.sorts() > after.sorts());
+        let page = groups.into_values().filter(behind).take(limit);
+        Ok(page
+            .map(|mut group| {
+                let counted = group.count.min(left.clamp(1, limits::GROUP_COUNTED) as u64);
+                group.exact = counted == group.count;
+                left = left.saturating_sub(counted as usize);
+                group.count = counted;
+                group
+            })
+            .collect())
     }
 
     async fn success_rates(
@@ -187,6 +223,11 @@ impl State {
         })
     }
 
+    /// Whether an ended delivery is one of those that are asked for.
+    pub(super) fn matches(&self, filter: &DeliveryFilter, ended: &Ended) -> bool {
+        wanted_delivery(filter, &self.ended_record(ended))
+    }
+
     fn waiting_record(&self, row: &Delivery) -> DeliveryRecord {
         self.delivery_record(row, DeliveryState::Waiting(Box::new(row.clone())))
     }
@@ -196,13 +237,14 @@ impl State {
     }
 
     fn delivery_record(&self, row: &Delivery, state: DeliveryState) -> DeliveryRecord {
-        let event = &self.events[&row.event_id].event;
+        // None: it has had its time.
+        let event = self.events.get(&row.event_id).map(|kept| &kept.event);
         DeliveryRecord {
             id: row.id,
             account_id: row.account_id,
             event_id: row.event_id,
-            event_type: event.event_type.to_string(),
-            source_id: event.source_id,
+            event_type: event.map_or("unknown".into(), |event| event.event_type.to_string()),
+            source_id: event.and_then(|event| event.source_id),
             route_id: row.route_id,
             destination_id: row.destination_id,
             replay_id: row.replay_id,
@@ -211,7 +253,7 @@ impl State {
             spent: row.spent,
             last_outcome: row.last_outcome,
             last_http_status: row.last_http_status,
-            ordering_key: event.ordering_key.clone(),
+            ordering_key: event.and_then(|event| event.ordering_key.clone()),
             sequence: row.sequence,
             created_at: row.created_at,
             state,

@@ -1,12 +1,12 @@
 //! Committing.
 
 use super::{KeptEvent, MemoryStore, State, UsedKey};
-use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError};
+use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
     event::Event,
-    id::DestinationId,
+    id::{DestinationId, ReplayId},
     time::Timestamp,
 };
 
@@ -71,7 +71,18 @@ impl State {
 
     /// Puts a new delivery into its lane, with its number if it takes one.
     pub(super) fn promise(&mut self, event: &Event, promise: &NewDelivery) {
-        let mut delivery = first_state(event, promise);
+        self.wait(first_state(event, promise), promise);
+    }
+
+    /// The same for one that a replay makes: its time is now, whenever its event's was.
+    pub(super) fn promise_again(&mut self, event: &Event, one: &Replayed, replay: ReplayId) {
+        let first = first_state(event, &one.delivery);
+        let available_at = first.created_at;
+        let again = Delivery { replay_id: Some(replay), origin: one.origin, available_at, ..first };
+        self.wait(again, &one.delivery);
+    }
+
+    fn wait(&mut self, mut delivery: Delivery, promise: &NewDelivery) {
         if promise.sequenced {
             let sequence = self.next_sequence(promise.destination_id);
             delivery.position = Position::ordered(promise.position.track, sequence, promise.id);

@@ -186,6 +186,9 @@ impl State {
         };
         match settlement.settled {
             Settled::Ended(ending) => {
+                if let Some(replay) = tried.replay_id {
+                    self.count_replayed(replay, ending);
+                }
                 self.end(Delivery { sequence: settlement.delivery.sequence, ..tried }, ending, over_at);
             }
             Settled::Waits { position, due_at, spent } => {

@@ -3,8 +3,8 @@
 
 use super::{PostgresStore, pool::params, rows};
 use crate::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, Listed, Page, StoreError, SuccessRate, history::first_counted,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
+    FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -12,13 +12,18 @@ use domain::{
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
     limits,
-    outcome::Outcome,
+    outcome::{DeadReason, Outcome},
     pattern::Pattern,
     time::Timestamp,
 };
 use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
+
+pub(super) const DEAD_LETTER_GROUPS: &str = include_str!("sql/dead_letter_groups.sql");
+const DELIVERIES: &str = concat!(include_str!("sql/deliveries.sql"), include_str!("sql/deliveries_page.sql"));
+const DELIVERIES_OF_REPLAY: &str =
+    concat!(include_str!("sql/deliveries_of_replay.sql"), include_str!("sql/deliveries_page.sql"));
 
 #[async_trait]
 impl History for PostgresStore {
@@ -108,10 +113,12 @@ impl History for PostgresStore {
             uuids(&filter.route_ids, |id| id.uuid()) => UUID_ARRAY,
             uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
             expressions(&filter.types) => TEXT_ARRAY, some(&http_statuses) => INT2_ARRAY,
-            uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
+            uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY, dead_alone(filter) => BOOL,
         ];
+        let of_replay = filter.event_ids.is_empty() && filter.replay_ids.len() == 1;
+        let sql = if of_replay { DELIVERIES_OF_REPLAY } else { DELIVERIES };
         let connection = self.pools.general().await?;
-        let read = connection.read(include_str!("sql/deliveries.sql"), params).await?;
+        let read = connection.read(sql, params).await?;
         let (last, looked_at) = (id_at(&read, 0), id_at(&read, 1));
         let found = read.iter().filter(|row| row.get::<_, Option<Uuid>>(3).is_some());
         let found = found.map(|row| delivery_record(row, 2)).collect::<Result<_, _>>()?;
@@ -159,6 +166,24 @@ impl History for PostgresStore {
         ];
         let rows = connection.read(include_str!("sql/attempts_of_destination.sql"), params).await?;
         rows.iter().map(attempt_record).collect()
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        account: AccountId,
+        after: Option<GroupKey>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        let destination = after.map_or(Uuid::nil(), |after| after.destination_id.uuid());
+        let reason = after.map_or("", |after| after.reason.as_str());
+        let http_status = after.and_then(|after| after.http_status).map(|status| status as i16);
+        let params = params![
+            account.uuid() => UUID, destination => UUID, reason => TEXT, http_status => INT2,
+            limit as i64 => INT8, limits::GROUP_COUNTED as i64 => INT8, limits::GROUPS_COUNTED as i64 => INT8,
+        ];
+        let connection = self.pools.general().await?;
+        let rows = connection.read(DEAD_LETTER_GROUPS, params).await?;
+        Ok(rows.iter().filter_map(group).collect())
     }
 
     async fn success_rates(
@@ -232,16 +257,37 @@ impl Wanted {
     }
 }
 
+/// Whether nothing but dead letters is wanted: they have an index.
+pub(super) fn dead_alone(filter: &DeliveryFilter) -> bool {
+    !filter.statuses.is_empty() && filter.statuses.iter().all(|status| *status == Status::DeadLetter)
+}
+
+/// A reason of a newer version has no name here.
+fn group(row: &Row) -> Option<DeadLetterGroup> {
+    let key = GroupKey {
+        destination_id: DestinationId::from_uuid(row.get(0)),
+        reason: row.get::<_, &str>(1).parse::<DeadReason>().ok()?,
+        http_status: rows::http_status(row, 2),
+    };
+    Some(DeadLetterGroup {
+        key,
+        count: row.get::<_, i64>(5) as u64,
+        exact: row.get(6),
+        oldest: DeliveryId::from_uuid(row.get(3)),
+        newest: DeliveryId::from_uuid(row.get(4)),
+    })
+}
+
 /// An empty list is no filter.
-fn some<T: Clone>(values: &[T]) -> Option<Vec<T>> {
+pub(super) fn some<T: Clone>(values: &[T]) -> Option<Vec<T>> {
     (!values.is_empty()).then(|| values.to_vec())
 }
 
-fn uuids<K>(ids: &[K], uuid: impl Fn(&K) -> Uuid) -> Option<Vec<Uuid>> {
+pub(super) fn uuids<K>(ids: &[K], uuid: impl Fn(&K) -> Uuid) -> Option<Vec<Uuid>> {
     (!ids.is_empty()).then(|| ids.iter().map(uuid).collect())
 }
 
-fn expressions(patterns: &[Pattern]) -> Option<Vec<String>> {
+pub(super) fn expressions(patterns: &[Pattern]) -> Option<Vec<String>> {
     (!patterns.is_empty()).then(|| patterns.iter().map(|pattern| expression(pattern.as_str())).collect())
 }
 

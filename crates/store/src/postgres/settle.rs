@@ -3,13 +3,14 @@
 use super::{
     planned::{Planned, Statement},
     pool::{Connection, Param, Transaction, params},
+    replay,
     trouble::Trouble,
 };
 use crate::{Consequence, Fact, Settlement, StoreError};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
-    id::{AttemptId, NodeId},
+    id::{AttemptId, NodeId, ReplayId},
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
@@ -116,17 +117,19 @@ async fn settle_part(
 ) -> Result<Written, Trouble> {
     let facts = Facts::of(part);
     let node = node.uuid();
-    if part.iter().any(|settlement| settlement.consequence.is_some()) {
+    // What is no ending of a replay, and has no consequence, costs one statement and nothing else.
+    if part.iter().any(|settlement| settlement.consequence.is_some() || replayed(settlement).is_some()) {
         let transaction = connection.begin().await?;
-        let settled = settle_and_switch(&transaction, &node, &facts, part, now).await;
+        let settled = settle_with_consequences(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
         Ok(written(&connection.write(&SETTLE.call, &facts.params(&node)).await?))
     }
 }
 
-/// A destination is disabled or paused in the transaction that says why, and only by who still owns it.
-async fn settle_and_switch(
+/// A destination is disabled or paused in the transaction that says why, and only by who still owns it. A replay's
+/// deliveries are counted as they end.
+async fn settle_with_consequences(
     transaction: &Transaction<'_>,
     node: &Uuid,
     facts: &Facts,
@@ -146,7 +149,18 @@ async fn settle_and_switch(
         let paused: Vec<Uuid> = paused.difference(&gone).copied().collect();
         switch(transaction, &Vec::from_iter(gone), &paused, now).await?;
     }
+    let ended = part.iter().filter(|settlement| moved(settlement)).filter_map(|it| replayed(it));
+    replay::count(transaction, node, ended).await?;
     Ok(written)
+}
+
+/// The replay whose delivery this ends.
+fn replayed(settlement: &Settlement) -> Option<(ReplayId, Ending)> {
+    let replay = settlement.delivery.replay_id?;
+    match settlement.settled {
+        Settled::Ended(ending) => Some((replay, ending)),
+        Settled::Waits { .. } => None,
+    }
 }
 
 async fn switch(

@@ -4,11 +4,12 @@
 mod attempts;
 mod deliveries;
 mod events;
+mod groups;
 
 use super::{SqliteStore, Trouble};
 use crate::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, History, Listed, Page,
-    StoreError, SuccessRate,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, GroupKey,
+    History, Listed, Page, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -22,8 +23,13 @@ use domain::{
 pub(super) use attempts::OF_DESTINATION;
 #[cfg(test)]
 pub(super) use deliveries::{
-    ENDED_BY_ACCOUNT, ENDED_BY_DESTINATION, ENDED_BY_EVENT, WAITING_BY_ACCOUNT, WAITING_BY_EVENT,
+    DEAD_AFTER_BY_ACCOUNT, DEAD_BY_ACCOUNT, ENDED_AFTER_BY_ACCOUNT, ENDED_AFTER_BY_DESTINATION,
+    ENDED_AFTER_BY_EVENT, ENDED_BY_ACCOUNT, ENDED_BY_DESTINATION, ENDED_BY_EVENT, ENDED_BY_REPLAY,
+    WAITING_BY_ACCOUNT, WAITING_BY_EVENT, WAITING_BY_REPLAY,
 };
+pub(super) use deliveries::{EndedIndex, ended, wanted};
+#[cfg(test)]
+pub(super) use groups::{COUNT, NEWEST, NEXT_DESTINATION, NEXT_REASON, NEXT_STATUS};
 
 #[async_trait]
 impl History for SqliteStore {
@@ -76,6 +82,15 @@ impl History for SqliteStore {
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
         self.read(move |connection| attempts::of_destination(connection, account, id, before, limit)).await
+    }
+
+    async fn dead_letter_groups(
+        &self,
+        account: AccountId,
+        after: Option<GroupKey>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
+        self.read(move |connection| groups::list(connection, account, after, limit)).await
     }
 
     async fn success_rates(

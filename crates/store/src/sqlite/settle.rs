@@ -7,6 +7,7 @@
 use super::{
     Trouble,
     catalog::next_version,
+    replay,
     row::{Key as _, blob},
     tally,
     trouble::Reach,
@@ -101,6 +102,9 @@ impl Entry {
     fn settle(&self, connection: &Connection) -> Result<Effect, Trouble> {
         if self.move_row(connection)? {
             self.record(connection, true)?;
+            if let (Some(id), Settled::Ended(ending)) = (self.delivery.replay_id, self.settled) {
+                replay::count(connection, id, ending)?;
+            }
             return Ok(Effect::Moved);
         }
         let fact = params![self.delivery.id.blob(), self.fact.blob()];
@@ -171,7 +175,8 @@ impl Entry {
             tried.map(|tried| tried.started_at.micros()),
             tried.map(|tried| tried.duration_us),
             tried.map(|tried| tried.outcome.as_str()),
-            tried.and_then(|tried| tried.http_status),
+            // Without an attempt: of the last one before.
+            tried.map_or(delivery.last_http_status, |tried| tried.http_status),
             blob(self.node),
             ending.map(|ending| ending.status().as_str()),
             ending.and_then(Ending::reason),

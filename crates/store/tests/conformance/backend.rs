@@ -71,8 +71,8 @@ pub(crate) struct Opened {
 #[derive(Clone)]
 pub(crate) enum Door {
     Memory(Arc<MemoryStore>),
-    /// It does not.
-    Shut,
+    /// It does not; this is where the file is.
+    Shut(PathBuf),
     Url(String),
 }
 
@@ -81,8 +81,28 @@ impl Door {
     pub(crate) async fn enter(&self) -> Option<Arc<dyn Store>> {
         match self {
             Self::Memory(store) => Some(Arc::new(store.another())),
-            Self::Shut => None,
+            Self::Shut(_) => None,
             Self::Url(url) => Some(open(url.clone()).await),
+        }
+    }
+
+    /// Drops an event as its retention does.
+    pub(crate) async fn forget_event(&self, id: EventId) {
+        match self {
+            Self::Memory(store) => store.forget_event(id),
+            Self::Shut(file) => {
+                let outsider = rusqlite::Connection::open(file).expect("the file is there");
+                outsider.execute("delete from events where id = ?1", [id.bytes()]).expect("an event goes");
+            }
+            Self::Url(url) => {
+                let (server, schema) = url.split_once("?schema=").expect("it has a schema of its own");
+                let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls)
+                    .await
+                    .expect("the server is there");
+                tokio::spawn(connection);
+                let sql = format!("delete from {schema}.events where id = '{}'", id.uuid());
+                client.batch_execute(&sql).await.expect("an event goes");
+            }
         }
     }
 }
@@ -152,7 +172,7 @@ impl Opened {
                 let folder = tempfile::tempdir().expect("a folder for the database");
                 let path = folder.path().join("posthaste.db");
                 let url = format!("sqlite:{}", path.display());
-                (open(url).await, Door::Shut, Outside::Sqlite(path), None, Some(folder))
+                (open(url).await, Door::Shut(path.clone()), Outside::Sqlite(path), None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));

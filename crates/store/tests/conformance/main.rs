@@ -17,6 +17,7 @@ mod lanes;
 mod membership;
 mod order;
 mod queue;
+mod replay;
 mod settle;
 mod shards;
 mod wakes;
@@ -107,6 +108,30 @@ macro_rules! kept_by {
                 routes_are_walked_by_id_and_door,
                 a_page_that_is_known_is_not_read_again,
                 a_chunk_of_the_largest_size_is_written_whole,
+            }
+            promises! {
+                $backend, replay:
+                a_replay_reads_back_as_it_was_created,
+                a_key_that_was_used_names_its_first_replay,
+                of_many_replays_at_once_with_one_key_one_is_made,
+                an_account_has_so_many_replays_that_have_not_ended,
+                a_replay_makes_new_deliveries_of_what_is_dead,
+                what_came_or_ended_later_is_not_replayed,
+                originals_are_filtered,
+                a_survey_counts_by_destination_and_says_whether_that_is_all,
+                ids_that_were_given_are_replayed_if_they_have_ended,
+                a_repeated_chunk_of_a_replay_writes_nothing,
+                only_who_holds_a_replay_writes_its_deliveries,
+                of_many_who_work_on_a_replay_at_once_each_origin_is_made_once,
+                a_replay_is_paused_resumed_and_cancelled,
+                what_becomes_of_a_replays_deliveries_is_counted_once,
+                what_is_replayed_to_an_ordered_destination_takes_the_next_numbers,
+                a_replay_of_one_is_made_at_once,
+                a_deleted_destination_is_told_with_the_originals,
+                a_replays_deliveries_are_listed_and_are_not_their_events_fan_out,
+                dead_letters_are_grouped,
+                a_walk_over_what_does_not_match_moves_its_cursor,
+                what_is_no_longer_kept_is_skipped,
             }
             promises! {
                 $backend, queue:

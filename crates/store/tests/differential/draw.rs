@@ -3,7 +3,7 @@
 use super::{Player, TRACKS};
 use domain::{
     delivery::Status,
-    id::{AccountId, DeliveryId, DestinationId, EventId, SourceId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
     pattern::Pattern,
     time::Timestamp,
 };
@@ -99,7 +99,10 @@ impl Player {
             source_ids: self.some(15, Self::source_id),
             types: self.some(20, Self::pattern),
             http_statuses: self.some(15, |player| [200, 404, 429, 503][player.dice.random_range(0..4)]),
-            replay_ids: Vec::new(),
+            replay_ids: self.some(10, |player| {
+                let known = player.one(&player.replays.clone());
+                known.map_or(ReplayId::at(player.now, player.dice.random()), |(_, id)| id)
+            }),
             since: self.chance(15).then(|| self.moment()),
             until: self.chance(15).then(|| self.moment()),
         }

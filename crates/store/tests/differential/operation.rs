@@ -3,16 +3,21 @@
 use crate::fixtures::{first, told};
 use domain::{
     account::{Account, ApiKey},
+    delivery::Position,
     destination::Destination,
     id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SHARDS, SourceId,
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
+        SHARDS, SourceId,
     },
     route::Route,
     source::Source,
     time::Timestamp,
 };
 use std::fmt::Debug;
-use store::{DeliveryFilter, EventFilter, NewEvent, Page, Settlement, Store, StoreError, Turn, Window};
+use store::{
+    DeliveryFilter, EventFilter, NewDelivery, NewEvent, NewReplay, Original, OriginalWalk, Originals, Page,
+    ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection, Settlement, Store, StoreError, Turn, Window,
+};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
@@ -64,6 +69,14 @@ pub(crate) enum Operation {
     Delivery(AccountId, DeliveryId),
     AttemptsOfDelivery(AccountId, DeliveryId, usize),
     AttemptsOfDestination(AccountId, DestinationId, usize),
+    DeadLetterGroups(AccountId, usize),
+
+    CreateReplay(NewReplay),
+    SwitchReplay(AccountId, ReplayId, ReplaySwitch, Timestamp),
+    /// Makes what is left of it, so many at a time, with ids that are drawn from the last number.
+    FinishReplay(ReplayId, usize, Timestamp, u64),
+    Replays(AccountId, usize),
+    Survey(AccountId, Selection, Timestamp),
 }
 
 impl Operation {
@@ -139,6 +152,17 @@ impl Operation {
             Self::AttemptsOfDestination(account, id, limit) => {
                 tell(attempts(store, account, id, limit).await)
             }
+            Self::DeadLetterGroups(account, limit) => tell(groups(store, account, limit).await),
+
+            Self::CreateReplay(new) => tell(store.create_replay(&new).await),
+            Self::SwitchReplay(account, id, to, now) => tell(store.switch_replay(account, id, to, now).await),
+            Self::FinishReplay(id, limit, now, drawn) => {
+                tell(finish(store, node, id, limit, now, drawn).await)
+            }
+            Self::Replays(account, limit) => tell(store.replays(account, first(limit)).await),
+            Self::Survey(account, selection, as_of) => {
+                tell(store.survey(account, &selection, as_of, 100_000).await)
+            }
         }
     }
 }
@@ -201,6 +225,73 @@ async fn deliveries(
         found.extend(listed.rows);
         let Some(next) = listed.next else { return Ok(found) };
         page.before = Some(next);
+    }
+}
+
+async fn groups(store: &dyn Store, account: AccountId, limit: usize) -> Result<Vec<impl Debug>, StoreError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.dead_letter_groups(account, after, limit).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = Some(last.key);
+        found.extend(page);
+    }
+}
+
+/// What was made, and how it was told.
+async fn finish(
+    store: &dyn Store,
+    node: NodeId,
+    id: ReplayId,
+    limit: usize,
+    now: Timestamp,
+    drawn: u64,
+) -> Result<Vec<impl Debug>, StoreError> {
+    let open = store.open_replays(100_000).await?;
+    let (mut made, mut number) = (Vec::new(), u128::from(drawn) << 16);
+    let Some(seen) = open.into_iter().find(|open| open.id == id) else { return Ok(made) };
+    let (seen_by, seen_until) = (seen.held_by, seen.held_until);
+    let hold = ReplayHold { id, node, until: now, seen_by, seen_until };
+    let mut replay = store.hold_replay(&hold).await?.expect("it runs");
+    loop {
+        let walk = OriginalWalk { replay: replay.clone(), limit };
+        let Originals { rows, missing, next } = store.originals(&walk).await?;
+        let again = |original: &Original| {
+            number += 1;
+            let id = DeliveryId::at(now, number);
+            Some(Replayed {
+                origin: original.origin,
+                event_id: original.event_id,
+                delivery: NewDelivery {
+                    id,
+                    route_id: original.route_id,
+                    destination_id: original.destination_id,
+                    shard: original.destination_id.shard(),
+                    position: Position::new(original.ordering?, None, now, now, id).0,
+                    due_at: now,
+                    sequenced: false,
+                },
+            })
+        };
+        let deliveries: Vec<_> = rows.iter().filter_map(again).collect();
+        let chunk = ReplayChunk {
+            replay_id: id,
+            node,
+            from: replay.cursor,
+            to: next.or(rows.last().map(|row| row.id)).or(replay.cursor),
+            skipped: missing + (rows.len() - deliveries.len()) as u32,
+            deliveries,
+            done: next.is_none(),
+            now,
+            until: now,
+        };
+        store.write_replay(&chunk).await?.expect("it is held");
+        // Where chunks end is each store's own business.
+        made.extend(rows.into_iter().map(|row| format!("{row:?}")));
+        if chunk.done {
+            return Ok(made);
+        }
+        replay.cursor = chunk.to;
     }
 }
 

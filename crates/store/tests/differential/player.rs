@@ -14,7 +14,10 @@ use domain::{
     delivery::{CancelReason, Delivery, Ending, Position, Settled},
     destination::{Destination, Disabled, DisabledReason},
     event::Event,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
+        SourceId,
+    },
     limits,
     outcome::{DeadReason, Outcome},
     retry::RetryPolicy,
@@ -25,8 +28,8 @@ use domain::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
-    Consequence, DeliveryFilter, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent, Page, Settlement,
-    Store, Turn, Window,
+    Consequence, DeliveryFilter, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent, NewReplay, Page,
+    ReplayKey, ReplaySwitch, Selection, Settlement, Store, Turn, Window,
 };
 
 const ACCOUNTS: usize = 2;
@@ -46,6 +49,7 @@ pub(crate) struct Player {
     api_keys: Vec<ApiKeyId>,
     batches: Vec<Vec<NewEvent>>,
     settlements: Vec<Settlement>,
+    replays: Vec<(AccountId, ReplayId)>,
 }
 
 impl Player {
@@ -62,6 +66,7 @@ impl Player {
             api_keys: Vec::new(),
             batches: Vec::new(),
             settlements: Vec::new(),
+            replays: Vec::new(),
         }
     }
 
@@ -93,7 +98,8 @@ impl Player {
         match self.dice.random_range(0..100) {
             0..20 => self.configure(seen).await,
             20..45 => self.ingest(seen).await,
-            45..75 => self.work(seen).await,
+            45..69 => self.work(seen).await,
+            69..75 => self.replay(),
             _ => self.read(seen).await,
         }
     }
@@ -113,6 +119,8 @@ impl Player {
                 Operation::Routes(account, first(EVERYTHING)),
                 Operation::Events(account, EventFilter::default(), 7),
                 Operation::Deliveries(account, DeliveryFilter::default(), 7),
+                Operation::DeadLetterGroups(account, 2),
+                Operation::Replays(account, EVERYTHING),
             ]);
             let attempts = |id: &DestinationId| Operation::AttemptsOfDestination(account, *id, 7);
             operations.extend(self.destinations.iter().map(attempts));
@@ -121,6 +129,9 @@ impl Player {
             let fact = AttemptId::at(self.now, self.dice.random());
             operations.push(Operation::Cancel(delivery.account_id, delivery.id, fact, self.now));
         }
+        // Other sequences look at what runs, too.
+        let cancel = |(account, id)| Operation::SwitchReplay(account, id, ReplaySwitch::Cancel, self.now);
+        operations.extend(self.replays.clone().into_iter().map(cancel));
         operations.extend([Operation::Lanes(3), Operation::Prune(Timestamp::MAX, EVERYTHING)]);
         operations
     }
@@ -377,6 +388,49 @@ impl Player {
         }
     }
 
+    /// A replay is asked for, told to do something, or made.
+    fn replay(&mut self) -> Operation {
+        let now = self.now;
+        let known = self.one(&self.replays.clone()).filter(|_| self.chance(60));
+        let Some((account, id)) = known else {
+            let (id, account_id) = (ReplayId::at(now, self.dice.random()), self.account());
+            self.replays.push((account_id, id));
+            let key = self.chance(20).then(|| ReplayKey {
+                hash: [self.dice.random_range(0..4); 32],
+                body_hash: [self.dice.random_range(0..2); 32],
+            });
+            return Operation::CreateReplay(NewReplay {
+                id,
+                account_id,
+                selection: self.selection(),
+                rate: 7,
+                matched: self.dice.random_range(0..9),
+                matched_exact: self.chance(50),
+                created_by: ApiKeyId::at(now, 1),
+                created_at: now,
+                key,
+                at_once: None,
+            });
+        };
+        match self.dice.random_range(0..10) {
+            0 => Operation::SwitchReplay(account, id, ReplaySwitch::Pause, now),
+            1 => Operation::SwitchReplay(account, id, ReplaySwitch::Cancel, now),
+            2 | 3 => Operation::SwitchReplay(account, id, ReplaySwitch::Resume, now),
+            4 => Operation::SwitchReplay(self.account(), id, ReplaySwitch::Pause, now),
+            _ => Operation::FinishReplay(id, self.dice.random_range(1..6), now, self.dice.random()),
+        }
+    }
+
+    fn selection(&mut self) -> Selection {
+        if self.chance(70) {
+            return Selection::Filter(self.delivery_filter());
+        }
+        let mut ids: Vec<_> = (0..self.dice.random_range(0..8)).map(|_| self.delivery_id()).collect();
+        ids.sort();
+        ids.dedup();
+        Selection::Deliveries(ids)
+    }
+
     fn settlement(&mut self, mut delivery: Delivery) -> Settlement {
         // A former owner's word, now and then.
         if self.chance(15) {
@@ -431,7 +485,10 @@ impl Player {
     async fn read(&mut self, seen: &dyn Store) -> Operation {
         let account = self.account();
         let limit = self.dice.random_range(1..6);
-        match self.dice.random_range(0..16) {
+        match self.dice.random_range(0..19) {
+            16 => Operation::DeadLetterGroups(account, limit),
+            17 => Operation::Replays(account, limit),
+            18 => Operation::Survey(account, self.selection(), self.moment()),
             0..3 => Operation::Events(account, self.event_filter(), limit),
             3..7 => Operation::Deliveries(account, self.delivery_filter(), limit),
             7 => Operation::Delivery(account, self.delivery_id()),

@@ -47,6 +47,45 @@ pub(in super::super) const ENDED_BY_EVENT: &str = ended!(
     "where a.event_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
      order by a.delivery_id desc limit ?4"
 );
+// By the ids that the replay has made, as many as a page looks at: each is either waiting or ended.
+pub(in super::super) const WAITING_BY_REPLAY: &str = waiting!(
+    "where (q.account_id, q.delivery_id) in (
+         select r.account_id, d.delivery_id
+         from replayed d
+         join replays r on r.id = d.replay_id
+         where d.replay_id = ?1 and d.delivery_id < ?2 and d.delivery_id >= ?3
+         order by d.delivery_id desc limit ?4
+     )
+     order by q.delivery_id desc limit ?4"
+);
+pub(in super::super) const ENDED_BY_REPLAY: &str = ended!(
+    "where a.ending is not null and a.delivery_id in (
+         select delivery_id from replayed where replay_id = ?1 and delivery_id < ?2 and delivery_id >= ?3
+         order by delivery_id desc limit ?4
+     )
+     order by a.delivery_id desc limit ?4"
+);
+pub(in super::super) const DEAD_BY_ACCOUNT: &str = ended!(
+    "where a.account_id = ?1 and a.ending = 'dead_letter' and a.delivery_id < ?2 and a.delivery_id >= ?3
+     order by a.delivery_id desc limit ?4"
+);
+// The same, oldest first: ?1 whose, ?2 below, ?3 after, ?4 how many
+pub(in super::super) const ENDED_AFTER_BY_ACCOUNT: &str = ended!(
+    "where a.account_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
+     order by a.delivery_id limit ?4"
+);
+pub(in super::super) const ENDED_AFTER_BY_DESTINATION: &str = ended!(
+    "where a.destination_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
+     order by a.delivery_id limit ?4"
+);
+pub(in super::super) const ENDED_AFTER_BY_EVENT: &str = ended!(
+    "where a.event_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
+     order by a.delivery_id limit ?4"
+);
+pub(in super::super) const DEAD_AFTER_BY_ACCOUNT: &str = ended!(
+    "where a.account_id = ?1 and a.ending = 'dead_letter' and a.delivery_id < ?2 and a.delivery_id >= ?3
+     order by a.delivery_id limit ?4"
+);
 const WAITING_ONE: &str = waiting!("where q.account_id = ?1 and q.delivery_id = ?2");
 const ENDED_ONE: &str = ended!("where a.delivery_id = ?2 and a.account_id = ?1 and a.ending is not null");
 
@@ -92,23 +131,89 @@ pub(super) fn get(
     found.ok_or(StoreError::NotFound { what: "delivery" }.into())
 }
 
+/// One that has ended.
+pub(in super::super) fn ended(
+    connection: &Connection,
+    account: AccountId,
+    id: DeliveryId,
+) -> Result<Option<DeliveryRecord>, Trouble> {
+    let mut select = connection.prepare_cached(ENDED_ONE)?;
+    let mut rows = select.query(params![account.blob(), id.blob()])?;
+    rows.next()?.map(ended_record).transpose()
+}
+
 /// A statement and whose entries it walks.
 type Index = (&'static str, [u8; 16]);
 type Read = fn(&Row<'_>) -> Result<DeliveryRecord, Trouble>;
 
-/// The indexes that fit best: one event, else one destination, else the account. What waits has no order by id within
-/// a destination, so there it is the account's.
+/// The indexes that fit best: one event, else one replay, else dead letters alone, else one destination, else the
+/// account. What waits has no order by id within a destination, so there it is the account's.
 fn indexes(account: AccountId, filter: &DeliveryFilter) -> (Index, Index) {
-    match (filter.event_ids.as_slice(), filter.destination_ids.as_slice()) {
-        ([event], _) => ((WAITING_BY_EVENT, event.blob()), (ENDED_BY_EVENT, event.blob())),
-        (_, [destination]) => {
-            ((WAITING_BY_ACCOUNT, account.blob()), (ENDED_BY_DESTINATION, destination.blob()))
-        }
-        _ => ((WAITING_BY_ACCOUNT, account.blob()), (ENDED_BY_ACCOUNT, account.blob())),
+    let waiting = (WAITING_BY_ACCOUNT, account.blob());
+    match (filter.event_ids.as_slice(), filter.replay_ids.as_slice(), filter.destination_ids.as_slice()) {
+        ([event], ..) => ((WAITING_BY_EVENT, event.blob()), (ENDED_BY_EVENT, event.blob())),
+        (_, [replay], _) => ((WAITING_BY_REPLAY, replay.blob()), (ENDED_BY_REPLAY, replay.blob())),
+        _ if dead_alone(filter) => (waiting, (DEAD_BY_ACCOUNT, account.blob())),
+        (_, _, [destination]) => (waiting, (ENDED_BY_DESTINATION, destination.blob())),
+        _ => (waiting, (ENDED_BY_ACCOUNT, account.blob())),
     }
 }
 
+fn dead_alone(filter: &DeliveryFilter) -> bool {
+    !filter.statuses.is_empty() && filter.statuses.iter().all(|status| *status == Status::DeadLetter)
+}
+
+/// What has ended, oldest first, by the index that fits a filter best. The filter itself is for whoever reads.
+pub(in super::super) struct EndedIndex<'c> {
+    statement: CachedStatement<'c>,
+    whose: [u8; 16],
+    range: Range,
+}
+
+impl<'c> EndedIndex<'c> {
+    pub(in super::super) fn of(
+        connection: &'c Connection,
+        account: AccountId,
+        filter: &DeliveryFilter,
+        below: DeliveryId,
+    ) -> Result<Self, Trouble> {
+        let (statement, whose) = match (filter.event_ids.as_slice(), filter.destination_ids.as_slice()) {
+            ([event], _) => (ENDED_AFTER_BY_EVENT, event.blob()),
+            _ if dead_alone(filter) => (DEAD_AFTER_BY_ACCOUNT, account.blob()),
+            (_, [destination]) => (ENDED_AFTER_BY_DESTINATION, destination.blob()),
+            _ => (ENDED_AFTER_BY_ACCOUNT, account.blob()),
+        };
+        let range = Range::of(filter, Page { before: Some(below), limit: 0 });
+        Ok(Self { statement: connection.prepare_cached(statement)?, whose, range })
+    }
+
+    /// Behind the given one, at most so many.
+    pub(in super::super) fn after(
+        &mut self,
+        cursor: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<EndedRows<'_>, Trouble> {
+        let Range { before, from } = self.range;
+        let from = cursor.map_or(from, |cursor| from.max(next_after(cursor)));
+        let values: [&dyn ToSql; 4] = [&self.whose, &before.blob(), &from.blob(), &(limit as i64)];
+        Ok(EndedRows(self.statement.query(values)?))
+    }
+}
+
+pub(in super::super) struct EndedRows<'s>(Rows<'s>);
+
+impl EndedRows<'_> {
+    pub(in super::super) fn next(&mut self) -> Result<Option<DeliveryRecord>, Trouble> {
+        self.0.next()?.map(ended_record).transpose()
+    }
+}
+
+fn next_after(id: DeliveryId) -> DeliveryId {
+    DeliveryId::from_uuid(uuid::Uuid::from_u128(id.uuid().as_u128().saturating_add(1)))
+}
+
 /// Ids hold the time of creation: what is too young or too old is not even looked at.
+#[derive(Clone, Copy)]
 struct Range {
     before: DeliveryId,
     from: DeliveryId,
@@ -211,7 +316,7 @@ fn ended_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
     })
 }
 
-fn wanted(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {
+pub(in super::super) fn wanted(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {
     let reason = match &record.state {
         DeliveryState::Ended { ending, .. } => ending.reason(),
         DeliveryState::Waiting(_) => None,

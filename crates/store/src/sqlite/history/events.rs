@@ -93,7 +93,8 @@ fn record(connection: &Connection, row: &Row<'_>) -> Result<EventRecord, Trouble
 /// `total` is null while an expansion makes them.
 fn fanout(connection: &Connection, event: EventId, total: Option<u32>) -> Result<FanoutCounts, Trouble> {
     let mut counts = FanoutCounts { expanding: total.is_none(), ..FanoutCounts::default() };
-    let mut waiting = connection.prepare_cached("select count(*) from queue where event_id = ?1")?;
+    let mut waiting =
+        connection.prepare_cached("select count(*) from queue where event_id = ?1 and replay_id is null")?;
     counts.waiting = waiting.query_row([event.blob()], |row| row.get(0))?;
     let mut endings = connection.prepare_cached(include_str!("../sql/fanout.sql"))?;
     let mut rows = endings.query([event.blob()])?;

@@ -117,6 +117,48 @@ async fn lists_walk_their_index() {
 }
 
 #[tokio::test]
+async fn a_replay_walks_the_same_indexes_upwards() {
+    for (statement, step) in [
+        (history::ENDED_AFTER_BY_ACCOUNT, "attempts_ending_account (account_id=? AND delivery_id>?"),
+        (history::ENDED_AFTER_BY_DESTINATION, "attempts_destination (destination_id=? AND delivery_id>?"),
+        (history::ENDED_AFTER_BY_EVENT, "attempts_ending_event (event_id=? AND delivery_id>?"),
+        (history::DEAD_AFTER_BY_ACCOUNT, "attempts_dead_letter (account_id=? AND delivery_id>?"),
+        (history::DEAD_BY_ACCOUNT, "attempts_dead_letter (account_id=? AND delivery_id>?"),
+    ] {
+        check(statement, step).await;
+    }
+    // A page of the replay's own ids, each looked up.
+    for (statement, step) in [
+        (history::WAITING_BY_REPLAY, "SEARCH q USING INDEX queue_delivery (account_id=? AND delivery_id=?)"),
+        (history::ENDED_BY_REPLAY, "SEARCH a USING INDEX sqlite_autoindex_attempts_1 (delivery_id=?)"),
+    ] {
+        let plan = plan(statement).await;
+        assert!(
+            plan.contains(step) && !plan.contains("SCAN queue") && !plan.contains("SCAN attempts"),
+            "{plan}"
+        );
+        assert!(
+            plan.contains("replayed_delivery (replay_id=? AND delivery_id>? AND delivery_id<?)"),
+            "{plan}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_are_grouped_and_counted_in_their_index_alone() {
+    let index = "SEARCH attempts USING COVERING INDEX attempts_dead_letter_group (account_id=? AND ";
+    for (statement, rest) in [
+        (history::NEXT_STATUS, "destination_id=? AND reason=? AND http_status>?)"),
+        (history::NEXT_REASON, "destination_id=? AND reason>?)"),
+        (history::NEXT_DESTINATION, "destination_id>?)"),
+        (history::NEWEST, "destination_id=? AND reason=? AND http_status=?)"),
+        (history::COUNT, "destination_id=? AND reason=? AND http_status=?)"),
+    ] {
+        check(statement, &format!("{index}{rest}")).await;
+    }
+}
+
+#[tokio::test]
 async fn changed_destinations_are_found_by_their_versions() {
     let plan = plan(catalog::CHANGED_DESTINATIONS).await;
     for step in

@@ -1,0 +1,57 @@
+//! Dead letters in groups: what went wrong, where, and how often. One by one they are deliveries.
+
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    error::ApiError,
+    page::{CursorKey, List, ListBody, NoFilter},
+    page_params::PageParams,
+    problems,
+    views::DeadLetterGroupView,
+};
+use axum::{Json, extract::State};
+use domain::{account::Scope, id::DestinationId, outcome::DeadReason};
+use store::GroupKey;
+
+/// List dead letters by destination, reason and HTTP status. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/dead-letters/groups", operation_id = "list_dead_letter_groups", tag = "dead letters",
+    params(PageParams),
+    responses(
+        (status = 200, description = "A page. A count that is not `exact` is at least what there is.", body = ListBody<DeadLetterGroupView>),
+        problems::Listing,
+    ),
+)]
+pub(crate) async fn groups(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<NoFilter>,
+) -> Result<Json<ListBody<DeadLetterGroupView>>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    let account = ctx.account_id();
+    let page = list.peek::<GroupKey>(&app, account)?;
+    let mut groups = app.store.dead_letter_groups(account, page.before, page.limit).await?;
+    let next = list.cut(&mut groups, |group| group.key);
+    Ok(Json(list.body(&app, account, groups.iter().map(DeadLetterGroupView::from).collect(), next)))
+}
+
+impl CursorKey for GroupKey {
+    const BYTES: usize = DestinationId::BYTES + 3;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        self.destination_id.write(bytes);
+        let place = DeadReason::ALL.iter().position(|reason| *reason == self.reason).unwrap_or_default();
+        bytes.push(place as u8);
+        bytes.extend_from_slice(&self.http_status.unwrap_or_default().to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (destination, rest) = bytes.split_at_checked(DestinationId::BYTES)?;
+        let [place, high, low] = rest.try_into().ok()?;
+        Some(Self {
+            destination_id: DestinationId::read(destination)?,
+            reason: *DeadReason::ALL.get(usize::from(place))?,
+            http_status: Some(u16::from_be_bytes([high, low])).filter(|status| *status > 0),
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Replays: what has ended is delivered again, one delivery or a million. The API writes down what is asked for; a node
+//! makes the deliveries, at the pace that was given.
+
+mod input;
+
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    error::ApiError,
+    event_text,
+    json::BodyUpTo,
+    page::{List, ListBody, NoFilter},
+    page_params::PageParams,
+    path::Id,
+    problems,
+    views::{ReplayEstimateView, ReplayView, schema},
+};
+use aws_lc_rs::digest;
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use domain::{
+    account::Scope,
+    id::{AccountId, DeliveryId, ReplayId},
+    limits,
+};
+use http::{HeaderMap, StatusCode};
+use input::ReplayInput;
+use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Selection};
+
+/// Deliver again what has ended, by a filter or by ids; with `dry_run`, only say how much that is. Scope
+/// `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/replays", operation_id = "create_replay", tag = "replays",
+    params(("idempotency-key" = Option<String>, Header, description = "The same key and body give the same replay.")),
+    request_body = ReplayInput,
+    responses(
+        (status = 200, description = "A dry run: nothing was made.", body = ReplayEstimateView),
+        (status = 202, description = "It runs.", body = ReplayView),
+        problems::Replaying,
+    ),
+)]
+pub(crate) async fn create(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    headers: HeaderMap,
+    BodyUpTo(input): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, ReplayInput>,
+) -> Result<Response, ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let asked = input.checked()?;
+    if asked.dry_run {
+        let survey = app.store.survey(ctx.account_id(), &asked.selection, app.now(), limits::REPLAY_SURVEY);
+        let survey = survey.await?;
+        if survey.unknown > 0 {
+            return Err(ApiError::no_such("delivery"));
+        }
+        return Ok(Json(ReplayEstimateView::new(survey, asked.rate)).into_response());
+    }
+    let key = key(&headers, &asked.text)?;
+    let replay = begin(&app, &ctx, asked.selection, asked.rate, key).await?;
+    Ok((StatusCode::ACCEPTED, Json(ReplayView::from(replay))).into_response())
+}
+
+/// List replays, newest first. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/replays", operation_id = "list_replays", tag = "replays",
+    params(PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<ReplayView>), problems::Listing),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    list: List<NoFilter>,
+) -> Result<Json<ListBody<ReplayView>>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    let account = ctx.account_id();
+    let mut replays = app.store.replays(account, list.peek::<ReplayId>(&app, account)?).await?;
+    let next = list.cut(&mut replays, |replay| replay.id);
+    Ok(Json(list.body(&app, account, replays.into_iter().map(ReplayView::from).collect(), next)))
+}
+
+/// Read a replay with its progress. Scope `deliveries:read`.
+#[utoipa::path(
+    get, path = "/v1/replays/{id}", operation_id = "get_replay", tag = "replays",
+    params(("id" = schema::ReplayId, Path)),
+    responses((status = 200, description = "The replay.", body = ReplayView), problems::Reading),
+)]
+pub(crate) async fn get(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<ReplayId>,
+) -> Result<Json<ReplayView>, ApiError> {
+    ctx.require(Scope::DeliveriesRead)?;
+    Ok(Json(app.store.replay(ctx.account_id(), id).await?.into()))
+}
+
+/// Make no more deliveries until it is resumed. Those that were made go on. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/pause", operation_id = "pause_replay", tag = "replays",
+    params(("id" = schema::ReplayId, Path)),
+    responses((status = 200, description = "Paused.", body = ReplayView), problems::SwitchingReplay),
+)]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<ReplayId>,
+) -> Result<Json<ReplayView>, ApiError> {
+    switch(&app, &ctx, id, ReplaySwitch::Pause).await
+}
+
+/// Go on with a paused replay. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/resume", operation_id = "resume_replay", tag = "replays",
+    params(("id" = schema::ReplayId, Path)),
+    responses((status = 200, description = "It runs.", body = ReplayView), problems::SwitchingReplay),
+)]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<ReplayId>,
+) -> Result<Json<ReplayView>, ApiError> {
+    switch(&app, &ctx, id, ReplaySwitch::Resume).await
+}
+
+/// End a replay where it is. Deliveries that were made stay, and can be cancelled one by one. Scope `deliveries:retry`.
+#[utoipa::path(
+    post, path = "/v1/replays/{id}/cancel", operation_id = "cancel_replay", tag = "replays",
+    params(("id" = schema::ReplayId, Path)),
+    responses((status = 200, description = "Cancelled.", body = ReplayView), problems::SwitchingReplay),
+)]
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<ReplayId>,
+) -> Result<Json<ReplayView>, ApiError> {
+    switch(&app, &ctx, id, ReplaySwitch::Cancel).await
+}
+
+/// Repeating is fine; 409 if it has ended otherwise.
+async fn switch(
+    app: &App,
+    ctx: &AccountCtx,
+    id: ReplayId,
+    to: ReplaySwitch,
+) -> Result<Json<ReplayView>, ApiError> {
+    ctx.require(Scope::DeliveriesRetry)?;
+    let replay = app.store.switch_replay(ctx.account_id(), id, to, app.now()).await?;
+    if replay.status != to.status() {
+        let ended = if replay.status == ReplayStatus::Completed { "completed" } else { "cancelled" };
+        return Err(ApiError::replay_ended(format!("the replay is {ended}")));
+    }
+    Ok(Json(replay.into()))
+}
+
+/// Counts what there is, and writes down what is asked for.
+pub(crate) async fn begin(
+    app: &App,
+    ctx: &AccountCtx,
+    selection: Selection,
+    rate: u32,
+    key: Option<ReplayKey>,
+) -> Result<Replay, ApiError> {
+    let (account, now) = (ctx.account_id(), app.now());
+    let survey = app.store.survey(account, &selection, now, limits::REPLAY_SURVEY).await?;
+    if survey.unknown > 0 {
+        return Err(ApiError::no_such("delivery"));
+    }
+    let (matched, matched_exact) = (survey.matched, survey.exact);
+    made(app, ctx, NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) }).await
+}
+
+/// A replay of one delivery, made at once; gives the new delivery.
+pub(crate) async fn one(
+    app: &App,
+    ctx: &AccountCtx,
+    original: DeliveryId,
+    replayed: Replayed,
+    key: Option<ReplayKey>,
+) -> Result<DeliveryId, ApiError> {
+    let origin = replayed.origin;
+    let new =
+        NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };
+    let replay = made(app, ctx, new).await?;
+    let made = app.store.replayed(ctx.account_id(), replay.id, origin).await?;
+    made.ok_or_else(|| ApiError::from_bug("a replay of one delivery has made none"))
+}
+
+/// A replay of one delivery, at the usual rate.
+fn new(app: &App, ctx: &AccountCtx, selection: Selection, key: Option<ReplayKey>) -> NewReplay {
+    let now = app.now();
+    NewReplay {
+        id: ReplayId::at(now, app.dice.bits()),
+        account_id: ctx.account_id(),
+        selection,
+        rate: limits::REPLAY_RATE,
+        matched: 1,
+        matched_exact: true,
+        created_by: ctx.key_id(),
+        created_at: now,
+        key,
+        at_once: None,
+    }
+}
+
+/// 409 if its key stands for something else.
+async fn made(app: &App, ctx: &AccountCtx, new: NewReplay) -> Result<Replay, ApiError> {
+    let same = |body_hash| new.key.is_some_and(|key| key.body_hash == body_hash);
+    match app.store.create_replay(&new).await? {
+        CreatedReplay::New(replay) => {
+            let account_id: AccountId = ctx.account_id();
+            tracing::info!(replay_id = %replay.id, %account_id, matched = replay.matched, "replay.created");
+            Ok(replay)
+        }
+        CreatedReplay::Known { replay, body_hash } if same(body_hash) => Ok(replay),
+        CreatedReplay::Known { .. } => {
+            Err(ApiError::idempotency_conflict("the key was used for another replay"))
+        }
+    }
+}
+
+/// The key of a request, and what it stands for: `asked` is the same text for the same wish.
+pub(crate) fn key(headers: &HeaderMap, asked: &str) -> Result<Option<ReplayKey>, ApiError> {
+    let key = event_text::publish_key(headers)?;
+    Ok(key.map(|key| ReplayKey { hash: sha256(&key), body_hash: sha256(asked) }))
+}
+
+fn sha256(text: &str) -> [u8; 32] {
+    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}

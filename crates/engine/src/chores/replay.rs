@@ -1,0 +1,199 @@
+//! Makes the deliveries of replays, at the pace each was given.
+//!
+//! A node holds the replays it works on, for as long as it goes on writing; every node looks for those that nobody
+//! holds. What is made waits in its lane as everything else does: limits, holds and order are the lane's business. What
+//! is kept in memory is bounded: so many replays, and one chunk.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use domain::{
+    delivery::Position,
+    dice::Dice,
+    id::{DeliveryId, DestinationId, NodeId, ReplayId},
+    limits,
+    time::Clock,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use store::{
+    NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold, Replayed, Store, StoreError,
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
+
+pub(super) struct Replayer {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) dice: Arc<dyn Dice>,
+    pub(super) board: Arc<Board>,
+    /// Told where new deliveries wait.
+    pub(super) dispatcher: mpsc::Sender<Message>,
+}
+
+/// A replay that this node holds.
+struct Held {
+    replay: OpenReplay,
+    /// The next chunk may be written.
+    next_at: Instant,
+}
+
+/// What became of a replay's cursor.
+enum Moved {
+    /// With so many deliveries made.
+    On(u32),
+    ToTheEnd,
+    /// It was paused or cancelled, or somebody else holds it.
+    NotOurs,
+}
+
+impl Replayer {
+    pub(super) async fn run(self) {
+        let (mut held, mut backoff) = (BTreeMap::new(), Backoff::default());
+        let mut next_look = Instant::now();
+        loop {
+            let now = Instant::now();
+            let done = if next_look <= now {
+                next_look = now + limits::REPLAY_LOOK;
+                self.look(&mut held).await
+            } else if let Some(id) = next_of(&held).filter(|id| held[id].next_at <= now) {
+                self.go_on(&mut held, id).await
+            } else {
+                let next = next_of(&held).map_or(next_look, |id| held[&id].next_at.min(next_look));
+                sleep_until(next).await;
+                continue;
+            };
+            match done {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    if backoff.worth_telling() {
+                        tracing::warn!(%error, "a replay could not go on; trying again");
+                    }
+                    // It may have been written all the same: whatever is held is taken, and read, anew.
+                    held.clear();
+                    sleep(backoff.pause(self.dice.as_ref())).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what nobody holds.
+    async fn look(&self, held: &mut BTreeMap<ReplayId, Held>) -> Result<(), StoreError> {
+        let claim = self.board.claim();
+        if !claim.may_start() {
+            held.clear();
+            return Ok(());
+        }
+        let open = self.store.open_replays(limits::REPLAYS_HELD).await?;
+        for seen in open {
+            let now = self.clock.now();
+            if held.contains_key(&seen.id) || !seen.is_free_for(claim.node, now) {
+                continue;
+            }
+            let hold = ReplayHold {
+                id: seen.id,
+                node: claim.node,
+                until: now.plus(limits::REPLAY_HOLD),
+                seen_by: seen.held_by,
+                seen_until: seen.held_until,
+            };
+            if let Some(replay) = self.store.hold_replay(&hold).await? {
+                held.insert(replay.id, Held { replay, next_at: Instant::now() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the next chunk of one.
+    async fn go_on(&self, held: &mut BTreeMap<ReplayId, Held>, id: ReplayId) -> Result<(), StoreError> {
+        let Some(ours) = held.get_mut(&id) else { return Ok(()) };
+        let (claim, began) = (self.board.claim(), Instant::now());
+        let moved = if claim.may_start() {
+            self.write_chunk(claim.node, &mut ours.replay).await?
+        } else {
+            Moved::NotOurs
+        };
+        match moved {
+            Moved::On(made) => {
+                // Not faster later on for having been late.
+                ours.next_at = began + Duration::from_secs(1) * made / ours.replay.rate.max(1);
+            }
+            Moved::ToTheEnd => {
+                held.remove(&id);
+                tracing::info!(replay_id = %id, "replay.completed");
+            }
+            Moved::NotOurs => {
+                held.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
+        let chunk = self.next_chunk(node, replay).await?;
+        let written = self.store.write_replay(&chunk).await;
+        let maybe_there = !matches!(written, Ok(None) | Err(StoreError::Unavailable(_)));
+        if maybe_there && !chunk.deliveries.is_empty() {
+            // One that has stopped hears nothing: the rows are durable.
+            let _ = self.dispatcher.send(Message::Look(places(&chunk))).await;
+        }
+        let Some(made) = written? else { return Ok(Moved::NotOurs) };
+        replay.cursor = chunk.to;
+        Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
+    }
+
+    async fn next_chunk(&self, node: NodeId, replay: &OpenReplay) -> Result<ReplayChunk, StoreError> {
+        let limit = (replay.rate.div_ceil(limits::REPLAY_STEPS_A_SECOND) as usize)
+            .clamp(1, self.store.chunk_routes());
+        let originals = self.store.originals(&OriginalWalk { replay: replay.clone(), limit }).await?;
+        let now = self.clock.now();
+        let mut chunk = ReplayChunk {
+            replay_id: replay.id,
+            node,
+            from: replay.cursor,
+            to: originals.next.or_else(|| originals.rows.last().map(|row| row.id)).or(replay.cursor),
+            deliveries: Vec::new(),
+            skipped: originals.missing,
+            done: originals.next.is_none(),
+            now,
+            until: now.plus(limits::REPLAY_HOLD),
+        };
+        for original in originals.rows {
+            match self.again(&original) {
+                Some(replayed) => chunk.deliveries.push(replayed),
+                None => chunk.skipped += 1,
+            }
+        }
+        Ok(chunk)
+    }
+
+    /// None if its destination is no longer there.
+    fn again(&self, original: &Original) -> Option<Replayed> {
+        let now = self.clock.now();
+        let id = DeliveryId::at(now, self.dice.bits());
+        let key = original.ordering_key.as_deref();
+        let (position, sequenced) = Position::new(original.ordering?, key, now, now, id);
+        let delivery = NewDelivery {
+            id,
+            route_id: original.route_id,
+            destination_id: original.destination_id,
+            shard: original.destination_id.shard(),
+            position,
+            sequenced,
+            due_at: now,
+        };
+        Some(Replayed { origin: original.origin, event_id: original.event_id, delivery })
+    }
+}
+
+/// The one whose turn comes first.
+fn next_of(held: &BTreeMap<ReplayId, Held>) -> Option<ReplayId> {
+    held.iter().min_by_key(|(_, held)| held.next_at).map(|(id, _)| *id)
+}
+
+fn places(chunk: &ReplayChunk) -> Vec<(DestinationId, DeliveryId, Position)> {
+    let place = |one: &Replayed| (one.delivery.destination_id, one.delivery.id, one.delivery.position);
+    chunk.deliveries.iter().map(place).collect()
+}

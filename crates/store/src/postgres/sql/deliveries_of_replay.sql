@@ -1,0 +1,41 @@
+-- The same scan, over what one replay has made: each is looked up, and is either waiting or ended.
+with made as materialized (
+    select r.delivery_id
+    from replayed r
+    where r.replay_id = ($19::uuid[])[1]
+      and r.delivery_id < $2 and r.delivery_id >= $3
+    order by r.delivery_id desc
+    limit $4 + 1
+),
+scan as materialized (
+    select s.*, row_number() over (order by s.delivery_id desc) as place
+    from (
+        select q.*
+        from made
+        cross join lateral (
+            select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id,
+                   q.origin, q.track, q.rank, q.due_at, q.attempts, q.spent, q.tls_errors, q.last_outcome,
+                   q.last_http_status, q.created_at, q.available_at, q.payload_bytes, q.sequence,
+                   null::text as ending, null::text as reason, null::bigint as ended_at
+            from queue q
+            where q.account_id = $1 and q.delivery_id = made.delivery_id
+            limit 1
+        ) q
+        where $6
+        union all
+        select a.*
+        from made
+        cross join lateral (
+            select null::smallint, a.delivery_id, a.account_id, a.event_id, a.destination_id, a.route_id, a.replay_id,
+                   a.origin, null::bigint, null::bigint, null::bigint, a.attempts, a.spent, null::integer, a.outcome,
+                   a.http_status, null::bigint, null::bigint, null::integer, a.sequence,
+                   a.ending, a.reason, a.ended_at
+            from attempts a
+            where a.account_id = $1 and a.delivery_id = made.delivery_id and a.ending is not null
+            limit 1
+        ) a
+        where $7
+    ) s
+    order by s.delivery_id desc
+    limit $4 + 1
+),

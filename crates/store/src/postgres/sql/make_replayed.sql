@@ -1,0 +1,57 @@
+/* posthaste:replay */
+-- $1 replay, $2 origins, $3 events, $4-$12 deliveries
+-- An origin that this replay has had already, and an event that has had its time, give none.
+with d as materialized (
+    select d.*, e.account_id, e.size_bytes
+    from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) with ordinality
+        as d (origin, event_id, id, shard, destination_id, route_id, track, rank, due_at, created_at, sequenced, place)
+    cross join lateral (
+        select events.account_id, events.size_bytes
+        from events
+        where events.id = d.event_id
+        limit 1
+    ) e
+),
+once as (
+    insert into replayed (replay_id, origin, delivery_id)
+    select $1, d.origin, d.id
+    from d
+    order by d.place
+    on conflict (replay_id, origin) do nothing
+    returning delivery_id
+),
+made as materialized (
+    select d.*
+    from d
+    join once on once.delivery_id = d.id
+),
+ordered as materialized (
+    select made.id, made.destination_id,
+           row_number() over (partition by made.destination_id order by made.place desc) - 1 as behind
+    from made
+    where made.sequenced
+),
+numbers as (
+    insert into sequences as s (destination_id, last)
+    select ordered.destination_id, count(*)
+    from ordered
+    group by ordered.destination_id
+    order by ordered.destination_id                         -- as a commit does
+    on conflict (destination_id) do update set last = s.last + excluded.last
+    returning s.destination_id, s.last
+),
+promised as (
+    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, replay_id,
+                       origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
+    select made.shard, made.destination_id, made.track, coalesce(o.sequence, made.rank), made.id, made.account_id,
+           made.event_id, made.route_id, $1, made.origin, made.due_at, 0, 0, 0, made.created_at, made.created_at,
+           made.size_bytes, o.sequence
+    from made
+    left join (
+        select ordered.id, numbers.last - ordered.behind as sequence
+        from ordered
+        join numbers on numbers.destination_id = ordered.destination_id
+    ) o on o.id = made.id
+)
+select count(*)
+from once

@@ -1,0 +1,22 @@
+-- $1 account, $2 deliveries, $3 ended at this time or before, $4 ids below this
+select p.delivery_id, p.origin, p.event_id, p.route_id, p.destination_id, e.ordering_key, o.ordering
+from unnest($2) as given (id)
+cross join lateral (
+    select a.delivery_id, a.origin, a.event_id, a.route_id, a.destination_id
+    from attempts a
+    where a.account_id = $1 and a.delivery_id = given.id and a.ending is not null and a.ended_at <= $3
+      and a.delivery_id < $4
+    limit 1
+) p
+left join lateral (
+    select events.ordering_key
+    from events
+    where events.id = p.event_id
+    limit 1
+) e on true
+left join lateral (
+    select coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') as ordering
+    from destinations d
+    where d.id = p.destination_id and d.deleted_at is null
+) o on true
+order by p.delivery_id

@@ -1,0 +1,15 @@
+-- $1 account, $2 deliveries: those that wait or have ended, by destination
+select d.destination_id, count(*)
+from unnest($2) as given (id)
+cross join lateral (
+    select q.destination_id
+    from queue q
+    where q.account_id = $1 and q.delivery_id = given.id
+    union all
+    select a.destination_id
+    from attempts a
+    where a.account_id = $1 and a.delivery_id = given.id and a.ending is not null
+    limit 1
+) d
+group by d.destination_id
+order by d.destination_id

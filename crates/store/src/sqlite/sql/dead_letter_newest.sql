@@ -1,0 +1,10 @@
+-- ?1 account, ?2 destination, ?3 reason, ?4 HTTP status
+select delivery_id
+from attempts
+where account_id = ?1
+  and ending = 'dead_letter'
+  and destination_id = ?2
+  and reason = ?3
+  and http_status is ?4
+order by delivery_id desc
+limit 1

@@ -5,7 +5,7 @@ mod judge;
 
 use crate::{
     log::{Log, What},
-    time::{MILLISECOND, Moment},
+    time::{MILLISECOND, Moment, moment},
 };
 use domain::{
     delivery::{Ending, Settled},
@@ -127,8 +127,8 @@ pub(crate) struct Page {
 struct HoldPage {
     /// Who was asked.
     life: usize,
-    /// It has been written down: whoever owns the lane next is bound by it too.
-    kept: bool,
+    /// Until when, as it has been written down: whoever owns the lane next is bound by that too.
+    kept: Option<Moment>,
     since: Moment,
     until: Moment,
     successes: u32,
@@ -341,7 +341,7 @@ impl Book {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
                 let until = now + asked.unwrap_or(rung);
-                let hold = HoldPage { life, kept: false, since: now, until, successes: 0 };
+                let hold = HoldPage { life, kept: None, since: now, until, successes: 0 };
                 *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
@@ -358,10 +358,11 @@ impl Book {
             else {
                 continue;
             };
-            let held = word.record.is_some();
             self.judge_ladder(destination, word, now);
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| hold.life == life) {
-                hold.kept = held;
+                let doc = serde_json::to_value(&word.record).unwrap_or_default();
+                let until = doc["throttle"]["until"].as_str().and_then(|text| text.parse().ok()).map(moment);
+                hold.kept = word.record.is_some().then_some(until.unwrap_or(hold.until));
             }
         }
     }

@@ -18,7 +18,8 @@ pub trait Membership: Send + Sync {
 
     /// Enters this node and gives the store's time. The predecessor with the same `proof`, whose lock we now hold, is
     /// removed in the same transaction, and its shards are free. (SQLite: every other row is; the lock on the file
-    /// proves that they are dead.) Joining again under the same id renews the lease.
+    /// proves that they are dead.) Only a row with a lower id is a predecessor: the late word of a process that has died
+    /// replaces nobody who came after it. Joining again under the same id renews the lease.
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError>;
 
     /// Extends the lease, expired or not; [`StoreError::NodeLost`] if the row is gone.

@@ -149,8 +149,9 @@ impl<C> Order<C> {
         if it.blocked.is_some() && it.unread.is_some_and(|unread| unread < rank) {
             return;
         }
+        // Whoever speaks of one row says nothing of those before it.
         let next = it.last.map_or(i64::MIN, |last| last.saturating_add(1));
-        it.lower(if rank == Position::END { next } else { rank });
+        it.lower(if track == Position::AWAITS_TIME { rank } else { next.min(rank) });
         if let Some((due_at, _)) = it.blocked.take() {
             self.blocked.remove(&(due_at, track));
         }

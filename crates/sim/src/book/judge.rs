@@ -148,6 +148,10 @@ impl Book {
             counts && began - other.began < window
         };
         let count = self.requests.iter().filter(sent).count();
+        // After trouble a node's clock is set right, by as much as an answer was late.
+        let node = self.lives[self.requests[request].life].node;
+        let troubled = self.troubled.get(node).copied().unwrap_or_default();
+        let requests = requests + u32::from(began < troubled + RECOVERED);
         if !self.requests[request].large && count > requests as usize {
             let what =
                 format!("request {request}: {count} in a window of d{destination} that takes {requests}");
@@ -163,10 +167,12 @@ impl Book {
         began: Moment,
         now: Moment,
     ) {
-        let Some(hold) = self.holds.get(&destination).filter(|hold| hold.kept || hold.life == life) else {
+        let Some(hold) = self.holds.get(&destination).filter(|hold| hold.kept.is_some() || hold.life == life)
+        else {
             return;
         };
-        let (since, until, slots) = (hold.since, hold.until, 1 + hold.successes as usize);
+        let (since, slots) = (hold.since, 1 + hold.successes as usize);
+        let until = if hold.life == life { hold.until } else { hold.kept.unwrap_or(hold.until) };
         // A large payload is read in the slot: its attempt had started when the hold began.
         if began > since && began < until - DRIFT && !self.requests[request].large {
             let early = (until - began) / MILLISECOND;

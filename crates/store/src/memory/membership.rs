@@ -15,7 +15,7 @@ impl Membership for MemoryStore {
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
         self.interrupted("join")?;
         let (mut state, now) = (self.state(), self.clock.now());
-        state.nodes.retain(|id, other| *id == node.id || other.record.proof != node.proof);
+        state.nodes.retain(|id, other| *id >= node.id || other.record.proof != node.proof);
         let new = KeptNode { record: node.clone(), joined_at: now, expires_at: now };
         state.nodes.entry(node.id).or_insert(new).expires_at = now.plus(lease);
         Ok(now)

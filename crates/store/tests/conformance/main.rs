@@ -229,6 +229,7 @@ macro_rules! kept_by {
                 a_new_store_is_well,
                 any_number_of_nodes_may_join,
                 a_predecessor_with_the_same_proof_is_replaced,
+                the_late_word_of_a_dead_process_replaces_nobody,
                 joining_twice_is_joining_once,
                 an_expired_node_that_nobody_reaped_goes_on,
                 reaping_removes_the_expired_and_nobody_else,

@@ -34,13 +34,24 @@ pub(crate) async fn any_number_of_nodes_may_join(world: World) {
 
 pub(crate) async fn a_predecessor_with_the_same_proof_is_replaced(world: World) {
     world.store.take_shards(world.node.id, 10).await.unwrap();
-    let successor = NodeRecord { proof: world.node.proof.clone(), ..node("second") };
+    let successor = NodeRecord { proof: world.node.proof.clone(), ..started(60, "second") };
     let before = world.store.now().await.unwrap();
     let now = world.store.join(&successor, limits::LEASE).await.unwrap();
     assert!(now >= before);
     is_lost(&world, world.node.id).await;
     renews(&world, successor.id).await;
     assert_eq!(world.free().await, 1_024, "its shards are free");
+}
+
+pub(crate) async fn the_late_word_of_a_dead_process_replaces_nobody(world: World) {
+    let dead = NodeRecord { proof: world.node.proof.clone(), ..started(60, "dead") };
+    let alive = NodeRecord { proof: world.node.proof.clone(), ..started(61, "alive") };
+    world.store.join(&alive, limits::LEASE).await.unwrap();
+    world.store.join(&dead, limits::LEASE).await.unwrap();
+    // A process that is gone cannot speak to a file.
+    if world.backend.has_many_nodes() {
+        renews(&world, alive.id).await;
+    }
 }
 
 pub(crate) async fn joining_twice_is_joining_once(world: World) {
@@ -110,7 +121,7 @@ pub(crate) async fn the_roll_is_whole(world: World) {
         role: Role::Api,
         address: Some("192.0.2.1:8080".into()),
         proof: world.node.proof.clone(),
-        ..node("second")
+        ..started(60, "second")
     };
     world.store.join(&listener, Duration::from_secs(60)).await.unwrap();
     let Roll { now, members, shards } = world.store.roll().await.unwrap();
@@ -168,7 +179,12 @@ impl World {
 }
 
 fn node(name: &str) -> NodeRecord {
-    record(NodeId::at(at(0), chance()), name)
+    started(0, name)
+}
+
+/// Started so many seconds after the others.
+fn started(seconds: u64, name: &str) -> NodeRecord {
+    record(NodeId::at(at(seconds), chance()), name)
 }
 
 fn whole_seconds(duration: Duration) -> u64 {

@@ -149,3 +149,18 @@ fn what_order_has_left_behind_does_not_hide_the_rest() {
     assert_eq!(lane.wake_at(at(2)), Some(at(60_000)));
     assert_eq!(lane.wants(at(60_000)).map(|wish| wish.from), Some(Position::START));
 }
+
+#[test]
+fn a_word_about_one_row_says_nothing_of_those_before_it() {
+    let mut shop = Shop::new([numbered(1)]);
+    shop.serve(at(0));
+    assert_eq!(shop.lane.start(0), Some(id(1)));
+    shop.lane.finish(1, Outcome::Success, 0, 1);
+    shop.rows.clear();
+    shop.lane.flushed(id(1), Position::STRICT, &Settled::Ended(Ending::Delivered), at(1));
+    // Two came that nobody has told of; somebody asks for the second.
+    shop.rows.extend([numbered(2), numbered(3)].map(|row| (row.position, row)));
+    shop.lane.look_at(numbered(3).position);
+    shop.serve(at(2));
+    assert_eq!(shop.lane.start(2), Some(id(2)));
+}

@@ -3,10 +3,15 @@
 mod expand;
 mod prune;
 mod rescan;
+mod rollup;
+mod term;
+#[cfg(test)]
+mod tests;
 
 use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
+use futures_util::FutureExt as _;
 use std::sync::Arc;
 use store::{Expansion, Store};
 use tokio::sync::mpsc;
@@ -38,9 +43,18 @@ impl Chores<'_> {
         );
         let window = self.settings.idempotency_window;
         let prune = prune::run(Arc::clone(self.store), Arc::clone(self.clock), window);
-        let (stop_rescan, stop_prune) = (stop.clone(), stop.clone());
-        tokio::spawn(async move { stop_rescan.run_until_cancelled(rescan).await });
-        tokio::spawn(async move { stop_prune.run_until_cancelled(prune).await });
+        let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
+        let lease = self.settings.lease;
+        let retention = prune::Retention::new(self.store, self.clock, self.board, lease, settings);
+        let roll_up = |part| {
+            let every = self.settings.rollup_every;
+            rollup::RollUp::new(part, self.store, self.clock, self.board, lease, every).run().boxed()
+        };
+        let (minutes, rest) = (roll_up(rollup::Part::Minutes), roll_up(rollup::Part::HoursAndDays));
+        for chore in [rescan.boxed(), prune.boxed(), retention.run().boxed(), minutes, rest] {
+            let stop = stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(chore).await });
+        }
     }
 }
 

@@ -47,6 +47,12 @@ pub struct EngineSettings {
     /// Ask the operating system for names instead of our own resolver.
     pub system_dns: bool,
     pub idempotency_window: Duration,
+    /// How often what is older than its account keeps it is looked for …
+    pub prune_every: Duration,
+    /// … and how long a day of retention is. Another length is for tests.
+    pub retention_day: Duration,
+    /// How often sums are looked after.
+    pub rollup_every: Duration,
 }
 
 impl Default for EngineSettings {
@@ -59,6 +65,9 @@ impl Default for EngineSettings {
             gate: GateSettings::default(),
             system_dns: false,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            prune_every: limits::PRUNE_EVERY,
+            retention_day: limits::RETENTION_DAY,
+            rollup_every: limits::ROLLUP_EVERY,
         }
     }
 }

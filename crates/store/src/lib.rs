@@ -7,6 +7,7 @@
 mod announce;
 mod backlog;
 mod catalog;
+mod chores;
 mod error;
 mod expand;
 pub mod failpoint;
@@ -20,12 +21,15 @@ pub mod memory;
 mod open;
 pub mod postgres;
 mod queue;
+mod retention;
+mod rollup;
 pub mod sqlite;
 mod wakes;
 
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes};
 pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
+pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
@@ -38,11 +42,25 @@ pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};
+pub use retention::{EventWalk, FactWalk, Pruned, Retention};
+pub use rollup::{EventCount, Kind, Mark, Rollup, Rollups, Summed};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
 pub trait Store:
-    Catalog + Ingest + Expansions + Queue + Gates + History + Backlogs + Membership + PublishedLanes + Wakes
+    Catalog
+    + Ingest
+    + Expansions
+    + Queue
+    + Gates
+    + History
+    + Retention
+    + Rollups
+    + Backlogs
+    + Membership
+    + Chores
+    + PublishedLanes
+    + Wakes
 {
 }
 
@@ -53,8 +71,11 @@ impl<T> Store for T where
         + Queue
         + Gates
         + History
+        + Retention
+        + Rollups
         + Backlogs
         + Membership
+        + Chores
         + PublishedLanes
         + Wakes
 {

@@ -6,6 +6,7 @@
 
 mod backlog;
 mod catalog;
+mod chores;
 mod expand;
 mod gates;
 mod history;
@@ -14,11 +15,13 @@ mod interruption;
 mod lanes;
 mod membership;
 mod queue;
+mod retention;
+mod rollup;
 mod table;
 mod waiting;
 mod wakes;
 
-use crate::{AttemptRecord, Expansion, KeptGate, LaneRow, NodeRecord, StoreError};
+use crate::{AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
@@ -95,6 +98,14 @@ struct State {
     lanes: BTreeMap<DestinationId, KeptLane>,
     gates: BTreeMap<DestinationId, KeptGate>,
     holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
+    chores: BTreeMap<Chore, KeptChore>,
+    rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
+    marks: BTreeMap<Mark, Timestamp>,
+}
+
+struct KeptChore {
+    term: Term,
+    until: Timestamp,
 }
 
 struct KeptEvent {
@@ -113,6 +124,8 @@ struct Ended {
     delivery: Delivery,
     ending: Ending,
     at: Timestamp,
+    /// The fact that ended it.
+    fact: AttemptId,
 }
 
 struct KeptAttempt {

@@ -6,6 +6,7 @@
 
 mod backlog;
 mod catalog;
+mod chores;
 mod expand;
 mod gates;
 mod history;
@@ -17,6 +18,8 @@ mod partitions;
 mod planned;
 mod pool;
 mod queue;
+mod retention;
+mod rollup;
 mod rows;
 mod settle;
 mod start;

@@ -5,6 +5,7 @@
 //! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
 
 mod catalog;
+mod chores;
 mod expand;
 mod gates;
 mod history;
@@ -17,6 +18,8 @@ mod order;
 mod promise;
 mod queue;
 mod readers;
+mod retention;
+mod rollup;
 mod row;
 mod settle;
 mod space;

@@ -7,15 +7,17 @@ use domain::{
     destination::Destination,
     event::Event,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
+    rollup::{FanoutSums, Span, Sums},
     route::Route,
     source::Source,
     time::Timestamp,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use store::{
-    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, DeliveryFilter, DeliveryRecord,
-    EventFilter, EventRecord, Expansion, Expansions, History, LaneRow, Listed, Page, PublishedLanes,
-    RoutePage, RouteWalk, StoreError, SuccessRate, Target,
+    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, DeliveryFilter,
+    DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk, Expansion, Expansions, FactWalk,
+    History, Kind, LaneRow, Listed, Mark, Page, Pruned, PublishedLanes, Retention, Rollup, Rollups,
+    RoutePage, RouteWalk, StoreError, SuccessRate, Summed, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -93,6 +95,29 @@ forward! { Expansions:
 forward! { PublishedLanes:
     fn publish_lanes(node: NodeId, lanes: &[LaneRow], now: Timestamp) -> ();
     fn published_lanes(destinations: &[DestinationId], newer_than: Timestamp) -> Vec<Option<LaneRow>>;
+}
+
+forward! { Chores:
+    fn take_chore(chore: Chore, node: NodeId, now: Timestamp, lease: Duration) -> Option<Term>;
+}
+
+forward! { Retention:
+    fn prune_events(term: Term, walk: EventWalk) -> Option<Pruned<EventId>>;
+    fn prune_facts(term: Term, walk: FactWalk) -> Option<Pruned<DeliveryId>>;
+}
+
+forward! { Rollups:
+    fn sum_facts(span: Span, from: Timestamp, to: Timestamp, at: Option<i64>) -> Summed;
+    fn count_events(from: Timestamp, to: Timestamp) -> Vec<EventCount>;
+    fn sum_fanouts(from: EventId, to: Timestamp, limit: usize) -> (Vec<(AccountId, FanoutSums)>, Option<EventId>);
+    fn write_rollups(term: Term, rows: &[Rollup]) -> bool;
+    fn write_mark(term: Term, mark: Mark, until: Timestamp) -> bool;
+    fn mark(mark: Mark) -> Option<Timestamp>;
+    fn oldest_event() -> Option<Timestamp>;
+    fn prune_rollups(term: Term, kind: Kind, before: Timestamp, limit: usize) -> Option<usize>;
+    fn rollups(account: AccountId, destination: Option<DestinationId>, kind: Kind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
+    fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> Option<Sums>;
+    fn count_waiting(account: AccountId, limit: usize) -> u64;
 }
 
 forward! { Backlogs:

@@ -20,6 +20,8 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+pub(super) const INCOMPLETE_EVENTS: &str = include_str!("sql/incomplete_events.sql");
+
 #[async_trait]
 impl History for PostgresStore {
     async fn events(
@@ -48,7 +50,11 @@ impl History for PostgresStore {
             filter.fanout_complete => BOOL,
         ];
         let connection = self.pools.general().await?;
-        let read = connection.read(include_str!("sql/events.sql"), params).await?;
+        let sql = match filter.fanout_complete {
+            Some(false) => INCOMPLETE_EVENTS,
+            _ => include_str!("sql/events.sql"),
+        };
+        let read = connection.read(sql, params).await?;
         let (last, looked_at) = (id_at(&read, 18), id_at(&read, 19));
         let events =
             read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();

@@ -4,6 +4,7 @@
 mod attempts;
 mod deliveries;
 mod events;
+mod incomplete;
 
 use super::{SqliteStore, Trouble};
 use crate::{
@@ -24,6 +25,8 @@ pub(super) use attempts::OF_DESTINATION;
 pub(super) use deliveries::{
     ENDED_BY_ACCOUNT, ENDED_BY_DESTINATION, ENDED_BY_EVENT, WAITING_BY_ACCOUNT, WAITING_BY_EVENT,
 };
+#[cfg(test)]
+pub(super) use incomplete::NEXT as NEXT_INCOMPLETE;
 
 #[async_trait]
 impl History for SqliteStore {
@@ -34,7 +37,11 @@ impl History for SqliteStore {
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let filter = filter.clone();
-        self.read(move |connection| events::list(connection, account, &filter, page)).await
+        self.read(move |connection| match filter.fanout_complete {
+            Some(false) => incomplete::list(connection, account, &filter, page),
+            _ => events::list(connection, account, &filter, page),
+        })
+        .await
     }
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {

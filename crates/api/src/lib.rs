@@ -52,6 +52,7 @@ mod patch;
 mod problems;
 mod routes;
 mod sources;
+mod stats;
 mod validate;
 pub mod views;
 

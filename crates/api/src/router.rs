@@ -2,7 +2,7 @@
 
 use crate::{
     accounts, api_keys, app::App, deliveries, destinations, docs, error::ApiError, events, health, ingest,
-    nodes, publish, request, routes, sources,
+    nodes, publish, request, routes, sources, stats,
 };
 use axum::{Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -85,6 +85,9 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(deliveries::get))
         .routes(routes!(deliveries::retry))
         .routes(routes!(deliveries::cancel))
+        .routes(routes!(stats::account))
+        .routes(routes!(stats::fanout))
+        .routes(routes!(stats::destination))
         // Who is there.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.

@@ -13,6 +13,7 @@ mod node;
 mod route;
 pub mod schema;
 mod source;
+mod stats;
 
 pub use account::AccountView;
 pub use api_key::{ApiKeyView, NewApiKeyView};
@@ -26,6 +27,10 @@ pub use event::{EventDetailView, EventView, FanoutView};
 pub use node::{NodeStatus, NodeView};
 pub use route::{PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{SourceView, VerificationView};
+pub use stats::{
+    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsView, StatusCountView,
+    TotalsView,
+};
 
 /// Words of the rules, as the OpenAPI document describes them.
 pub(crate) mod words {

@@ -22,8 +22,9 @@ pub use calls::{DeliveriesOf, EventsOf};
 pub use error::{Error, FieldError, Problem};
 pub use objects::{
     Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
-    BatchResult, Delivery, Destination, Event, Fanout, Hold, Node, NodeStatus, Page, Readiness, Route,
-    Secret, Signing, Source, Timing, WaitingFor,
+    BatchResult, DailyStats, Delivery, Destination, DestinationStats, Event, Fanout, FanoutStats, Hold, Node,
+    NodeStatus, Page, Quantiles, Readiness, Route, Secret, Signing, Source, Stats, StatsPoint, StatsTotals,
+    StatusCount, Timing, WaitingFor,
 };
 pub use requests::{NewAccount, NewApiKey, NewDestination, NewRoute, NewSource, Publish};
 

@@ -13,6 +13,7 @@ mod nodes;
 mod openapi;
 mod routes;
 mod sources;
+mod stats;
 mod strictness;
 mod world;
 

@@ -12,6 +12,7 @@
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
+//! | [`history`] | a million events that have ended, written straight into the tables |
 //! | [`crowd`] | thousands of destinations, for large fan-outs |
 //! | [`others`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`outsider`] | asks every node's door all the while |
@@ -27,6 +28,7 @@ pub(crate) mod bursts;
 pub(crate) mod crowd;
 pub(crate) mod database;
 pub(crate) mod fleet;
+pub(crate) mod history;
 pub(crate) mod logbook;
 pub(crate) mod member;
 pub(crate) mod others;

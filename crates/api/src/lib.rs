@@ -55,6 +55,7 @@ mod patch;
 mod problems;
 mod routes;
 mod sources;
+mod stats;
 mod validate;
 pub mod views;
 

@@ -34,6 +34,10 @@ const EVERYWHERE: [Code; 8] = [
 problems! {
     /// Something is asked that is always there.
     Asking:;
+    /// Something is asked that is always there, with parameters.
+    AskingAbout: ValidationFailed;
+    /// The same of one object.
+    AskingAboutOne: ValidationFailed NotFound;
     /// One object is read.
     Reading: NotFound;
     /// A list is read.

@@ -2,7 +2,7 @@
 
 use crate::{
     accounts, api_keys, app::App, dead_letters, deliveries, destinations, docs, error::ApiError, events,
-    health, ingest, metrics, nodes, publish, replays, request, routes, sources,
+    health, ingest, metrics, nodes, publish, replays, request, routes, sources, stats,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -115,6 +115,9 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(replays::pause))
         .routes(routes!(replays::resume))
         .routes(routes!(replays::cancel))
+        .routes(routes!(stats::account))
+        .routes(routes!(stats::fanout))
+        .routes(routes!(stats::destination))
         // Who is there.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.

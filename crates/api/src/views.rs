@@ -14,6 +14,7 @@ mod replay;
 mod route;
 pub mod schema;
 mod source;
+mod stats;
 
 pub use account::AccountView;
 pub use api_key::{ApiKeyView, NewApiKeyView};
@@ -28,6 +29,10 @@ pub use node::{NodeStatus, NodeView};
 pub use replay::{DeadLetterGroupView, ReplayEstimateView, ReplayView};
 pub use route::{PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{SourceView, VerificationView};
+pub use stats::{
+    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsView, StatusCountView,
+    TotalsView,
+};
 
 /// Words of the rules, as the OpenAPI document describes them.
 pub(crate) mod words {

@@ -36,6 +36,7 @@ mod c09;
 mod c10;
 mod c12;
 mod c14;
+mod c15;
 mod c16;
 mod c17;
 mod c19;
@@ -51,6 +52,7 @@ mod fanout5k;
 mod g06;
 mod hang20;
 mod heldmillion;
+mod history;
 mod keys_order;
 mod latency;
 mod memory;
@@ -154,6 +156,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
     check!(c12, BOTH, "ten thousand odd bodies arrive byte for byte"),
     check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
+    check!(c15, BOTH, "retention never touches what waits, and leaves nothing of what has gone"),
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
     check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
     check!(c19, BOTH, "work that nobody will ever do, and facts that do not fit, are found by the audit"),
@@ -167,6 +170,7 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
     check!(hang20, BOTH, "a destination that hangs delays nobody else"),
     check!(heldmillion, BOTH, "a million waiting for a destination that is held cost the others nothing"),
+    check!(history, BOTH, "a million events of history slow down no list, and a day of them goes unnoticed"),
     check!(
         keyorder as keys_order,
         BOTH,

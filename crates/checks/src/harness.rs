@@ -14,6 +14,7 @@
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
 //! | [`doctor`] | the installation as `posthaste doctor` sees it; C19 at the end of any check |
+//! | [`history`] | a million events that have ended, written straight into the tables |
 //! | [`crowd`] | thousands of destinations, for large fan-outs |
 //! | [`others`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`outsider`] | asks every node's door all the while |
@@ -30,6 +31,7 @@ pub(crate) mod crowd;
 pub(crate) mod database;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
+pub(crate) mod history;
 pub(crate) mod logbook;
 pub(crate) mod member;
 pub(crate) mod others;

@@ -1,9 +1,9 @@
 //! One method per endpoint, in the order of the API's own table.
 
 use crate::{
-    Accepted, Account, ApiKey, Attempt, BatchResult, Client, DeadLetterGroup, Delivery, Destination, Error,
-    Event, NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute, NewSource, Node, Page, Publish,
-    Readiness, Replay, ReplayEstimate, Route, Secret, Source,
+    Accepted, Account, ApiKey, Attempt, BatchResult, Client, DeadLetterGroup, Delivery, Destination,
+    DestinationStats, Error, Event, FanoutStats, NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute,
+    NewSource, Node, Page, Publish, Readiness, Replay, ReplayEstimate, Route, Secret, Source, Stats,
 };
 use bytes::Bytes;
 use domain::{
@@ -34,6 +34,11 @@ impl Client {
     /// The account of the key.
     pub async fn own_account(&self) -> Result<Account, Error> {
         self.get("/v1/account").await
+    }
+
+    /// A merge patch of the account of the key.
+    pub async fn update_own_account(&self, patch: &Value) -> Result<Account, Error> {
+        self.patch("/v1/account", patch).await
     }
 
     pub async fn create_api_key(&self, key: &NewApiKey) -> Result<ApiKey, Error> {
@@ -286,6 +291,21 @@ impl Client {
 
     pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, Error> {
         self.act(&format!("/v1/replays/{id}/cancel")).await
+    }
+}
+
+/// Statistics, of as long as the server tells by default.
+impl Client {
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.get("/v1/stats").await
+    }
+
+    pub async fn fanout_stats(&self) -> Result<FanoutStats, Error> {
+        self.get("/v1/stats/fanout").await
+    }
+
+    pub async fn destination_stats(&self, id: DestinationId) -> Result<DestinationStats, Error> {
+        self.get(&format!("/v1/destinations/{id}/stats")).await
     }
 }
 

@@ -23,8 +23,9 @@ pub use calls::{DeliveriesOf, EventsOf};
 pub use error::{Error, FieldError, Problem};
 pub use objects::{
     Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
-    BatchResult, DeadLetterGroup, Delivery, Destination, DestinationCount, Event, Fanout, Hold, Node,
-    NodeStatus, Page, Readiness, Replay, ReplayEstimate, Route, Secret, Signing, Source, Timing, WaitingFor,
+    BatchResult, DailyStats, DeadLetterGroup, Delivery, Destination, DestinationCount, DestinationStats,
+    Event, Fanout, FanoutStats, Hold, Node, NodeStatus, Page, Quantiles, Readiness, Replay, ReplayEstimate,
+    Route, Secret, Signing, Source, Stats, StatsPoint, StatsTotals, StatusCount, Timing, WaitingFor,
 };
 pub use outlet::Outlet;
 pub use requests::{NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute, NewSource, Publish};

@@ -366,3 +366,83 @@ pub struct Readiness {
     /// The whole answer, for people.
     pub detail: Value,
 }
+
+/// What happened in an account.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    /// Everything up to this moment is counted.
+    pub as_of: Timestamp,
+    pub totals: StatsTotals,
+    pub by_status: Vec<StatusCount>,
+    pub daily: Vec<DailyStats>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatsTotals {
+    pub events: u64,
+    pub deliveries: u64,
+    pub delivered: u64,
+    pub dead_letter: u64,
+    pub cancelled: u64,
+    pub waiting: u64,
+    pub attempts: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusCount {
+    pub status: Status,
+    pub count: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DailyStats {
+    pub date: String,
+    pub events: u64,
+    pub delivered: u64,
+    pub dead_letter: u64,
+    pub attempts: u64,
+}
+
+/// How fan-outs went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FanoutStats {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub as_of: Timestamp,
+    pub events: u64,
+    pub complete: u64,
+    pub completion_ratio: Option<f64>,
+    pub partial_failure_ratio: Option<f64>,
+    pub lag_ms: Quantiles,
+}
+
+/// How a destination does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DestinationStats {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub as_of: Timestamp,
+    pub attempts: u64,
+    pub success_ratio: Option<f64>,
+    pub outcomes: BTreeMap<String, u64>,
+    pub http_statuses: BTreeMap<String, u64>,
+    pub latency_ms: Quantiles,
+    pub series: Vec<StatsPoint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatsPoint {
+    pub at: Timestamp,
+    pub ok: u64,
+    pub failed: u64,
+    pub p95_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    pub p50: Option<u64>,
+    pub p95: Option<u64>,
+    pub p99: Option<u64>,
+}

@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod ownership;
 pub mod pattern;
 pub mod retry;
+pub mod rollup;
 pub mod route;
 pub mod seal;
 pub mod signature;

@@ -104,6 +104,7 @@ pub const READY_PATIENCE: Duration = Duration::from_secs(2);
 // --- What is kept --------------------------------------------------------------------------------------------------
 
 pub const RETENTION_DAYS: u32 = 90;
+pub const RETENTION_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Ten years: beyond, it is an archive, and that is another product.
 pub const RETENTION_DAYS_MAX: u32 = 3_650;
 /// Names are for people.
@@ -274,6 +275,23 @@ pub const RESCAN: Duration = Duration::from_secs(30);
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
+/// Events that one step of retention looks at, and rows it may remove …
+pub const PRUNE_EVENTS: usize = 200;
+pub const PRUNE_ROWS: usize = 2_000;
+/// … and the same where one thread writes everything: two or three milliseconds.
+pub const PRUNE_EVENTS_ONE_WRITER: usize = 200;
+pub const PRUNE_ROWS_ONE_WRITER: usize = 150;
+/// What was kept because something of it waited is looked at again after this.
+pub const PRUNE_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// Accounts whose place in the walk over their events is remembered; beyond, they are walked from the beginning.
+pub const PRUNE_PLACES: usize = 100_000;
+/// Old events that are asked one by one whether they have something in a day that is to go.
+pub const PRUNE_KEPT_ASKED: i64 = 1_000;
+/// Free pages of the embedded store that are given back to the system in one step, and how many are kept for what comes:
+/// as many, or this part of the file.
+pub const VACUUM_PAGES: u32 = 64;
+pub const VACUUM_KEPT_PAGES: i64 = 2_048;
+pub const VACUUM_KEPT_SHARE: i64 = 10;
 /// How long holds that have ended are remembered.
 pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Lanes one rescan statement returns.
@@ -295,6 +313,33 @@ pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
 pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 /// Pages of routes kept for the next event of the same account.
 pub const EXPANSION_PAGES_KEPT: usize = 16;
+
+// --- Sums ----------------------------------------------------------------------------------------------------------
+
+/// How often sums are looked after, and how long after its end a span is summed up: what is written by then is in it.
+pub const ROLLUP_EVERY: Duration = Duration::from_secs(15);
+pub const ROLLUP_MINUTE_AFTER: Duration = Duration::from_secs(120);
+pub const ROLLUP_HOUR_AFTER: Duration = Duration::from_secs(600);
+pub const ROLLUP_DAY_AFTER: Duration = Duration::from_secs(3_600);
+/// How long minutes and hours are kept; days are kept for ever.
+pub const ROLLUP_MINUTES_KEPT: Duration = Duration::from_secs(6 * 3600);
+pub const ROLLUP_HOURS_KEPT: Duration = Duration::from_secs(8 * 86_400);
+/// Hours after their end at which the fan-outs of an hour's events are looked at again, and how long that is kept.
+pub const FANOUT_HOURS_AFTER: [u8; 3] = [1, 24, 72];
+pub const FANOUT_HOURS_KEPT: Duration = Duration::from_secs(90 * 86_400);
+/// Facts that one step reads, events whose fan-outs it looks at, and rows that it writes.
+pub const ROLLUP_FACTS: usize = 5_000;
+pub const ROLLUP_FANOUTS: usize = 500;
+pub const ROLLUP_ROWS: usize = 200;
+/// Of deliveries older than this, attempts are counted when the hour is summed up, not the minute.
+pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);
+/// Facts, and events, that a request for statistics reads beyond what is summed up.
+pub const STATS_TAIL: usize = 20_000;
+/// The longest time statistics can be asked for.
+pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
+/// What is told if nobody says: of an account, and of a destination.
+pub const STATS_OVER: Duration = Duration::from_secs(30 * 86_400);
+pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
 
 // --- Holds ---------------------------------------------------------------------------------------------------------
 
@@ -452,6 +497,10 @@ pub const MIGRATION_WAIT: Duration = Duration::from_secs(60);
 /// Changing a table waits this long for its lock, then lets the others pass and tries again.
 pub const DDL_LOCK: Duration = Duration::from_millis(200);
 pub const DDL_TRIES: usize = 25;
+/// The same for taking a day away, which everybody waits behind, and the pause before the next try.
+pub const DAY_LOCK: Duration = Duration::from_millis(50);
+pub const DAY_TRIES: usize = 10;
+pub const DAY_PAUSE: Duration = Duration::from_millis(250);
 /// Days of events and attempts that have their own partition: yesterday's stragglers …
 pub const PARTITION_DAYS_BEHIND: i64 = 1;
 /// … and enough ahead to survive a long weekend without a chore.

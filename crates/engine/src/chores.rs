@@ -4,10 +4,15 @@ mod expand;
 mod prune;
 mod replay;
 mod rescan;
+mod rollup;
+mod term;
+#[cfg(test)]
+mod tests;
 
 use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
+use futures_util::FutureExt as _;
 use replay::Replayer;
 use std::sync::Arc;
 use store::{Expansion, Store};
@@ -47,10 +52,19 @@ impl Chores<'_> {
             board: Arc::clone(self.board),
             dispatcher: self.inbox.clone(),
         };
-        let (stop_rescan, stop_prune, stop_replayer) = (stop.clone(), stop.clone(), stop.clone());
-        tokio::spawn(async move { stop_rescan.run_until_cancelled(rescan).await });
-        tokio::spawn(async move { stop_prune.run_until_cancelled(prune).await });
-        tokio::spawn(async move { stop_replayer.run_until_cancelled(replayer.run()).await });
+        let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
+        let lease = self.settings.lease;
+        let retention = prune::Retention::new(self.store, self.clock, self.board, lease, settings);
+        let roll_up = |part| {
+            let every = self.settings.rollup_every;
+            rollup::RollUp::new(part, self.store, self.clock, self.board, lease, every).run().boxed()
+        };
+        let (minutes, rest) = (roll_up(rollup::Part::Minutes), roll_up(rollup::Part::HoursAndDays));
+        let forgetting = retention.run().boxed();
+        for chore in [rescan.boxed(), prune.boxed(), forgetting, minutes, rest, replayer.run().boxed()] {
+            let stop = stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(chore).await });
+        }
     }
 }
 

@@ -53,6 +53,12 @@ pub struct EngineSettings {
     pub idempotency_window: Duration,
     /// Who hears of attempts.
     pub tracer: Tracer,
+    /// How often what is older than its account keeps it is looked for …
+    pub prune_every: Duration,
+    /// … and how long a day of retention is. Another length is for tests.
+    pub retention_day: Duration,
+    /// How often sums are looked after.
+    pub rollup_every: Duration,
 }
 
 impl Default for EngineSettings {
@@ -66,6 +72,9 @@ impl Default for EngineSettings {
             system_dns: false,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             tracer: Tracer::default(),
+            prune_every: limits::PRUNE_EVERY,
+            retention_day: limits::RETENTION_DAY,
+            rollup_every: limits::ROLLUP_EVERY,
         }
     }
 }

@@ -214,7 +214,7 @@ impl Book {
         for id in removed {
             let Some(life) = self.life_of.get(&id).copied() else { continue };
             self.lives[life].lost.push(now);
-            self.holds.retain(|_, hold| hold.kept || hold.life != life);
+            self.holds.retain(|_, hold| hold.kept.is_some() || hold.life != life);
         }
         self.shards.resize(roll.shards.len(), (None, i64::MIN));
         for (row, known) in roll.shards.iter().zip(self.shards.clone()) {
@@ -230,8 +230,9 @@ impl Book {
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
             if row.owner != owner && !self.holds.is_empty() {
                 let places = &self.places;
-                self.holds
-                    .retain(|destination, hold| hold.kept || places[*destination].id.shard() != row.shard);
+                self.holds.retain(|destination, hold| {
+                    hold.kept.is_some() || places[*destination].id.shard() != row.shard
+                });
             }
         }
     }

@@ -61,8 +61,8 @@ CASE ending
 END)
     constraint attempts_pkey PRIMARY KEY (delivery_id, attempt_id)
     constraint attempts_spent_check CHECK ((spent >= 0))
-    index attempts_dead_letter_groups USING btree (account_id, destination_id, reason, http_status NULLS FIRST, delivery_id) WHERE (ending = 'dead_letter'::text)
-    index attempts_dead_letters USING btree (account_id, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_by_start USING brin (attempt_id) WITH (pages_per_range='16', autosummarize='on')
+    index attempts_dead_letters USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
     index attempts_ended_of_account USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
     index attempts_ended_of_event USING btree (event_id) WHERE (ending IS NOT NULL)
     index attempts_of_destination USING btree (destination_id, delivery_id DESC, attempt_id DESC)
@@ -107,10 +107,17 @@ END)
     constraint attempts_default_pkey PRIMARY KEY (delivery_id, attempt_id)
     constraint attempts_spent_check CHECK ((spent >= 0))
     index attempts_default_account_id_delivery_id_idx USING btree (account_id, delivery_id DESC) WHERE (ending IS NOT NULL)
-    index attempts_default_account_id_delivery_id_idx1 USING btree (account_id, delivery_id) WHERE (ending = 'dead_letter'::text)
-    index attempts_default_account_id_destination_id_reason_http_stat_idx USING btree (account_id, destination_id, reason, http_status NULLS FIRST, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_default_account_id_destination_id_reason_delivery__idx USING btree (account_id, destination_id, reason, delivery_id) WHERE (ending = 'dead_letter'::text)
+    index attempts_default_attempt_id_idx USING brin (attempt_id) WITH (pages_per_range='16', autosummarize='on')
     index attempts_default_destination_id_delivery_id_attempt_id_idx USING btree (destination_id, delivery_id DESC, attempt_id DESC)
     index attempts_default_event_id_idx USING btree (event_id) WHERE (ending IS NOT NULL)
+
+table chores
+    name text not null
+    node_id uuid not null
+    term bigint not null
+    expires_at bigint not null
+    constraint chores_pkey PRIMARY KEY (name)
 
 table destinations
     id uuid not null
@@ -310,6 +317,11 @@ table replays
     index replays_running USING btree (id) WHERE (status = 'running'::text)
     index replays_unfinished USING btree (account_id) WHERE (finished_at IS NULL)
 
+table rollup_marks
+    name text not null
+    closed_at bigint not null
+    constraint rollup_marks_pkey PRIMARY KEY (name)
+
 table rollups
     account_id uuid not null
     destination_id uuid not null
@@ -317,7 +329,8 @@ table rollups
     starts_at bigint not null
     doc text not null
     constraint rollups_pkey PRIMARY KEY (account_id, destination_id, span, starts_at)
-    constraint rollups_span_check CHECK ((span = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
+    constraint rollups_span_check CHECK ((span = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text, 'fanout_minute'::text, 'fanout_hour'::text])))
+    index rollups_by_age USING btree (span, starts_at)
 
 table routes
     id uuid not null

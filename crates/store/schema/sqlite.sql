@@ -268,16 +268,21 @@ CREATE INDEX replays_running on replays (id) where status = 'running';
 
 CREATE INDEX replays_unfinished on replays (account_id) where finished_at is null;
 
+CREATE TABLE rollup_marks (
+    name text not null primary key,
+    closed_at integer not null
+) without rowid;
+
 CREATE TABLE rollups (
     account_id blob not null,
     destination_id blob not null,
-    period text not null check (period in ('minute', 'hour', 'day')),
+    span text not null check (span in ('minute', 'hour', 'day', 'fanout_minute', 'fanout_hour')),
     starts_at integer not null,
     doc text not null,
-    primary key (account_id, destination_id, period, starts_at)
+    primary key (account_id, destination_id, span, starts_at)
 ) without rowid;
 
-CREATE INDEX rollups_age on rollups (period, starts_at);
+CREATE INDEX rollups_age on rollups (span, starts_at);
 
 CREATE TABLE routes (
     id blob not null primary key check (length(id) = 16),

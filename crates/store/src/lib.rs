@@ -8,6 +8,7 @@ mod announce;
 mod audit;
 mod backlog;
 mod catalog;
+mod chores;
 mod error;
 mod expand;
 pub mod failpoint;
@@ -23,6 +24,8 @@ mod open;
 pub mod postgres;
 mod queue;
 mod replay;
+mod retention;
+mod rollup;
 pub mod sqlite;
 mod wakes;
 
@@ -33,6 +36,7 @@ pub use audit::{
 };
 pub use backlog::{AccountBacklog, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
+pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
@@ -50,6 +54,8 @@ pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
 };
+pub use retention::{EventWalk, FactWalk, Pruned, Retention};
+pub use rollup::{EventCount, Kind, Mark, Rollup, Rollups, Summed};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
@@ -61,8 +67,11 @@ pub trait Store:
     + Queue
     + Gates
     + History
+    + Retention
+    + Rollups
     + Backlogs
     + Membership
+    + Chores
     + PublishedLanes
     + Wakes
 {
@@ -76,8 +85,11 @@ impl<T> Store for T where
         + Queue
         + Gates
         + History
+        + Retention
+        + Rollups
         + Backlogs
         + Membership
+        + Chores
         + PublishedLanes
         + Wakes
 {

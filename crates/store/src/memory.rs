@@ -7,6 +7,7 @@
 mod audit;
 mod backlog;
 mod catalog;
+mod chores;
 mod expand;
 mod gates;
 mod history;
@@ -16,11 +17,13 @@ mod lanes;
 mod membership;
 mod queue;
 mod replay;
+mod retention;
+mod rollup;
 mod table;
 mod waiting;
 mod wakes;
 
-use crate::{AttemptRecord, Expansion, KeptGate, LaneRow, NodeRecord, StoreError};
+use crate::{AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
@@ -104,6 +107,14 @@ struct State {
     lanes: BTreeMap<DestinationId, KeptLane>,
     gates: BTreeMap<DestinationId, KeptGate>,
     holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
+    chores: BTreeMap<Chore, KeptChore>,
+    rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
+    marks: BTreeMap<Mark, Timestamp>,
+}
+
+struct KeptChore {
+    term: Term,
+    until: Timestamp,
 }
 
 struct KeptEvent {
@@ -122,6 +133,8 @@ struct Ended {
     delivery: Delivery,
     ending: Ending,
     at: Timestamp,
+    /// The fact that ended it.
+    fact: AttemptId,
 }
 
 struct KeptAttempt {

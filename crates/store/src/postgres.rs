@@ -7,6 +7,7 @@
 mod audit;
 mod backlog;
 mod catalog;
+mod chores;
 mod durability;
 mod expand;
 mod gates;
@@ -21,6 +22,8 @@ mod planned;
 mod pool;
 mod queue;
 mod replay;
+mod retention;
+mod rollup;
 mod rows;
 mod settle;
 mod start;

@@ -7,6 +7,7 @@
 mod audit;
 mod backup;
 mod catalog;
+mod chores;
 mod examine;
 mod expand;
 mod gates;
@@ -22,6 +23,8 @@ mod promise;
 mod queue;
 mod readers;
 mod replay;
+mod retention;
+mod rollup;
 mod row;
 mod settle;
 mod space;

@@ -14,6 +14,7 @@ mod openapi;
 mod replays;
 mod routes;
 mod sources;
+mod stats;
 mod strictness;
 mod world;
 

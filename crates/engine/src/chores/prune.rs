@@ -1,9 +1,14 @@
 //! Forgets what has had its time, in small steps, and prepares the store for the days to come.
 
-use domain::{limits, time::Clock};
-use std::{sync::Arc, time::Duration};
-use store::Store;
+mod history;
 
+use domain::{limits, time::Clock};
+use std::{future::Future, sync::Arc, time::Duration};
+use store::{Store, StoreError};
+
+pub(super) use history::{Retention, Settings};
+
+/// What every node does: any number may do it at once.
 pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotency_window: Duration) {
     loop {
         tokio::time::sleep(limits::PRUNE_EVERY).await;
@@ -11,31 +16,21 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotenc
         if let Err(error) = store.ensure_partitions(now).await {
             tracing::error!(%error, "the store is not prepared for the days to come; trying again");
         }
-        prune_keys(store.as_ref(), now.minus(idempotency_window)).await;
-        prune_holds(store.as_ref(), now.minus(limits::HOLDS_KEPT)).await;
+        let unused = now.minus(idempotency_window);
+        prune("idempotency keys", || store.prune_idempotency(unused, limits::PRUNE_STEP)).await;
+        let ended = now.minus(limits::HOLDS_KEPT);
+        prune("holds", || store.prune_holds(ended, limits::PRUNE_STEP)).await;
     }
 }
 
-async fn prune_keys(store: &dyn Store, before: domain::time::Timestamp) {
+/// Step by step until one finds less than it may take.
+async fn prune<F: Future<Output = Result<usize, StoreError>>>(what: &str, step: impl Fn() -> F) {
     loop {
-        match store.prune_idempotency(before, limits::PRUNE_STEP).await {
+        match step().await {
             Ok(pruned) if pruned == limits::PRUNE_STEP => tokio::time::sleep(limits::PRUNE_BREATH).await,
             Ok(_) => return,
             Err(error) => {
-                tracing::warn!(%error, "old idempotency keys could not be pruned; trying again later");
-                return;
-            }
-        }
-    }
-}
-
-async fn prune_holds(store: &dyn Store, before: domain::time::Timestamp) {
-    loop {
-        match store.prune_holds(before, limits::PRUNE_STEP).await {
-            Ok(pruned) if pruned == limits::PRUNE_STEP => tokio::time::sleep(limits::PRUNE_BREATH).await,
-            Ok(_) => return,
-            Err(error) => {
-                tracing::warn!(%error, "old holds could not be pruned; trying again later");
+                tracing::warn!(%error, "old {what} could not be pruned; trying again later");
                 return;
             }
         }

@@ -39,7 +39,7 @@ use domain::{
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use store::{AttemptRecord, NodeRecord, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -280,7 +280,20 @@ fn engine_settings(config: &Config) -> EngineSettings {
         gate: config.gate.clone(),
         system_dns: config.dns == Dns::System,
         idempotency_window: config.idempotency_window,
-        ..EngineSettings::default()
+        ..hastened(EngineSettings::default())
+    }
+}
+
+/// For checks: days of retention that are seconds, and chores that look as often. No settings: nobody needs them.
+fn hastened(settings: EngineSettings) -> EngineSettings {
+    let seconds = |name: &str| {
+        let text = std::env::var(format!("POSTHASTE_TEST_{name}_SECONDS")).ok()?;
+        text.parse().ok().map(Duration::from_secs)
+    };
+    EngineSettings {
+        retention_day: seconds("RETENTION_DAY").unwrap_or(settings.retention_day),
+        prune_every: seconds("PRUNE_EVERY").unwrap_or(settings.prune_every),
+        ..settings
     }
 }
 

@@ -10,17 +10,19 @@ use domain::{
         AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
         SourceId,
     },
+    rollup::{FanoutSums, Span, Sums},
     route::Route,
     source::Source,
     time::Timestamp,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use store::{
-    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chunk, CreatedReplay, DeadLetterGroup,
-    DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Expansion, Expansions, GroupKey, History,
-    LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, PublishedLanes, Replay,
-    ReplayChunk, ReplayHold, ReplaySwitch, Replays, RoutePage, RouteWalk, Selection, StoreError, SuccessRate,
-    Survey, Target,
+    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
+    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
+    Expansion, Expansions, FactWalk, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
+    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplaySwitch,
+    Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError, SuccessRate, Summed,
+    Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -112,6 +114,29 @@ forward! { Replays:
 forward! { PublishedLanes:
     fn publish_lanes(node: NodeId, lanes: &[LaneRow], now: Timestamp) -> ();
     fn published_lanes(destinations: &[DestinationId], newer_than: Timestamp) -> Vec<Option<LaneRow>>;
+}
+
+forward! { Chores:
+    fn take_chore(chore: Chore, node: NodeId, now: Timestamp, lease: Duration) -> Option<Term>;
+}
+
+forward! { Retention:
+    fn prune_events(term: Term, walk: EventWalk) -> Option<Pruned<EventId>>;
+    fn prune_facts(term: Term, walk: FactWalk) -> Option<Pruned<DeliveryId>>;
+}
+
+forward! { Rollups:
+    fn sum_facts(span: Span, from: Timestamp, to: Timestamp, at: Option<i64>) -> Summed;
+    fn count_events(from: Timestamp, to: Timestamp) -> Vec<EventCount>;
+    fn sum_fanouts(from: EventId, to: Timestamp, limit: usize) -> (Vec<(AccountId, FanoutSums)>, Option<EventId>);
+    fn write_rollups(term: Term, rows: &[Rollup]) -> bool;
+    fn write_mark(term: Term, mark: Mark, until: Timestamp) -> bool;
+    fn mark(mark: Mark) -> Option<Timestamp>;
+    fn oldest_event() -> Option<Timestamp>;
+    fn prune_rollups(term: Term, kind: Kind, before: Timestamp, limit: usize) -> Option<usize>;
+    fn rollups(account: AccountId, destination: Option<DestinationId>, kind: Kind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
+    fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> Option<Sums>;
+    fn count_waiting(account: AccountId, limit: usize) -> u64;
 }
 
 forward! { Backlogs:

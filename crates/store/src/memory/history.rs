@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    fn fanout(&self, kept: &KeptEvent) -> FanoutCounts {
+    pub(super) fn fanout(&self, kept: &KeptEvent) -> FanoutCounts {
         let mut counts = FanoutCounts {
             total: kept.deliveries.len() as u32,
             expanding: self.expansions.contains_key(&kept.event.id),

@@ -43,7 +43,9 @@ impl State {
         if let Some(key) = &new.key {
             if let Some(used) = self.used_keys.get(&(key.scope, key.hash)) {
                 let expanding = self.expansions.contains_key(&used.event_id);
-                let deliveries = (!expanding).then(|| self.events[&used.event_id].deliveries.len() as u32);
+                // A key may outlive its event.
+                let made = || self.events.get(&used.event_id).map_or(0, |kept| kept.deliveries.len() as u32);
+                let deliveries = (!expanding).then(made);
                 return Committed::Duplicate { of: used.event_id, deliveries, body_hash: used.body_hash };
             }
             let used = UsedKey { event_id: event.id, body_hash: key.body_hash, committed_at: now };

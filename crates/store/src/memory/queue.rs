@@ -122,12 +122,12 @@ impl Queue for MemoryStore {
         &self,
         account: AccountId,
         id: DeliveryId,
-        _fact: AttemptId,
+        fact: AttemptId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let mut state = self.state();
         let Some(delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
-        state.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now);
+        state.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
         Ok(Some(delivery))
     }
 
@@ -189,7 +189,8 @@ impl State {
                 if let Some(replay) = tried.replay_id {
                     self.count_replayed(replay, ending);
                 }
-                self.end(Delivery { sequence: settlement.delivery.sequence, ..tried }, ending, over_at);
+                let ended = Delivery { sequence: settlement.delivery.sequence, ..tried };
+                self.end(ended, ending, over_at, fact_id(&settlement.fact));
             }
             Settled::Waits { position, due_at, spent } => {
                 self.waiting.replace(Delivery { position, due_at, spent, ..tried });
@@ -197,9 +198,9 @@ impl State {
         }
     }
 
-    fn end(&mut self, delivery: Delivery, ending: Ending, at: Timestamp) {
+    fn end(&mut self, delivery: Delivery, ending: Ending, at: Timestamp, fact: AttemptId) {
         self.waiting.remove(delivery.id);
-        self.ended.insert(delivery.id, Ended { delivery, ending, at });
+        self.ended.insert(delivery.id, Ended { delivery, ending, at, fact });
     }
 
     /// Whether it moved. The row decides: it must be there, still wait for its time, and be due.

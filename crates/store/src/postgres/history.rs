@@ -24,6 +24,7 @@ pub(super) const DEAD_LETTER_GROUPS: &str = include_str!("sql/dead_letter_groups
 const DELIVERIES: &str = concat!(include_str!("sql/deliveries.sql"), include_str!("sql/deliveries_page.sql"));
 const DELIVERIES_OF_REPLAY: &str =
     concat!(include_str!("sql/deliveries_of_replay.sql"), include_str!("sql/deliveries_page.sql"));
+pub(super) const INCOMPLETE_EVENTS: &str = include_str!("sql/incomplete_events.sql");
 
 #[async_trait]
 impl History for PostgresStore {
@@ -53,7 +54,11 @@ impl History for PostgresStore {
             filter.fanout_complete => BOOL,
         ];
         let connection = self.pools.general().await?;
-        let read = connection.read(include_str!("sql/events.sql"), params).await?;
+        let sql = match filter.fanout_complete {
+            Some(false) => INCOMPLETE_EVENTS,
+            _ => include_str!("sql/events.sql"),
+        };
+        let read = connection.read(sql, params).await?;
         let (last, looked_at) = (id_at(&read, 18), id_at(&read, 19));
         let events =
             read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();

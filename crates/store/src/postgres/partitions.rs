@@ -77,13 +77,24 @@ async fn attach(
 }
 
 /// A day of UTC, as the ids see it.
-struct Day {
-    name: String,
-    from: Uuid,
-    to: Uuid,
+pub(super) struct Day {
+    pub(super) name: String,
+    pub(super) from: Uuid,
+    pub(super) to: Uuid,
 }
 
 impl Day {
+    /// By the name its partitions have; none for the default one.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let digits = name.strip_prefix('p').filter(|digits| digits.len() == 8 && digits.is_ascii())?;
+        let (year, month, day) = (&digits[..4], &digits[4..6], &digits[6..]);
+        Some(Self::of(format!("{year}-{month}-{day}T00:00:00Z").parse().ok()?))
+    }
+
+    pub(super) fn ends_at(&self) -> Timestamp {
+        Timestamp::from_micros((self.to.as_u128() >> 80) as i64 * 1000)
+    }
+
     fn of(at: Timestamp) -> Self {
         let day = at.seconds().div_euclid(DAY.as_secs() as i64);
         let start = |day: i64| Timestamp::from_seconds(day * DAY.as_secs() as i64);
@@ -105,6 +116,9 @@ mod tests {
         let noon: Timestamp = "2026-04-03T12:00:00Z".parse().unwrap();
         let day = Day::of(noon);
         assert_eq!(day.name, "p20260403");
+        assert_eq!(Day::named("p20260403").map(|day| (day.from, day.to)), Some((day.from, day.to)));
+        assert!(Day::named("default").is_none() && Day::named("p20261403").is_none());
+        assert_eq!(day.ends_at().to_string(), "2026-04-04T00:00:00.000000Z");
         for (time, inside) in [
             ("2026-04-02T23:59:59.999999Z", false),
             ("2026-04-03T00:00:00Z", true),

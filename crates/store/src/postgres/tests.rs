@@ -6,6 +6,7 @@ mod plans;
 mod pools;
 mod quota;
 mod races;
+mod retention;
 mod schema;
 mod start;
 mod trouble;

@@ -5,6 +5,7 @@ mod attempts;
 mod deliveries;
 mod events;
 mod groups;
+mod incomplete;
 
 use super::{SqliteStore, Trouble};
 use crate::{
@@ -30,6 +31,8 @@ pub(super) use deliveries::{
 pub(super) use deliveries::{EndedIndex, ended, wanted};
 #[cfg(test)]
 pub(super) use groups::{COUNT, NEWEST, NEXT_DESTINATION, NEXT_REASON, NEXT_STATUS};
+#[cfg(test)]
+pub(super) use incomplete::NEXT as NEXT_INCOMPLETE;
 
 #[async_trait]
 impl History for SqliteStore {
@@ -40,7 +43,11 @@ impl History for SqliteStore {
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let filter = filter.clone();
-        self.read(move |connection| events::list(connection, account, &filter, page)).await
+        self.read(move |connection| match filter.fanout_complete {
+            Some(false) => incomplete::list(connection, account, &filter, page),
+            _ => events::list(connection, account, &filter, page),
+        })
+        .await
     }
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {

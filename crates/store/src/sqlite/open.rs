@@ -127,6 +127,8 @@ fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Resu
     // One plan a statement, whatever is bound: else values are looked at, and statements prepared anew for each.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Only a new file takes this, before anything is in it: then what is pruned can be given back to the system.
+    connection.pragma_update(None, "auto_vacuum", "incremental")?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;

@@ -10,6 +10,7 @@ mod pace;
 mod plans;
 mod quota;
 mod readers;
+mod retention;
 mod tally;
 mod writer;
 

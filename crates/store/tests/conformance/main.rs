@@ -18,6 +18,8 @@ mod membership;
 mod order;
 mod queue;
 mod replay;
+mod retention;
+mod rollup;
 mod settle;
 mod shards;
 mod wakes;
@@ -217,6 +219,32 @@ macro_rules! kept_by {
                 a_destination_has_a_success_rate,
                 one_account_sees_nothing_of_another,
                 a_page_of_equal_moments_is_still_in_order,
+            }
+            promises! {
+                $backend, retention:
+                what_has_ended_goes_with_all_of_it,
+                what_waits_stays_with_all_that_belongs_to_it,
+                what_is_yet_to_be_made_keeps_its_event,
+                what_is_younger_or_anothers_stays,
+                a_walk_goes_past_what_it_has_to_keep,
+                an_event_with_many_deliveries_goes_in_steps,
+                a_key_may_outlive_its_event,
+                the_last_words_about_what_is_gone_go_too,
+                a_chore_is_one_nodes_at_a_time,
+                who_has_lost_the_chore_removes_nothing,
+                of_many_who_take_a_chore_at_once_one_has_it,
+            }
+            promises! {
+                $backend, rollup:
+                facts_are_summed_up_by_destination,
+                a_fact_belongs_to_the_moment_its_attempt_began,
+                a_late_attempt_counts_and_ends_nothing,
+                events_are_counted_by_account,
+                fan_outs_are_judged_by_all_of_their_deliveries,
+                rollups_are_written_over,
+                how_far_it_has_come_is_remembered,
+                who_has_lost_the_chore_sums_up_nothing,
+                what_has_happened_since_is_an_accounts_own,
             }
             promises! {
                 $backend, backlog:

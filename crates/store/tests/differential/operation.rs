@@ -15,8 +15,9 @@ use domain::{
 };
 use std::fmt::Debug;
 use store::{
-    DeliveryFilter, EventFilter, NewDelivery, NewEvent, NewReplay, Original, OriginalWalk, Originals, Page,
-    ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection, Settlement, Store, StoreError, Turn, Window,
+    Chore, DeliveryFilter, EventFilter, EventWalk, FactWalk, NewDelivery, NewEvent, NewReplay, Original,
+    OriginalWalk, Originals, Page, ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection, Settlement,
+    Store, StoreError, Turn, Window,
 };
 
 #[derive(Debug, Clone)]
@@ -52,6 +53,8 @@ pub(crate) enum Operation {
 
     Commit(Vec<NewEvent>, Timestamp),
     Prune(Timestamp, usize),
+    /// Every key, then the account's events that were made before and have ended.
+    Forget(AccountId, Timestamp),
 
     Fetch(Vec<Window>),
     Payload(EventId),
@@ -126,6 +129,8 @@ impl Operation {
 
             Self::Commit(batch, now) => tell(store.commit(&batch, now).await),
             Self::Prune(before, limit) => tell(store.prune_idempotency(before, limit).await),
+
+            Self::Forget(account, before) => tell(forget(store, node, account, before).await),
 
             Self::Fetch(windows) => tell(store.fetch(&windows).await),
             Self::Payload(event) => tell(store.payload(event).await),
@@ -308,4 +313,25 @@ async fn attempts(
         before = Some((last.delivery_id, last.id));
         found.extend(rows);
     }
+}
+
+/// In steps so small that they end everywhere. What is left is what can be read.
+async fn forget(
+    store: &dyn Store,
+    node: NodeId,
+    account_id: AccountId,
+    before: Timestamp,
+) -> Result<(), StoreError> {
+    while store.prune_idempotency(Timestamp::MAX, 1_000).await? > 0 {}
+    let term = store.take_chore(Chore::Prune, node, before, domain::limits::LEASE).await?;
+    let term = term.expect("one node has joined");
+    let mut walk = EventWalk { account_id, from: EventId::MIN, before, events: 3, rows: 2 };
+    while let Some(next) = store.prune_events(term, walk).await?.expect("the term stands").next {
+        walk.from = next;
+    }
+    let mut walk = FactWalk { from: DeliveryId::MIN, before, deliveries: 2 };
+    while let Some(next) = store.prune_facts(term, walk).await?.expect("the term stands").next {
+        walk.from = next;
+    }
+    Ok(())
 }

@@ -242,6 +242,11 @@ impl Player {
     // --- Ingest ----------------------------------------------------------------------------------------------------
 
     async fn ingest(&mut self, seen: &dyn Store) -> Operation {
+        if self.chance(6) {
+            let age = Duration::from_micros(self.dice.random_range(0..60_000_000));
+            self.batches.clear();
+            return Operation::Forget(self.account(), self.now.minus(age));
+        }
         if self.chance(8) {
             // A batch is repeated seconds after it was lost; keys are pruned after a day.
             self.batches.clear();

@@ -1,6 +1,7 @@
 /* posthaste:replay */
 -- $1 replay, $2 origins, $3 events, $4-$12 deliveries
--- An origin that this replay has had already, and an event that has had its time, give none.
+-- An origin that this replay has had already, and an event that has had its time, give none. An event's row is locked:
+-- retention either comes first or finds what waits.
 with d as materialized (
     select d.*, e.account_id, e.size_bytes
     from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) with ordinality
@@ -10,6 +11,7 @@ with d as materialized (
         from events
         where events.id = d.event_id
         limit 1
+        for key share
     ) e
 ),
 once as (

@@ -211,7 +211,7 @@ impl World {
     }
 
     /// The plan of a statement with these values, as the store would have it.
-    async fn explain(&self, sql: &str, params: Params<'_>) -> String {
+    pub(super) async fn explain(&self, sql: &str, params: Params<'_>) -> String {
         let sql = format!("explain (costs off, verbose) {sql}");
         lines(&self.client.query_typed(&sql, params).await.expect("a plan"))
     }

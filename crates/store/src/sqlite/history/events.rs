@@ -58,6 +58,21 @@ pub(super) fn get(connection: &Connection, account: AccountId, id: EventId) -> R
     found.ok_or(StoreError::NotFound { what: "event" }.into())
 }
 
+/// The record of an event of the account that the filter wants by its columns.
+pub(super) fn wanted_record(
+    connection: &Connection,
+    account: AccountId,
+    filter: &EventFilter,
+    id: EventId,
+) -> Result<Option<EventRecord>, Trouble> {
+    let mut select = connection.prepare_cached(select!("where id = ?1 and account_id = ?2"))?;
+    let mut rows = select.query(params![id.blob(), account.blob()])?;
+    match rows.next()? {
+        Some(row) if wanted(filter, row)? => record(connection, row).map(Some),
+        _ => Ok(None),
+    }
+}
+
 pub(super) fn with_payload(
     connection: &Connection,
     account: AccountId,

@@ -1,0 +1,174 @@
+//! Statistics: what was summed up, and what has happened since.
+
+use crate::{
+    on_every_store,
+    world::{World, text},
+};
+use domain::{
+    account::Scope,
+    delivery::Ending,
+    id::DestinationId,
+    limits,
+    outcome::Outcome,
+    rollup::{FanoutSums, Span, Sums},
+    time::{Clock as _, Timestamp},
+};
+use http::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+use store::{Chore, Kind, Mark, Rollup};
+
+/// Sums of so many successes, a quarter of a second each.
+fn successes(count: u64) -> Sums {
+    let mut sums = Sums::default();
+    sums.note_attempts(Outcome::Success, Some(200), Duration::from_millis(250), count);
+    sums.note_endings(Ending::Delivered, count);
+    sums
+}
+
+impl World {
+    /// As the chore writes it.
+    async fn summed_up(&self, destination: Option<&str>, kind: Kind, starts_at: Timestamp, doc: Value) {
+        let destination_id: Option<DestinationId> = destination.map(|id| id.parse().expect("an id"));
+        let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
+        let term = term.expect("no trouble").expect("nobody else has it");
+        let (account_id, doc) = (self.account, doc.to_string());
+        let row = Rollup { account_id, destination_id, kind, starts_at, doc };
+        assert!(self.store.write_rollups(term, &[row]).await.expect("written"));
+    }
+
+    async fn closed(&self, mark: Mark, until: Timestamp) {
+        let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
+        let term = term.expect("no trouble").expect("nobody else has it");
+        assert!(self.store.write_mark(term, mark, until).await.expect("written"));
+    }
+
+    async fn ended(&self, destination: &str, outcome: Outcome, status: u16) {
+        let event = self.publish("a.b", json!(1)).await;
+        let delivery = self.delivery_of(&event).await;
+        self.attempt(destination, &delivery, outcome, status).await;
+    }
+}
+
+on_every_store! {
+    async fn what_has_just_happened_is_counted(world) {
+        let (destination, _) = world.routed_destination().await;
+        world.ended(&destination, Outcome::Success, 200).await;
+        world.ended(&destination, Outcome::Rejected, 404).await;
+        world.ended(&destination, Outcome::ServerError, 503).await;
+        world.publish("a.b", json!(2)).await;
+
+        let stats = world.get("/v1/stats").await.expect(200);
+        let totals = json!({
+            "events": 4, "deliveries": 4, "delivered": 1, "dead_letter": 1, "cancelled": 0, "waiting": 2, "attempts": 3
+        });
+        assert_eq!(stats["totals"], totals);
+        let status = |status, count| json!({ "status": status, "count": count });
+        let expected = [status("queued", 2), status("delivered", 1), status("dead_letter", 1), status("cancelled", 0)];
+        assert_eq!(stats["by_status"], json!(expected));
+        let today = world.clock.now().to_string()[..10].to_owned();
+        let day = json!({ "date": today, "events": 4, "delivered": 1, "dead_letter": 1, "attempts": 3 });
+        assert_eq!(stats["daily"], json!([day]));
+        assert_eq!(stats["as_of"], stats["until"]);
+
+        let path = format!("/v1/destinations/{destination}/stats");
+        let of_destination = world.get(&path).await.expect(200);
+        assert_eq!(of_destination["attempts"], 3);
+        assert_eq!(of_destination["outcomes"], json!({ "success": 1, "rejected": 1, "server_error": 1 }));
+        assert_eq!(of_destination["http_statuses"], json!({ "200": 1, "404": 1, "503": 1 }));
+        let third = of_destination["success_ratio"].as_f64().unwrap();
+        assert!((third - 1.0 / 3.0).abs() < 1e-9);
+        let p50 = of_destination["latency_ms"]["p50"].as_u64().unwrap();
+        assert!((98..=126).contains(&p50), "{p50} for 112");
+        assert_eq!(of_destination["series"].as_array().map(Vec::len), Some(1));
+        assert_eq!((&of_destination["series"][0]["ok"], &of_destination["series"][0]["failed"]), (&json!(1), &json!(2)));
+    }
+
+    async fn days_hours_minutes_and_the_rest_add_up(world) {
+        let (destination, _) = world.routed_destination().await;
+        let now = world.clock.now();
+        let (today, hour, minute) = (Span::Day.start_of(now), Span::Hour.start_of(now), Span::Minute.start_of(now));
+        let yesterday = today.minus(Duration::from_secs(86_400));
+        for place in [None, Some(destination.as_str())] {
+            let mut day = successes(1_000);
+            day.events = if place.is_none() { 700 } else { 0 };
+            world.summed_up(place, Kind::Sums(Span::Day), yesterday, json!(day)).await;
+            // The same hour as part of the day must not count again.
+            world.summed_up(place, Kind::Sums(Span::Hour), yesterday, json!(successes(5_000))).await;
+            world.summed_up(place, Kind::Sums(Span::Hour), today, json!(successes(100))).await;
+            world.summed_up(place, Kind::Sums(Span::Minute), today, json!(successes(6_000))).await;
+            world.summed_up(place, Kind::Sums(Span::Minute), hour, json!(successes(10))).await;
+        }
+        world.closed(Mark::Sums(Span::Day), today).await;
+        world.closed(Mark::Sums(Span::Hour), hour).await;
+        world.closed(Mark::Sums(Span::Minute), minute).await;
+        world.ended(&destination, Outcome::Rejected, 410).await;
+
+        let expected = if hour == today { 1_010 } else { 1_110 };
+        let stats = world.get("/v1/stats").await.expect(200);
+        assert_eq!(stats["totals"]["delivered"], expected, "{stats}");
+        assert_eq!(stats["totals"]["attempts"], expected + 1);
+        assert_eq!(stats["totals"]["events"], 701);
+        assert_eq!(stats["daily"].as_array().map(Vec::len), Some(2));
+        assert_eq!(stats["daily"][0]["delivered"], 1_000);
+        let since = today.to_string().replace('+', "%2B");
+        let stats = world.get(&format!("/v1/stats?since={}&until={since}", yesterday)).await.expect(200);
+        assert_eq!(stats["as_of"], stats["until"]);
+        let path = format!("/v1/destinations/{destination}/stats?since={}", now.minus(Duration::from_secs(20 * 86_400)));
+        let of_destination = world.get(&path).await.expect(200);
+        assert_eq!(of_destination["attempts"], expected + 1);
+        assert_eq!(of_destination["series"].as_array().map(Vec::len), Some(2), "{of_destination}");
+        assert_eq!(of_destination["series"][0]["p95_ms"].as_u64().map(|p95| (220..=290).contains(&p95)), Some(true));
+    }
+
+    async fn fan_outs_are_told_from_hours_and_minutes(world) {
+        let now = world.clock.now();
+        let hour = Span::Hour.start_of(now);
+        let earlier = hour.minus(Duration::from_secs(7_200));
+        let cohort = |events, complete, partial| {
+            let mut sums = FanoutSums { events, complete, partial, ..FanoutSums::default() };
+            sums.lag.note(Duration::from_millis(100), complete);
+            json!(sums)
+        };
+        let empty = world.get("/v1/stats/fanout").await.expect(200);
+        assert_eq!((&empty["events"], &empty["completion_ratio"]), (&json!(0), &Value::Null));
+        assert_eq!(empty["lag_ms"], json!({ "p50": null, "p95": null, "p99": null }));
+
+        world.summed_up(None, Kind::Fanout(Span::Hour), earlier, cohort(100, 90, 9)).await;
+        world.summed_up(None, Kind::Fanout(Span::Minute), earlier, cohort(100, 10, 10)).await;
+        world.summed_up(None, Kind::Fanout(Span::Minute), hour, cohort(20, 10, 1)).await;
+        world.closed(Mark::FanoutHour(1), hour).await;
+        world.closed(Mark::FanoutMinute, Span::Minute.start_of(now)).await;
+        let fanout = world.get("/v1/stats/fanout").await.expect(200);
+        // In the first minute of an hour there is no minute of it yet.
+        let (events, complete, partial) =
+            if Span::Minute.start_of(now) == hour { (100, 90, 9) } else { (120, 100, 10) };
+        assert_eq!((fanout["events"].as_u64(), fanout["complete"].as_u64()), (Some(events), Some(complete)));
+        let ratio = |name: &str| fanout[name].as_f64().unwrap();
+        assert!((ratio("completion_ratio") - complete as f64 / events as f64).abs() < 1e-9);
+        assert!((ratio("partial_failure_ratio") - f64::from(partial) / complete as f64).abs() < 1e-9);
+        assert!((88..=125).contains(&fanout["lag_ms"]["p95"].as_u64().unwrap()), "{fanout}");
+        assert_eq!(text(&fanout["as_of"]), Span::Minute.start_of(now).to_string());
+    }
+
+    async fn one_account_counts_nothing_of_another(world) {
+        let (destination, _) = world.routed_destination().await;
+        world.ended(&destination, Outcome::Success, 200).await;
+        let foreign = world.ask_as(&world.foreign_key, Method::GET, "/v1/stats", None).await.expect(200);
+        assert_eq!(foreign["totals"]["events"], 0);
+        assert_eq!(foreign["totals"]["attempts"], 0);
+        assert_eq!(foreign["daily"], json!([]));
+    }
+
+    async fn what_cannot_be_asked_is_said(world) {
+        let destination = world.destination().await;
+        for path in ["/v1/stats".to_owned(), "/v1/stats/fanout".into(), format!("/v1/destinations/{destination}/stats")] {
+            let query = "since=2026-04-03T00:00:00Z&until=2026-04-02T00:00:00Z";
+            world.get(&format!("{path}?{query}")).await.expect_invalid("/since", "out_of_range");
+            world.get(&format!("{path}?since=9000-01-01T00:00:00Z")).await.expect_invalid("/since", "out_of_range");
+            world.get(&format!("{path}?limit=5")).await.expect_invalid("/limit", "unknown_parameter");
+            let key = world.key_with(&[Scope::IngestWrite]).await;
+            world.ask_as(&key, Method::GET, &path, None).await.expect_problem(403, "scope_missing");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Sums up what happened: minutes soon after their end, hours and days later, when what came late is there too. One node
+//! does it at a time. How far it has come is written down, so that whoever does it next goes on there; a span that was
+//! summed up twice says the same as one that was summed up once.
+//!
+//! Two loops: minutes are not to wait while a day is read again.
+
+use crate::{board::Board, chores::term::Held};
+use domain::{
+    id::{AccountId, DestinationId, EventId},
+    limits,
+    rollup::{FanoutSums, Span, Sums},
+    time::{Clock, Timestamp},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use store::{Chore, Kind, Mark, Rollup, Store, StoreError, Term};
+use tokio::time::Instant;
+
+/// Which spans a loop looks after.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Part {
+    Minutes,
+    HoursAndDays,
+}
+
+pub(super) struct RollUp {
+    part: Part,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    held: Held,
+    every: Duration,
+}
+
+/// Why a pass ended early.
+enum Stopped {
+    /// Somebody else has the chore.
+    TermOver,
+    Trouble(StoreError),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Trouble(error)
+    }
+}
+
+impl RollUp {
+    pub(super) fn new(
+        part: Part,
+        store: &Arc<dyn Store>,
+        clock: &Arc<dyn Clock>,
+        board: &Arc<Board>,
+        lease: Duration,
+        every: Duration,
+    ) -> Self {
+        let held = Held::new(Chore::RollUp, store, clock, board, lease);
+        Self { part, store: Arc::clone(store), clock: Arc::clone(clock), held, every }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            tokio::time::sleep(self.every).await;
+            if let Err(Stopped::Trouble(error)) = self.pass().await {
+                tracing::warn!(%error, "statistics could not be summed up; trying again later");
+            }
+        }
+    }
+
+    async fn pass(&mut self) -> Result<(), Stopped> {
+        match self.part {
+            Part::Minutes => {
+                self.sums(Span::Minute).await?;
+                self.fanouts(Mark::FanoutMinute, Span::Minute, limits::ROLLUP_MINUTE_AFTER).await?;
+                self.prune(Kind::Sums(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await?;
+                self.prune(Kind::Fanout(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await
+            }
+            Part::HoursAndDays => {
+                self.sums(Span::Hour).await?;
+                for hours in limits::FANOUT_HOURS_AFTER {
+                    let after = Span::Hour.length() * u32::from(hours);
+                    self.fanouts(Mark::FanoutHour(hours), Span::Hour, after).await?;
+                }
+                self.sums(Span::Day).await?;
+                self.prune(Kind::Sums(Span::Hour), limits::ROLLUP_HOURS_KEPT).await?;
+                self.prune(Kind::Fanout(Span::Hour), limits::FANOUT_HOURS_KEPT).await
+            }
+        }
+    }
+
+    async fn term(&mut self) -> Result<Term, Stopped> {
+        self.held.term().await?.ok_or(Stopped::TermOver)
+    }
+
+    /// Sums up the spans that have ended long enough ago.
+    async fn sums(&mut self, span: Span) -> Result<(), Stopped> {
+        let (after, kept) = match span {
+            Span::Minute => (limits::ROLLUP_MINUTE_AFTER, Some(limits::ROLLUP_MINUTES_KEPT)),
+            Span::Hour => (limits::ROLLUP_HOUR_AFTER, Some(limits::ROLLUP_HOURS_KEPT)),
+            Span::Day => (limits::ROLLUP_DAY_AFTER, None),
+        };
+        let mark = Mark::Sums(span);
+        while let Some((from, to)) = self.next(mark, span, after, kept).await? {
+            let sums = self.sum(span, from, to).await?;
+            let row =
+                |((account_id, destination_id), sums): ((AccountId, Option<DestinationId>), Sums)| Rollup {
+                    account_id,
+                    destination_id,
+                    kind: Kind::Sums(span),
+                    starts_at: from,
+                    doc: sums.doc(),
+                };
+            self.close(mark, to, sums.into_iter().map(row).collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// The span that comes next, if its time has come.
+    async fn next(
+        &mut self,
+        mark: Mark,
+        span: Span,
+        after: Duration,
+        kept: Option<Duration>,
+    ) -> Result<Option<(Timestamp, Timestamp)>, Stopped> {
+        self.term().await?;
+        let now = self.clock.now();
+        let mut from = match self.store.mark(mark).await? {
+            Some(closed) => closed,
+            None => span.start_of(self.store.oldest_event().await?.unwrap_or(now).min(now)),
+        };
+        if let Some(kept) = kept {
+            from = from.max(span.start_of(now.minus(kept)));
+        }
+        let to = from.plus(span.length());
+        Ok((to.plus(after) <= now).then_some((from, to)))
+    }
+
+    async fn sum(
+        &mut self,
+        span: Span,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<BTreeMap<(AccountId, Option<DestinationId>), Sums>, Stopped> {
+        let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
+        let mut at = None;
+        loop {
+            self.term().await?;
+            let began = Instant::now();
+            let step = self.store.sum_facts(span, from, to, at).await?;
+            for ((account, destination), found) in &step.sums {
+                sums.entry((*account, None)).or_default().add(found);
+                sums.entry((*account, Some(*destination))).or_default().add(found);
+            }
+            breathe(began).await;
+            at = step.next;
+            if at.is_none() {
+                break;
+            }
+        }
+        let mut minute = from;
+        while minute < to {
+            self.term().await?;
+            let (began, end) = (Instant::now(), minute.plus(Span::Minute.length()));
+            let counts = self.store.count_events(minute, end).await?;
+            for count in &counts {
+                let sum = sums.entry((count.account_id, None)).or_default();
+                sum.events += count.events;
+                sum.deliveries += count.deliveries;
+            }
+            breathe(began).await;
+            minute = end;
+        }
+        Ok(sums)
+    }
+
+    /// How the fan-outs of the events of a span went, as far as it can be known so long after.
+    async fn fanouts(&mut self, mark: Mark, span: Span, after: Duration) -> Result<(), Stopped> {
+        let kept = match span {
+            Span::Minute => limits::ROLLUP_MINUTES_KEPT,
+            _ => limits::FANOUT_HOURS_KEPT,
+        };
+        while let Some((starts_at, to)) = self.next(mark, span, after, Some(kept)).await? {
+            let mut all: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
+            let mut from = Some(EventId::at(starts_at, 0));
+            while let Some(begin) = from {
+                self.term().await?;
+                let began = Instant::now();
+                let (sums, next) = self.store.sum_fanouts(begin, to, limits::ROLLUP_FANOUTS).await?;
+                for (account, found) in &sums {
+                    all.entry(*account).or_default().add(found);
+                }
+                breathe(began).await;
+                from = next;
+            }
+            let (kind, mut rows) = (Kind::Fanout(span), Vec::new());
+            for (account_id, sums) in all {
+                // Some of its events may have had their time since it was summed up last.
+                let known = self.store.rollups(account_id, None, kind, starts_at, to).await?;
+                let knows = |doc: &String| FanoutSums::read(doc).map_or(0, |known| known.events);
+                if known.first().is_none_or(|(_, doc)| knows(doc) <= sums.events) {
+                    rows.push(Rollup { account_id, destination_id: None, kind, starts_at, doc: sums.doc() });
+                }
+            }
+            self.close(mark, to, rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, mark: Mark, until: Timestamp, rows: Vec<Rollup>) -> Result<(), Stopped> {
+        for chunk in rows.chunks(limits::ROLLUP_ROWS) {
+            let (term, began) = (self.term().await?, Instant::now());
+            if !self.store.write_rollups(term, chunk).await? {
+                return Err(Stopped::TermOver);
+            }
+            breathe(began).await;
+        }
+        let term = self.term().await?;
+        match self.store.write_mark(term, mark, until).await? {
+            true => Ok(()),
+            false => Err(Stopped::TermOver),
+        }
+    }
+
+    async fn prune(&mut self, kind: Kind, kept: Duration) -> Result<(), Stopped> {
+        let before = self.clock.now().minus(kept);
+        loop {
+            let (term, began) = (self.term().await?, Instant::now());
+            let pruned = self.store.prune_rollups(term, kind, before, limits::PRUNE_STEP).await?;
+            if pruned.ok_or(Stopped::TermOver)? < limits::PRUNE_STEP {
+                return Ok(());
+            }
+            breathe(began).await;
+        }
+    }
+}
+
+/// Twice as long as the step took, so that this never is what the store does most of.
+async fn breathe(began: Instant) {
+    let pause = (2 * began.elapsed()).min(limits::PRUNE_BREATH);
+    match pause < Duration::from_millis(1) {
+        true => tokio::task::yield_now().await,
+        false => tokio::time::sleep(pause).await,
+    }
+}

@@ -1,0 +1,46 @@
+//! A chore that one node does at a time, as the node that would like to do it sees it.
+
+use crate::board::Board;
+use domain::time::{Clock, Timestamp};
+use std::{sync::Arc, time::Duration};
+use store::{Chore, Store, StoreError, Term};
+
+pub(super) struct Held {
+    chore: Chore,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    board: Arc<Board>,
+    lease: Duration,
+    /// With when it was last said.
+    term: Option<(Term, Timestamp)>,
+}
+
+impl Held {
+    pub(super) fn new(
+        chore: Chore,
+        store: &Arc<dyn Store>,
+        clock: &Arc<dyn Clock>,
+        board: &Arc<Board>,
+        lease: Duration,
+    ) -> Self {
+        let (store, clock, board) = (Arc::clone(store), Arc::clone(clock), Arc::clone(board));
+        Self { chore, store, clock, board, lease, term: None }
+    }
+
+    /// The term to work under for a step; None while somebody else has the chore. Said again in good time: a step takes
+    /// less than two thirds of the lease.
+    pub(super) async fn term(&mut self) -> Result<Option<Term>, StoreError> {
+        let (node, now) = (self.board.claim().node, self.clock.now());
+        if let Some((term, said_at)) = self.term
+            && term.node == node
+            && said_at <= now
+            && now.since(said_at) < self.lease / 3
+        {
+            return Ok(Some(term));
+        }
+        self.term = None;
+        let term = self.store.take_chore(self.chore, node, now, self.lease).await?;
+        self.term = term.map(|term| (term, now));
+        Ok(term)
+    }
+}

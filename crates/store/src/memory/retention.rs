@@ -1,0 +1,82 @@
+//! Forgetting.
+
+use super::{MemoryStore, State};
+use crate::{EventWalk, FactWalk, Pruned, Retention, StoreError, Term};
+use async_trait::async_trait;
+use domain::id::{AttemptId, DeliveryId, EventId};
+
+#[async_trait]
+impl Retention for MemoryStore {
+    async fn prune_events(&self, term: Term, walk: EventWalk) -> Result<Option<Pruned<EventId>>, StoreError> {
+        let mut state = self.state();
+        if !state.stands(term) {
+            return Ok(None);
+        }
+        let old = state.events.range(walk.from..EventId::at(walk.before, 0));
+        let old = old.filter(|(_, kept)| kept.event.account_id == walk.account_id).map(|(id, _)| *id);
+        let mut looked_at: Vec<EventId> = old.take(walk.events + 1).collect();
+        let mut next = (looked_at.len() > walk.events).then(|| looked_at.pop()).flatten();
+        let mut rows = 0;
+        for id in looked_at {
+            if rows >= walk.rows {
+                next = Some(id);
+                break;
+            }
+            if !state.is_needed(id) && !state.forget(id, walk.rows, &mut rows) {
+                next = Some(id);
+                break;
+            }
+        }
+        Ok(Some(Pruned { rows, next }))
+    }
+
+    async fn prune_facts(
+        &self,
+        term: Term,
+        walk: FactWalk,
+    ) -> Result<Option<Pruned<DeliveryId>>, StoreError> {
+        let mut state = self.state();
+        if !state.stands(term) {
+            return Ok(None);
+        }
+        let old = (walk.from, AttemptId::MIN)..(DeliveryId::at(walk.before, 0), AttemptId::MIN);
+        let mut deliveries: Vec<(DeliveryId, EventId)> =
+            state.attempts.range(old).map(|((id, _), kept)| (*id, kept.record.event_id)).collect();
+        deliveries.dedup();
+        let next = deliveries.get(walk.deliveries).map(|(id, _)| *id);
+        deliveries.truncate(walk.deliveries);
+        deliveries.retain(|(_, event)| !state.events.contains_key(event));
+        let rows = deliveries.into_iter().map(|(id, _)| state.forget_delivery(id)).sum();
+        Ok(Some(Pruned { rows, next }))
+    }
+}
+
+impl State {
+    /// Something of it waits, or is yet to be made.
+    fn is_needed(&self, id: EventId) -> bool {
+        self.expansions.contains_key(&id) || self.waiting.newest_first(None).any(|row| row.event_id == id)
+    }
+
+    /// True once the event itself is gone.
+    fn forget(&mut self, id: EventId, most: usize, rows: &mut usize) -> bool {
+        let of_event = self.ended.iter().filter(|(_, ended)| ended.delivery.event_id == id);
+        let deliveries: Vec<DeliveryId> = of_event.map(|(delivery, _)| *delivery).collect();
+        for delivery in deliveries {
+            if *rows >= most {
+                return false;
+            }
+            *rows += self.forget_delivery(delivery);
+        }
+        self.events.remove(&id);
+        *rows += 1;
+        true
+    }
+
+    fn forget_delivery(&mut self, id: DeliveryId) -> usize {
+        let before = self.facts.len() + self.attempts.len();
+        self.ended.remove(&id);
+        self.facts.retain(|(delivery, _), _| *delivery != id);
+        self.attempts.retain(|(delivery, _), _| *delivery != id);
+        (before - self.facts.len() - self.attempts.len()).max(1)
+    }
+}

@@ -1,0 +1,171 @@
+//! Summing up.
+
+use super::{MemoryStore, State};
+use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use async_trait::async_trait;
+use domain::{
+    delivery::Ending,
+    id::{AccountId, DestinationId, EventId},
+    rollup::{FanoutSums, Span, Sums},
+    time::Timestamp,
+};
+use std::collections::BTreeMap;
+
+#[async_trait]
+impl Rollups for MemoryStore {
+    async fn sum_facts(
+        &self,
+        _span: Span,
+        from: Timestamp,
+        to: Timestamp,
+        _at: Option<i64>,
+    ) -> Result<Summed, StoreError> {
+        let sums = self.state().sum(from, to);
+        Ok(Summed { sums: sums.into_iter().collect(), next: None })
+    }
+
+    async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {
+        let state = self.state();
+        let mut counts: BTreeMap<AccountId, (u64, u64)> = BTreeMap::new();
+        for (id, kept) in state.events.range(EventId::at(from, 0)..EventId::at(to, 0)) {
+            let count = counts.entry(kept.event.account_id).or_default();
+            count.0 += 1;
+            count.1 += if state.expansions.contains_key(id) { 0 } else { kept.deliveries.len() as u64 };
+        }
+        let told = |(account_id, (events, deliveries))| EventCount { account_id, events, deliveries };
+        Ok(counts.into_iter().map(told).collect())
+    }
+
+    async fn sum_fanouts(
+        &self,
+        from: EventId,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError> {
+        let state = self.state();
+        let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
+        let mut events = state.events.range(from..EventId::at(to, 0));
+        for (_, kept) in events.by_ref().take(limit) {
+            let counts = state.fanout(kept);
+            let fanned = Fanned {
+                deliveries: (!counts.expanding).then_some(counts.total),
+                received_at: kept.event.received_at,
+                waits: counts.waiting > 0,
+                delivered: counts.delivered,
+                not_delivered: counts.dead_letter + counts.cancelled,
+                last_at: counts.completed_at,
+            };
+            fanned.add_to(sums.entry(kept.event.account_id).or_default());
+        }
+        Ok((sums.into_iter().collect(), events.next().map(|(id, _)| *id)))
+    }
+
+    async fn write_rollups(&self, term: Term, rows: &[Rollup]) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        if !state.stands(term) {
+            return Ok(false);
+        }
+        for row in rows {
+            state.rollups.insert((row.account_id, row.place(), row.kind, row.starts_at), row.doc.clone());
+        }
+        Ok(true)
+    }
+
+    async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        let stands = state.stands(term);
+        if stands {
+            state.marks.insert(mark, until);
+        }
+        Ok(stands)
+    }
+
+    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.state().marks.get(&mark).copied())
+    }
+
+    async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.state().events.keys().next().map(|id| id.made_at()))
+    }
+
+    async fn prune_rollups(
+        &self,
+        term: Term,
+        kind: Kind,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Option<usize>, StoreError> {
+        let mut state = self.state();
+        if !state.stands(term) {
+            return Ok(None);
+        }
+        let old = state.rollups.keys().filter(|(_, _, of, at)| *of == kind && *at < before);
+        let old: Vec<_> = old.take(limit).copied().collect();
+        for place in &old {
+            state.rollups.remove(place);
+        }
+        Ok(Some(old.len()))
+    }
+
+    async fn rollups(
+        &self,
+        account: AccountId,
+        destination: Option<DestinationId>,
+        kind: Kind,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<(Timestamp, String)>, StoreError> {
+        let state = self.state();
+        let place = |at| (account, destination.unwrap_or(DestinationId::MIN), kind, at);
+        Ok(state.rollups.range(place(from)..place(to)).map(|(place, doc)| (place.3, doc.clone())).collect())
+    }
+
+    async fn sum_tail(
+        &self,
+        account: AccountId,
+        destination: Option<DestinationId>,
+        from: Timestamp,
+        _limit: usize,
+    ) -> Result<Option<Sums>, StoreError> {
+        let state = self.state();
+        let mut tail = Sums::default();
+        for ((of, at), sums) in state.sum(from, Timestamp::MAX) {
+            if of == account && destination.is_none_or(|destination| destination == at) {
+                tail.add(&sums);
+            }
+        }
+        if destination.is_none() {
+            let events = state.events.range(EventId::at(from, 0)..).map(|(_, kept)| kept);
+            for kept in events.filter(|kept| kept.event.account_id == account) {
+                tail.events += 1;
+                let expanding = state.expansions.contains_key(&kept.event.id);
+                tail.deliveries += if expanding { 0 } else { kept.deliveries.len() as u64 };
+            }
+        }
+        Ok(Some(tail))
+    }
+
+    async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {
+        let state = self.state();
+        let waiting = state.waiting.newest_first(None).filter(|row| row.account_id == account);
+        Ok(waiting.take(limit).count() as u64)
+    }
+}
+
+impl State {
+    fn sum(&self, from: Timestamp, to: Timestamp) -> BTreeMap<(AccountId, DestinationId), Sums> {
+        let within = |at: Timestamp| from <= at && at < to;
+        let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
+        for kept in self.attempts.values().filter(|kept| within(kept.record.id.made_at())) {
+            let record = &kept.record;
+            let sum = sums.entry((kept.account_id, record.destination_id)).or_default();
+            sum.note_attempts(record.outcome, record.http_status, record.duration, 1);
+        }
+        for ended in self.ended.values().filter(|ended| within(ended.fact.made_at())) {
+            let place = (ended.delivery.account_id, ended.delivery.destination_id);
+            let ending: Ending = ended.ending;
+            sums.entry(place).or_default().note_endings(ending, 1);
+        }
+        sums
+    }
+}

@@ -1,0 +1,22 @@
+-- $1 events, locked, $2 deliveries from here on (for the days), $3 at most so many
+-- In a statement of its own: what was committed before the lock was taken is seen here. Looked up one by one.
+with going as materialized (
+    select g.id
+    from unnest($1) g (id)
+    left join lateral (select true as yes from queue q where q.event_id = g.id limit 1) waiting on true
+    left join lateral (select true as yes from expansions x where x.event_id = g.id limit 1) expanding on true
+    where waiting.yes is null
+      and expanding.yes is null
+)
+select g.id, d.delivery_id
+from going g
+left join lateral (
+    select a.delivery_id
+    from attempts a
+    where a.event_id = g.id
+      and a.ending is not null
+      and a.delivery_id >= $2
+    limit $3
+) d on true
+order by g.id
+limit $3

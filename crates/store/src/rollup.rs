@@ -1,0 +1,181 @@
+//! Summing up: what happened in a minute, an hour, a day is read from the facts, and written over what was there.
+//!
+//! Facts are never counted as they are written: that would make rows that everybody writes, and sums that drift. A span
+//! is read some time after its end, the longer ones later, so that what came late is in them. An attempt, and an ending,
+//! belong to the minute in which their fact's id was made: at the start of the attempt.
+
+use crate::{StoreError, Term};
+use async_trait::async_trait;
+use domain::{
+    id::{AccountId, DestinationId, EventId},
+    rollup::{FanoutSums, Span, Sums},
+    time::Timestamp,
+};
+
+#[async_trait]
+pub trait Rollups: Send + Sync {
+    /// Sums up the facts of `[from, to)` by account and destination, a step at a time: `at` is where the last one
+    /// stopped. Of a minute, facts that were written long after are left to the larger spans.
+    async fn sum_facts(
+        &self,
+        span: Span,
+        from: Timestamp,
+        to: Timestamp,
+        at: Option<i64>,
+    ) -> Result<Summed, StoreError>;
+
+    /// Events received in `[from, to)` and the deliveries they were committed with, by account.
+    async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError>;
+
+    /// How the fan-outs of the events made in `[from, to)` stand, by account; `limit` events a step, beginning at `at`.
+    async fn sum_fanouts(
+        &self,
+        from: EventId,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError>;
+
+    /// Writes rollups over what was there. False, and nothing is written, once the term is over.
+    async fn write_rollups(&self, term: Term, rows: &[Rollup]) -> Result<bool, StoreError>;
+
+    /// Notes that everything before `until` is written. False, and nothing is noted, once the term is over.
+    async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError>;
+
+    /// Up to when everything is written; None before the first time.
+    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError>;
+
+    /// When the oldest event there is was made.
+    async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Removes rollups that began before then, at most so many. None once the term is over.
+    async fn prune_rollups(
+        &self,
+        term: Term,
+        kind: Kind,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Option<usize>, StoreError>;
+
+    /// Rollups that began in `[from, to)`, oldest first: of a destination, or of the account as a whole.
+    async fn rollups(
+        &self,
+        account: AccountId,
+        destination: Option<DestinationId>,
+        kind: Kind,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<(Timestamp, String)>, StoreError>;
+
+    /// What happened since `from`, having looked at no more than `limit` facts of whomever, and as many events; None if
+    /// there are more.
+    async fn sum_tail(
+        &self,
+        account: AccountId,
+        destination: Option<DestinationId>,
+        from: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Sums>, StoreError>;
+
+    /// How many deliveries of an account wait: exact up to `limit`, and never more.
+    async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError>;
+}
+
+/// What a step has summed up, and where to go on; None at the end.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summed {
+    pub sums: Vec<((AccountId, DestinationId), Sums)>,
+    pub next: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EventCount {
+    pub account_id: AccountId,
+    pub events: u64,
+    pub deliveries: u64,
+}
+
+/// What rollups there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// [`Sums`] of a span.
+    Sums(Span),
+    /// [`FanoutSums`] of a minute, or an hour.
+    Fanout(Span),
+}
+
+impl Kind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sums(span) => span.as_str(),
+            Self::Fanout(Span::Minute) => "fanout_minute",
+            Self::Fanout(_) => "fanout_hour",
+        }
+    }
+}
+
+/// How far summing up has come, by what is summed up and how long after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    Sums(Span),
+    FanoutMinute,
+    /// So many hours after its end: fan-outs go on for days.
+    FanoutHour(u8),
+}
+
+impl Mark {
+    pub fn name(self) -> String {
+        match self {
+            Self::Sums(span) => span.as_str().into(),
+            Self::FanoutMinute => "fanout_minute".into(),
+            Self::FanoutHour(hours) => format!("fanout_hour_{hours}"),
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rollup {
+    pub account_id: AccountId,
+    /// None: the account as a whole.
+    pub destination_id: Option<DestinationId>,
+    pub kind: Kind,
+    pub starts_at: Timestamp,
+    /// [`Sums`] or [`FanoutSums`], as JSON.
+    pub doc: String,
+}
+
+impl Rollup {
+    /// As it is stored: the account as a whole has the id that was never made.
+    pub(crate) fn place(&self) -> DestinationId {
+        self.destination_id.unwrap_or(DestinationId::MIN)
+    }
+}
+
+/// How the fan-out of one event stands.
+pub(crate) struct Fanned {
+    /// None while they are being made.
+    pub(crate) deliveries: Option<u32>,
+    pub(crate) received_at: Timestamp,
+    pub(crate) waits: bool,
+    pub(crate) delivered: u32,
+    pub(crate) not_delivered: u32,
+    pub(crate) last_at: Option<Timestamp>,
+}
+
+impl Fanned {
+    pub(crate) fn add_to(&self, sums: &mut FanoutSums) {
+        if self.deliveries == Some(0) {
+            return; // nobody wanted it
+        }
+        sums.events += 1;
+        let ended = self.delivered + self.not_delivered;
+        if self.waits || self.deliveries.is_none_or(|made| ended < made) {
+            return;
+        }
+        sums.complete += 1;
+        sums.partial += u64::from(self.delivered > 0 && self.not_delivered > 0);
+        if let Some(last) = self.last_at {
+            sums.lag.note(last.since(self.received_at), 1);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Who does what. One process has the lock, so that whoever asks is alone, and every term is the first.
+
+use super::SqliteStore;
+use crate::{Chore, Chores, StoreError, Term};
+use async_trait::async_trait;
+use domain::{id::NodeId, time::Timestamp};
+use std::time::Duration;
+
+#[async_trait]
+impl Chores for SqliteStore {
+    async fn take_chore(
+        &self,
+        chore: Chore,
+        node: NodeId,
+        _now: Timestamp,
+        _lease: Duration,
+    ) -> Result<Option<Term>, StoreError> {
+        Ok(Some(Term { chore, node, number: 1 }))
+    }
+}

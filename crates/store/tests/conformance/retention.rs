@@ -1,0 +1,255 @@
+//! Forgetting: only what has ended, and all of it; and chores that one node does at a time.
+
+use crate::fixtures::{
+    Ground, World, at, chance, delivered, ended_without, event, first, is_not_found, rejected, retried,
+};
+use domain::{
+    delivery::{Delivery, Ending},
+    id::{DeliveryId, EventId, NodeId},
+    outcome::DeadReason,
+    time::Timestamp,
+};
+use std::{collections::BTreeSet, time::Duration};
+use store::{Chore, Committed, DeliveryFilter, EventFilter, EventWalk, FactWalk, Term};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn what_has_ended_goes_with_all_of_it(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(retried(&delivery, at(2), at(3))).await;
+    let tried = world.lane(ground.destination.id).await.remove(0);
+    world.move_on(delivered(&tried, at(4))).await;
+    let dead = world.delivery(&ground, at(5)).await;
+    world.move_on(rejected(&dead, at(6))).await;
+    let without = world.delivery(&ground, at(7)).await;
+    world.move_on(ended_without(&without, at(8), Ending::DeadLetter(DeadReason::Expired))).await;
+    let unmatched = event(&ground.account, at(9));
+    world.commit_event(unmatched.clone(), &[]).await;
+
+    prune(&world, &ground, at(10)).await;
+    for gone in [&delivery, &dead, &without] {
+        is_not_found(world.store.event(ground.account.id, gone.event_id).await, "event");
+        is_not_found(world.store.event_payload(ground.account.id, gone.event_id).await, "event");
+        is_not_found(world.store.delivery(ground.account.id, gone.id).await, "delivery");
+        let attempts = world.store.attempts_of_delivery(ground.account.id, gone.id, 10).await.unwrap();
+        assert!(attempts.is_empty(), "{attempts:?}");
+    }
+    is_not_found(world.store.event(ground.account.id, unmatched.id).await, "event");
+    let destination = ground.destination.id;
+    let left = world.store.attempts_of_destination(ground.account.id, destination, None, 10).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(world.events(&ground.account, &EventFilter::default(), 10).await.is_empty());
+    assert!(world.deliveries(&ground.account, &DeliveryFilter::default(), 10).await.is_empty());
+}
+
+pub(crate) async fn what_waits_stays_with_all_that_belongs_to_it(world: World) {
+    let ground = world.ground().await;
+    let other = world.route(&world.destination(&ground.account).await).await;
+    let event = event(&ground.account, at(1));
+    let both = world.commit_event(event.clone(), &[&ground.route, &other]).await;
+    world.move_on(delivered(&both[0], at(2))).await;
+    let before = world.store.event(ground.account.id, event.id).await.unwrap();
+
+    prune(&world, &ground, at(1_000)).await;
+    assert_eq!(world.store.event(ground.account.id, event.id).await.unwrap(), before);
+    let kept = world.store.event_payload(ground.account.id, event.id).await.unwrap();
+    assert_eq!(kept.payload, event.payload);
+    world.store.delivery(ground.account.id, both[0].id).await.expect("its sister waits");
+    assert_eq!(world.store.attempts_of_delivery(ground.account.id, both[0].id, 9).await.unwrap().len(), 1);
+
+    world.move_on(delivered(&both[1], at(1_001))).await;
+    prune(&world, &ground, at(1_002)).await;
+    is_not_found(world.store.event(ground.account.id, event.id).await, "event");
+}
+
+pub(crate) async fn what_is_yet_to_be_made_keeps_its_event(world: World) {
+    let ground = world.ground().await;
+    let mut new = world.matched(event(&ground.account, at(1)), Vec::new()).await;
+    new.expands = true;
+    assert_eq!(world.commit(&new).await, Committed::New);
+    prune(&world, &ground, at(10)).await;
+    world.store.event(ground.account.id, new.event.id).await.expect("its deliveries are being made");
+}
+
+pub(crate) async fn what_is_younger_or_anothers_stays(world: World) {
+    let (ground, other) = (world.ground().await, world.ground().await);
+    let old = ended(&world, &ground, at(1)).await;
+    let young = ended(&world, &ground, at(5)).await;
+    let anothers = ended(&world, &other, at(1)).await;
+    prune(&world, &ground, at(5)).await;
+    is_not_found(world.store.event(ground.account.id, old.event_id).await, "event");
+    world.store.event(ground.account.id, young.event_id).await.expect("made at the horizon");
+    world.store.delivery(ground.account.id, young.id).await.expect("with its delivery");
+    world.store.event(other.account.id, anothers.event_id).await.expect("another account's");
+    assert_eq!(world.store.attempts_of_delivery(other.account.id, anothers.id, 9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_walk_goes_past_what_it_has_to_keep(world: World) {
+    let ground = world.ground().await;
+    let (mut kept, mut gone) = (Vec::new(), Vec::new());
+    for n in 0..12 {
+        let delivery = world.delivery(&ground, at(n)).await;
+        if n % 3 == 0 {
+            kept.push(delivery.event_id);
+        } else {
+            world.move_on(delivered(&delivery, at(100))).await;
+            gone.push(delivery.event_id);
+        }
+    }
+    let term = term(&world).await;
+    let mut walk = walk(&ground, at(50), 2, 100);
+    let mut steps = 0;
+    loop {
+        let pruned = world.store.prune_events(term, walk).await.unwrap().expect("the term stands");
+        steps += 1;
+        let Some(next) = pruned.next else { break };
+        assert!(next > walk.from, "it does not stand still");
+        walk.from = next;
+    }
+    assert!(steps <= 7, "{steps} steps of two events");
+    let left: BTreeSet<EventId> = listed(&world, &ground).await;
+    assert_eq!(left, BTreeSet::from_iter(kept));
+}
+
+pub(crate) async fn an_event_with_many_deliveries_goes_in_steps(world: World) {
+    let ground = world.ground().await;
+    let mut routes = vec![ground.route.clone()];
+    for _ in 0..9 {
+        routes.push(world.route(&world.destination(&ground.account).await).await);
+    }
+    let large = event(&ground.account, at(1));
+    for delivery in world.commit_event(large.clone(), &Vec::from_iter(&routes)).await {
+        world.move_on(delivered(&delivery, at(2))).await;
+    }
+    let next = ended(&world, &ground, at(3)).await;
+    let term = term(&world).await;
+    let mut walk = walk(&ground, at(9), 10, 4);
+    let mut steps = 0;
+    while let Some(next) = world.store.prune_events(term, walk).await.unwrap().expect("the term stands").next
+    {
+        walk.from = next;
+        steps += 1;
+        assert!(steps < 30, "it comes to an end");
+    }
+    assert!(steps >= 2, "{steps} steps of four rows");
+    is_not_found(world.store.event(ground.account.id, large.id).await, "event");
+    is_not_found(world.store.event(ground.account.id, next.event_id).await, "event");
+    assert!(world.deliveries(&ground.account, &DeliveryFilter::default(), 50).await.is_empty());
+}
+
+pub(crate) async fn a_key_may_outlive_its_event(world: World) {
+    let ground = world.ground().await;
+    let mut new = world.matched(event(&ground.account, at(1)), Vec::new()).await;
+    new.key = Some(crate::fixtures::key(&ground.account, 1, 1));
+    assert_eq!(world.commit(&new).await, Committed::New);
+    prune(&world, &ground, at(2)).await;
+    let mut again = world.matched(event(&ground.account, at(3)), Vec::new()).await;
+    again.key = new.key;
+    let expected = Committed::Duplicate { of: new.event.id, deliveries: Some(0), body_hash: [1; 32] };
+    assert_eq!(world.commit(&again).await, expected);
+}
+
+pub(crate) async fn the_last_words_about_what_is_gone_go_too(world: World) {
+    let ground = world.ground().await;
+    let gone = ended(&world, &ground, at(1)).await;
+    let kept = ended(&world, &ground, at(2)).await;
+    prune(&world, &ground, at(2)).await;
+    // Somebody who was away for long.
+    assert_eq!(world.settle(&[delivered(&gone, at(3))], at(4)).await, [false]);
+    let facts = world.store.attempts_of_delivery(ground.account.id, gone.id, 9).await.unwrap();
+    assert_eq!(facts.len(), 1);
+
+    let term = term(&world).await;
+    let mut walk = FactWalk { from: DeliveryId::MIN, before: at(9), deliveries: 1 };
+    while let Some(next) = world.store.prune_facts(term, walk).await.unwrap().expect("the term stands").next {
+        assert!(next > walk.from);
+        walk.from = next;
+    }
+    let facts = world.store.attempts_of_delivery(ground.account.id, gone.id, 9).await.unwrap();
+    assert!(facts.is_empty(), "{facts:?}");
+    assert_eq!(world.store.attempts_of_delivery(ground.account.id, kept.id, 9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_chore_is_one_nodes_at_a_time(world: World) {
+    let (me, other) = (world.node.id, NodeId::at(at(0), chance()));
+    let take = async |node, now| world.store.take_chore(Chore::Prune, node, now, LEASE).await.unwrap();
+    let mine = take(me, at(0)).await.expect("nobody has it");
+    assert_eq!(take(me, at(9)).await, Some(mine), "it goes on under the same term");
+    if !world.backend.has_many_nodes() {
+        return;
+    }
+    assert_eq!(take(other, at(18)).await, None, "it was said again at 9");
+    let theirs = take(other, at(19)).await.expect("its lease has ended");
+    assert!(theirs.number > mine.number);
+    assert_eq!(take(me, at(20)).await, None);
+    let rolls_up = world.store.take_chore(Chore::RollUp, me, at(20), LEASE).await.unwrap();
+    assert!(rolls_up.is_some(), "another chore is another's");
+}
+
+pub(crate) async fn who_has_lost_the_chore_removes_nothing(world: World) {
+    if !world.backend.has_many_nodes() {
+        return;
+    }
+    let ground = world.ground().await;
+    let old = ended(&world, &ground, at(1)).await;
+    let mine = term(&world).await;
+    let other = NodeId::at(at(0), chance());
+    let taken = world.store.take_chore(Chore::Prune, other, at(1_000_000), LEASE).await.unwrap();
+    assert!(taken.is_some());
+    assert_eq!(world.store.prune_events(mine, walk(&ground, at(9), 10, 10)).await.unwrap(), None);
+    let facts = FactWalk { from: DeliveryId::MIN, before: at(9), deliveries: 10 };
+    assert_eq!(world.store.prune_facts(mine, facts).await.unwrap(), None);
+    assert_eq!(world.store.prune_days(mine, at(9)).await.unwrap().unwrap_or(0), 0);
+    world.store.event(ground.account.id, old.event_id).await.expect("it is there");
+    let theirs = world.store.prune_events(taken.unwrap(), walk(&ground, at(9), 10, 10)).await.unwrap();
+    assert!(theirs.is_some_and(|pruned| pruned.rows > 0));
+}
+
+pub(crate) async fn of_many_who_take_a_chore_at_once_one_has_it(world: World) {
+    if !world.backend.has_many_nodes() {
+        return;
+    }
+    let takers = (0..8).map(|_| {
+        let (store, node) = (world.store.clone(), NodeId::at(at(0), chance()));
+        tokio::spawn(async move { store.take_chore(Chore::Prune, node, at(0), LEASE).await.unwrap() })
+    });
+    let mut taken = 0;
+    for taker in takers.collect::<Vec<_>>() {
+        taken += usize::from(taker.await.unwrap().is_some());
+    }
+    assert_eq!(taken, 1);
+}
+
+// --- Steps ---------------------------------------------------------------------------------------------------------
+
+async fn term(world: &World) -> Term {
+    let taken = world.store.take_chore(Chore::Prune, world.node.id, at(0), LEASE).await.unwrap();
+    taken.expect("nobody else has it")
+}
+
+fn walk(ground: &Ground, before: Timestamp, events: usize, rows: usize) -> EventWalk {
+    EventWalk { account_id: ground.account.id, from: EventId::MIN, before, events, rows }
+}
+
+/// All that may go of an account.
+async fn prune(world: &World, ground: &Ground, before: Timestamp) {
+    let term = term(world).await;
+    let mut walk = walk(ground, before, 100, 1_000);
+    while let Some(next) = world.store.prune_events(term, walk).await.unwrap().expect("the term stands").next
+    {
+        walk.from = next;
+    }
+}
+
+/// An event whose only delivery was delivered.
+async fn ended(world: &World, ground: &Ground, received_at: Timestamp) -> Delivery {
+    let delivery = world.delivery(ground, received_at).await;
+    world.move_on(delivered(&delivery, received_at)).await;
+    delivery
+}
+
+async fn listed(world: &World, ground: &Ground) -> BTreeSet<EventId> {
+    let page = world.store.events(ground.account.id, &EventFilter::default(), first(100)).await.unwrap();
+    page.rows.into_iter().map(|record| record.event.id).collect()
+}

@@ -5,9 +5,17 @@ use crate::{
     Committed, EventFilter, History as _, Ingest as _, OpenOptions, Page,
     sqlite::{BackupError, Depth, backup, examine},
 };
-use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
+use domain::limits;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 const LONG: Duration = Duration::from_secs(60);
+const LARGE: usize = 512 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_copy_made_while_events_come_in_opens_and_is_whole() {
@@ -42,6 +50,26 @@ async fn a_copy_made_while_events_come_in_opens_and_is_whole() {
     let deliveries: u32 = events.iter().map(|event| event.fanout.total).sum();
     assert!(deliveries as usize >= before && deliveries as usize <= before + 3 * after, "{deliveries}");
     assert!(events.iter().all(|event| event.fanout.total == event.fanout.waiting), "whole fan-outs");
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_held_holds_up_no_event() {
+    let fixture = Fixture::new().await;
+    let destination = fixture.destination(&fixture.account().await).await;
+    let reader = fixture.outsider();
+    reader.execute_batch("begin; select count(*) from events").expect("a snapshot");
+    // The log grows past the length at which the writer would have it begin again.
+    let pages = limits::CHECKPOINT_PAGES_WAIT as usize + 2_000;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..pages * 4096 / LARGE {
+        let mut new = fixture.event(&destination, 1).await;
+        Arc::make_mut(&mut new.event).payload = vec![7; LARGE].into();
+        let began = Instant::now();
+        assert_eq!(fixture.store.commit(&[new], NOW).await.expect("a commit"), [Committed::New]);
+        slowest = slowest.max(began.elapsed());
+    }
+    drop(reader);
+    assert!(slowest < Duration::from_secs(3), "{slowest:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod bench;
 mod fanout;
 mod hardening;
+mod metrics;
 mod nodes;
 mod order;
 

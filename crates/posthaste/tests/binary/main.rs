@@ -5,5 +5,6 @@ mod crash;
 mod dev;
 mod mistakes;
 mod node;
+mod replays;
 mod roles;
 mod start;

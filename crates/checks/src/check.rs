@@ -32,9 +32,11 @@ mod c04;
 mod c05;
 mod c06;
 mod c07;
+mod c08;
 mod c09;
 mod c10;
 mod c12;
+mod c13;
 mod c14;
 mod c15;
 mod c16;
@@ -152,9 +154,11 @@ pub(crate) const CHECKS: &[Check] = &[
     check!(c05, BOTH, "a slow destination with a long backlog delays none of the quiet ones"),
     check!(c06, BOTH, "every outcome has its attempts, its pauses and its ending"),
     check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
+    check!(c08, BOTH, "a replay that many ask for at once, on nodes that die, makes each delivery once"),
     check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
     check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
     check!(c12, BOTH, "ten thousand odd bodies arrive byte for byte"),
+    check!(c13, BOTH, "attempts and replays of an event can be told apart, and each verifies"),
     check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
     check!(c15, BOTH, "retention never touches what waits, and leaves nothing of what has gone"),
     check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),

@@ -47,7 +47,7 @@ pub(crate) mod strace;
 pub(crate) mod wire;
 
 pub(crate) use audit::Audit;
-pub(crate) use database::{Database, StoreKind};
+pub(crate) use database::{Cell, Database, StoreKind};
 pub(crate) use fleet::Fleet;
 pub(crate) use report::Report;
 pub(crate) use stage::{Plan, Stage};

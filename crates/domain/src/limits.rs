@@ -123,7 +123,7 @@ pub const PROBES_REMEMBERED: usize = 10_000;
 pub const FILTER_VALUES: usize = 50;
 /// Dead letters of one group, and of all groups on a page, that are counted one by one: beyond, a count is a least one.
 pub const GROUP_COUNTED: usize = 10_000;
-pub const GROUPS_COUNTED: usize = 100_000;
+pub const GROUPS_COUNTED: usize = 40_000;
 /// Deliveries that a replay can be given by their ids, and the body that holds them.
 pub const REPLAY_IDS: usize = 10_000;
 pub const REPLAY_BODY_BYTES: usize = 512 * 1024;

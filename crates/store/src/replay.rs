@@ -66,6 +66,7 @@ pub trait Replays: Send + Sync {
 
 /// What is to be replayed.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, never many")]
 pub enum Selection {
     /// Of what this matches, whatever has ended.
     Filter(DeliveryFilter),

@@ -59,8 +59,8 @@ impl Audit {
             partial_fan_outs: number(
                 "select count(*) from events e left join (
                      select event_id, count(*) as n from (
-                         select event_id, delivery_id from queue
-                         union select event_id, delivery_id from attempts
+                         select event_id, delivery_id from queue where replay_id is null
+                         union select event_id, delivery_id from attempts where replay_id is null
                      ) known group by event_id
                  ) made on made.event_id = e.id
                  where coalesce(e.deliveries, -1) <> coalesce(made.n, 0)",

@@ -7,6 +7,7 @@ mod doctor;
 mod mistakes;
 mod node;
 mod order;
+mod replays;
 mod roles;
 mod seeing;
 mod start;

@@ -48,7 +48,8 @@ create unique index replayed_delivery on replayed (replay_id, delivery_id);
 
 -- An account's dead letters: by age, and by what they have in common.
 drop index attempts_dead_letters;
-create index attempts_dead_letters on attempts (account_id, delivery_id) where ending = 'dead_letter';
+-- No ending is late. Whoever does not say so has the groups' index, and not this one.
+create index attempts_dead_letters on attempts (account_id, delivery_id) where ending = 'dead_letter' and not late;
 create index attempts_dead_letter_groups
     on attempts (account_id, destination_id, reason, http_status nulls first, delivery_id)
     where ending = 'dead_letter';

@@ -1,7 +1,8 @@
 -- $1 account, $2 destination, $3 reason and $4 HTTP status of the group before, $5 groups, $6 to be counted of one,
 -- $7 of all
 -- A walk that steps from group to group by the index: the next status, else the next reason, else the next
--- destination. Of each, a bounded number is counted.
+-- destination. Of each, a bounded number is counted. Those without a status are asked for in the order of the index:
+-- of the others, none has it, and some would have to be read from end to end.
 with recursive groups as (
     select $2::uuid as destination_id, $3::text as reason, $4::smallint as http_status, null::uuid as oldest,
            null::uuid as newest, 0::bigint as counted, 0::bigint as at_most, $7::bigint as left_to_count, 0::bigint as place
@@ -59,7 +60,7 @@ with recursive groups as (
                 from attempts a
                 where a.account_id = $1 and a.ending = 'dead_letter' and a.destination_id = n.destination_id
                   and a.reason = n.reason and a.http_status is null and n.http_status is null
-                order by a.delivery_id desc
+                order by a.http_status desc nulls last, a.delivery_id desc
                 limit 1
             )
         ) newest
@@ -76,10 +77,13 @@ with recursive groups as (
                 where a.account_id = $1 and a.ending = 'dead_letter' and a.destination_id = n.destination_id
                   and a.reason = n.reason and a.http_status = n.http_status
                 union all
-                select 1
-                from attempts a
-                where a.account_id = $1 and a.ending = 'dead_letter' and a.destination_id = n.destination_id
-                  and a.reason = n.reason and a.http_status is null and n.http_status is null
+                (
+                    select 1
+                    from attempts a
+                    where a.account_id = $1 and a.ending = 'dead_letter' and a.destination_id = n.destination_id
+                      and a.reason = n.reason and a.http_status is null and n.http_status is null
+                    order by a.http_status nulls first, a.delivery_id
+                )
             ) all_of_it
             limit b.at_most + 1
         ) seen on true

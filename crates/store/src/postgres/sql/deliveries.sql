@@ -31,7 +31,7 @@ with scan as materialized (
             where a.account_id = $1
               and a.delivery_id < $2 and a.delivery_id >= $3
               and a.ending is not null
-              and ($20::boolean is not true or a.ending = 'dead_letter')
+              and ($20::boolean is not true or (a.ending = 'dead_letter' and not a.late))
               and $7
               and ($8::uuid is null or a.destination_id = $8)
               and ($9::uuid[] is null or a.event_id = any($9))

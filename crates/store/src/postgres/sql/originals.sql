@@ -12,7 +12,7 @@ with scan as materialized (
         where a.account_id = $1
           and a.delivery_id < $2 and a.delivery_id > $3
           and a.ending is not null
-          and ($6::boolean is not true or a.ending = 'dead_letter')
+          and ($6::boolean is not true or (a.ending = 'dead_letter' and not a.late))
           and ($7::uuid is null or a.destination_id = $7)
           and ($8::uuid[] is null or a.event_id = any($8))
         order by a.delivery_id

@@ -159,7 +159,7 @@ pub(crate) async fn rollups_are_written_over(world: World) {
     let read = async |destination, kind, from, to| {
         let found =
             world.store.rollups(ground.account.id, destination, kind, at(from), at(to)).await.unwrap();
-        found.into_iter().map(|(at, doc)| (at, doc)).collect::<Vec<_>>()
+        found.into_iter().collect::<Vec<_>>()
     };
     assert_eq!(read(None, hour, 0, 9_000).await, [(at(0), "1".into())]);
     assert_eq!(read(of, hour, 0, 9_000).await, [(at(0), "4".into()), (at(3_600), "3".into())]);

@@ -34,8 +34,7 @@ async fn whoever_waits_for_a_slot_is_counted_once_and_whoever_is_open_is_in_flig
     }
     assert!(bench.receiver.wait_for(1, PATIENCE).await);
     let labels = format!("destination_id=\"{destination}\",destination_name=\"a\"");
-    let in_flight =
-        format!("posthaste_delivery_inflight_per_destination{{{labels},max_concurrency=\"1\"}}");
+    let in_flight = format!("posthaste_delivery_inflight_per_destination{{{labels},max_concurrency=\"1\"}}");
     assert_eq!(told(&bench, &in_flight).await, Some(1.0));
     let oldest = told(&bench, "posthaste_queue_oldest_seconds").await.unwrap();
     assert!(oldest > 0.0 && oldest < 10.0, "{oldest}");

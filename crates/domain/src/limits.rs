@@ -281,8 +281,8 @@ pub const PRUNE_ROWS: usize = 2_000;
 /// … and the same where one thread writes everything: two or three milliseconds.
 pub const PRUNE_EVENTS_ONE_WRITER: usize = 200;
 pub const PRUNE_ROWS_ONE_WRITER: usize = 150;
-/// What was kept because something of it waited is looked at again after this.
-pub const PRUNE_AGAIN: Duration = Duration::from_secs(6 * 3600);
+/// What was kept because something of it waited is looked at again so many times in a day.
+pub const PRUNE_AGAIN: u32 = 4;
 /// Accounts whose place in the walk over their events is remembered; beyond, they are walked from the beginning.
 pub const PRUNE_PLACES: usize = 100_000;
 /// Old events that are asked one by one whether they have something in a day that is to go.

@@ -80,8 +80,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 /// Waits until yesterday and the hours of today are summed up.
 async fn summed_up(stage: &Stage, limit: Duration) -> Result<()> {
     let began = Instant::now();
-    let behind = "select count(*) from (select 'day' as name, 90000 as seconds
-                      union all select 'hour', 4300 union all select 'minute', 200) wanted
+    let behind = "select count(*) from (select 'day' as name, 90600 as seconds
+                      union all select 'hour', 4400 union all select 'minute', 300) wanted
                   where not exists (select 1 from rollup_marks m where m.name = wanted.name
                       and m.closed_at > (NOW - wanted.seconds) * 1000000)";
     let now = match stage.database.kind() {

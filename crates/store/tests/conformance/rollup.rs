@@ -157,9 +157,7 @@ pub(crate) async fn rollups_are_written_over(world: World) {
     let again = [row(of, hour, 0, "4"), row(of, Kind::Fanout(Span::Hour), 0, "5")];
     assert!(world.store.write_rollups(term, &again).await.unwrap());
     let read = async |destination, kind, from, to| {
-        let found =
-            world.store.rollups(ground.account.id, destination, kind, at(from), at(to)).await.unwrap();
-        found.into_iter().collect::<Vec<_>>()
+        world.store.rollups(ground.account.id, destination, kind, at(from), at(to)).await.unwrap()
     };
     assert_eq!(read(None, hour, 0, 9_000).await, [(at(0), "1".into())]);
     assert_eq!(read(of, hour, 0, 9_000).await, [(at(0), "4".into()), (at(3_600), "3".into())]);

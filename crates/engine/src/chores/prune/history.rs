@@ -79,7 +79,9 @@ impl Retention {
     async fn pass(&mut self) -> Result<(), Stopped> {
         let now = self.clock.now();
         self.term().await?;
-        if now.since(self.begun) >= limits::PRUNE_AGAIN || self.places.len() > limits::PRUNE_PLACES {
+        if now.since(self.begun) >= self.settings.day / limits::PRUNE_AGAIN
+            || self.places.len() > limits::PRUNE_PLACES
+        {
             self.places.clear();
             self.begun = now;
         }

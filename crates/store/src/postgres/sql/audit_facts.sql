@@ -1,4 +1,5 @@
 -- $1 delivery, $2 attempt to look from, $3 limit
+-- Looked up one by one: `exists` may be turned into a read of whole tables.
 with step as materialized (
     select a.delivery_id, a.attempt_id, a.account_id, a.event_id, a.ending, a.reason, a.number
     from attempts a
@@ -8,13 +9,19 @@ with step as materialized (
     limit $3
 )
 select step.delivery_id, step.attempt_id, step.event_id, step.ending, step.reason,
-       exists (select from events e where e.id = step.event_id),
+       (select true from events e where e.id = step.event_id limit 1) is not null,
        step.ending is not null
-           or exists (
-               select from queue q where q.account_id = step.account_id and q.delivery_id = step.delivery_id
-           )
-           or exists (select from attempts x where x.delivery_id = step.delivery_id and x.ending is not null),
+           or (
+               select true from queue q
+               where q.account_id = step.account_id and q.delivery_id = step.delivery_id
+               limit 1
+           ) is not null
+           or (
+               select true from attempts x where x.delivery_id = step.delivery_id and x.ending is not null limit 1
+           ) is not null,
        step.number is not null
-           or exists (select from attempts x where x.delivery_id = step.delivery_id and x.number is not null)
+           or (
+               select true from attempts x where x.delivery_id = step.delivery_id and x.number is not null limit 1
+           ) is not null
 from step
 order by step.delivery_id, step.attempt_id

@@ -140,7 +140,7 @@ async fn on_a_young_table_too_what_is_looked_for_is_found_by_keys() {
     let world = World::new().await;
     let ground = world.ground().await;
     let day = Day::named("p20260101").expect("a day");
-    let (account, ids) = (ground.account_id.uuid(), vec![EventId::at(world.now, 1).uuid(); 50]);
+    let (account, ids) = (ground.account_id.uuid(), vec![EventId::at(world.now, 1).uuid()]);
     let (from, to) = (EventId::MIN.uuid(), EventId::MAX.uuid());
     let node = world.node.uuid();
     let range = params![day.from => UUID, day.to => UUID];

@@ -174,8 +174,8 @@ async fn an_audit_walks_by_key() {
     let fan_outs = plan(audit::FAN_OUTS).await;
     for step in [
         "SEARCH e USING INDEX sqlite_autoindex_events_1 (id>?)",
-        "SEARCH q USING INDEX queue_event (event_id=?)",
-        "SEARCH a USING INDEX attempts_ending_event (event_id=?)",
+        "SEARCH q USING COVERING INDEX queue_event (event_id=?)",
+        "SEARCH a USING COVERING INDEX attempts_ending_event (event_id=?)",
     ] {
         assert!(fan_outs.contains(step), "expected `{step}` in:\n{fan_outs}");
     }

@@ -235,7 +235,11 @@ async fn accept(listener: std::net::TcpListener, log: Arc<Log>) {
 
 async fn connection(stream: TcpStream, port: u16, log: Arc<Log>) {
     let _ = stream.set_nodelay(true);
-    let sender = log.peers.opened(port);
+    // Only records name their sender, and asking for it costs more than a request does.
+    let sender = match log.recording() {
+        Recording::Counts => None,
+        Recording::Full | Recording::FullWithBodies => log.peers.opened(port),
+    };
     let peers = log.clone();
     // Boxed because the connection wants an Unpin future to be polled without its own shutdown.
     let mut socket = Socket::new(stream);

@@ -45,14 +45,13 @@ impl WindowSize {
 
     /// How many rows to ask for now.
     pub(super) fn ask(&mut self, max_concurrency: u32, everything: bool, now: Timestamp) -> usize {
-        let least = (max_concurrency as usize * 2).clamp(limits::WINDOW_MIN, limits::WINDOW_MAX);
+        let first = (max_concurrency as usize * 2).clamp(limits::WINDOW_MIN, limits::WINDOW_MAX);
         let quick = self.came_full && self.asked_at.is_some_and(|at| now.since(at) < QUICK);
-        self.size = if everything {
-            limits::WINDOW_MAX
-        } else if quick {
-            (self.size * 2).clamp(least, limits::WINDOW_MAX)
-        } else {
-            self.size.max(least)
+        self.size = match self.size {
+            _ if everything => limits::WINDOW_MAX,
+            0 => first,
+            size if quick => (size * 2).min(limits::WINDOW_MAX),
+            size => size,
         };
         self.asked_at = Some(now);
         self.size
@@ -64,7 +63,43 @@ impl WindowSize {
 
     /// Rows went stale before they could start: read less next time.
     pub(super) fn wasted(&mut self) {
-        self.size /= 2;
+        self.size = (self.size / 2).max(limits::WINDOW_MIN);
         self.came_full = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: u32 = 100;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::MIN.plus(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn many_slots_that_are_slow_do_not_read_again_and_again_what_they_cannot_start() {
+        let mut window = WindowSize::default();
+        assert_eq!(window.ask(SLOTS, false, at(0)), 200, "nothing is known yet: two for each slot");
+        for stale in 1..=10 {
+            window.filled(false);
+            window.wasted();
+            window.ask(SLOTS, false, at(stale * 2_000));
+        }
+        assert_eq!(window.ask(SLOTS, false, at(30_000)), limits::WINDOW_MIN);
+    }
+
+    #[test]
+    fn a_window_that_is_used_up_quickly_grows_to_its_limit() {
+        let mut window = WindowSize::default();
+        let sizes: Vec<usize> = (0..9)
+            .map(|read| {
+                let size = window.ask(1, false, at(read * 10));
+                window.filled(false);
+                size
+            })
+            .collect();
+        assert_eq!(sizes, [16, 32, 64, 128, 256, 512, 1_024, limits::WINDOW_MAX, limits::WINDOW_MAX]);
     }
 }

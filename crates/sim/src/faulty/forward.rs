@@ -18,7 +18,7 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
-    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
+    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk, FanoutCounts,
     Expansion, Expansions, FactWalk, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
     OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplaySwitch,
     Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError, SuccessRate, Summed,
@@ -82,6 +82,7 @@ forward! { Catalog:
 forward! { History:
     fn events(account: AccountId, filter: &EventFilter, page: Page<EventId>) -> Listed<EventRecord, EventId>;
     fn event(account: AccountId, id: EventId) -> EventRecord;
+    fn fanouts(events: &[EventId]) -> Vec<Option<FanoutCounts>>;
     fn event_payload(account: AccountId, id: EventId) -> Event;
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;

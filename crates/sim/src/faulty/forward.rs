@@ -18,11 +18,11 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
-    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk, FanoutCounts,
-    Expansion, Expansions, FactWalk, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
-    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplaySwitch,
-    Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError, SuccessRate, Summed,
-    Survey, Target, Term,
+    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
+    Expansion, Expansions, FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay,
+    OpenReplay, OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
+    ReplaySwitch, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError,
+    SuccessRate, Summed, Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write

@@ -27,7 +27,8 @@ impl History for MemoryStore {
         let state = self.state();
         let of_account =
             newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
-        let records = of_account.map(|(id, kept)| (id, state.event_record(kept, Some(limits::FANOUT_COUNTED))));
+        let records =
+            of_account.map(|(id, kept)| (id, state.event_record(kept, Some(limits::FANOUT_COUNTED))));
         Ok(listed(
             records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))),
             page.limit,

@@ -9,8 +9,8 @@ mod incomplete;
 
 use super::{SqliteStore, Trouble};
 use crate::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts, GroupKey,
-    History, Listed, Page, StoreError, SuccessRate,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
+    GroupKey, History, Listed, Page, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -56,7 +56,8 @@ impl History for SqliteStore {
 
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
         let events = events.to_owned();
-        self.read(move |connection| events.iter().map(|id| events::fanout_of(connection, *id)).collect()).await
+        self.read(move |connection| events.iter().map(|id| events::fanout_of(connection, *id)).collect())
+            .await
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {

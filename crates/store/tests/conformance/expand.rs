@@ -136,17 +136,19 @@ pub(crate) async fn a_list_counts_so_many_deliveries_of_an_event(world: World) {
     let routes = vec![&ground.route; limits::FANOUT_COUNTED + 1];
     assert!(world.store.expand(&chunk(&new, None, &routes, true)).await.unwrap());
     let (made, counted) = (routes.len() as u32, limits::FANOUT_COUNTED as u32);
-    let listed =
-        async || world.events(&ground.account, &EventFilter::default(), 10).await.remove(0).fanout;
+    let listed = async || world.events(&ground.account, &EventFilter::default(), 10).await.remove(0).fanout;
     let expected = FanoutCounts { total: made, waiting: counted, capped: true, ..FanoutCounts::default() };
     assert_eq!(listed().await, expected);
     let waiting = FanoutCounts { total: made, waiting: made, ..FanoutCounts::default() };
     assert_eq!(fanout(&world, &new).await, waiting, "alone, it is counted to its end");
 
-    let lane = world.lane(ground.destination.id).await;
-    let settlements: Vec<_> = lane.iter().map(|it| delivered(it, at(3))).collect();
-    for some in settlements.chunks(limits::INGEST_BATCH) {
-        world.settle(some, at(4)).await;
+    loop {
+        let lane = world.lane(ground.destination.id).await;
+        if lane.is_empty() {
+            break;
+        }
+        let settlements: Vec<_> = lane.iter().map(|it| delivered(it, at(3))).collect();
+        world.settle(&settlements, at(4)).await;
     }
     let incomplete = EventFilter { fanout_complete: Some(false), ..EventFilter::default() };
     assert!(world.events(&ground.account, &incomplete, 10).await.is_empty());

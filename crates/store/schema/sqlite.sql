@@ -32,13 +32,6 @@ CREATE INDEX api_keys_account on api_keys (account_id, id);
 
 CREATE UNIQUE INDEX api_keys_lookup on api_keys (lookup);
 
-CREATE TRIGGER dead_letter_came after insert on attempts when new.ending = 'dead_letter'
-begin
-    insert into dead_letter_counts (account_id, destination_id, reason, http_status, count)
-    values (new.account_id, new.destination_id, new.reason, coalesce(new.http_status, 0), 1)
-    on conflict (account_id, destination_id, reason, http_status) do update set count = count + 1;
-end;
-
 CREATE TRIGGER dead_letter_went after delete on attempts when old.ending = 'dead_letter'
 begin
     update dead_letter_counts

@@ -63,6 +63,13 @@ impl History {
         match database {
             Database::Sqlite { file } => {
                 let connection = rusqlite::Connection::open(file)?;
+                // On PostgreSQL the table itself counts them.
+                connection.execute_batch(
+                    "delete from dead_letter_counts;
+                     insert into dead_letter_counts
+                     select account_id, destination_id, reason, coalesce(http_status, 0), count(*)
+                     from attempts where ending = 'dead_letter' group by 1, 2, 3, 4;",
+                )?;
                 connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?;
             }
             Database::Postgres { .. } => {

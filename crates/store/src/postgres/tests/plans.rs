@@ -137,8 +137,7 @@ async fn fan_outs_are_counted_by_event() {
     for age in AGES {
         world.grow(&ground, age).await;
         let plan = world.explain_planned(&FANOUT_COUNTS).await;
-        let waiting = "Index Scan using queue_by_event";
-        check(&plan, age, &[waiting, "event_id_idx"], &["Seq Scan", "Bitmap"]);
+        check(&plan, age, &["Index Scan using queue_by_event"], &["Seq Scan", "Bitmap"]);
     }
     world.clean_up().await;
 }

@@ -18,7 +18,7 @@ use store::GroupKey;
     get, path = "/v1/dead-letters/groups", operation_id = "list_dead_letter_groups", tag = "dead letters",
     params(PageParams),
     responses(
-        (status = 200, description = "A page. A count that is not `exact` is at least what there is.", body = ListBody<DeadLetterGroupView>),
+        (status = 200, description = "A page.", body = ListBody<DeadLetterGroupView>),
         problems::Listing,
     ),
 )]

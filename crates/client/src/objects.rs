@@ -196,6 +196,8 @@ pub struct Fanout {
     pub waiting: u32,
     pub dead_letter: u32,
     pub cancelled: u32,
+    /// False: there are more than were counted.
+    pub exact: bool,
     pub expanding: bool,
     pub completed_at: Option<Timestamp>,
 }
@@ -269,7 +271,6 @@ pub struct DeadLetterGroup {
     pub reason: String,
     pub http_status: Option<u16>,
     pub count: u64,
-    pub exact: bool,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub sample_delivery_id: DeliveryId,

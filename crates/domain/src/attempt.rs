@@ -23,6 +23,7 @@ pub struct Attempt {
 }
 
 /// What a person wants to see when something went wrong. Kept as one document: it is read by people, never searched.
+/// What is not there is left out: there are as many of these as attempts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Detail {
@@ -30,18 +31,26 @@ pub struct Detail {
     /// The request's headers, with credentials redacted; those that every request has are added when it is shown.
     pub request_headers: Vec<(String, String)>,
     pub timing: Timing,
+    #[serde(skip_serializing_if = "is_false")]
     pub connection_reused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<AttemptError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timing {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_us: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_us: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_us: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<u32>,
 }
 
@@ -57,7 +66,15 @@ pub struct AttemptError {
 pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The first bytes of the body: text where it is UTF-8, else base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
+}
+
+/// What serde wants for a field that is left out where it is false.
+fn is_false(value: &bool) -> bool {
+    !value
 }

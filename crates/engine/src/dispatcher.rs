@@ -182,8 +182,9 @@ impl Dispatcher {
         }
     }
 
-    /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`. What is
-    /// committed even later is passed on to the others until nobody can commit any more.
+    /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`, and cuts
+    /// the rest: nothing is open when it ends. What is committed even later is passed on to the others until nobody can
+    /// commit any more.
     pub(crate) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Message>,
@@ -215,8 +216,13 @@ impl Dispatcher {
                 in_flight = self.node.in_flight(),
                 "requests were still open when the grace time ended"
             );
+            // Each answers: that it was cut, or how it ended in the same moment; that is written like any other result.
+            self.node.abort_all();
+            while self.node.in_flight() > 0 {
+                inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
+                self.turn(&mut messages);
+            }
         }
-        self.node.abort_all();
         let passing_on = ownership::pass_on(inbox, self.outbox);
         tokio::spawn(async move { ended.run_until_cancelled(passing_on).await });
     }

@@ -3,37 +3,31 @@
 //! Time goes in steps of random length. In each, what is due happens, then every node that is neither dead nor frozen
 //! runs until its clock has caught up, in an order drawn anew.
 
+mod furniture;
+mod producers;
+
 use crate::{
     book::Violation,
     chance::Chance,
-    door::{Asked, Order},
+    door::Asked,
     faulty::finish,
-    internet,
     log::What,
     node::{Makings, Process, Shared, Stage},
-    plan::{ACCOUNTS, Happening, Plan},
+    plan::{Happening, Plan, PlannedOrder},
     plant::Plant,
     scene::{Scene, Weather, count},
-    time::{MILLISECOND, Moment, SECOND, calendar},
+    time::{MILLISECOND, Moment, SECOND},
     verdict,
 };
 use domain::{
-    account::Account,
-    destination::Destination,
-    dice::Dice,
-    id::{AccountId, DestinationId, EventId, RouteId},
-    retry::RetryPolicy,
-    route::Route,
+    id::{AccountId, DestinationId},
     seal::MasterKeys,
-    signature::SigningSecret,
 };
+use furniture::{Disk, SceneClock, sqlite};
+use producers::Sending;
 use std::sync::Arc;
 use store::{Store, memory::MemoryStore};
-use tempfile::TempDir;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
-};
+use tokio::runtime::Handle;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -87,17 +81,6 @@ struct Node {
     down: Moment,
 }
 
-/// A producer with one event: it tries until it has been confirmed.
-struct Sending {
-    number: usize,
-    next: Moment,
-    /// Since when, and for what.
-    waiting: Option<(Moment, oneshot::Receiver<Heard>)>,
-    confirmed: Option<EventId>,
-}
-
-type Heard = Result<EventId, ()>;
-
 pub fn run(seed: u64, options: Options, trace: bool) -> Told {
     let mut world = World::new(seed, options);
     let inside = world.disk.as_ref().map(|disk| disk.runtime.handle().clone());
@@ -145,7 +128,7 @@ impl World {
             down: 0,
         };
         let nodes = (0..plan.nodes.len()).map(node).collect();
-        let sending = |(number, order): (usize, &crate::plan::PlannedOrder)| Sending {
+        let sending = |(number, order): (usize, &PlannedOrder)| Sending {
             number,
             next: order.at,
             waiting: None,
@@ -166,81 +149,6 @@ impl World {
             truth,
             disk,
             calm: false,
-        }
-    }
-
-    /// Accounts, destinations and routes.
-    fn furnish(&mut self) {
-        let now = calendar(0);
-        let store = Arc::clone(&self.truth);
-        for _ in 0..ACCOUNTS {
-            let id = AccountId::at(now, self.chance.bits());
-            let account = Account {
-                id,
-                uid: None,
-                name: "sim".into(),
-                retention_days: 90,
-                data_key: self.makings.keys.new_data_key(id, &self.chance),
-                created_at: now,
-                updated_at: now,
-                version: 0,
-            };
-            finish(store.create_account(&account)).expect("an account");
-            self.accounts.push(id);
-        }
-        let secret = SigningSecret::from_bytes(&[7; 32]).expect("long enough");
-        for (number, planned) in self.plan.destinations.iter().enumerate() {
-            let account_id = self.accounts[planned.account];
-            let id = DestinationId::at(now, self.chance.bits());
-            let mut destination =
-                Destination::new(id, account_id, &format!("d{number}"), &internet::url(number), now);
-            let account = finish(store.account(account_id)).expect("just made");
-            let key = self.makings.keys.data_key(account_id, &account.data_key).expect("ours");
-            destination.secret.current =
-                key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &self.chance);
-            destination.max_concurrency = planned.limit;
-            destination.timeout = planned.timeout;
-            destination.retry_policy = planned.policy.clone();
-            destination.ordering = planned.ordering;
-            destination.rate_limit = planned.rate_limit;
-            finish(store.create_destination(&destination)).expect("a destination");
-            self.scene.book().add_place(crate::book::Place {
-                id,
-                account: account_id,
-                limit: planned.limit,
-                ordering: planned.ordering,
-                rate_limit: planned.rate_limit,
-                retries: planned.policy.schedule.len() as u32,
-                expire_after: planned.policy.expire_after,
-                first_rung: self.plan.gate.ladder[0].as_micros() as Moment,
-            });
-            finish(store.create_route(&self.route(account_id, id, planned))).expect("a route");
-        }
-    }
-
-    fn route(
-        &self,
-        account_id: AccountId,
-        id: DestinationId,
-        planned: &crate::plan::PlannedDestination,
-    ) -> Route {
-        let now = calendar(0);
-        Route {
-            id: RouteId::at(now, self.chance.bits()),
-            account_id,
-            uid: None,
-            name: None,
-            enabled: true,
-            source_id: None,
-            destination_id: id,
-            event_types: planned.patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
-            filter: None,
-            retry_policy: None::<RetryPolicy>,
-            timeout_seconds: None,
-            signing: None,
-            created_at: now,
-            updated_at: now,
-            version: 0,
         }
     }
 
@@ -477,97 +385,5 @@ impl World {
         };
         let up: Vec<_> = self.nodes.iter().filter(serving).collect();
         if up.is_empty() { None } else { self.chance.pick(&up).process.as_ref() }
-    }
-
-    // --- Producers ---------------------------------------------------------------------------------------------------
-
-    fn orders_proceed(&mut self) {
-        for at in 0..self.orders.len() {
-            if self.orders[at].confirmed.is_some() {
-                continue;
-            }
-            self.hear(at);
-            if self.orders[at].confirmed.is_none()
-                && self.orders[at].waiting.is_none()
-                && self.orders[at].next <= self.now
-            {
-                self.send(at);
-            }
-        }
-    }
-
-    fn hear(&mut self, at: usize) {
-        let order = &mut self.orders[at];
-        let Some((since, answer)) = &mut order.waiting else { return };
-        let patience_is_over = self.now - *since > 10 * SECOND;
-        let heard = match answer.try_recv() {
-            // The answer may get lost between the node and its producer.
-            Ok(Ok(_)) if !self.calm && self.chance.happens(0.05) => Err(()),
-            Ok(answer) => answer,
-            Err(oneshot::error::TryRecvError::Empty) if !patience_is_over => return,
-            Err(_) => Err(()),
-        };
-        order.waiting = None;
-        match heard {
-            Ok(event) => {
-                order.confirmed = Some(event);
-                self.scene.note(What::Acknowledged { order: at, event });
-            }
-            Err(()) => {
-                order.next = self.now + self.chance.range(10, 1_000) as Moment * MILLISECOND;
-                self.scene.note(What::Unconfirmed { order: at });
-            }
-        }
-    }
-
-    fn send(&mut self, at: usize) {
-        let planned = &self.plan.orders[self.orders[at].number];
-        let (answer, answered) = oneshot::channel();
-        let order = Order {
-            account: self.accounts[planned.account],
-            event_type: planned.event_type,
-            key: format!("order-{at}"),
-            payload: planned.payload,
-            ordering_key: planned.ordering_key,
-            later: planned.later,
-            answer,
-        };
-        match self.somebody() {
-            Some(process) => {
-                process.ask(Asked::Event(order));
-                self.orders[at].waiting = Some((self.now, answered));
-            }
-            None => self.orders[at].next = self.now + 100 * MILLISECOND,
-        }
-    }
-
-    fn confirmed(&self) -> Vec<(usize, EventId)> {
-        self.orders.iter().filter_map(|order| Some((order.number, order.confirmed?))).collect()
-    }
-}
-
-/// Where a database is kept that lasts as long as its world.
-struct Disk {
-    _folder: TempDir,
-    /// SQLite's readers are threads of a runtime; this one is there when no node's is.
-    runtime: Runtime,
-}
-
-/// A real SQLite file in memory.
-fn sqlite() -> (Shared, Option<Disk>) {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
-    let url = format!("sqlite:{}", folder.path().join("sim.db").display());
-    let options = store::OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
-    let store = runtime.block_on(store::open(&options)).expect("a new database opens");
-    (Shared::Sqlite(store), Some(Disk { _folder: folder, runtime }))
-}
-
-/// The store's clock is the world's.
-struct SceneClock(Arc<Scene>);
-
-impl domain::time::Clock for SceneClock {
-    fn now(&self) -> domain::time::Timestamp {
-        domain::time::Clock::now(&self.0.time)
     }
 }

@@ -121,6 +121,20 @@ table chores
     expires_at bigint not null
     constraint chores_pkey PRIMARY KEY (name)
 
+table dead_letter_counts
+    account_id uuid not null
+    destination_id uuid not null
+    reason text not null
+    http_status smallint not null
+    day integer not null
+    count bigint not null
+    oldest uuid not null
+    newest uuid not null
+    constraint dead_letter_counts_count_check CHECK ((count >= 0))
+    constraint dead_letter_counts_pkey PRIMARY KEY (account_id, destination_id, reason, http_status, day)
+    index dead_letter_counts_by_day USING btree (day)
+    with fillfactor=70, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.05
+
 table destinations
     id uuid not null
     account_id uuid not null

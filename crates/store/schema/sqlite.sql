@@ -32,6 +32,17 @@ CREATE INDEX api_keys_account on api_keys (account_id, id);
 
 CREATE UNIQUE INDEX api_keys_lookup on api_keys (lookup);
 
+CREATE TRIGGER dead_letter_went after delete on attempts when old.ending = 'dead_letter'
+begin
+    update dead_letter_counts
+    set count = max(count - 1, 0)
+    where account_id = old.account_id and destination_id = old.destination_id and reason = old.reason
+      and http_status = coalesce(old.http_status, 0);
+    delete from dead_letter_counts
+    where account_id = old.account_id and destination_id = old.destination_id and reason = old.reason
+      and http_status = coalesce(old.http_status, 0) and count = 0;
+end;
+
 CREATE TABLE attempts (
     delivery_id blob not null check (length(delivery_id) = 16),
     attempt_id blob not null check (length(attempt_id) = 16),
@@ -82,6 +93,15 @@ CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id) where
 
 CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at, replay_id)
     where ending is not null;
+
+CREATE TABLE dead_letter_counts (
+    account_id blob not null,
+    destination_id blob not null,
+    reason text not null,
+    http_status integer not null,                   -- of the last attempt; 0: none
+    count integer not null check (count >= 0),
+    primary key (account_id, destination_id, reason, http_status)
+) without rowid;
 
 CREATE TABLE destinations (
     id blob not null primary key check (length(id) = 16),

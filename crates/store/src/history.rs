@@ -20,6 +20,8 @@ use std::time::Duration;
 /// is empty; one thing that is not there is [`StoreError::NotFound`]. A delivery was created when its id was made.
 #[async_trait]
 pub trait History: Send + Sync {
+    /// Of each fan-out up to [`domain::limits::FANOUT_COUNTED`] deliveries are counted that wait, and as many that have
+    /// ended; all where one event is asked for.
     async fn events(
         &self,
         account: AccountId,
@@ -27,6 +29,9 @@ pub trait History: Send + Sync {
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError>;
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError>;
+    /// How far these events' fan-outs are, in order, counted as in a list; None where the event is gone. Of any account:
+    /// it is the node that asks.
+    async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError>;
     /// With its payload.
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
 
@@ -56,8 +61,7 @@ pub trait History: Send + Sync {
     ) -> Result<Vec<AttemptRecord>, StoreError>;
 
     /// Dead letters by destination, reason and HTTP status of the last attempt, in this order, behind the given one; at
-    /// most `limit`. Of each as many are counted as [`domain::limits::GROUP_COUNTED`], of all together
-    /// [`domain::limits::GROUPS_COUNTED`].
+    /// most `limit`. They are counted as they come and go, so this costs the same however many there are.
     async fn dead_letter_groups(
         &self,
         account: AccountId,
@@ -99,10 +103,7 @@ impl GroupKey {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetterGroup {
     pub key: GroupKey,
-    /// At least one is always counted.
     pub count: u64,
-    /// False: there are more than were counted.
-    pub exact: bool,
     pub oldest: DeliveryId,
     pub newest: DeliveryId,
 }
@@ -153,7 +154,10 @@ pub struct FanoutCounts {
     pub cancelled: u32,
     /// A large fan-out: not all deliveries have been made yet.
     pub expanding: bool,
-    /// When the last delivery ended, if all have and there was one.
+    /// There are more than were counted: all numbers but the total of a fan-out that has been made are at least what
+    /// there is. Zero is right also then for what waits, and so is whether it is complete.
+    pub capped: bool,
+    /// When the last delivery ended, if all have, there was one and all were counted.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -161,6 +165,17 @@ impl FanoutCounts {
     /// Every delivery has been made and has ended.
     pub fn is_complete(&self) -> bool {
         self.waiting == 0 && !self.expanding
+    }
+
+    /// Counts, of which at most so many were taken of what waits and of what has ended, as those of a fan-out of
+    /// `total` deliveries (None: they are being made) the last of which, as far as it was looked, ended then.
+    pub(crate) fn of(mut self, total: Option<u32>, at_most: Option<usize>, last: Option<Timestamp>) -> Self {
+        let ended = self.delivered + self.dead_letter + self.cancelled;
+        self.capped = at_most.is_some_and(|most| self.waiting.max(ended) as usize >= most);
+        self.expanding = total.is_none();
+        self.total = total.unwrap_or(self.waiting + ended);
+        self.completed_at = last.filter(|_| self.is_complete() && !self.capped);
+        self
     }
 }
 

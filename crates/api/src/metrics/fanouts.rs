@@ -3,7 +3,7 @@
 //! load. Scheduled events and those beyond 1,000 deliveries are left out: how long they take says nothing.
 
 use domain::{
-    id::{AccountId, EventId},
+    id::EventId,
     limits,
     metrics::{Kind, Text},
     time::Timestamp,
@@ -27,7 +27,6 @@ pub(crate) struct Fanouts {
 
 #[derive(Debug, Clone, Copy)]
 struct Sampled {
-    account_id: AccountId,
     event_id: EventId,
     received_at: Timestamp,
     ended: Option<Ended>,
@@ -52,34 +51,33 @@ impl Fanouts {
             return;
         }
         self.next.store(received_at.plus(limits::FANOUT_SAMPLE_EVERY).micros(), Ordering::Relaxed);
-        let (account_id, event_id) = (new.event.account_id, new.event.id);
+        let event_id = new.event.id;
         let mut sample = self.sample();
         drop_old(&mut sample, received_at);
-        sample.push_back(Sampled { account_id, event_id, received_at, ended: None });
+        sample.push_back(Sampled { event_id, received_at, ended: None });
     }
 
     /// Looks at those that had not ended.
     pub(super) async fn look(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
-        let open: Vec<Sampled> = {
+        let open: Vec<EventId> = {
             let mut sample = self.sample();
             drop_old(&mut sample, now);
-            sample.iter().filter(|it| it.ended.is_none()).take(LOOKS).copied().collect()
+            sample.iter().filter(|it| it.ended.is_none()).take(LOOKS).map(|it| it.event_id).collect()
         };
-        for Sampled { account_id, event_id, received_at, .. } in open {
-            let fanout = match store.event(account_id, event_id).await {
-                Ok(record) => record.fanout,
-                Err(StoreError::NotFound { .. }) => {
-                    self.sample().retain(|it| it.event_id != event_id);
-                    continue;
-                }
-                Err(error) => return Err(error),
+        if open.is_empty() {
+            return Ok(());
+        }
+        let found = store.fanouts(&open).await?;
+        let mut sample = self.sample();
+        for (event_id, fanout) in open.into_iter().zip(found) {
+            let Some(fanout) = fanout else {
+                sample.retain(|it| it.event_id != event_id);
+                continue;
             };
-            if let Some(at) = fanout.completed_at.filter(|_| fanout.is_complete()) {
+            let sampled = sample.iter_mut().find(|it| it.event_id == event_id);
+            if let (Some(at), Some(it)) = (fanout.completed_at, sampled) {
                 let partly = fanout.dead_letter > 0 && fanout.dead_letter < fanout.total;
-                let ended = Ended { took: at.since(received_at), partly };
-                if let Some(it) = self.sample().iter_mut().find(|it| it.event_id == event_id) {
-                    it.ended = Some(ended);
-                }
+                it.ended = Some(Ended { took: at.since(it.received_at), partly });
             }
         }
         Ok(())

@@ -54,7 +54,7 @@ pub struct DestinationView {
     pub forward_headers: Vec<String>,
     pub auth: AuthView,
     pub signing: SigningView,
-    /// Successes among its newest attempts of the last hour, at most 500, throttled ones left out; null without any.
+    /// Successes among its newest attempts of the last hour, at most 200, throttled ones left out; null without any.
     #[schema(required)]
     pub success_rate_1h: Option<f64>,
     #[schema(value_type = schema::Timestamp)]

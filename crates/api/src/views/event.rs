@@ -37,7 +37,7 @@ pub struct EventView {
     pub fanout: FanoutView,
 }
 
-/// How far an event's deliveries are.
+/// How far an event's deliveries are. A list counts a little over 1,000 deliveries of one event; asked for alone, all.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Fanout)]
 pub struct FanoutView {
@@ -46,8 +46,11 @@ pub struct FanoutView {
     pub waiting: u32,
     pub dead_letter: u32,
     pub cancelled: u32,
+    /// False: there are more than were counted, in a list of events with very large fan-outs.
+    pub exact: bool,
     /// Deliveries are still being made.
     pub expanding: bool,
+    /// When the last delivery ended; null if one has not, or not all were counted.
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub completed_at: Option<Timestamp>,
 }
@@ -94,6 +97,7 @@ impl From<&FanoutCounts> for FanoutView {
             waiting: counts.waiting,
             dead_letter: counts.dead_letter,
             cancelled: counts.cancelled,
+            exact: !counts.capped,
             expanding: counts.expanding,
             completed_at: counts.completed_at,
         }

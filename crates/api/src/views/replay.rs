@@ -134,8 +134,6 @@ pub struct DeadLetterGroupView {
     #[schema(required)]
     pub http_status: Option<u16>,
     pub count: u64,
-    /// False: there are more than were counted.
-    pub exact: bool,
     /// When the oldest of them was created.
     #[schema(value_type = schema::Timestamp)]
     pub first_at: Timestamp,
@@ -154,7 +152,6 @@ impl From<&DeadLetterGroup> for DeadLetterGroupView {
             reason: group.key.reason,
             http_status: group.key.http_status,
             count: group.count,
-            exact: group.exact,
             first_at: group.oldest.made_at(),
             last_at: group.newest.made_at(),
             sample_delivery_id: group.newest,

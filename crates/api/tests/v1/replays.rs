@@ -227,7 +227,7 @@ on_every_store! {
             *rejected,
             json!({
                 "destination_id": destination, "reason": "rejected", "http_status": 404, "count": 2,
-                "exact": true, "first_at": made(&first), "last_at": made(&last), "sample_delivery_id": last,
+                "first_at": made(&first), "last_at": made(&last), "sample_delivery_id": last,
             })
         );
         assert_eq!((&expired["reason"], &expired["http_status"]), (&json!("expired"), &json!(null)));

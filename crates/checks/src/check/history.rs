@@ -1,7 +1,7 @@
 //! Hazard: what is fast on an empty store is slow on one that has been in use for weeks, and forgetting makes it worse.
 //!
 //! A million events (`--count`) of eight days, with their endings, are written into the tables; the node sums them up.
-//! Then the lists and statistics are asked for, ten times each. Then the account keeps seven days only: a day goes,
+//! Then the lists, statistics and metrics are asked for, ten times each. Then the account keeps seven days only: a day goes,
 //! under a steady load (`--rate`), which is compared with the same load before.
 //!
 //! Holds if everything is answered within 50 ms, if the day that goes makes p99 of ingest no more than twice what it
@@ -11,12 +11,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use domain::limits;
 use lab::{Load, PumpConfig, Recording, Reply, Target, Until};
 use tokio::time::sleep;
 
 use crate::Ask;
 use crate::harness::history::History;
 use crate::harness::report::rounded;
+use crate::harness::scrape::Scrape;
 use crate::harness::stage::API_KEY;
 use crate::harness::{Database, Plan, Report, Stage, StoreKind};
 
@@ -104,6 +106,7 @@ async fn ask_all(stage: &Stage, report: &mut Report) -> Result<()> {
         ("destinations", "/v1/destinations?limit=50".into()),
         ("deliveries", "/v1/deliveries?limit=50".into()),
         ("dead_letters", "/v1/deliveries?status=dead_letter&limit=50".into()),
+        ("groups", "/v1/dead-letters/groups?limit=50".into()),
         ("stats", "/v1/stats".into()),
         ("fanout_stats", "/v1/stats/fanout".into()),
         ("destination_stats", format!("/v1/destinations/{destination}/stats")),
@@ -117,6 +120,12 @@ async fn ask_all(stage: &Stage, report: &mut Report) -> Result<()> {
         }
         report.at_most(&format!("{name}_ms"), rounded(slowest.as_secs_f64() * 1e3), ANSWERED_MS);
     }
+    let mut slowest = Duration::ZERO;
+    for _ in 0..ASKED {
+        sleep(limits::METRICS_FRESH).await; // until then it is told again
+        slowest = slowest.max(Scrape::of(&stage.members[0]).await?.took);
+    }
+    report.at_most("metrics_ms", rounded(slowest.as_secs_f64() * 1e3), ANSWERED_MS);
     let stats = stage.client.stats().await?;
     report.note("stats", [stats.totals.events, stats.totals.delivered, stats.totals.dead_letter]);
     Ok(())

@@ -20,7 +20,7 @@ pub(crate) struct History {
     template: EventId,
 }
 
-const DESTINATIONS: usize = 20;
+const DESTINATIONS: usize = 50;
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl History {
@@ -63,11 +63,19 @@ impl History {
         match database {
             Database::Sqlite { file } => {
                 let connection = rusqlite::Connection::open(file)?;
+                // On PostgreSQL the table itself counts them.
+                connection.execute_batch(
+                    "delete from dead_letter_counts;
+                     insert into dead_letter_counts
+                     select account_id, destination_id, reason, coalesce(http_status, 0), count(*)
+                     from attempts where ending = 'dead_letter' group by 1, 2, 3, 4;",
+                )?;
                 connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?;
             }
             Database::Postgres { .. } => {
                 database.write("vacuum analyze events").await?;
                 database.write("vacuum analyze attempts").await?;
+                database.write("vacuum analyze dead_letter_counts").await?;
                 database.write("checkpoint").await?;
             }
         }
@@ -152,7 +160,7 @@ impl Sql {
              select {delivery}, {attempt}, a.account_id, {event}, d.id, a.route_id, null, {delivery}, k.n, {value}
                  k.n - 1, {ms} * 1000 + k.n * 2000, 5000 + n.i % 90000,
                  case when k.n < k.of or n.i % 20 = 7 then 'server_error' else 'success' end,
-                 case when k.n < k.of or n.i % 20 = 7 then 503 else 200 end,
+                 case when k.n < k.of or n.i % 20 = 7 then 500 + n.i / 20 % 5 else 200 end,
                  a.node_id,
                  case when k.n < k.of then null when n.i % 20 = 7 then 'dead_letter' else 'delivered' end,
                  case when k.n = k.of and n.i % 20 = 7 then 'exhausted' end,
@@ -161,7 +169,7 @@ impl Sql {
              from n
              join (select 1 as n, 1 as of union all select 1, 2 union all select 2, 2) k
                on k.of = case when n.i % 20 in (7, 13) then 2 else 1 end
-             join {destination} on d.place = n.i % {DESTINATIONS}
+             join {destination} on d.place = (n.i + n.i / 20) % {DESTINATIONS}
              cross join (select * from attempts where event_id = {template} and ending is not null limit 1) a
              order by n.i, k.n;"
         )

@@ -19,10 +19,10 @@ use std::{sync::Arc, time::Duration};
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
-    Expansion, Expansions, FactWalk, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
-    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplaySwitch,
-    Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError, SuccessRate, Summed,
-    Survey, Target, Term,
+    Expansion, Expansions, FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay,
+    OpenReplay, OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
+    ReplaySwitch, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError,
+    SuccessRate, Summed, Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -82,6 +82,7 @@ forward! { Catalog:
 forward! { History:
     fn events(account: AccountId, filter: &EventFilter, page: Page<EventId>) -> Listed<EventRecord, EventId>;
     fn event(account: AccountId, id: EventId) -> EventRecord;
+    fn fanouts(events: &[EventId]) -> Vec<Option<FanoutCounts>>;
     fn event_payload(account: AccountId, id: EventId) -> Event;
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;

@@ -27,7 +27,8 @@ impl History for MemoryStore {
         let state = self.state();
         let of_account =
             newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
-        let records = of_account.map(|(id, kept)| (id, state.event_record(kept)));
+        let records =
+            of_account.map(|(id, kept)| (id, state.event_record(kept, Some(limits::FANOUT_COUNTED))));
         Ok(listed(
             records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))),
             page.limit,
@@ -36,7 +37,13 @@ impl History for MemoryStore {
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
         let state = self.state();
-        state.event(account, id).map(|kept| state.event_record(kept))
+        state.event(account, id).map(|kept| state.event_record(kept, None))
+    }
+
+    async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
+        let state = self.state();
+        let of = |id| state.events.get(id).map(|kept| state.fanout(kept, Some(limits::FANOUT_COUNTED)));
+        Ok(events.iter().map(of).collect())
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
@@ -105,24 +112,13 @@ impl History for MemoryStore {
             let group = groups.entry(key.sorts()).or_insert(DeadLetterGroup {
                 key,
                 count: 0,
-                exact: true,
                 oldest: id,
                 newest: id,
             });
             (group.count, group.newest) = (group.count + 1, id);
         }
-        let mut left = limits::GROUPS_COUNTED;
         let behind = |group: &DeadLetterGroup| after.is_none_or(|after| group.key.sorts() > after.sorts());
-        let page = groups.into_values().filter(behind).take(limit);
-        Ok(page
-            .map(|mut group| {
-                let counted = group.count.min(left.clamp(1, limits::GROUP_COUNTED) as u64);
-                group.exact = counted == group.count;
-                left = left.saturating_sub(counted as usize);
-                group.count = counted;
-                group
-            })
-            .collect())
+        Ok(groups.into_values().filter(behind).take(limit).collect())
     }
 
     async fn success_rates(
@@ -168,26 +164,27 @@ impl State {
         found.ok_or(StoreError::NotFound { what: "event" })
     }
 
-    fn event_record(&self, kept: &KeptEvent) -> EventRecord {
+    fn event_record(&self, kept: &KeptEvent, at_most: Option<usize>) -> EventRecord {
         EventRecord {
             event: without_payload(&kept.event),
             size_bytes: kept.event.payload.len() as u64,
-            fanout: self.fanout(kept),
+            fanout: self.fanout(kept, at_most),
         }
     }
 
-    pub(super) fn fanout(&self, kept: &KeptEvent) -> FanoutCounts {
-        let mut counts = FanoutCounts {
-            total: kept.deliveries.len() as u32,
-            expanding: self.expansions.contains_key(&kept.event.id),
-            ..FanoutCounts::default()
-        };
-        let mut last = None;
+    /// `at_most` are counted of what waits, and of what has ended.
+    pub(super) fn fanout(&self, kept: &KeptEvent, at_most: Option<usize>) -> FanoutCounts {
+        let (mut counts, mut last, mut counted) = (FanoutCounts::default(), None, 0);
         for id in &kept.deliveries {
+            let room = |counted: usize| at_most.is_none_or(|most| counted < most);
             let Some(ended) = self.ended.get(id) else {
-                counts.waiting += 1;
+                counts.waiting += u32::from(room(counts.waiting as usize));
                 continue;
             };
+            if !room(counted) {
+                continue;
+            }
+            counted += 1;
             last = last.max(Some(ended.at));
             match ended.ending {
                 Ending::Delivered => counts.delivered += 1,
@@ -195,8 +192,8 @@ impl State {
                 Ending::Cancelled(_) => counts.cancelled += 1,
             }
         }
-        counts.completed_at = last.filter(|_| counts.is_complete());
-        counts
+        let made = !self.expansions.contains_key(&kept.event.id);
+        counts.of(made.then_some(kept.deliveries.len() as u32), at_most, last)
     }
 
     /// Waiting and ended ones in one list.

@@ -46,7 +46,7 @@ impl Rollups for MemoryStore {
         let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
         let mut events = state.events.range(from..EventId::at(to, 0));
         for (_, kept) in events.by_ref().take(limit) {
-            let counts = state.fanout(kept);
+            let counts = state.fanout(kept, None);
             let fanned = Fanned {
                 deliveries: (!counts.expanding).then_some(counts.total),
                 received_at: kept.event.received_at,

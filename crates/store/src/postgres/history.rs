@@ -1,7 +1,12 @@
 //! The read side. A list is one statement that looks at a bounded number of entries, filters them there, and says how
 //! far it looked.
 
-use super::{PostgresStore, pool::params, rows};
+use super::{
+    PostgresStore,
+    planned::{Planned, Statement},
+    pool::{Connection, params},
+    rows,
+};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
     FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
@@ -16,7 +21,7 @@ use domain::{
     pattern::Pattern,
     time::Timestamp,
 };
-use std::time::Duration;
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -24,7 +29,22 @@ pub(super) const DEAD_LETTER_GROUPS: &str = include_str!("sql/dead_letter_groups
 const DELIVERIES: &str = concat!(include_str!("sql/deliveries.sql"), include_str!("sql/deliveries_page.sql"));
 const DELIVERIES_OF_REPLAY: &str =
     concat!(include_str!("sql/deliveries_of_replay.sql"), include_str!("sql/deliveries_page.sql"));
-pub(super) const INCOMPLETE_EVENTS: &str = include_str!("sql/incomplete_events.sql");
+/// In a busy hour one large fan-out is all that the statistics know, and the planner would look for every other event by
+/// reading the table.
+pub(super) static FANOUT_COUNTS: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "fanout_counts",
+        sql: include_str!("sql/fanout_counts.sql"),
+        kept: false,
+        settings: "set enable_seqscan = off set enable_bitmapscan = off",
+        gives: "waiting bigint, delivered bigint, dead_letter bigint, cancelled bigint, last_at bigint",
+    };
+    let (events, from, limit) = (Vec::<Uuid>::new(), Uuid::nil(), None::<i64>);
+    Planned::new(statement, params![events => UUID_ARRAY, from => UUID, limit => INT8])
+});
+pub(super) const EVENTS: &str = concat!(include_str!("sql/events.sql"), include_str!("sql/events_page.sql"));
+pub(super) const INCOMPLETE_EVENTS: &str =
+    concat!(include_str!("sql/incomplete_events.sql"), include_str!("sql/events_page.sql"));
 
 #[async_trait]
 impl History for PostgresStore {
@@ -56,12 +76,12 @@ impl History for PostgresStore {
         let connection = self.pools.general().await?;
         let sql = match filter.fanout_complete {
             Some(false) => INCOMPLETE_EVENTS,
-            _ => include_str!("sql/events.sql"),
+            _ => EVENTS,
         };
         let read = connection.read(sql, params).await?;
-        let (last, looked_at) = (id_at(&read, 18), id_at(&read, 19));
-        let events =
-            read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).map(event_record).collect();
+        let (last, looked_at) = (id_at(&read, 13), id_at(&read, 14));
+        let found: Vec<&Row> = read.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()).collect();
+        let events = event_records(&connection, &found, Some(limits::FANOUT_COUNTED)).await?;
         Ok(listed(
             events,
             |record: &EventRecord| record.event.id.uuid(),
@@ -76,7 +96,21 @@ impl History for PostgresStore {
         let connection = self.pools.general().await?;
         let params = params![account.uuid() => UUID, id.uuid() => UUID];
         let row = connection.read_opt(include_str!("sql/event.sql"), params).await?;
-        row.map(|row| event_record(&row)).ok_or(StoreError::NotFound { what: "event" })
+        let row = row.ok_or(StoreError::NotFound { what: "event" })?;
+        let mut found = event_records(&connection, &[&row], None).await?;
+        found.pop().ok_or(StoreError::NotFound { what: "event" })
+    }
+
+    async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
+        let ids: Vec<Uuid> = events.iter().map(|id| id.uuid()).collect();
+        let connection = self.pools.general().await?;
+        let sql = "select events.id, events.deliveries from events where events.id = any($1)";
+        let totals = connection.read(sql, params![ids => UUID_ARRAY]).await?;
+        let totals: HashMap<Uuid, Option<i32>> = totals.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let at_most = Some(limits::FANOUT_COUNTED);
+        let counts = fanout_counts(&connection, &ids, at_most).await?;
+        let of = |(id, counts): (&Uuid, &Row)| Some(fanout(*totals.get(id)?, counts, at_most));
+        Ok(ids.iter().zip(&counts).map(of).collect())
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
@@ -179,12 +213,10 @@ impl History for PostgresStore {
         after: Option<GroupKey>,
         limit: usize,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        let destination = after.map_or(Uuid::nil(), |after| after.destination_id.uuid());
-        let reason = after.map_or("", |after| after.reason.as_str());
-        let http_status = after.and_then(|after| after.http_status).map(|status| status as i16);
+        let (destination, reason, http_status) = after.map_or((DestinationId::MIN, "", 0), |key| key.sorts());
         let params = params![
-            account.uuid() => UUID, destination => UUID, reason => TEXT, http_status => INT2,
-            limit as i64 => INT8, limits::GROUP_COUNTED as i64 => INT8, limits::GROUPS_COUNTED as i64 => INT8,
+            account.uuid() => UUID, destination.uuid() => UUID, reason => TEXT, http_status as i16 => INT2,
+            limit as i64 => INT8,
         ];
         let connection = self.pools.general().await?;
         let rows = connection.read(DEAD_LETTER_GROUPS, params).await?;
@@ -277,7 +309,6 @@ fn group(row: &Row) -> Option<DeadLetterGroup> {
     Some(DeadLetterGroup {
         key,
         count: row.get::<_, i64>(5) as u64,
-        exact: row.get(6),
         oldest: DeliveryId::from_uuid(row.get(3)),
         newest: DeliveryId::from_uuid(row.get(4)),
     })
@@ -310,22 +341,47 @@ fn expression(pattern: &str) -> String {
     format!("^{}$", segments.join("\\."))
 }
 
-fn event_record(row: &Row) -> EventRecord {
-    let counted = |column| row.get::<_, i64>(column) as u32;
-    let (waiting, delivered, dead_letter, cancelled) = (counted(13), counted(14), counted(15), counted(16));
-    // Null while an expansion makes them.
-    let total = row.get::<_, Option<i32>>(11).map(|total| total as u32);
-    let mut fanout = FanoutCounts {
-        total: total.unwrap_or(waiting + delivered + dead_letter + cancelled),
-        waiting,
-        delivered,
-        dead_letter,
-        cancelled,
-        expanding: total.is_none(),
-        completed_at: None,
+/// Events with how far their fan-outs are. In a statement of its own: the events tell in which days their deliveries can
+/// be, and a plan for all days of a long retention takes longer than the reading.
+async fn event_records(
+    connection: &Connection,
+    rows: &[&Row],
+    at_most: Option<usize>,
+) -> Result<Vec<EventRecord>, StoreError> {
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let counts = fanout_counts(connection, &ids, at_most).await?;
+    let record = |(row, counts): (&&Row, &Row)| EventRecord {
+        event: rows::event(row),
+        size_bytes: rows::count(row, 12).into(),
+        fanout: fanout(row.get(11), counts, at_most),
     };
-    fanout.completed_at = rows::optional_time(row, 17).filter(|_| fanout.is_complete());
-    EventRecord { event: rows::event(row), size_bytes: rows::count(row, 12).into(), fanout }
+    Ok(rows.iter().zip(&counts).map(record).collect())
+}
+
+/// One row per event. Of what waits at most so many are counted, and of what has ended.
+async fn fanout_counts(
+    connection: &Connection,
+    events: &[Uuid],
+    at_most: Option<usize>,
+) -> Result<Vec<Row>, StoreError> {
+    let Some(oldest) = events.iter().min() else { return Ok(Vec::new()) };
+    let from = DeliveryId::at(EventId::from_uuid(*oldest).made_at().minus(limits::ID_SLACK), 0).uuid();
+    let limit = at_most.map(|most| most as i64);
+    let params = params![events => UUID_ARRAY, from => UUID, limit => INT8];
+    Ok(connection.read(&FANOUT_COUNTS.call, params).await?)
+}
+
+/// `total` is null while an expansion makes them.
+fn fanout(total: Option<i32>, counts: &Row, at_most: Option<usize>) -> FanoutCounts {
+    let counted = |column| counts.get::<_, i64>(column) as u32;
+    let fanout = FanoutCounts {
+        waiting: counted(0),
+        delivered: counted(1),
+        dead_letter: counted(2),
+        cancelled: counted(3),
+        ..FanoutCounts::default()
+    };
+    fanout.of(total.map(|total| total as u32), at_most, rows::optional_time(counts, 4))
 }
 
 /// A delivery's columns from `at` on, then ending, reason, ended_at, type, source_id, ordering_key.

@@ -19,6 +19,7 @@ pub(super) static COMMIT: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "ingest",
         sql: include_str!("sql/commit.sql"),
+        kept: true,
         settings: "set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off",
         gives: "id uuid",
     };

@@ -23,6 +23,7 @@ pub(super) static TAKE_TURNS: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "take_turns",
         sql: include_str!("sql/take_turns.sql"),
+        kept: true,
         settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
                    set enable_bitmapscan = off",
         gives: "delivery_id uuid",

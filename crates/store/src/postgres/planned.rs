@@ -24,6 +24,8 @@ pub(super) struct Planned {
 pub(super) struct Statement {
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
+    /// Whether one plan serves all calls; else each is planned for its values, and so for the days they are of.
+    pub(super) kept: bool,
     /// `set … set …`, in force when it is planned: no plan may depend on statistics having caught up.
     pub(super) settings: &'static str,
     /// The columns of its answer and their types.
@@ -33,14 +35,15 @@ pub(super) struct Statement {
 impl Planned {
     /// With the types of these values.
     pub(super) fn new(statement: Statement, takes: Params<'_>) -> Self {
-        let Statement { name, sql, settings, gives } = statement;
+        let Statement { name, sql, kept, settings, gives } = statement;
+        let mode = if kept { "force_generic_plan" } else { "force_custom_plan" };
         let types: Vec<&str> = takes.iter().map(|(_, kind)| kind.name()).collect();
         let places: Vec<String> = (1..=takes.len()).map(|place| format!("${place}")).collect();
         #[cfg(test)]
         let takes = types.iter().map(|kind| (*kind).to_owned()).collect();
         let (types, places) = (types.join(", "), places.join(", "));
         let body = format!(
-            "({types}) returns table ({gives}) language plpgsql set plan_cache_mode = force_generic_plan {settings} \
+            "({types}) returns table ({gives}) language plpgsql set plan_cache_mode = {mode} {settings} \
              as $function$\n#variable_conflict use_column\nbegin return query\n{sql};\nend $function$"
         );
         let name = format!("{name}_{:016x}", content(&body));

@@ -29,6 +29,7 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "fetch",
         sql: include_str!("sql/fetch.sql"),
+        kept: true,
         settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
                    set enable_bitmapscan = off",
         gives: "place int8, shard int2, delivery_id uuid, account_id uuid, event_id uuid, destination_id uuid, \

@@ -235,6 +235,10 @@ async fn detach_and_drop(
         return Err(NotDropped::Needed);
     }
     transaction.run(&format!("drop table {partition}"), &[]).await?;
+    if table == "attempts" {
+        let counts = "delete from dead_letter_counts where day = day_of($1)";
+        transaction.run(counts, params![day.from => UUID]).await?;
+    }
     Ok(Gone::Dropped)
 }
 

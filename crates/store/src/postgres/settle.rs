@@ -25,6 +25,7 @@ pub(super) static SETTLE: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "settle",
         sql: include_str!("sql/settle.sql"),
+        kept: true,
         settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off",
         gives: "attempt_id uuid, late boolean",
     };

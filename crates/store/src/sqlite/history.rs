@@ -9,8 +9,8 @@ mod incomplete;
 
 use super::{SqliteStore, Trouble};
 use crate::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, GroupKey,
-    History, Listed, Page, StoreError, SuccessRate,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
+    GroupKey, History, Listed, Page, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -30,7 +30,7 @@ pub(super) use deliveries::{
 };
 pub(super) use deliveries::{EndedIndex, ended, wanted};
 #[cfg(test)]
-pub(super) use groups::{COUNT, NEWEST, NEXT_DESTINATION, NEXT_REASON, NEXT_STATUS};
+pub(super) use groups::{GROUPS, NEWEST, OLDEST};
 #[cfg(test)]
 pub(super) use incomplete::NEXT as NEXT_INCOMPLETE;
 
@@ -52,6 +52,12 @@ impl History for SqliteStore {
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
         self.read(move |connection| events::get(connection, account, id)).await
+    }
+
+    async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
+        let events = events.to_owned();
+        self.read(move |connection| events.iter().map(|id| events::fanout_of(connection, *id)).collect())
+            .await
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {

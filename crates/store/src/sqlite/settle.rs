@@ -26,6 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) const END: &str = include_str!("sql/settle_end.sql");
 pub(super) const WAIT: &str = include_str!("sql/settle_wait.sql");
 pub(super) const FACT: &str = include_str!("sql/settle_fact.sql");
+const COUNT_DEAD_LETTER: &str = include_str!("sql/count_dead_letter.sql");
 
 pub(super) const SETTLED_BEFORE: &str =
     "select 1 from attempts where delivery_id = ?1 and attempt_id = ?2 and not late";
@@ -161,7 +162,9 @@ impl Entry {
             Settled::Ended(_) => delivery.spent,
             Settled::Waits { spent, .. } => spent,
         };
-        connection.prepare_cached(FACT)?.execute(params![
+        // Without an attempt: of the last one before.
+        let http_status = tried.map_or(delivery.last_http_status, |tried| tried.http_status);
+        let written = connection.prepare_cached(FACT)?.execute(params![
             delivery.id.blob(),
             self.fact.blob(),
             delivery.account_id.blob(),
@@ -175,8 +178,7 @@ impl Entry {
             tried.map(|tried| tried.started_at.micros()),
             tried.map(|tried| tried.duration_us),
             tried.map(|tried| tried.outcome.as_str()),
-            // Without an attempt: of the last one before.
-            tried.map_or(delivery.last_http_status, |tried| tried.http_status),
+            http_status,
             blob(self.node),
             ending.map(|ending| ending.status().as_str()),
             ending.and_then(Ending::reason),
@@ -185,6 +187,11 @@ impl Entry {
             tried.map(|tried| tried.detail.as_str()),
             delivery.sequence,
         ])?;
+        if let (1, Some(Ending::DeadLetter(reason))) = (written, ending) {
+            let (account, destination) = (delivery.account_id.blob(), delivery.destination_id.blob());
+            let group = params![account, destination, reason.as_str(), http_status];
+            connection.prepare_cached(COUNT_DEAD_LETTER)?.execute(group)?;
+        }
         Ok(())
     }
 }

@@ -128,6 +128,35 @@ pub(crate) async fn the_last_chunk_writes_the_number(world: World) {
     assert_eq!(world.commit(&repeat).await, duplicate(Some(2)));
 }
 
+/// The rest of a page must not wait for one event.
+pub(crate) async fn a_list_counts_so_many_deliveries_of_an_event(world: World) {
+    let ground = world.ground().await;
+    let new = large(&world, &ground).await;
+    world.commit(&new).await;
+    let routes = vec![&ground.route; limits::FANOUT_COUNTED + 1];
+    assert!(world.store.expand(&chunk(&new, None, &routes, true)).await.unwrap());
+    let (made, counted) = (routes.len() as u32, limits::FANOUT_COUNTED as u32);
+    let listed = async || world.events(&ground.account, &EventFilter::default(), 10).await.remove(0).fanout;
+    let expected = FanoutCounts { total: made, waiting: counted, capped: true, ..FanoutCounts::default() };
+    assert_eq!(listed().await, expected);
+    let waiting = FanoutCounts { total: made, waiting: made, ..FanoutCounts::default() };
+    assert_eq!(fanout(&world, &new).await, waiting, "alone, it is counted to its end");
+
+    loop {
+        let lane = world.lane(ground.destination.id).await;
+        if lane.is_empty() {
+            break;
+        }
+        let settlements: Vec<_> = lane.iter().map(|it| delivered(it, at(3))).collect();
+        world.settle(&settlements, at(4)).await;
+    }
+    let incomplete = EventFilter { fanout_complete: Some(false), ..EventFilter::default() };
+    assert!(world.events(&ground.account, &incomplete, 10).await.is_empty());
+    let expected = FanoutCounts { total: made, delivered: counted, capped: true, ..FanoutCounts::default() };
+    assert_eq!(listed().await, expected, "nothing waits, which is certain; when it ended is not");
+    assert!(fanout(&world, &new).await.completed_at.is_some());
+}
+
 pub(crate) async fn an_expansion_may_end_without_a_delivery(world: World) {
     let ground = world.ground().await;
     let new = large(&world, &ground).await;

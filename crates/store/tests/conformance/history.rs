@@ -157,6 +157,9 @@ pub(crate) async fn a_fan_out_is_counted_through_its_life(world: World) {
     expected.completed_at = Some(over(at(9)));
     assert_eq!(fanout().await, expected, "complete when the last to end had ended");
     assert_eq!(world.events(&ground.account, &EventFilter::default(), 10).await[0].fanout, expected);
+    let unknown = EventId::at(at(1), chance());
+    assert_eq!(world.store.fanouts(&[unknown, id]).await.unwrap(), [None, Some(expected)]);
+    assert!(world.store.fanouts(&[]).await.unwrap().is_empty());
 }
 
 pub(crate) async fn a_late_word_does_not_count(world: World) {

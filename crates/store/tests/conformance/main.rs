@@ -102,6 +102,7 @@ macro_rules! kept_by {
                 an_expansion_respects_when_the_event_is_to_be_delivered,
                 a_repeated_chunk_writes_nothing,
                 the_last_chunk_writes_the_number,
+                a_list_counts_so_many_deliveries_of_an_event,
                 an_expansion_may_end_without_a_delivery,
                 of_many_expanders_at_once_each_delivery_is_made_once,
                 an_expansion_goes_on_where_another_stopped,
@@ -223,6 +224,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, retention:
                 what_has_ended_goes_with_all_of_it,
+                dead_letters_that_go_are_no_longer_counted,
                 what_waits_stays_with_all_that_belongs_to_it,
                 what_is_yet_to_be_made_keeps_its_event,
                 what_is_younger_or_anothers_stays,

@@ -63,6 +63,30 @@ pub(crate) async fn what_waits_stays_with_all_that_belongs_to_it(world: World) {
     is_not_found(world.store.event(ground.account.id, event.id).await, "event");
 }
 
+pub(crate) async fn dead_letters_that_go_are_no_longer_counted(world: World) {
+    let ground = world.ground().await;
+    let mut dead = Vec::new();
+    for second in 1..=4 {
+        let delivery = world.delivery(&ground, at(second)).await;
+        world.move_on(rejected(&delivery, at(second))).await;
+        dead.push(delivery.id);
+    }
+    let untried = world.delivery(&ground, at(5)).await;
+    world.move_on(ended_without(&untried, at(6), Ending::DeadLetter(DeadReason::Expired))).await;
+    let groups = async || {
+        let found = world.store.dead_letter_groups(ground.account.id, None, 10).await.unwrap();
+        found.iter().map(|it| (it.key.reason, it.count, it.oldest, it.newest)).collect::<Vec<_>>()
+    };
+    let expired = (DeadReason::Expired, 1, untried.id, untried.id);
+    assert_eq!(groups().await, [expired, (DeadReason::Rejected, 4, dead[0], dead[3])]);
+    prune(&world, &ground, at(3)).await;
+    assert_eq!(groups().await, [expired, (DeadReason::Rejected, 2, dead[2], dead[3])]);
+    prune(&world, &ground, at(5)).await;
+    assert_eq!(groups().await, [expired]);
+    prune(&world, &ground, at(10)).await;
+    assert_eq!(groups().await, []);
+}
+
 pub(crate) async fn what_is_yet_to_be_made_keeps_its_event(world: World) {
     let ground = world.ground().await;
     let mut new = world.matched(event(&ground.account, at(1)), Vec::new()).await;

@@ -27,24 +27,3 @@ page as (
     order by s.place
     limit $5
 )
-select page.id, page.account_id, page.source_id, page.type, page.idempotency_key, page.content_type, page.headers,
-       page.ordering_key, page.metadata, page.received_at, page.deliver_at, page.deliveries, page.size_bytes,
-       waiting.count, ended.delivered, ended.dead_letter, ended.cancelled, ended.last_at,
-       (select scan.id from scan order by scan.place desc limit 1),                 -- the last there was to look at
-       (select scan.id from scan where scan.place = $4)                             -- the last that was looked at
-from (select) always
-left join page on true
-left join lateral (
-    select count(*) as count
-    from queue q
-    where q.event_id = page.id and q.origin = q.delivery_id
-) waiting on true
-left join lateral (
-    select count(*) filter (where a.ending = 'delivered') as delivered,
-           count(*) filter (where a.ending = 'dead_letter') as dead_letter,
-           count(*) filter (where a.ending = 'cancelled') as cancelled,
-           max(a.ended_at) as last_at
-    from attempts a
-    where a.event_id = page.id and a.ending is not null and a.origin = a.delivery_id   -- replays are not its fan-out
-) ended on true
-order by page.place

@@ -1,6 +1,6 @@
 -- As events.sql, for events whose fan-out is not complete: they are found by what waits, and by what is yet to be made,
 -- one step an event, so that a long history costs nothing. $11 is not looked at.
-with recursive walk (id, place) as (
+with recursive scan (id, place) as (
     select greatest(
                (select q.event_id from queue q where q.event_id < $2 and q.event_id >= $3
                 order by q.event_id desc limit 1),
@@ -14,14 +14,14 @@ with recursive walk (id, place) as (
                (select x.event_id from expansions x where x.event_id < w.id and x.event_id >= $3
                 order by x.event_id desc limit 1)
            ), w.place + 1
-    from walk w
+    from scan w
     where w.id is not null
       and w.place <= $4
 ),
 page as (
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
            e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, w.place
-    from walk w
+    from scan w
     cross join lateral (select events.* from events where events.id = w.id limit 1) e
     where w.place <= $4
       and e.account_id = $1
@@ -37,24 +37,3 @@ page as (
     order by w.place
     limit $5
 )
-select page.id, page.account_id, page.source_id, page.type, page.idempotency_key, page.content_type, page.headers,
-       page.ordering_key, page.metadata, page.received_at, page.deliver_at, page.deliveries, page.size_bytes,
-       waiting.count, ended.delivered, ended.dead_letter, ended.cancelled, ended.last_at,
-       (select walk.id from walk where walk.id is not null order by walk.place desc limit 1),
-       (select walk.id from walk where walk.place = $4)
-from (select) always
-left join page on true
-left join lateral (
-    select count(*) as count
-    from queue q
-    where q.event_id = page.id and q.origin = q.delivery_id
-) waiting on true
-left join lateral (
-    select count(*) filter (where a.ending = 'delivered') as delivered,
-           count(*) filter (where a.ending = 'dead_letter') as dead_letter,
-           count(*) filter (where a.ending = 'cancelled') as cancelled,
-           max(a.ended_at) as last_at
-    from attempts a
-    where a.event_id = page.id and a.ending is not null and a.origin = a.delivery_id   -- replays are not its fan-out
-) ended on true
-order by page.place

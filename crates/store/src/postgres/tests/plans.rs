@@ -6,6 +6,7 @@ use crate::{
     leap::Leap,
     postgres::{
         audit,
+        history::FANOUT_COUNTS,
         ingest::COMMIT,
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
@@ -125,6 +126,18 @@ async fn tracks_skip_from_one_to_the_next() {
         let steps = lines(&world.client.query_typed(&analysed, params).await.expect("a plan"));
         // What a scan reads, and what it read and threw away.
         assert!(!steps.contains("Rows Removed"), "{age}: {steps}");
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn fan_outs_are_counted_by_event() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain_planned(&FANOUT_COUNTS).await;
+        check(&plan, age, &["Index Scan using queue_by_event"], &["Seq Scan", "Bitmap"]);
     }
     world.clean_up().await;
 }

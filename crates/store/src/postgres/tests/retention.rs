@@ -2,7 +2,7 @@
 
 use super::{Ground, World, delivered};
 use crate::{
-    Chore, Chores as _, EventWalk, FactWalk, Retention as _, Term,
+    Chore, Chores as _, EventWalk, FactWalk, History as _, Retention as _, Term,
     postgres::{
         partitions::Day,
         pool::params,
@@ -38,6 +38,28 @@ async fn a_day_that_nothing_needs_is_dropped() {
     assert_eq!((world.count("events").await, world.count("attempts").await), (5, 5));
     // The day and the one before it; the days made around it that lie beyond the horizon stay.
     assert!(world.tables("events").await < events && world.tables("attempts").await < attempts);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_day_that_is_dropped_takes_its_counts_along() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let old = world.now.minus(10 * DAY);
+    world.days(old).await;
+    world.ended(&ground, old, 3).await;
+    world.ended(&ground, world.now, 2).await;
+    let dead = "with gone as (delete from attempts returning *) \
+                insert into attempts select (jsonb_populate_record(null::attempts, to_jsonb(gone) \
+                || '{\"ending\": \"dead_letter\", \"reason\": \"exhausted\"}')).* from gone";
+    world.client.batch_execute(dead).await.expect("they are dead letters");
+    let counted = async || {
+        let groups = world.store.dead_letter_groups(ground.account_id, None, 10).await.expect("groups");
+        groups.iter().map(|group| group.count).collect::<Vec<_>>()
+    };
+    assert_eq!(counted().await, [5]);
+    world.prune_days(world.now.minus(8 * DAY)).await;
+    assert_eq!(counted().await, [2]);
     world.clean_up().await;
 }
 

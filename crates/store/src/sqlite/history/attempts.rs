@@ -68,8 +68,9 @@ pub(super) fn success_rates(
     let mut select = connection.prepare_cached(include_str!("../sql/success_rates.sql"))?;
     let mut rate = |id: &DestinationId| {
         let read = |row: &Row<'_>| Ok(SuccessRate { successes: row.get(0)?, attempts: row.get(1)? });
-        let oldest = first_counted(since).blob();
-        Ok(select.query_row(params![id.blob(), since.micros(), oldest, limit as i64], read)?)
+        // An attempt's id is made when it begins.
+        let (oldest, first) = (first_counted(since).blob(), AttemptId::at(since, 0).blob());
+        Ok(select.query_row(params![id.blob(), since.micros(), oldest, limit as i64, first], read)?)
     };
     destinations.iter().map(&mut rate).collect()
 }

@@ -14,7 +14,7 @@ use domain::{
     id::{AccountId, EventId, SourceId},
     limits,
 };
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 /// The columns of [`row::event`], then those of the record.
 macro_rules! select {
@@ -41,25 +41,32 @@ pub(super) fn list(
         let Some(row) = rows.next()? else { return Ok(None) };
         let id = row::id(row, 0)?;
         // Judged by its columns first: the counts are looked up for those that are shown, or asked for by them.
-        if !wanted(filter, row)? {
-            return Ok(Some((id, None)));
-        }
-        let record = record(connection, row)?;
-        let complete = record.fanout.is_complete();
-        let wanted = filter.fanout_complete.is_none_or(|asked| asked == complete);
-        Ok(Some((id, wanted.then_some(record))))
+        let wanted = wanted(filter, row)?
+            && match filter.fanout_complete {
+                None => true,
+                Some(asked) => asked == is_complete(connection, row)?,
+            };
+        let record = wanted.then(|| record(connection, row, Some(limits::FANOUT_COUNTED))).transpose()?;
+        Ok(Some((id, record)))
     })
 }
 
 pub(super) fn get(connection: &Connection, account: AccountId, id: EventId) -> Result<EventRecord, Trouble> {
     let mut select = connection.prepare_cached(select!("where id = ?1 and account_id = ?2"))?;
     let mut rows = select.query(params![id.blob(), account.blob()])?;
-    let found = rows.next()?.map(|row| record(connection, row)).transpose()?;
+    let found = rows.next()?.map(|row| record(connection, row, None)).transpose()?;
     found.ok_or(StoreError::NotFound { what: "event" }.into())
 }
 
-/// The record of an event of the account that the filter wants by its columns.
-pub(super) fn wanted_record(
+/// None: the event is gone.
+pub(super) fn fanout_of(connection: &Connection, id: EventId) -> Result<Option<FanoutCounts>, Trouble> {
+    let mut select = connection.prepare_cached("select deliveries from events where id = ?1")?;
+    let total = select.query_row([id.blob()], |row| row.get::<_, Option<u32>>(0)).optional()?;
+    total.map(|total| fanout(connection, id, total, Some(limits::FANOUT_COUNTED))).transpose()
+}
+
+/// The record of an event of the account that the filter wants by its columns, and whose fan-out is not complete.
+pub(super) fn incomplete_record(
     connection: &Connection,
     account: AccountId,
     filter: &EventFilter,
@@ -68,7 +75,9 @@ pub(super) fn wanted_record(
     let mut select = connection.prepare_cached(select!("where id = ?1 and account_id = ?2"))?;
     let mut rows = select.query(params![id.blob(), account.blob()])?;
     match rows.next()? {
-        Some(row) if wanted(filter, row)? => record(connection, row).map(Some),
+        Some(row) if wanted(filter, row)? && !is_complete(connection, row)? => {
+            record(connection, row, Some(limits::FANOUT_COUNTED)).map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -99,20 +108,37 @@ fn wanted(filter: &EventFilter, row: &Row<'_>) -> Result<bool, Trouble> {
         && within(filter.since, filter.until, row::time(row, 7)?))
 }
 
-fn record(connection: &Connection, row: &Row<'_>) -> Result<EventRecord, Trouble> {
+/// Whether everything has been made and has ended.
+fn is_complete(connection: &Connection, row: &Row<'_>) -> Result<bool, Trouble> {
+    let event: EventId = row::id(row, 0)?;
+    let mut waiting = connection
+        .prepare_cached("select exists (select 1 from queue where event_id = ?1 and replay_id is null)")?;
+    let made = row.get::<_, Option<u32>>(12)?.is_some();
+    Ok(made && !waiting.query_row([event.blob()], |row| row.get::<_, bool>(0))?)
+}
+
+/// `at_most` are counted of what waits, and of what has ended.
+fn record(connection: &Connection, row: &Row<'_>, at_most: Option<usize>) -> Result<EventRecord, Trouble> {
     let event = row::event(row, Bytes::new())?;
-    let fanout = fanout(connection, event.id, row.get(12)?)?;
+    let fanout = fanout(connection, event.id, row.get(12)?, at_most)?;
     Ok(EventRecord { event, size_bytes: row.get::<_, i64>(11)?.unsigned_abs(), fanout })
 }
 
 /// `total` is null while an expansion makes them.
-fn fanout(connection: &Connection, event: EventId, total: Option<u32>) -> Result<FanoutCounts, Trouble> {
-    let mut counts = FanoutCounts { expanding: total.is_none(), ..FanoutCounts::default() };
-    let mut waiting =
-        connection.prepare_cached("select count(*) from queue where event_id = ?1 and replay_id is null")?;
-    counts.waiting = waiting.query_row([event.blob()], |row| row.get(0))?;
+fn fanout(
+    connection: &Connection,
+    event: EventId,
+    total: Option<u32>,
+    at_most: Option<usize>,
+) -> Result<FanoutCounts, Trouble> {
+    let mut counts = FanoutCounts::default();
+    let limit = at_most.map_or(-1, |most| most as i64); // -1: none
+    let mut waiting = connection.prepare_cached(
+        "select count(*) from (select 1 from queue where event_id = ?1 and replay_id is null limit ?2)",
+    )?;
+    counts.waiting = waiting.query_row(params![event.blob(), limit], |row| row.get(0))?;
     let mut endings = connection.prepare_cached(include_str!("../sql/fanout.sql"))?;
-    let mut rows = endings.query([event.blob()])?;
+    let mut rows = endings.query(params![event.blob(), limit])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
         let count = row.get(1)?;
@@ -123,7 +149,5 @@ fn fanout(connection: &Connection, event: EventId, total: Option<u32>) -> Result
         }
         last = last.max(Some(row::time(row, 2)?));
     }
-    counts.total = total.unwrap_or(counts.waiting + counts.delivered + counts.dead_letter + counts.cancelled);
-    counts.completed_at = last.filter(|_| counts.is_complete());
-    Ok(counts)
+    Ok(counts.of(total, at_most, last))
 }

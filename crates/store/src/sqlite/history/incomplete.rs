@@ -29,7 +29,6 @@ pub(super) fn list(
         let found = next.query_row([before.blob()], |row| row::maybe_id(row, 0)).optional()?.flatten();
         let Some(id) = found else { return Ok(None) };
         before = id;
-        let record = events::wanted_record(connection, account, filter, id)?;
-        Ok(Some((id, record.filter(|record| !record.fanout.is_complete()))))
+        Ok(Some((id, events::incomplete_record(connection, account, filter, id)?)))
     })
 }

@@ -1,0 +1,122 @@
+//! What a world begins with: a store, accounts, destinations and routes.
+
+use super::World;
+use crate::{
+    book::Place,
+    faulty::finish,
+    internet,
+    node::Shared,
+    plan::{ACCOUNTS, PlannedDestination},
+    scene::Scene,
+    time::{Moment, calendar},
+};
+use domain::{
+    account::Account,
+    destination::Destination,
+    dice::Dice,
+    id::{AccountId, DestinationId, RouteId},
+    retry::RetryPolicy,
+    route::Route,
+    signature::SigningSecret,
+};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+impl World {
+    /// Accounts, destinations and routes.
+    pub(super) fn furnish(&mut self) {
+        let now = calendar(0);
+        let store = Arc::clone(&self.truth);
+        for _ in 0..ACCOUNTS {
+            let id = AccountId::at(now, self.chance.bits());
+            let account = Account {
+                id,
+                uid: None,
+                name: "sim".into(),
+                retention_days: 90,
+                data_key: self.makings.keys.new_data_key(id, &self.chance),
+                created_at: now,
+                updated_at: now,
+                version: 0,
+            };
+            finish(store.create_account(&account)).expect("an account");
+            self.accounts.push(id);
+        }
+        let secret = SigningSecret::from_bytes(&[7; 32]).expect("long enough");
+        for (number, planned) in self.plan.destinations.iter().enumerate() {
+            let account_id = self.accounts[planned.account];
+            let id = DestinationId::at(now, self.chance.bits());
+            let mut destination =
+                Destination::new(id, account_id, &format!("d{number}"), &internet::url(number), now);
+            let account = finish(store.account(account_id)).expect("just made");
+            let key = self.makings.keys.data_key(account_id, &account.data_key).expect("ours");
+            destination.secret.current =
+                key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &self.chance);
+            destination.max_concurrency = planned.limit;
+            destination.timeout = planned.timeout;
+            destination.retry_policy = planned.policy.clone();
+            destination.ordering = planned.ordering;
+            destination.rate_limit = planned.rate_limit;
+            finish(store.create_destination(&destination)).expect("a destination");
+            self.scene.book().add_place(Place {
+                id,
+                account: account_id,
+                limit: planned.limit,
+                ordering: planned.ordering,
+                rate_limit: planned.rate_limit,
+                retries: planned.policy.schedule.len() as u32,
+                expire_after: planned.policy.expire_after,
+                first_rung: self.plan.gate.ladder[0].as_micros() as Moment,
+            });
+            finish(store.create_route(&self.route(account_id, id, planned))).expect("a route");
+        }
+    }
+
+    fn route(&self, account_id: AccountId, id: DestinationId, planned: &PlannedDestination) -> Route {
+        let now = calendar(0);
+        Route {
+            id: RouteId::at(now, self.chance.bits()),
+            account_id,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id: id,
+            event_types: planned.patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
+            filter: None,
+            retry_policy: None::<RetryPolicy>,
+            timeout_seconds: None,
+            signing: None,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        }
+    }
+}
+
+/// Where a database is kept that lasts as long as its world.
+pub(super) struct Disk {
+    _folder: TempDir,
+    /// SQLite's readers are threads of a runtime; this one is there when no node's is.
+    pub(super) runtime: Runtime,
+}
+
+/// A real SQLite file in memory.
+pub(super) fn sqlite() -> (Shared, Option<Disk>) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("sim.db").display());
+    let options = store::OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
+    let store = runtime.block_on(store::open(&options)).expect("a new database opens");
+    (Shared::Sqlite(store), Some(Disk { _folder: folder, runtime }))
+}
+
+/// The store's clock is the world's.
+pub(super) struct SceneClock(pub(super) Arc<Scene>);
+
+impl domain::time::Clock for SceneClock {
+    fn now(&self) -> domain::time::Timestamp {
+        domain::time::Clock::now(&self.0.time)
+    }
+}

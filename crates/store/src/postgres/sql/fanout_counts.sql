@@ -1,0 +1,27 @@
+-- $1 events, $2 deliveries from here on (for the days: only those are planned for), $3 to be counted of what waits and of
+-- what has ended of one event, null: all
+-- Replays are not an event's fan-out.
+select waiting.count, ended.delivered, ended.dead_letter, ended.cancelled, ended.last_at
+from unnest($1) with ordinality as e (id, place)
+cross join lateral (
+    select count(*) as count
+    from (
+        select from queue q
+        where q.event_id = e.id and q.origin = q.delivery_id
+        limit $3
+    ) q
+) waiting
+cross join lateral (
+    select count(*) filter (where a.ending = 'delivered') as delivered,
+           count(*) filter (where a.ending = 'dead_letter') as dead_letter,
+           count(*) filter (where a.ending = 'cancelled') as cancelled,
+           max(a.ended_at) as last_at
+    from (
+        select a.ending, a.ended_at
+        from attempts a
+        where a.event_id = e.id and a.ending is not null and a.origin = a.delivery_id
+          and a.delivery_id >= $2
+        limit $3
+    ) a
+) ended
+order by e.place

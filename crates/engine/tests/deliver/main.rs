@@ -11,10 +11,14 @@ use bench::{bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature};
 use engine::{
     EngineSettings,
-    transport::{Answer, Outgoing, Transport},
+    transport::{Answer, Outgoing, Received, Transport},
 };
 use lab::{Reply, Script};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 use store::{Announce, Catalog, Change, DeliveryState, History, Lanes, Queue};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -258,14 +262,14 @@ impl Transport for Panicking {
     async fn send(&self, _: Outgoing) -> Answer {
         let n = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         assert!(n % 2 == 1, "a bug");
-        let received = engine::transport::Received {
-            status: 200,
-            headers: Default::default(),
-            body: Default::default(),
-            truncated: false,
-        };
-        Answer { result: Ok(received), connection: None, first_byte: None }
+        answered()
     }
+}
+
+fn answered() -> Answer {
+    let received =
+        Received { status: 200, headers: Default::default(), body: Default::default(), truncated: false };
+    Answer { result: Ok(received), connection: None, first_byte: None }
 }
 
 #[tokio::test]
@@ -305,4 +309,34 @@ async fn a_graceful_stop_finishes_what_is_open_and_starts_nothing_more() {
     assert_eq!(bench.receiver.succeeded(), 2);
     let backlog = store.backlog(&[destination], 100).await.unwrap();
     assert_eq!(backlog[0].0, 8, "what was open is settled: {account}");
+}
+
+/// An internet that answers when it is looked at for the second time: nothing but the end of the grace time does that.
+#[derive(Default)]
+struct AtTheLastMoment(tokio::sync::Notify);
+
+#[async_trait::async_trait]
+impl Transport for AtTheLastMoment {
+    async fn send(&self, _: Outgoing) -> Answer {
+        self.0.notify_one();
+        let mut seen = false;
+        let again = |_: &mut Context<'_>| match std::mem::replace(&mut seen, true) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        };
+        std::future::poll_fn(again).await;
+        answered()
+    }
+}
+
+#[tokio::test]
+async fn what_ends_in_the_moment_the_grace_time_does_is_written() {
+    let transport = Arc::new(AtTheLastMoment::default());
+    let bench = bench_with(EngineSettings::default(), Some(transport.clone())).await;
+    let destination = bench.destination("a", |_| {}).await;
+    bench.send(&[destination], b"{}").await;
+    transport.0.notified().await;
+    let store = bench.store.clone();
+    bench.engine.stop(Duration::ZERO).await;
+    assert_eq!(store.backlog(&[destination], 100).await.unwrap()[0].0, 0, "it was delivered");
 }

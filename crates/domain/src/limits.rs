@@ -232,6 +232,8 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
 pub const SETTLE_BATCH: usize = 256;
+/// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
+pub const CUT_REQUESTS_ANSWER: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
 /// within these bounds.
 pub const BEAT_TIMES: u32 = 4;

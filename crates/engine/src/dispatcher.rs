@@ -218,9 +218,14 @@ impl Dispatcher {
             );
             // Each answers: that it was cut, or how it ended in the same moment; that is written like any other result.
             self.node.abort_all();
-            while self.node.in_flight() > 0 {
-                inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
-                self.turn(&mut messages);
+            let cut = async {
+                while self.node.in_flight() > 0 {
+                    inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
+                    self.turn(&mut messages);
+                }
+            };
+            if tokio::time::timeout(limits::CUT_REQUESTS_ANSWER, cut).await.is_err() {
+                tracing::warn!(in_flight = self.node.in_flight(), "requests that were cut did not answer");
             }
         }
         let passing_on = ownership::pass_on(inbox, self.outbox);

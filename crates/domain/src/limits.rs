@@ -281,6 +281,8 @@ pub const PRUNE_ROWS: usize = 2_000;
 /// … and the same where one thread writes everything: two or three milliseconds.
 pub const PRUNE_EVENTS_ONE_WRITER: usize = 200;
 pub const PRUNE_ROWS_ONE_WRITER: usize = 150;
+/// Replays that have ended which one step of retention looks at; of what they made, as many as there are rows to remove.
+pub const PRUNE_REPLAYS: usize = 20;
 /// What was kept because something of it waited is looked at again so many times in a day.
 pub const PRUNE_AGAIN: u32 = 4;
 /// Accounts whose place in the walk over their events is remembered; beyond, they are walked from the beginning.

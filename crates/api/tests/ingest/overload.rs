@@ -1,12 +1,12 @@
 //! Too much at once: limits of keys and sources, a backlog that is full, and that nobody else notices.
 
 use crate::world::{Answer, NOW, TOKEN, World};
-use api::BacklogCap;
 use axum::body::Body;
 use domain::{account::KeyKind, id::AttemptId, limits, source::Source};
 use futures_util::stream;
 use serde_json::json;
 use std::time::Duration;
+use store::BacklogCap;
 use store::{Catalog as _, DeliveryFilter, History as _, Page, Queue as _};
 use tokio::time::{advance, sleep};
 

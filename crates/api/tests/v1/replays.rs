@@ -291,7 +291,7 @@ async fn what_is_no_longer_kept_is_gone() {
     let delivery = dead_letter(&world, &destination).await;
     let shown = world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200);
     let event: EventId = text(&shown["event_id"]).parse().unwrap();
-    store.forget_event(event);
+    store.lose_event(event);
     world.tell(&format!("/v1/deliveries/{delivery}/replay")).await.expect_problem(410, "pruned");
     world.tell(&format!("/v1/events/{event}/replay")).await.expect_problem(410, "pruned");
     let never = EventId::at(world.clock.now(), 1 << 20);

@@ -22,11 +22,7 @@ const MEMORY_MIB: f64 = 256.0;
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?
-        .env("POSTHASTE_TEST_RETENTION_DAY_SECONDS", "2")
-        .env("POSTHASTE_TEST_PRUNE_EVERY_SECONDS", "1")
-        .start()
-        .await?;
+    let mut stage = Plan::new(ask, store)?.forgetting(Some(2), 1).start().await?;
     stage.receiver.recording(Recording::Counts);
     stage.receiver.default_script(Reply::ok());
     stage.receiver.script("failing", Reply::status(503));

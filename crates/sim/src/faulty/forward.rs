@@ -20,9 +20,9 @@ use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
     Expansion, Expansions, FactWalk, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
-    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplaySwitch,
-    Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError, SuccessRate, Summed,
-    Survey, Target, Term,
+    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace,
+    ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection,
+    StoreError, SuccessRate, Summed, Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -123,6 +123,7 @@ forward! { Chores:
 forward! { Retention:
     fn prune_events(term: Term, walk: EventWalk) -> Option<Pruned<EventId>>;
     fn prune_facts(term: Term, walk: FactWalk) -> Option<Pruned<DeliveryId>>;
+    fn prune_replays(term: Term, walk: ReplayWalk) -> Option<Pruned<ReplayPlace>>;
 }
 
 forward! { Rollups:

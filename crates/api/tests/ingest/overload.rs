@@ -133,6 +133,34 @@ async fn an_account_whose_backlog_is_full_waits_until_some_of_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
+    let world = World::with(|config| config.backlog = BacklogCap { rows: 3, bytes: u64::MAX }).await;
+    for _ in 0..4 {
+        world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
+    }
+    let page = Page { before: None, limit: 1 };
+    let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
+    let ended = waiting.rows[0].id;
+    world.store.cancel(world.account, ended, AttemptId::at(NOW, 1), NOW).await.unwrap();
+    look_again().await;
+
+    let one = format!("/v1/deliveries/{ended}/replay");
+    world.publish(&one, &world.key, Body::empty()).await.is(429, "backlog_full");
+    let asked = r#"{"filter":{"status":["cancelled"]}}"#;
+    let begun = world.publish("/v1/replays", &world.key, asked).await;
+    assert_eq!((begun.status.as_u16(), &begun.body["matched"]), (202, &json!(1)));
+    assert_eq!((&begun.body["status"], &begun.body["waiting_for"]["kind"]), (&json!("running"), &json!("backlog")));
+    assert_eq!(begun.body["estimated_seconds"], json!(null));
+
+    let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
+    world.store.cancel(world.account, waiting.rows[0].id, AttemptId::at(NOW, 2), NOW).await.unwrap();
+    look_again().await;
+    let path = format!("/v1/replays/{}", begun.body["id"].as_str().unwrap());
+    let told = world.get(&path, &world.key).await;
+    assert_eq!((&told.body["waiting_for"], &told.body["estimated_seconds"]), (&json!(null), &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_fill_a_backlog_too() {
     let world = World::with(|config| config.backlog = BacklogCap { rows: u64::MAX, bytes: 1_000 }).await;
     world.ingest(TOKEN, &[], vec![b'x'; 1_000]).await.accepted("queued", 1);

@@ -78,7 +78,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 }
 
 /// Waits until yesterday and the hours of today are summed up.
-async fn summed_up(stage: &Stage, limit: Duration) -> Result<()> {
+pub(crate) async fn summed_up(stage: &Stage, limit: Duration) -> Result<()> {
     let began = Instant::now();
     let behind = "select count(*) from (select 'day' as name, 90600 as seconds
                       union all select 'hour', 4400 union all select 'minute', 300) wanted

@@ -1,7 +1,7 @@
 //! The read side. A list is one statement that looks at a bounded number of entries, filters them there, and says how
 //! far it looked.
 
-use super::{PostgresStore, pool::params, rows};
+use super::{PostgresStore, pool::params, queue, rows};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
     FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
@@ -80,9 +80,9 @@ impl History for PostgresStore {
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
-        let found = crate::Queue::payload(self, id).await?.filter(|event| event.account_id == account);
-        let event = found.ok_or(StoreError::NotFound { what: "event" })?;
-        Ok(std::sync::Arc::unwrap_or_clone(event))
+        let connection = self.pools.general().await?;
+        let found = queue::stored_event(&connection, id).await?.filter(|event| event.account_id == account);
+        found.ok_or(StoreError::NotFound { what: "event" })
     }
 
     async fn deliveries(

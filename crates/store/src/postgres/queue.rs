@@ -3,7 +3,7 @@
 use super::{
     PostgresStore, order,
     planned::{Planned, Statement},
-    pool::{Param, params},
+    pool::{Connection, Param, params},
     rows, settle,
 };
 use crate::{
@@ -233,6 +233,16 @@ impl Carried {
         let event = Event { payload, ..rows::event(row) };
         (event.id, Self { event: Arc::new(event), has_payload, altered })
     }
+}
+
+/// As it is stored, for a person to look at: nobody asks whether that is what was accepted.
+pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
+    let ids = vec![id.uuid()];
+    let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, i32::MAX => INT4]).await?;
+    Ok(row.map(|row| {
+        let payload = bytes::Bytes::copy_from_slice(row.get(PAYLOAD));
+        Event { payload, ..rows::event(&row) }
+    }))
 }
 
 fn head(row: &Row) -> LaneHead {

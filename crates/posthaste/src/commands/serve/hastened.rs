@@ -10,6 +10,7 @@ use std::time::Duration;
 const MEANT: &str = "POSTHASTE_TEST";
 const RETENTION_DAY: &str = "POSTHASTE_TEST_RETENTION_DAY_SECONDS";
 const PRUNE_EVERY: &str = "POSTHASTE_TEST_PRUNE_EVERY_SECONDS";
+const ROLLUP_EVERY: &str = "POSTHASTE_TEST_ROLLUP_EVERY_SECONDS";
 
 pub(in crate::commands) fn settings() -> Result<EngineSettings, Failure> {
     hastened(EngineSettings::default(), |name| std::env::var(name).ok())
@@ -29,7 +30,7 @@ fn hastened(usual: EngineSettings, said: impl Fn(&str) -> Option<String>) -> Res
         let seconds = seconds.ok_or_else(|| anyhow::anyhow!("{name} is no number of seconds: {text}"));
         seconds.map(Some).map_err(Failure::configuration)
     };
-    let (day, every) = (seconds(RETENTION_DAY)?, seconds(PRUNE_EVERY)?);
+    let (day, every, rollup) = (seconds(RETENTION_DAY)?, seconds(PRUNE_EVERY)?, seconds(ROLLUP_EVERY)?);
     if let Some(day) = day {
         let day_seconds = day.as_secs();
         tracing::warn!(day_seconds, "{RETENTION_DAY} is set: what has ended is DELETED before its time");
@@ -37,6 +38,7 @@ fn hastened(usual: EngineSettings, said: impl Fn(&str) -> Option<String>) -> Res
     Ok(EngineSettings {
         retention_day: day.unwrap_or(usual.retention_day),
         prune_every: every.unwrap_or(usual.prune_every),
+        rollup_every: rollup.unwrap_or(usual.rollup_every),
         ..usual
     })
 }
@@ -57,7 +59,7 @@ mod tests {
         let usual = EngineSettings::default();
         assert_eq!(with(&[]).unwrap().retention_day, usual.retention_day);
         assert_eq!(with(&[(MEANT, "1")]).unwrap().prune_every, usual.prune_every);
-        for name in [RETENTION_DAY, PRUNE_EVERY] {
+        for name in [RETENTION_DAY, PRUNE_EVERY, ROLLUP_EVERY] {
             assert!(with(&[(name, "2")]).is_err());
             assert!(with(&[(name, "2"), (MEANT, "0")]).is_err());
             assert!(with(&[(name, "soon"), (MEANT, "1")]).is_err());

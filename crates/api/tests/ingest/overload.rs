@@ -149,7 +149,10 @@ async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
     let asked = r#"{"filter":{"status":["cancelled"]}}"#;
     let begun = world.publish("/v1/replays", &world.key, asked).await;
     assert_eq!((begun.status.as_u16(), &begun.body["matched"]), (202, &json!(1)));
-    assert_eq!((&begun.body["status"], &begun.body["waiting_for"]["kind"]), (&json!("running"), &json!("backlog")));
+    assert_eq!(
+        (&begun.body["status"], &begun.body["waiting_for"]["kind"]),
+        (&json!("running"), &json!("backlog"))
+    );
     assert_eq!(begun.body["estimated_seconds"], json!(null));
 
     let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();

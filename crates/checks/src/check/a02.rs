@@ -1,6 +1,6 @@
 //! A02. Hazard: the process dies at the worst possible instruction.
 //!
-//! For every failpoint named in the source that belongs to this store: load, an abort at the fiftieth time the place
+//! For every failpoint named in the source that belongs to this store (`--only`): load, an abort at the fiftieth time the place
 //! is reached (fewer where it is reached seldom), a restart without it, and a drain. One destination fails at
 //! first, one for good, one is slow enough to fall behind, one throttles, so that retries, dead letters, fetches and
 //! holds happen too. Places that only a large event comes by are tried with one, as in C01; those of chores with a
@@ -43,6 +43,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut places = BTreeMap::new();
     collect(&root().join("crates"), &mut places)?;
     places.retain(|_, files: &mut Vec<String>| files.iter().any(|file| concerns(file, store)));
+    places.retain(|place, _| ask.only.as_ref().is_none_or(|only| place.starts_with(only.as_str())));
     ensure!(!places.is_empty(), "no failpoint was found in the source");
     report.note("places", places.len());
     let mut runs = serde_json::Map::new();

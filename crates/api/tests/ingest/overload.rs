@@ -155,6 +155,7 @@ async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
     );
     assert_eq!(begun.body["estimated_seconds"], json!(null));
 
+    let page = Page { before: Some(ended), limit: 1 };
     let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
     world.store.cancel(world.account, waiting.rows[0].id, AttemptId::at(NOW, 2), NOW).await.unwrap();
     look_again().await;

@@ -53,7 +53,7 @@ on_every_store! {
                     "http_status": [], "replay_id": [], "since": null, "until": null,
                 },
                 "rate": 2, "matched": 3, "matched_exact": true, "created": 0, "delivered": 0, "dead_letter": 0,
-                "skipped": 0, "estimated_seconds": 2, "created_by": shown["created_by"],
+                "skipped": 0, "waiting_for": null, "estimated_seconds": 2, "created_by": shown["created_by"],
                 "created_at": shown["created_at"], "finished_at": null,
             })
         );

@@ -2,7 +2,7 @@
 //!
 //! The chore is the expansion of an event that matches thousands of routes (`--count`). The event is sent to one of three
 //! nodes, which is stopped (SIGSTOP) at once, within its chore, for fifteen seconds; then to the next one. After that, on
-//! three days of history, the node that sums up is stopped in the middle of it, and then the one that forgets.
+//! two days of history, the node that sums up is stopped in the middle of it, and then the one that forgets.
 //!
 //! Holds if the others bring the chore to its end within twice the lease, if the sleeper's late writes match nothing, so
 //! that every route has exactly one delivery, none missing and none twice, and if every delivery arrives once; if the sums

@@ -137,7 +137,7 @@ async fn summing_up(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Re
     stage.set_env("POSTHASTE_FAIL", Some(&format!("{place}:abort:{at_hit}")));
     let _ = stage.start().await;
     let died = dies(&mut stage, place, &mut part).await?;
-    summed_up(&stage, Duration::from_secs(120)).await?;
+    summed_up(&stage, Duration::from_secs(300)).await?;
     sums::are_what_happened(&stage.database, &mut part).await?;
     stage.strike().await?;
     Ok((died, part))

@@ -13,9 +13,10 @@ use crate::check::history::summed_up;
 use crate::harness::history::History;
 use crate::harness::{Plan, Report, Stage, StoreKind, leftovers, sums};
 
-const DAYS: u64 = 3;
-const EVENTS: u64 = 15_000;
-const PATIENCE: Duration = Duration::from_secs(120);
+const DAYS: u64 = 2;
+const EVENTS: u64 = 10_000;
+/// Minutes are counted one by one, with pauses in between.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 pub(super) async fn fall_asleep(ask: &Ask, store: StoreKind, report: &mut Report) -> Result<()> {
     let plan = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).forgetting(None, 1);

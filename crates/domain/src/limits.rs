@@ -487,6 +487,8 @@ pub const DAMAGE_TOLD: usize = 20;
 /// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
 pub const STORE_CONNECT: Duration = Duration::from_secs(3);
 pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
+/// A node that falls asleep in the middle of a transaction loses it, and what it has locked, after this: less than a lease.
+pub const STORE_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
 /// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
 /// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
 /// within eight seconds.

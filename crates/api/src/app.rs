@@ -3,7 +3,7 @@
 use crate::{
     admission::Admission,
     auth::Keys,
-    backlog::{Backlog, BacklogCap},
+    backlog::Backlog,
     cache::Cache,
     committer::{self, Committer},
     error::ApiError,
@@ -34,7 +34,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Announce, AttemptRecord, Change, Lanes, Scraped, Store, StoreError};
+use store::{Announce, AttemptRecord, BacklogCap, Change, Lanes, Scraped, Store, StoreError};
 use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 

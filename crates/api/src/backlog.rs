@@ -1,7 +1,8 @@
 //! Accounts whose backlog is full: their events are refused until some of it has been delivered.
 //!
-//! The store is asked how much waits every other second, and only while events come in; a request costs a look at a
-//! set that is mostly empty. So a cap is exceeded by what comes in within two seconds, and no request waits for a count.
+//! The store is asked how much waits every other second, and only while somebody wants to know (events come in, a replay
+//! is looked at); a request costs a look at a set that is mostly empty. So a cap is exceeded by what comes in within two
+//! seconds, and no request waits for a count.
 
 use crate::error::ApiError;
 use domain::{id::AccountId, limits};
@@ -12,38 +13,21 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use store::Backlogs;
+use store::{BacklogCap, Backlogs};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-
-/// How much of one account may wait.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BacklogCap {
-    pub rows: u64,
-    /// Payloads, each delivery's for itself.
-    pub bytes: u64,
-}
-
-impl Default for BacklogCap {
-    fn default() -> Self {
-        Self { rows: limits::BACKLOG_ROWS, bytes: limits::BACKLOG_BYTES }
-    }
-}
 
 /// What is known of it.
 #[derive(Default)]
 pub(crate) struct Backlog {
     full: RwLock<HashSet<AccountId>>,
-    /// Somebody has brought something in since the last look.
+    /// Somebody wanted to know since the last look.
     asked: AtomicBool,
 }
 
 impl Backlog {
     pub(crate) fn check(&self, account: AccountId) -> Result<(), ApiError> {
-        if !self.asked.load(Ordering::Relaxed) {
-            self.asked.store(true, Ordering::Relaxed);
-        }
-        if !self.full.read().unwrap_or_else(PoisonError::into_inner).contains(&account) {
+        if !self.is_full(account) {
             return Ok(());
         }
         let detail = "as much waits to be delivered as may: send it again when some of it is, or raise limits.backlog_rows \
@@ -51,7 +35,14 @@ impl Backlog {
         Err(ApiError::backlog_full(detail).retry_after(limits::RETRY_AFTER_BACKLOG_SECONDS))
     }
 
-    /// Looks, as long as anybody brings something in.
+    pub(crate) fn is_full(&self, account: AccountId) -> bool {
+        if !self.asked.load(Ordering::Relaxed) {
+            self.asked.store(true, Ordering::Relaxed);
+        }
+        self.full.read().unwrap_or_else(PoisonError::into_inner).contains(&account)
+    }
+
+    /// Looks, as long as anybody wants to know.
     pub(crate) async fn watch(
         self: Arc<Self>,
         store: Arc<dyn Backlogs>,
@@ -73,10 +64,8 @@ impl Backlog {
             // What was known before is still the best guess.
             Err(error) => return tracing::debug!(%error, "the backlog could not be looked at"),
         };
-        let is_full =
-            |backlog: &&store::AccountBacklog| backlog.rows >= cap.rows || backlog.bytes >= cap.bytes;
-        let now: HashSet<AccountId> =
-            found.iter().filter(is_full).map(|backlog| backlog.account_id).collect();
+        let full = found.iter().filter(|backlog| cap.is_reached(backlog));
+        let now: HashSet<AccountId> = full.map(|backlog| backlog.account_id).collect();
         let mut full = self.full.write().unwrap_or_else(PoisonError::into_inner);
         for backlog in found.iter().filter(|backlog| now.contains(&backlog.account_id)) {
             let (account_id, rows, bytes) = (backlog.account_id, backlog.rows, backlog.bytes);

@@ -286,7 +286,10 @@ impl From<StoreError> for ApiError {
             StoreError::Refused(_) => {
                 Self::validation_failed("the store does not take this value").because(error)
             }
-            StoreError::Unavailable(_) | StoreError::Failed(_) | StoreError::NodeLost => {
+            StoreError::Unavailable(_)
+            | StoreError::Failed(_)
+            | StoreError::Altered
+            | StoreError::NodeLost => {
                 Self::unavailable("the store is not available: ask again in a moment").because(error)
             }
         }

@@ -244,7 +244,7 @@ pub(crate) async fn replay(
         ..DeliveryFilter::default()
     };
     let replay = replays::begin(&app, &ctx, Selection::Filter(filter), limits::REPLAY_RATE, key).await?;
-    Ok((StatusCode::ACCEPTED, Json(replay.into())))
+    Ok((StatusCode::ACCEPTED, Json(replays::shown(&app, replay))))
 }
 
 /// 410 for an event of which there are deliveries still.

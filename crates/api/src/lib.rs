@@ -60,6 +60,5 @@ mod validate;
 pub mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
-pub use backlog::BacklogCap;
 pub use router::{Door, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

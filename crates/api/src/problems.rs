@@ -67,7 +67,7 @@ problems! {
     /// An event is asked for again.
     ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// A delivery is asked for again: it must have ended.
-    ReplayingDelivery: NotFound InvalidHeader Pruned DeliveryWaiting IdempotencyConflict OutcomeUnknown;
+    ReplayingDelivery: NotFound InvalidHeader Pruned DeliveryWaiting IdempotencyConflict BacklogFull OutcomeUnknown;
     /// A replay is told to do something: it must not have ended.
     SwitchingReplay: NotFound ReplayEnded OutcomeUnknown;
     /// The bytes of an event.

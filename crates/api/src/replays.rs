@@ -60,7 +60,7 @@ pub(crate) async fn create(
     }
     let key = key(&headers, &asked.text)?;
     let replay = begin(&app, &ctx, asked.selection, asked.rate, key).await?;
-    Ok((StatusCode::ACCEPTED, Json(ReplayView::from(replay))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(shown(&app, replay))).into_response())
 }
 
 /// List replays, newest first. Scope `deliveries:read`.
@@ -78,7 +78,7 @@ pub(crate) async fn list(
     let account = ctx.account_id();
     let mut replays = app.store.replays(account, list.peek::<ReplayId>(&app, account)?).await?;
     let next = list.cut(&mut replays, |replay| replay.id);
-    Ok(Json(list.body(&app, account, replays.into_iter().map(ReplayView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, replays.into_iter().map(|replay| shown(&app, replay)).collect(), next)))
 }
 
 /// Read a replay with its progress. Scope `deliveries:read`.
@@ -93,7 +93,7 @@ pub(crate) async fn get(
     Id(id): Id<ReplayId>,
 ) -> Result<Json<ReplayView>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
-    Ok(Json(app.store.replay(ctx.account_id(), id).await?.into()))
+    Ok(Json(shown(&app, app.store.replay(ctx.account_id(), id).await?)))
 }
 
 /// Make no more deliveries until it is resumed. Those that were made go on. Scope `deliveries:retry`.
@@ -151,7 +151,13 @@ async fn switch(
         let ended = if replay.status == ReplayStatus::Completed { "completed" } else { "cancelled" };
         return Err(ApiError::replay_ended(format!("the replay is {ended}")));
     }
-    Ok(Json(replay.into()))
+    Ok(Json(shown(app, replay)))
+}
+
+/// With what it waits for.
+pub(crate) fn shown(app: &App, replay: Replay) -> ReplayView {
+    let full = !replay.status.ended() && app.backlog.is_full(replay.account_id);
+    ReplayView::new(replay, full)
 }
 
 /// Counts what there is, and writes down what is asked for.
@@ -171,7 +177,7 @@ pub(crate) async fn begin(
     made(app, ctx, NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) }).await
 }
 
-/// A replay of one delivery, made at once; gives the new delivery.
+/// A replay of one delivery, made at once; gives the new delivery. 429 if as much of the account waits as may.
 pub(crate) async fn one(
     app: &App,
     ctx: &AccountCtx,
@@ -179,6 +185,7 @@ pub(crate) async fn one(
     replayed: Replayed,
     key: Option<ReplayKey>,
 ) -> Result<DeliveryId, ApiError> {
+    app.backlog.check(ctx.account_id())?;
     let origin = replayed.origin;
     let new =
         NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };

@@ -15,6 +15,8 @@
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
 //! | [`doctor`] | the installation as `posthaste doctor` sees it; C19 at the end of any check |
 //! | [`history`] | a million events that have ended, written straight into the tables |
+//! | [`leftovers`] | rows whose owner is gone |
+//! | [`sums`] | whether what was summed up is what happened |
 //! | [`crowd`] | thousands of destinations, for large fan-outs |
 //! | [`others`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`outsider`] | asks every node's door all the while |
@@ -32,6 +34,7 @@ pub(crate) mod database;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod history;
+pub(crate) mod leftovers;
 pub(crate) mod logbook;
 pub(crate) mod member;
 pub(crate) mod others;
@@ -44,6 +47,7 @@ pub(crate) mod server;
 pub(crate) mod several;
 pub(crate) mod stage;
 pub(crate) mod strace;
+pub(crate) mod sums;
 pub(crate) mod wire;
 
 pub(crate) use audit::Audit;

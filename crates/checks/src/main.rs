@@ -37,6 +37,9 @@ pub(crate) struct Ask {
     /// How many nodes, where there can be several.
     #[arg(long)]
     nodes: Option<usize>,
+    /// Of the parts of a check only those whose name begins so, where they have names.
+    #[arg(long)]
+    only: Option<String>,
     /// What the faults are drawn from, where they are drawn; otherwise a new one, which is in the report.
     #[arg(long)]
     seed: Option<u64>,

@@ -243,10 +243,19 @@ pub struct Replay {
     pub delivered: u64,
     pub dead_letter: u64,
     pub skipped: u64,
+    /// What keeps it from making more.
+    pub waiting_for: Option<ReplayWait>,
     pub estimated_seconds: Option<u64>,
     pub created_by: ApiKeyId,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayWait {
+    /// `backlog`: as much of the account waits as may.
+    pub kind: String,
+    pub detail: String,
 }
 
 /// What a replay would do.

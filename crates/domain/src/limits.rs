@@ -285,6 +285,8 @@ pub const PRUNE_ROWS: usize = 2_000;
 /// … and the same where one thread writes everything: two or three milliseconds.
 pub const PRUNE_EVENTS_ONE_WRITER: usize = 200;
 pub const PRUNE_ROWS_ONE_WRITER: usize = 150;
+/// Replays that have ended which one step of retention looks at; of what they made, as many as there are rows to remove.
+pub const PRUNE_REPLAYS: usize = 20;
 /// What was kept because something of it waited is looked at again so many times in a day.
 pub const PRUNE_AGAIN: u32 = 4;
 /// Accounts whose place in the walk over their events is remembered; beyond, they are walked from the beginning.
@@ -489,6 +491,8 @@ pub const DAMAGE_TOLD: usize = 20;
 /// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
 pub const STORE_CONNECT: Duration = Duration::from_secs(3);
 pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
+/// A node that falls asleep in the middle of a transaction loses it, and what it has locked, after this: less than a lease.
+pub const STORE_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
 /// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
 /// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
 /// within eight seconds.

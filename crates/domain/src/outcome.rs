@@ -69,6 +69,8 @@ pub enum Fault {
     Panic,
     /// An undecryptable secret, an unusable URL or header: no request could be made.
     Unbuildable,
+    /// The stored payload is not what was accepted: no request was made.
+    Altered,
 }
 
 /// An outcome and what to do about it.
@@ -131,7 +133,9 @@ pub fn classify_fault(fault: Fault) -> Classified {
         Fault::Tls => judged(Outcome::TlsError, Next::RetryOnce),
         Fault::BlockedTarget => judged(Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked)),
         Fault::Panic => judged(Outcome::InternalError, retry),
-        Fault::Unbuildable => judged(Outcome::Undeliverable, Next::DeadLetter(DeadReason::Undeliverable)),
+        Fault::Unbuildable | Fault::Altered => {
+            judged(Outcome::Undeliverable, Next::DeadLetter(DeadReason::Undeliverable))
+        }
     }
 }
 
@@ -159,6 +163,7 @@ impl Fault {
             Fault::BlockedTarget => "blocked_target",
             Fault::Panic => "internal_error",
             Fault::Unbuildable => "undeliverable",
+            Fault::Altered => "payload_altered",
         }
     }
 }
@@ -378,6 +383,12 @@ mod tests {
                 Outcome::Undeliverable,
                 Next::DeadLetter(DeadReason::Undeliverable),
                 "undeliverable",
+            ),
+            (
+                Fault::Altered,
+                Outcome::Undeliverable,
+                Next::DeadLetter(DeadReason::Undeliverable),
+                "payload_altered",
             ),
         ];
         for (fault, outcome, next, code) in table {

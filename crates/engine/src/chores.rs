@@ -13,7 +13,7 @@ use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
 use futures_util::FutureExt as _;
-use replay::Replayer;
+use replay::{Backlog, Replayer};
 use std::sync::Arc;
 use store::{Expansion, Store};
 use tokio::sync::mpsc;
@@ -51,6 +51,7 @@ impl Chores<'_> {
             dice: Arc::clone(self.dice),
             board: Arc::clone(self.board),
             dispatcher: self.inbox.clone(),
+            backlog: Backlog::new(self.settings.backlog),
         };
         let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
         let lease = self.settings.lease;

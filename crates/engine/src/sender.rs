@@ -27,7 +27,7 @@ use domain::{
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{Consequence, Fact, Settlement, Store, failpoint};
+use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 pub(crate) struct Sender {
@@ -133,6 +133,11 @@ impl Sender {
                 match self.store.payload(delivery.event_id).await {
                     Ok(Some(event)) => event,
                     Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
+                    Err(StoreError::Altered) => {
+                        tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, "payload.altered");
+                        let message = "the stored payload is not what was accepted; it is not sent";
+                        return Some(Attempted::of_fault(Fault::Altered, message.into()));
+                    }
                     Err(error) => {
                         tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
                         tokio::time::sleep(limits::ABANDONED_PAUSE).await;

@@ -23,7 +23,7 @@ use domain::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{NodeRecord, Store};
+use store::{BacklogCap, NodeRecord, Store};
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -59,6 +59,8 @@ pub struct EngineSettings {
     pub retention_day: Duration,
     /// How often sums are looked after.
     pub rollup_every: Duration,
+    /// How much of an account may wait: its replays do not add to more.
+    pub backlog: BacklogCap,
 }
 
 impl Default for EngineSettings {
@@ -75,6 +77,7 @@ impl Default for EngineSettings {
             prune_every: limits::PRUNE_EVERY,
             retention_day: limits::RETENTION_DAY,
             rollup_every: limits::ROLLUP_EVERY,
+            backlog: BacklogCap::default(),
         }
     }
 }

@@ -16,7 +16,6 @@ pub(crate) use layers::{Layers, Sayings, unknown_variables};
 pub(crate) use template::TEXT as TEMPLATE;
 
 use crate::telemetry::LogFormat;
-use api::BacklogCap;
 use domain::{
     address::AddressPolicy,
     gate::{BreakerSettings, GateSettings},
@@ -30,6 +29,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use store::BacklogCap;
 use values::{duration, durations, flag, list, networks, number, share, size};
 
 /// Everything that can be set, checked.

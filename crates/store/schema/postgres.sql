@@ -173,6 +173,7 @@ table events
     deliver_at bigint
     deliveries integer
     size_bytes integer not null
+    payload_crc integer
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_pkey PRIMARY KEY (id)
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -194,6 +195,7 @@ table events_default
     deliver_at bigint
     deliveries integer
     size_bytes integer not null
+    payload_crc integer
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))

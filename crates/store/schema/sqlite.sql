@@ -143,7 +143,7 @@ CREATE TABLE events (
     headers text not null,
     metadata text not null,
     payload blob not null
-);
+, payload_crc integer);
 
 CREATE INDEX events_account on events (account_id, id);
 

@@ -2,7 +2,7 @@
 
 use crate::StoreError;
 use async_trait::async_trait;
-use domain::id::AccountId;
+use domain::{id::AccountId, limits};
 
 #[async_trait]
 pub trait Backlogs: Send + Sync {
@@ -18,4 +18,24 @@ pub struct AccountBacklog {
     pub account_id: AccountId,
     pub rows: u64,
     pub bytes: u64,
+}
+
+/// How much of one account may wait.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BacklogCap {
+    pub rows: u64,
+    /// Payloads, each delivery's for itself.
+    pub bytes: u64,
+}
+
+impl Default for BacklogCap {
+    fn default() -> Self {
+        Self { rows: limits::BACKLOG_ROWS, bytes: limits::BACKLOG_BYTES }
+    }
+}
+
+impl BacklogCap {
+    pub fn is_reached(&self, backlog: &AccountBacklog) -> bool {
+        backlog.rows >= self.rows || backlog.bytes >= self.bytes
+    }
 }

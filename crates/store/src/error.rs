@@ -29,6 +29,9 @@ pub enum StoreError {
     /// The store can no longer be trusted (a failed flush, a damaged file): the process must not go on writing.
     #[error("the store has failed: {0}")]
     Failed(#[source] BoxError),
+    /// What is stored is not what was accepted: a payload whose checksum does not fit. Reading it again will not help.
+    #[error("the stored payload is not what was accepted")]
+    Altered,
     /// This node's row is gone: others own its lanes.
     #[error("this node has been declared dead and replaced")]
     NodeLost,

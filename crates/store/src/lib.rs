@@ -8,6 +8,7 @@ mod announce;
 mod audit;
 mod backlog;
 mod catalog;
+mod checksum;
 mod chores;
 mod error;
 mod expand;
@@ -34,7 +35,7 @@ pub use audit::{
     Audit, FIRST_FACT, FIRST_TRACK, FactKey, KnownLane, Missing, StrayFact, TrackPlace, UnevenFanOut,
     UnownedShard, WaitingHead, Walked,
 };
-pub use backlog::{AccountBacklog, Backlogs};
+pub use backlog::{AccountBacklog, BacklogCap, Backlogs};
 pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
@@ -54,7 +55,7 @@ pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
 };
-pub use retention::{EventWalk, FactWalk, Pruned, Retention};
+pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
 pub use rollup::{EventCount, Kind, Mark, Rollup, Rollups, Summed};
 pub use wakes::{News, Wake, Wakes};
 

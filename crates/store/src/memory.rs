@@ -23,7 +23,9 @@ mod table;
 mod waiting;
 mod wakes;
 
-use crate::{AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term};
+use crate::{
+    AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term, checksum,
+};
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
@@ -66,11 +68,6 @@ impl MemoryStore {
             line: self.line.another(),
             interruptions: self.interruptions.clone(),
         }
-    }
-
-    /// Drops an event as its retention does; what became of its deliveries is still told.
-    pub fn forget_event(&self, id: EventId) {
-        self.state().events.remove(&id);
     }
 
     /// One lock for everything: whoever holds it is a transaction.
@@ -119,7 +116,14 @@ struct KeptChore {
 
 struct KeptEvent {
     event: Arc<Event>,
+    payload_crc: i32,
     deliveries: Vec<DeliveryId>,
+}
+
+impl KeptEvent {
+    fn is_whole(&self) -> bool {
+        checksum::fits(&self.event.payload, Some(self.payload_crc))
+    }
 }
 
 struct UsedKey {

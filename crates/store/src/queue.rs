@@ -15,11 +15,12 @@ use std::sync::Arc;
 pub trait Queue: Send + Sync {
     /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
     /// and in the order of their position; due or not due is the lane's business. Payloads above
-    /// [`domain::limits::CARRIED_BYTES`] are left out. A window never returns more than its limit. A row that does not
+    /// [`domain::limits::CARRIED_BYTES`] are left out, and so are those that are not what was accepted. A window never returns more than its limit. A row that does not
     /// read back is left out, and those behind it are not.
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
 
-    /// The event with its payload, for a delivery whose payload was too large to carry. None: it is gone.
+    /// The event with its payload, for a delivery whose payload was left out. None: it is gone.
+    /// [`StoreError::Altered`]: its payload is not what was accepted, and must not be sent.
     async fn payload(&self, event: domain::id::EventId) -> Result<Option<Arc<Event>>, StoreError>;
 
     /// Records facts and moves their deliveries, all in one transaction, flushed. The row decides: a settlement
@@ -121,10 +122,10 @@ pub struct Window {
 pub struct FetchedDelivery {
     pub shard: u16,
     pub delivery: Delivery,
-    /// One per event and fetch, however many lanes have it; complete but for a payload that is too large to carry,
-    /// which is empty here. None: the event is missing (damaged by hand).
+    /// One per event and fetch, however many lanes have it; complete but for a payload that was left out, which is
+    /// empty here. None: the event is missing (damaged by hand).
     pub event: Option<Arc<Event>>,
-    /// False where the payload was too large to carry and must be read at the start.
+    /// False where the payload was left out and must be read at the start.
     pub has_payload: bool,
 }
 

@@ -60,7 +60,8 @@ pub trait Replays: Send + Sync {
     async fn originals(&self, walk: &OriginalWalk) -> Result<Originals, StoreError>;
     /// Writes a chunk's deliveries and moves the cursor, in one transaction, only if the replay runs, is held by this
     /// node and its cursor stands where the chunk begins: None otherwise, and nothing is written. An origin of which this
-    /// replay has made a delivery already, or whose event has had its time, is skipped. Gives how many were made.
+    /// replay has made a delivery already, or whose event has had its time, is skipped. With the last chunk, so is what
+    /// was counted when the replay was made and was found no more. Gives how many were made.
     async fn write_replay(&self, chunk: &ReplayChunk) -> Result<Option<u32>, StoreError>;
 }
 

@@ -1,13 +1,15 @@
 //! Forgetting what has had its time: only work that has ended, and all of it.
 //!
 //! An event goes with everything that came of it: its deliveries, their attempts, its payload. It stays, whole, as long
-//! as anything of it waits or is yet to be made, however old it is. What goes is decided by the time an id was made.
+//! as anything of it waits or is yet to be made, however old it is. A replay that has ended goes with what it says of its
+//! deliveries, and stays as long as one of those waits; one that has not ended is not touched, and counts what was gone
+//! when its turn came as skipped. What goes is decided by the time an id was made.
 //! Every step is small, says how far it came, and is run under a [`Term`].
 
 use crate::{StoreError, Term};
 use async_trait::async_trait;
 use domain::{
-    id::{AccountId, DeliveryId, EventId},
+    id::{AccountId, DeliveryId, EventId, ReplayId},
     limits,
     time::Timestamp,
 };
@@ -23,6 +25,14 @@ pub trait Retention: Send + Sync {
     /// up when everything was over.
     async fn prune_facts(&self, term: Term, walk: FactWalk)
     -> Result<Option<Pruned<DeliveryId>>, StoreError>;
+
+    /// Looks at some of an account's replays that have ended and removes what they made of which nothing waits, and
+    /// those that have nothing left. One with more deliveries than a step takes goes in several steps, itself last.
+    async fn prune_replays(
+        &self,
+        term: Term,
+        walk: ReplayWalk,
+    ) -> Result<Option<Pruned<ReplayPlace>>, StoreError>;
 
     /// Removes whole days that ended before then, where the store divides its tables by day and nothing needs them, one
     /// step at a time; says how much this one removed.
@@ -64,6 +74,21 @@ pub struct FactWalk {
     pub before: Timestamp,
     pub deliveries: usize,
 }
+
+/// An account's replays with ids from `from` on that ended before `before`, oldest first, and in each its deliveries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReplayWalk {
+    pub account_id: AccountId,
+    pub from: ReplayPlace,
+    pub before: Timestamp,
+    /// Replays to look at, and their deliveries.
+    pub replays: usize,
+    pub rows: usize,
+}
+
+/// A replay, and the first of its deliveries that was not looked at.
+pub type ReplayPlace = (ReplayId, DeliveryId);
+pub const FIRST_REPLAY: ReplayPlace = (ReplayId::MIN, DeliveryId::MIN);
 
 /// What a step of a walk did.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -33,10 +33,13 @@ pub struct ReplayView {
     pub delivered: u64,
     /// Of those made: ended as dead letters again.
     pub dead_letter: u64,
-    /// Not made: their destination or their payload is gone, they have not ended, or this replay has one of the same
-    /// origin.
+    /// Not made: their destination or their payload is gone (retention may have come first), they have not ended, or this
+    /// replay has one of the same origin.
     pub skipped: u64,
-    /// Until all are made, at its rate; null when it is not running or nobody knows how many there are.
+    /// What keeps a running replay from making more; null if nothing does.
+    #[schema(required)]
+    pub waiting_for: Option<ReplayWaitView>,
+    /// Until all are made, at its rate; null when it is not running, waits, or nobody knows how many there are.
     #[schema(required)]
     pub estimated_seconds: Option<u64>,
     #[schema(value_type = schema::ApiKeyId)]
@@ -46,6 +49,21 @@ pub struct ReplayView {
     /// When the last one was made, or it was cancelled.
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ReplayWait)]
+pub struct ReplayWaitView {
+    #[schema(value_type = ReplayWaitKind)]
+    pub kind: &'static str,
+    pub detail: &'static str,
+}
+
+#[derive(ToSchema)]
+#[schema(as = ReplayWaitKind, rename_all = "snake_case")]
+#[expect(dead_code, reason = "describes the one kind there is in the OpenAPI document")]
+pub(crate) enum ReplayWaitKind {
+    Backlog,
 }
 
 #[derive(ToSchema)]
@@ -58,8 +76,9 @@ pub(crate) enum ReplayStatusWord {
     Cancelled,
 }
 
-impl From<Replay> for ReplayView {
-    fn from(replay: Replay) -> Self {
+impl ReplayView {
+    /// `full`: as much of its account waits as may.
+    pub(crate) fn new(replay: Replay, full: bool) -> Self {
         let left = replay.matched.saturating_sub(replay.created + replay.skipped);
         let runs = replay.status == ReplayStatus::Running;
         Self {
@@ -73,7 +92,11 @@ impl From<Replay> for ReplayView {
             delivered: replay.delivered,
             dead_letter: replay.dead_letter,
             skipped: replay.skipped,
-            estimated_seconds: (runs && replay.matched_exact).then(|| seconds(left, replay.rate)),
+            waiting_for: (runs && full).then_some(ReplayWaitView {
+                kind: "backlog",
+                detail: "as much of the account waits to be delivered as may: it goes on when some of it is",
+            }),
+            estimated_seconds: (runs && replay.matched_exact && !full).then(|| seconds(left, replay.rate)),
             created_by: replay.created_by,
             created_at: replay.created_at,
             finished_at: replay.finished_at,

@@ -1,12 +1,12 @@
 //! Too much at once: limits of keys and sources, a backlog that is full, and that nobody else notices.
 
 use crate::world::{Answer, NOW, TOKEN, World};
-use api::BacklogCap;
 use axum::body::Body;
 use domain::{account::KeyKind, id::AttemptId, limits, source::Source};
 use futures_util::stream;
 use serde_json::json;
 use std::time::Duration;
+use store::BacklogCap;
 use store::{Catalog as _, DeliveryFilter, History as _, Page, Queue as _};
 use tokio::time::{advance, sleep};
 
@@ -130,6 +130,38 @@ async fn an_account_whose_backlog_is_full_waits_until_some_of_it_is_gone() {
     world.store.cancel(world.account, waiting.rows[0].id, fact, NOW).await.unwrap();
     look_again().await;
     world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
+    let world = World::with(|config| config.backlog = BacklogCap { rows: 3, bytes: u64::MAX }).await;
+    for _ in 0..4 {
+        world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
+    }
+    let page = Page { before: None, limit: 1 };
+    let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
+    let ended = waiting.rows[0].id;
+    world.store.cancel(world.account, ended, AttemptId::at(NOW, 1), NOW).await.unwrap();
+    look_again().await;
+
+    let one = format!("/v1/deliveries/{ended}/replay");
+    world.publish(&one, &world.key, Body::empty()).await.is(429, "backlog_full");
+    let asked = r#"{"filter":{"status":["cancelled"]}}"#;
+    let begun = world.publish("/v1/replays", &world.key, asked).await;
+    assert_eq!((begun.status.as_u16(), &begun.body["matched"]), (202, &json!(1)));
+    assert_eq!(
+        (&begun.body["status"], &begun.body["waiting_for"]["kind"]),
+        (&json!("running"), &json!("backlog"))
+    );
+    assert_eq!(begun.body["estimated_seconds"], json!(null));
+
+    let page = Page { before: Some(ended), limit: 1 };
+    let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
+    world.store.cancel(world.account, waiting.rows[0].id, AttemptId::at(NOW, 2), NOW).await.unwrap();
+    look_again().await;
+    let path = format!("/v1/replays/{}", begun.body["id"].as_str().unwrap());
+    let told = world.get(&path, &world.key).await;
+    assert_eq!((&told.body["waiting_for"], &told.body["estimated_seconds"]), (&json!(null), &json!(1)));
 }
 
 #[tokio::test(start_paused = true)]

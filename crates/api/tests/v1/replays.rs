@@ -53,7 +53,7 @@ on_every_store! {
                     "http_status": [], "replay_id": [], "since": null, "until": null,
                 },
                 "rate": 2, "matched": 3, "matched_exact": true, "created": 0, "delivered": 0, "dead_letter": 0,
-                "skipped": 0, "estimated_seconds": 2, "created_by": shown["created_by"],
+                "skipped": 0, "waiting_for": null, "estimated_seconds": 2, "created_by": shown["created_by"],
                 "created_at": shown["created_at"], "finished_at": null,
             })
         );
@@ -291,7 +291,7 @@ async fn what_is_no_longer_kept_is_gone() {
     let delivery = dead_letter(&world, &destination).await;
     let shown = world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200);
     let event: EventId = text(&shown["event_id"]).parse().unwrap();
-    store.forget_event(event);
+    store.lose_event(event);
     world.tell(&format!("/v1/deliveries/{delivery}/replay")).await.expect_problem(410, "pruned");
     world.tell(&format!("/v1/events/{event}/replay")).await.expect_problem(410, "pruned");
     let never = EventId::at(world.clock.now(), 1 << 20);

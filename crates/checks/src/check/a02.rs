@@ -1,12 +1,16 @@
 //! A02. Hazard: the process dies at the worst possible instruction.
 //!
-//! For every failpoint named in the source that belongs to this store: load, an abort at the fiftieth time the place
+//! For every failpoint named in the source that belongs to this store (`--only`): load, an abort at the fiftieth time the place
 //! is reached (fewer where it is reached seldom), a restart without it, and a drain. One destination fails at
 //! first, one for good, one is slow enough to fall behind, one throttles, so that retries, dead letters, fetches and
-//! holds happen too. Places that only a large event comes by are tried with one, as in C01.
+//! holds happen too. Places that only a large event comes by are tried with one, as in C01; those of chores with a
+//! replay, with retention that is seconds, and with a day of history to be summed up.
 //!
 //! Holds if for every place the abort happened, nothing was lost, duplicates are within the budget and no
-//! destination had more requests open than its limit. Needs the debug build.
+//! destination had more requests open than its limit; of chores, if each original was replayed once, what waits was kept
+//! and nothing is left of what went, and the sums are what happened. Needs the debug build.
+
+mod chores;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,21 +34,33 @@ const AT_HITS: [u64; 3] = [50, 5, 1];
 /// Places that only an event for a crowd comes by.
 const OF_LARGE_EVENTS: &str = "expand.";
 const AT_HITS_OF_LARGE: [u64; 1] = [2];
+/// And only chores.
+const AT_HITS_OF_CHORES: [u64; 2] = [2, 1];
+const OF_CHORES: [&str; 3] = ["replay.", "prune.", "rollup."];
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let mut places = BTreeMap::new();
     collect(&root().join("crates"), &mut places)?;
     places.retain(|_, files: &mut Vec<String>| files.iter().any(|file| concerns(file, store)));
+    places.retain(|place, _| ask.only.as_ref().is_none_or(|only| place.starts_with(only.as_str())));
     ensure!(!places.is_empty(), "no failpoint was found in the source");
     report.note("places", places.len());
     let mut runs = serde_json::Map::new();
     for place in places.keys() {
         let mut hit = false;
         let large = place.starts_with(OF_LARGE_EVENTS);
-        for at_hit in if large { &AT_HITS_OF_LARGE[..] } else { &AT_HITS[..] }.iter().copied() {
+        let of_chores = OF_CHORES.iter().any(|chore| place.starts_with(chore));
+        let at_hits = match (large, of_chores) {
+            (true, _) => &AT_HITS_OF_LARGE[..],
+            (_, true) => &AT_HITS_OF_CHORES[..],
+            _ => &AT_HITS[..],
+        };
+        for at_hit in at_hits.iter().copied() {
             let (died, part) = if large {
                 c01::died_at(ask, store, place, at_hit).await
+            } else if let Some(done) = chores::died_at(ask, store, place, at_hit).await {
+                done
             } else {
                 one_place(ask, store, place, at_hit).await
             }

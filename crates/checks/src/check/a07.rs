@@ -2,11 +2,16 @@
 //!
 //! Under load the node is killed, and its database with the log is put aside. (a) The log is cut at twenty random places
 //! (`--count`), and a node is started on each. (b) The log is written into the database, and one bit of it is turned
-//! over: at twenty random places, and at twenty in the structure of pages.
+//! over: at twenty random places, and at twenty in the structure of pages. (c) On either store, bits of stored payloads
+//! are turned over while their deliveries wait.
 //!
 //! Holds if (a) each node starts, has exactly what the log holds up to the last whole commit before the cut, and whole
 //! fan-outs only; if (b) `doctor` ends with 3 and names the damage wherever SQLite itself can see it, always in the
-//! structure. What is inside a value SQLite cannot see, and so cannot we: how often that was is told.
+//! structure; if (c) the deliveries of those events, and no others, end as `undeliverable` and say `payload_altered`, and
+//! no byte arrives that was not sent. What else is inside a value SQLite cannot see, and so cannot we: how often that was
+//! is told.
+
+mod payloads;
 
 use std::fs;
 use std::io::Write as _;
@@ -33,6 +38,15 @@ const TREE_PAGES: [u8; 4] = [2, 5, 10, 13];
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
+    payloads::altered(ask, store, &mut report).await?;
+    if store == StoreKind::Sqlite {
+        damaged_files(ask, &mut report).await?;
+    }
+    Ok(report)
+}
+
+async fn damaged_files(ask: &Ask, report: &mut Report) -> Result<()> {
+    let store = StoreKind::Sqlite;
     let seed = ask.seed();
     report.note("seed", seed);
     let mut dice = StdRng::seed_from_u64(seed);
@@ -56,10 +70,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     for ending in ["", "-wal"] {
         fs::copy(with(&file, ending), with(&original, ending)).context("the database and its log")?;
     }
-    cut_logs(ask, &stage, &original, &mut dice, &mut report).await?;
-    turned_bits(ask, &stage, &original, &mut dice, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    cut_logs(ask, &stage, &original, &mut dice, report).await?;
+    turned_bits(ask, &stage, &original, &mut dice, report).await?;
+    stage.strike().await
 }
 
 // --- (a) ---------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,14 @@
 //! B12. Hazard: two nodes do the same chore: one sleeps in the middle of it, another goes on, and then both have.
 //!
 //! The chore is the expansion of an event that matches thousands of routes (`--count`). The event is sent to one of three
-//! nodes, which is stopped (SIGSTOP) at once, within its chore, for fifteen seconds; then to the next one.
+//! nodes, which is stopped (SIGSTOP) at once, within its chore, for fifteen seconds; then to the next one. After that, on
+//! two days of history, the node that sums up is stopped in the middle of it, and then the one that forgets.
 //!
 //! Holds if the others bring the chore to its end within twice the lease, if the sleeper's late writes match nothing, so
-//! that every route has exactly one delivery, none missing and none twice, and if every delivery arrives once.
+//! that every route has exactly one delivery, none missing and none twice, and if every delivery arrives once; if the sums
+//! are what happened, and if retention leaves nothing half gone.
+
+mod chores;
 
 use std::time::{Duration, Instant};
 
@@ -80,6 +84,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.must(stage.all_running(), "a node exited");
     Audit::of(&stage.database).await?.rules(&mut report);
     stage.strike().await?;
+    chores::fall_asleep(ask, store, &mut report).await?;
     Ok(report)
 }
 

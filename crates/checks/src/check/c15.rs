@@ -2,31 +2,31 @@
 //!
 //! Days of retention that are two seconds long, and an account that keeps one of them. Events come at `--rate` for
 //! `--seconds`, to a destination that answers and to one that fails for as long and is healthy then; so half of what
-//! comes waits far beyond its retention. The node is killed in the middle.
+//! comes waits far beyond its retention. All the while what has been delivered is replayed, by a filter and one by one.
+//! The node is killed in the middle.
 //!
 //! Holds if every event reaches both destinations with the body it came with, if nothing was ever left in a table
-//! without what it belongs to, if what has ended is gone soon after, and memory stays flat.
+//! without what it belongs to, if a replay of what is gone is refused and never a fault, if what has ended is gone soon
+//! after, and memory stays flat.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use client::NewReplay;
+use domain::id::DeliveryId;
 use lab::{Load, PumpConfig, Recording, Reply, Target, Until};
 use tokio::time::sleep;
 
 use crate::Ask;
 use crate::harness::fleet::sole_destination;
 use crate::harness::stage::API_KEY;
-use crate::harness::{Plan, Report, Stage, StoreKind};
+use crate::harness::{Plan, Report, Stage, StoreKind, leftovers};
 
 const MEMORY_MIB: f64 = 256.0;
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?
-        .env("POSTHASTE_TEST_RETENTION_DAY_SECONDS", "2")
-        .env("POSTHASTE_TEST_PRUNE_EVERY_SECONDS", "1")
-        .start()
-        .await?;
+    let mut stage = Plan::new(ask, store)?.forgetting(Some(2), 1).start().await?;
     stage.receiver.recording(Recording::Counts);
     stage.receiver.default_script(Reply::ok());
     stage.receiver.script("failing", Reply::status(503));
@@ -49,9 +49,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     };
     let pump = tokio::spawn(lab::pump::run(config));
     let (began, mut orphans, mut most, mut killed) = (Instant::now(), 0, 0, false);
+    let mut replayed = 0;
     while began.elapsed() < span {
         sleep(Duration::from_millis(500)).await;
-        orphans = orphans.max(without_what_they_belong_to(&stage).await?);
+        orphans = orphans.max(leftovers::count(&stage.database).await?);
+        replayed += replay_some(&stage, &mut report).await?;
         if !killed && began.elapsed() > span / 2 {
             stage.kill().await?;
             stage.start().await?;
@@ -72,12 +74,16 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.note("accepted", accepted);
     report.at_least("arrived_at_the_failing", stage.receiver.succeeded_at("failing") as f64, accepted as f64);
     report.at_least("arrived_at_the_healthy", stage.receiver.succeeded_at("healthy") as f64, accepted as f64);
-    orphans = orphans.max(without_what_they_belong_to(&stage).await?);
+    orphans = orphans.max(leftovers::count(&stage.database).await?);
+    report.note("replays", replayed);
+    report.must(replayed > 0, "nothing was replayed");
     report.exactly("orphans", orphans, 0u64);
     let mut kept = u64::MAX;
     for _ in 0..60 {
         kept = stage.database.number("select count(*) from events").await?
-            + stage.database.number("select count(*) from attempts").await?;
+            + stage.database.number("select count(*) from attempts").await?
+            + stage.database.number("select count(*) from replays").await?
+            + stage.database.number("select count(*) from replayed").await?;
         if kept == 0 {
             break;
         }
@@ -96,9 +102,27 @@ async fn bodies_missing(stage: &Stage) -> Result<u64> {
     stage.database.number(sql).await
 }
 
-async fn without_what_they_belong_to(stage: &Stage) -> Result<u64> {
-    let sql = "select (select count(*) from queue q where not exists (select 1 from events e where e.id = q.event_id))
-                    + (select count(*) from attempts a where not exists (select 1 from events e where e.id = a.event_id))
-                    + (select count(*) from expansions x where not exists (select 1 from events e where e.id = x.event_id))";
-    stage.database.number(sql).await
+/// Asks for what has been delivered once more, by a filter and one by its id; gives how many replays were made. What is
+/// no longer kept is answered so, and nothing is ever a fault of ours.
+async fn replay_some(stage: &Stage, report: &mut Report) -> Result<u64> {
+    let filter = Some(serde_json::json!({ "status": ["delivered"] }));
+    let all = NewReplay { filter, rate: Some(200), ..NewReplay::default() };
+    let some = "select delivery_id from attempts where ending = 'delivered' order by delivery_id limit 1";
+    let oldest = stage.database.rows(some).await?.first().and_then(|row| row[0].id());
+    let mut made = 0;
+    let mut answers = vec![stage.client.create_replay(&all).await.map(|_| ())];
+    if let Some(id) = oldest {
+        answers.push(stage.client.replay_delivery(DeliveryId::from_bytes(id)).await.map(|_| ()));
+    }
+    for answer in answers {
+        match answer {
+            Ok(()) => made += 1,
+            Err(client::Error::Refused(problem)) => {
+                report.must(problem.status < 500, format!("a replay was answered {problem:?}"));
+            }
+            // The node is killed once.
+            Err(_) => {}
+        }
+    }
+    Ok(made)
 }

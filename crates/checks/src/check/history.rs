@@ -33,7 +33,7 @@ const P99_AT_LEAST_MS: f64 = 10.0;
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.env("POSTHASTE_TEST_PRUNE_EVERY_SECONDS", "5").start().await?;
+    let mut stage = Plan::new(ask, store)?.forgetting(None, 5).start().await?;
     stage.receiver.recording(Recording::Counts);
     stage.receiver.default_script(Reply::ok());
     let history = History::prepare(&stage, DAYS, ask.count(1_000_000)).await?;
@@ -80,7 +80,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 }
 
 /// Waits until yesterday and the hours of today are summed up.
-async fn summed_up(stage: &Stage, limit: Duration) -> Result<()> {
+pub(crate) async fn summed_up(stage: &Stage, limit: Duration) -> Result<()> {
     let began = Instant::now();
     let behind = "select count(*) from (select 'day' as name, 90600 as seconds
                       union all select 'hour', 4400 union all select 'minute', 300) wanted

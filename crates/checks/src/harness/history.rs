@@ -63,6 +63,10 @@ impl History {
         match database {
             Database::Sqlite { file } => {
                 let connection = rusqlite::Connection::open(file)?;
+                // The pattern was delivered after all of it: facts are appended in the order of time.
+                let last =
+                    "update attempts set rowid = (select max(rowid) + 1 from attempts) where event_id = ?1";
+                ensure!(connection.execute(last, [self.template.bytes()])? == 1, "the pattern's fact");
                 // On PostgreSQL the table itself counts them.
                 connection.execute_batch(
                     "delete from dead_letter_counts;

@@ -101,6 +101,16 @@ impl Plan {
         self
     }
 
+    /// A day of retention is so many seconds (None: a day), and what is old is looked for so often.
+    pub(crate) fn forgetting(self, day_seconds: Option<u64>, every_seconds: u64) -> Plan {
+        let plan = self.env("POSTHASTE_TEST", "1");
+        let plan = plan.env("POSTHASTE_TEST_PRUNE_EVERY_SECONDS", &every_seconds.to_string());
+        match day_seconds {
+            Some(day) => plan.env("POSTHASTE_TEST_RETENTION_DAY_SECONDS", &day.to_string()),
+            None => plan,
+        }
+    }
+
     /// Everything is there; no node is started yet.
     pub(crate) async fn set(self) -> Result<Stage> {
         let parent = target_dir()?.join("checks");

@@ -66,6 +66,7 @@ fn any_met() -> impl Strategy<Value = Classified> {
         Fault::BlockedTarget,
         Fault::Panic,
         Fault::Unbuildable,
+        Fault::Altered,
     ])
     .prop_map(classify_fault);
     prop_oneof![answer, common, fault]

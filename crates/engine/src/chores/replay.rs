@@ -3,7 +3,10 @@
 //! A node holds the replays it works on, for as long as it goes on writing; every node looks for those that nobody
 //! holds. What is made waits in its lane as everything else does: limits, holds and order are the lane's business. What
 //! is kept in memory is bounded: so many replays, and one chunk.
+//!
+//! While as much of an account waits as may, its replays wait too: they are held, and make nothing.
 
+mod backlog;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +21,14 @@ use domain::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
     NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold, Replayed, Store, StoreError,
+    failpoint,
 };
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until},
 };
+
+pub(super) use backlog::Backlog;
 
 pub(super) struct Replayer {
     pub(super) store: Arc<dyn Store>,
@@ -31,6 +37,7 @@ pub(super) struct Replayer {
     pub(super) board: Arc<Board>,
     /// Told where new deliveries wait.
     pub(super) dispatcher: mpsc::Sender<Message>,
+    pub(super) backlog: Backlog,
 }
 
 /// A replay that this node holds.
@@ -38,6 +45,8 @@ struct Held {
     replay: OpenReplay,
     /// The next chunk may be written.
     next_at: Instant,
+    /// As much of its account waits as may.
+    waits: bool,
 }
 
 /// What became of a replay's cursor.
@@ -45,12 +54,14 @@ enum Moved {
     /// With so many deliveries made.
     On(u32),
     ToTheEnd,
+    /// Nowhere: as much of its account waits as may.
+    HeldBack,
     /// It was paused or cancelled, or somebody else holds it.
     NotOurs,
 }
 
 impl Replayer {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let (mut held, mut backoff) = (BTreeMap::new(), Backoff::default());
         let mut next_look = Instant::now();
         loop {
@@ -100,22 +111,29 @@ impl Replayer {
                 seen_until: seen.held_until,
             };
             if let Some(replay) = self.store.hold_replay(&hold).await? {
-                held.insert(replay.id, Held { replay, next_at: Instant::now() });
+                held.insert(replay.id, Held { replay, next_at: Instant::now(), waits: false });
             }
         }
         Ok(())
     }
 
     /// Writes the next chunk of one.
-    async fn go_on(&self, held: &mut BTreeMap<ReplayId, Held>, id: ReplayId) -> Result<(), StoreError> {
+    async fn go_on(&mut self, held: &mut BTreeMap<ReplayId, Held>, id: ReplayId) -> Result<(), StoreError> {
         let Some(ours) = held.get_mut(&id) else { return Ok(()) };
         let (claim, began) = (self.board.claim(), Instant::now());
-        let moved = if claim.may_start() {
-            self.write_chunk(claim.node, &mut ours.replay).await?
-        } else {
+        let moved = if !claim.may_start() {
             Moved::NotOurs
+        } else if self.backlog.is_full(self.store.as_ref(), ours.replay.account_id).await? {
+            self.keep(claim.node, &ours.replay).await?
+        } else {
+            self.write_chunk(claim.node, &mut ours.replay).await?
         };
+        let waited = std::mem::replace(&mut ours.waits, matches!(moved, Moved::HeldBack));
+        if waited != ours.waits {
+            tracing::info!(replay_id = %id, waits = ours.waits, "replay.backlog");
+        }
         match moved {
+            Moved::HeldBack => ours.next_at = began + limits::BACKLOG_LOOK,
             Moved::On(made) => {
                 // Not faster later on for having been late.
                 ours.next_at = began + Duration::from_secs(1) * made / ours.replay.rate.max(1);
@@ -133,7 +151,9 @@ impl Replayer {
 
     async fn write_chunk(&self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
         let chunk = self.next_chunk(node, replay).await?;
+        failpoint::hit("replay.before");
         let written = self.store.write_replay(&chunk).await;
+        failpoint::hit("replay.after");
         let maybe_there = !matches!(written, Ok(None) | Err(StoreError::Unavailable(_)));
         if maybe_there && !chunk.deliveries.is_empty() {
             // One that has stopped hears nothing: the rows are durable.
@@ -142,6 +162,24 @@ impl Replayer {
         let Some(made) = written? else { return Ok(Moved::NotOurs) };
         replay.cursor = chunk.to;
         Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
+    }
+
+    /// Says that it is still ours, by a chunk of nothing.
+    async fn keep(&self, node: NodeId, replay: &OpenReplay) -> Result<Moved, StoreError> {
+        let now = self.clock.now();
+        let nothing = ReplayChunk {
+            replay_id: replay.id,
+            node,
+            from: replay.cursor,
+            to: replay.cursor,
+            deliveries: Vec::new(),
+            skipped: 0,
+            done: false,
+            now,
+            until: now.plus(limits::REPLAY_HOLD),
+        };
+        let ours = self.store.write_replay(&nothing).await?.is_some();
+        Ok(if ours { Moved::HeldBack } else { Moved::NotOurs })
     }
 
     async fn next_chunk(&self, node: NodeId, replay: &OpenReplay) -> Result<ReplayChunk, StoreError> {

@@ -12,7 +12,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Chore, Kind, Mark, Rollup, Store, StoreError, Term};
+use store::{Chore, Kind, Mark, Rollup, Store, StoreError, Term, failpoint};
 use tokio::time::Instant;
 
 /// Which spans a loop looks after.
@@ -208,12 +208,14 @@ impl RollUp {
     async fn close(&mut self, mark: Mark, until: Timestamp, rows: Vec<Rollup>) -> Result<(), Stopped> {
         for chunk in rows.chunks(limits::ROLLUP_ROWS) {
             let (term, began) = (self.term().await?, Instant::now());
+            failpoint::hit("rollup.before");
             if !self.store.write_rollups(term, chunk).await? {
                 return Err(Stopped::TermOver);
             }
             breathe(began).await;
         }
         let term = self.term().await?;
+        failpoint::hit("rollup.after");
         match self.store.write_mark(term, mark, until).await? {
             true => Ok(()),
             false => Err(Stopped::TermOver),

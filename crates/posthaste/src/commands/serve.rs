@@ -6,6 +6,7 @@
 //! up.
 
 mod deliveries;
+pub(super) mod hastened;
 mod signals;
 mod waiting_room;
 
@@ -39,7 +40,7 @@ use domain::{
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 use store::{AttemptRecord, NodeRecord, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +66,8 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     if dev == Dev::Yes {
         config = config.for_dev()?;
     }
-    let _flush = telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    let said = telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    let engine_settings = engine_settings(&config)?;
     raise_open_files();
 
     let data_dir = DataDir::claim(&config.data_dir)?;
@@ -93,6 +95,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         address,
         node_name,
         losses: &losses,
+        engine_settings,
         dev,
     };
     let started = tokio::select! {
@@ -126,6 +129,8 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         database,
         "serving"
     );
+    // The greeting comes last, whoever reads both streams.
+    said.wait();
     greet(&config, dev, &keys, json)?;
 
     let failure = tokio::select! {
@@ -174,12 +179,13 @@ struct Makings<'a> {
     address: SocketAddr,
     node_name: String,
     losses: &'a Arc<Losses>,
+    engine_settings: EngineSettings,
     dev: Dev,
 }
 
 impl Makings<'_> {
     async fn start(self, threads: &DeliveryThreads) -> Result<Started, Failure> {
-        let Self { config, keys, data_dir, address, node_name, losses, dev } = self;
+        let Self { config, keys, data_dir, address, node_name, losses, engine_settings, dev } = self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
         let (store, vault) = patiently(config, || opened(config, keys)).await?;
         let unsafe_settings = patiently(config, || accepted(config)).await?;
@@ -200,7 +206,7 @@ impl Makings<'_> {
             master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
             addresses: addresses.clone(),
             node,
-            settings: EngineSettings { tracer: losses.tracer(), ..engine_settings(config) },
+            settings: EngineSettings { tracer: losses.tracer(), ..engine_settings },
         };
         let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
         let handle = engine.handle();
@@ -271,8 +277,8 @@ async fn accepted(config: &Config) -> Result<Vec<String>, Failure> {
     Ok(found.into_iter().map(|found| found.setting).collect())
 }
 
-fn engine_settings(config: &Config) -> EngineSettings {
-    EngineSettings {
+fn engine_settings(config: &Config) -> Result<EngineSettings, Failure> {
+    Ok(EngineSettings {
         max_in_flight: config.max_in_flight,
         connect_timeout: config.connect_timeout,
         lease: config.lease,
@@ -280,21 +286,9 @@ fn engine_settings(config: &Config) -> EngineSettings {
         gate: config.gate.clone(),
         system_dns: config.dns == Dns::System,
         idempotency_window: config.idempotency_window,
-        ..hastened(EngineSettings::default())
-    }
-}
-
-/// For checks: days of retention that are seconds, and chores that look as often. No settings: nobody needs them.
-fn hastened(settings: EngineSettings) -> EngineSettings {
-    let seconds = |name: &str| {
-        let text = std::env::var(format!("POSTHASTE_TEST_{name}_SECONDS")).ok()?;
-        text.parse().ok().map(Duration::from_secs)
-    };
-    EngineSettings {
-        retention_day: seconds("RETENTION_DAY").unwrap_or(settings.retention_day),
-        prune_every: seconds("PRUNE_EVERY").unwrap_or(settings.prune_every),
-        ..settings
-    }
+        backlog: config.backlog,
+        ..hastened::settings()?
+    })
 }
 
 fn start_failure(error: StartError) -> Failure {

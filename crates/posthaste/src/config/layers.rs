@@ -211,14 +211,16 @@ fn variables(setting: &Setting) -> Vec<String> {
 
 /// Variables that look like settings and are none. Beside the settings there are those of the commands.
 pub(crate) fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
-    const OTHERS: [&str; 7] = [
+    const OTHERS: [&str; 9] = [
         "POSTHASTE_CONFIG",
         "POSTHASTE_LOG",
         "POSTHASTE_URL",
         "POSTHASTE_API_KEY",
         "POSTHASTE_FAIL",
+        "POSTHASTE_TEST",
         "POSTHASTE_TEST_RETENTION_DAY_SECONDS",
         "POSTHASTE_TEST_PRUNE_EVERY_SECONDS",
+        "POSTHASTE_TEST_ROLLUP_EVERY_SECONDS",
     ];
     names.filter(|name| {
         let plain = name.strip_suffix("_FILE").unwrap_or(name);

@@ -27,8 +27,18 @@ pub(super) struct Lines {
 
 enum Entry {
     Line(Vec<u8>),
-    /// Answered when everything before it has been written; nothing is written after it.
-    End(SyncSender<()>),
+    /// Answered when everything before it has been written.
+    Mark {
+        done: SyncSender<()>,
+        then: Then,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    /// Nothing is written after it.
+    End,
 }
 
 /// Writes what is left when it is dropped.
@@ -70,38 +80,52 @@ impl Lines {
 fn write(entries: &Receiver<Entry>, waiting: &AtomicUsize, mut out: impl Write) {
     let mut text = Vec::new();
     while let Ok(first) = entries.recv() {
-        let mut end = None;
+        let mut mark = None;
         let mut next = Some(first);
         while let Some(entry) = next {
             match entry {
                 Entry::Line(line) => text.extend_from_slice(&line),
-                Entry::End(done) => end = Some(done),
+                Entry::Mark { done, then } => mark = Some((done, then)),
             }
-            let more = end.is_none() && text.len() < WRITE_BYTES;
+            let more = mark.is_none() && text.len() < WRITE_BYTES;
             next = if more { entries.try_recv().ok() } else { None };
         }
         let _ = out.write_all(&text).and_then(|()| out.flush());
         waiting.fetch_sub(text.len(), Ordering::Relaxed);
         text.clear();
-        if let Some(done) = end {
+        if let Some((done, then)) = mark {
             let _ = done.send(());
-            return;
+            if then == Then::End {
+                return;
+            }
         }
     }
 }
 
-impl Drop for Flush {
-    fn drop(&mut self) {
+impl Flush {
+    /// Waits until everything that was said so far is written, for a reader of several streams; not for long.
+    pub(crate) fn wait(&self) {
+        self.until(Then::GoOn);
+    }
+
+    fn until(&self, then: Then) {
         let until = Instant::now() + limits::LOG_FLUSH;
         let (done, written) = sync_channel(1);
         // A full queue of a reader that hangs is not waited for any longer than that.
-        while let Err(TrySendError::Full(_)) = self.0.queue.try_send(Entry::End(done.clone())) {
+        while let Err(TrySendError::Full(_)) = self.0.queue.try_send(Entry::Mark { done: done.clone(), then })
+        {
             if Instant::now() >= until {
                 return;
             }
             thread::sleep(LOOK_AGAIN);
         }
         let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.until(Then::End);
     }
 }
 
@@ -182,6 +206,18 @@ mod tests {
         assert_eq!(written.len() as u64, count - dropped);
         assert_eq!(written[0], "0");
         assert_eq!(lines.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn who_waits_finds_written_what_was_said_before_and_more_may_be_said() {
+        let pipe = Pipe::default();
+        pipe.open();
+        let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
+        for n in 0..50 {
+            (&lines).write_all(format!("{n}\n").as_bytes()).unwrap();
+            flush.wait();
+            assert!(pipe.text().ends_with(&format!("{n}\n")));
+        }
     }
 
     #[test]

@@ -8,7 +8,11 @@ use domain::{
 };
 use lab::{Receiver, Recording, Script};
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt,
+};
 use tokio::process::Command;
 
 #[tokio::test]
@@ -19,6 +23,32 @@ async fn the_last_line_is_a_curl_line_that_works_end_to_end_on_sqlite() {
 #[tokio::test]
 async fn the_last_line_is_a_curl_line_that_works_end_to_end_on_postgres() {
     the_curl_line_works(Database::Postgres).await;
+}
+
+#[tokio::test]
+async fn on_a_terminal_the_greeting_comes_after_what_the_log_says_of_the_start() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = place.command(&["serve", "--dev", "--listen", "127.0.0.1:0"]);
+    command.env("POSTHASTE_LOG", "info");
+    // Both streams in one, as a terminal has them.
+    command.stderr(writer.try_clone().unwrap()).stdout(writer);
+    let node = command.spawn().unwrap();
+    drop(command);
+    let read = tokio::task::spawn_blocking(move || {
+        let lines = BufReader::new(reader).lines().map_while(Result::ok);
+        let mut before = Vec::new();
+        for line in lines {
+            if line.starts_with("curl ") {
+                break;
+            }
+            before.push(line);
+        }
+        before
+    });
+    let before = tokio::time::timeout(LONG, read).await.expect("it greets in time").unwrap();
+    assert!(before.iter().any(|line| line.contains("serving")), "{before:?}");
+    drop(node);
 }
 
 async fn the_curl_line_works(database: Database) {

@@ -14,6 +14,7 @@ async fn checking_the_settings_finds_what_serving_would_refuse() {
         ("POSTHASTE_BOOTSTRAP_API_KEY", "phk_nonsense", "well-formed"),
         ("POSTHASTE_DATABASE", "mysql://u:hidden@h/x", "sqlite:PATH"),
         ("POSTHASTE_LOG", "a=b=c", "POSTHASTE_LOG"),
+        ("POSTHASTE_TEST_RETENTION_DAY_SECONDS", "1", "set POSTHASTE_TEST=1 as well"),
     ] {
         let mut command = place.command(&["config", "check"]);
         command.env(variable, value);

@@ -21,8 +21,8 @@ use store::{
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
     Expansion, Expansions, FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay,
     OpenReplay, OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
-    ReplaySwitch, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk, Selection, StoreError,
-    SuccessRate, Summed, Survey, Target, Term,
+    ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk,
+    Selection, StoreError, SuccessRate, Summed, Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -124,6 +124,7 @@ forward! { Chores:
 forward! { Retention:
     fn prune_events(term: Term, walk: EventWalk) -> Option<Pruned<EventId>>;
     fn prune_facts(term: Term, walk: FactWalk) -> Option<Pruned<DeliveryId>>;
+    fn prune_replays(term: Term, walk: ReplayWalk) -> Option<Pruned<ReplayPlace>>;
 }
 
 forward! { Rollups:

@@ -9,10 +9,11 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     delivery::Delivery,
+    event::Event,
     id::{DeliveryId, DestinationId, EventId},
     time::Timestamp,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 #[async_trait]
 impl Audit for MemoryStore {
@@ -103,9 +104,18 @@ impl MemoryStore {
         self.state().waiting.remove(id);
     }
 
-    /// Damage on purpose: an event is not there any more.
+    /// An event is not there any more: by its retention or by damage. What became of its deliveries is still told.
     pub fn lose_event(&self, id: EventId) {
         self.state().events.remove(&id);
+    }
+
+    /// Damage on purpose: one bit of an event's payload is turned over.
+    pub fn alter_payload(&self, id: EventId) {
+        if let Some(kept) = self.state().events.get_mut(&id) {
+            let mut payload = kept.event.payload.to_vec();
+            payload[0] ^= 1;
+            kept.event = Arc::new(Event { payload: payload.into(), ..(*kept.event).clone() });
+        }
     }
 }
 

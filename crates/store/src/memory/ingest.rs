@@ -1,7 +1,7 @@
 //! Committing.
 
 use super::{KeptEvent, MemoryStore, State, UsedKey};
-use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError};
+use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError, checksum};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
@@ -67,7 +67,8 @@ impl State {
             self.promise(event, promise);
         }
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
-        self.events.insert(event.id, KeptEvent { event: event.clone(), deliveries });
+        let payload_crc = checksum::of(&event.payload);
+        self.events.insert(event.id, KeptEvent { event: event.clone(), payload_crc, deliveries });
         Committed::New
     }
 

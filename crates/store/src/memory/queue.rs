@@ -38,7 +38,10 @@ impl Queue for MemoryStore {
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         self.interrupted("payload")?;
-        Ok(self.state().events.get(&event).map(|kept| kept.event.clone()))
+        match self.state().events.get(&event) {
+            Some(kept) if !kept.is_whole() => Err(StoreError::Altered),
+            kept => Ok(kept.map(|kept| kept.event.clone())),
+        }
     }
 
     async fn settle(
@@ -154,8 +157,10 @@ impl State {
         delivery: &Delivery,
         carried: &mut BTreeMap<EventId, Arc<Event>>,
     ) -> FetchedDelivery {
-        let kept = self.events.get(&delivery.event_id).map(|kept| &kept.event);
-        let has_payload = kept.is_some_and(|event| event.payload.len() <= limits::CARRIED_BYTES);
+        let kept = self.events.get(&delivery.event_id);
+        let has_payload =
+            kept.is_some_and(|kept| kept.event.payload.len() <= limits::CARRIED_BYTES && kept.is_whole());
+        let kept = kept.map(|kept| &kept.event);
         let event = kept.map(|event| {
             let carry = || if has_payload { event.clone() } else { Arc::new(without_payload(event)) };
             carried.entry(event.id).or_insert_with(carry).clone()

@@ -20,13 +20,13 @@ use std::{
 
 /// A replay, and what whoever works on it keeps there.
 pub(super) struct KeptReplay {
-    replay: Replay,
+    pub(super) replay: Replay,
     delivery_ids: Vec<DeliveryId>,
     key: Option<ReplayKey>,
     cursor: Option<DeliveryId>,
     held: Option<(NodeId, Timestamp)>,
     /// By origin: what was made of it.
-    made: BTreeMap<DeliveryId, DeliveryId>,
+    pub(super) made: BTreeMap<DeliveryId, DeliveryId>,
 }
 
 #[async_trait]
@@ -281,6 +281,9 @@ impl State {
         kept.replay.skipped += chunk.deliveries.len() as u64 - u64::from(made) + u64::from(chunk.skipped);
         if chunk.done {
             kept.held = None;
+            // What was counted and is no longer there has had its time meanwhile.
+            let gone = kept.replay.matched.saturating_sub(kept.replay.created);
+            kept.replay.skipped = kept.replay.skipped.max(gone);
             (kept.replay.status, kept.replay.finished_at) = (ReplayStatus::Completed, Some(chunk.now));
         }
         Some(made)

@@ -1,9 +1,9 @@
 //! Forgetting.
 
 use super::{MemoryStore, State};
-use crate::{EventWalk, FactWalk, Pruned, Retention, StoreError, Term};
+use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
 use async_trait::async_trait;
-use domain::id::{AttemptId, DeliveryId, EventId};
+use domain::id::{AttemptId, DeliveryId, EventId, ReplayId};
 
 #[async_trait]
 impl Retention for MemoryStore {
@@ -49,6 +49,15 @@ impl Retention for MemoryStore {
         let rows = deliveries.into_iter().map(|(id, _)| state.forget_delivery(id)).sum();
         Ok(Some(Pruned { rows, next }))
     }
+
+    async fn prune_replays(
+        &self,
+        term: Term,
+        walk: ReplayWalk,
+    ) -> Result<Option<Pruned<ReplayPlace>>, StoreError> {
+        let mut state = self.state();
+        Ok(state.stands(term).then(|| state.forget_replays(&walk)))
+    }
 }
 
 impl State {
@@ -70,6 +79,45 @@ impl State {
         self.events.remove(&id);
         *rows += 1;
         true
+    }
+
+    fn forget_replays(&mut self, walk: &ReplayWalk) -> Pruned<ReplayPlace> {
+        let old = self.replays.range(walk.from.0..ReplayId::at(walk.before, 0)).filter(|(_, kept)| {
+            kept.replay.account_id == walk.account_id
+                && kept.replay.finished_at.is_some_and(|at| at < walk.before)
+        });
+        let old: Vec<ReplayId> = old.map(|(id, _)| *id).take(walk.replays + 1).collect();
+        let (mut rows, mut room) = (0, walk.rows);
+        for (place, id) in old.into_iter().enumerate() {
+            let from = if id == walk.from.0 { walk.from.1 } else { DeliveryId::MIN };
+            if place == walk.replays || room == 0 {
+                return Pruned { rows, next: Some((id, from)) };
+            }
+            let made = &self.replays[&id].made;
+            let mut looked_at: Vec<(DeliveryId, DeliveryId)> = made
+                .iter()
+                .map(|(origin, made)| (*made, *origin))
+                .filter(|(made, _)| *made >= from)
+                .collect();
+            looked_at.sort_unstable();
+            let left = looked_at.get(room).map(|(made, _)| *made);
+            looked_at.truncate(room);
+            room -= looked_at.len();
+            looked_at.retain(|(made, _)| self.waiting.get(*made).is_none());
+            rows += looked_at.len();
+            let made = &mut self.replays.get_mut(&id).expect("found above").made;
+            for (_, origin) in looked_at {
+                made.remove(&origin);
+            }
+            if let Some(left) = left {
+                return Pruned { rows, next: Some((id, left)) };
+            }
+            if made.is_empty() {
+                self.replays.remove(&id);
+                rows += 1;
+            }
+        }
+        Pruned { rows, next: None }
     }
 
     fn forget_delivery(&mut self, id: DeliveryId) -> usize {

@@ -5,7 +5,7 @@ use super::{
     PostgresStore,
     planned::{Planned, Statement},
     pool::{Connection, params},
-    rows,
+    queue, rows,
 };
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
@@ -114,9 +114,9 @@ impl History for PostgresStore {
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
-        let found = crate::Queue::payload(self, id).await?.filter(|event| event.account_id == account);
-        let event = found.ok_or(StoreError::NotFound { what: "event" })?;
-        Ok(std::sync::Arc::unwrap_or_clone(event))
+        let connection = self.pools.general().await?;
+        let found = queue::stored_event(&connection, id).await?.filter(|event| event.account_id == account);
+        found.ok_or(StoreError::NotFound { what: "event" })
     }
 
     async fn deliveries(

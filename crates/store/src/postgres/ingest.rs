@@ -6,7 +6,7 @@ use super::{
     pool::{Connection, Param, params},
     trouble::Trouble,
 };
-use crate::{Committed, Ingest, NewEvent, StoreError};
+use crate::{Committed, Ingest, NewEvent, StoreError, checksum};
 use async_trait::async_trait;
 use domain::{id::EventId, time::Timestamp};
 use std::{
@@ -156,6 +156,7 @@ struct Events<'a> {
     deliver_at: Vec<Option<i64>>,
     /// None: an expansion makes them.
     deliveries: Vec<Option<i32>>,
+    payload_crc: Vec<i32>,
 }
 
 #[derive(Default)]
@@ -216,7 +217,7 @@ impl<'a> Rows<'a> {
             e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY,
             d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
             d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
-            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY,
+            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY, e.payload_crc => INT4_ARRAY,
         ]
         .to_vec()
     }
@@ -240,6 +241,7 @@ impl<'a> Events<'a> {
         self.received_at.push(event.received_at.micros());
         self.deliver_at.push(event.deliver_at.map(Timestamp::micros));
         self.deliveries.push(promised(new));
+        self.payload_crc.push(checksum::of(&event.payload));
     }
 }
 

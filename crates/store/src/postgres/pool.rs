@@ -178,10 +178,13 @@ impl Connection {
         self.answered(Doubt::Writes, self.client().query_typed(sql, params)).await
     }
 
-    /// Several statements that hold together or not at all: see [`Transaction::end`].
+    /// Several statements that hold together or not at all: see [`Transaction::end`]. Whoever falls asleep in between
+    /// does not keep the others from what it has locked: the server ends it.
     pub(super) async fn begin(&self) -> Result<Transaction<'_>, Trouble> {
         let guard = Open::of(self);
-        self.answered(Doubt::Harmless, self.client().batch_execute("begin")).await?;
+        let idle = limits::STORE_TRANSACTION_IDLE.as_millis();
+        let begin = format!("begin; set local idle_in_transaction_session_timeout = {idle}");
+        self.answered(Doubt::Harmless, self.client().batch_execute(&begin)).await?;
         Ok(Transaction { connection: self, guard })
     }
 

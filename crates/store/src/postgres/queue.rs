@@ -3,11 +3,11 @@
 use super::{
     PostgresStore, order,
     planned::{Planned, Statement},
-    pool::{Param, params},
+    pool::{Connection, Param, params},
     rows, settle,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, leap::Leap,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, checksum, leap::Leap,
     queue::first_track,
 };
 use async_trait::async_trait;
@@ -43,6 +43,7 @@ pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
 pub(super) const LANES: &str = include_str!("sql/lanes.sql");
 /// The column of the payload in `fetch_events`.
 const PAYLOAD: usize = 11;
+const PAYLOAD_CRC: usize = 12;
 
 #[async_trait]
 impl Queue for PostgresStore {
@@ -57,14 +58,14 @@ impl Queue for PostgresStore {
         let ids: HashSet<Uuid> = waiting.iter().map(|(.., delivery)| delivery.event_id.uuid()).collect();
         let (ids, carried) = (Vec::from_iter(ids), limits::CARRIED_BYTES as i32);
         let read = connection.read(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
-        let events: HashMap<EventId, (Arc<Event>, bool)> = read.iter().map(carried_event).collect();
+        let events: HashMap<EventId, Carried> = read.iter().map(Carried::read).collect();
         for (window, shard, delivery) in waiting {
-            let (event, has_payload) = events.get(&delivery.event_id).cloned().unzip();
+            let carried = events.get(&delivery.event_id);
             fetched[window].push(FetchedDelivery {
                 shard,
                 delivery,
-                event,
-                has_payload: has_payload.unwrap_or_default(),
+                event: carried.map(|carried| carried.event.clone()),
+                has_payload: carried.is_some_and(|carried| carried.has_payload),
             });
         }
         Ok(fetched)
@@ -74,7 +75,10 @@ impl Queue for PostgresStore {
         let connection = self.pools.engine().await?;
         let (ids, carried) = (vec![event.uuid()], i32::MAX);
         let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
-        Ok(row.map(|row| carried_event(&row).1.0))
+        match row.map(|row| Carried::read(&row).1) {
+            Some(Carried { altered: true, .. }) => Err(StoreError::Altered),
+            found => Ok(found.map(|carried| carried.event)),
+        }
     }
 
     async fn settle(
@@ -213,13 +217,33 @@ fn waiting(row: &Row) -> (usize, u16, Delivery) {
     (row.get::<_, i64>(0) as usize - 1, shard, delivery)
 }
 
-/// An event, and whether its payload was small enough to come along.
-fn carried_event(row: &Row) -> (EventId, (Arc<Event>, bool)) {
-    let payload: Option<&[u8]> = row.get(PAYLOAD);
-    let has_payload = payload.is_some();
-    let event =
-        Event { payload: bytes::Bytes::copy_from_slice(payload.unwrap_or_default()), ..rows::event(row) };
-    (event.id, (Arc::new(event), has_payload))
+/// An event, without its payload if that is too large or altered.
+struct Carried {
+    event: Arc<Event>,
+    has_payload: bool,
+    altered: bool,
+}
+
+impl Carried {
+    fn read(row: &Row) -> (EventId, Self) {
+        let payload: Option<&[u8]> = row.get(PAYLOAD);
+        let altered = payload.is_some_and(|payload| !checksum::fits(payload, row.get(PAYLOAD_CRC)));
+        let payload = payload.filter(|_| !altered);
+        let has_payload = payload.is_some();
+        let payload = bytes::Bytes::copy_from_slice(payload.unwrap_or_default());
+        let event = Event { payload, ..rows::event(row) };
+        (event.id, Self { event: Arc::new(event), has_payload, altered })
+    }
+}
+
+/// As it is stored, for a person to look at: nobody asks whether that is what was accepted.
+pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
+    let ids = vec![id.uuid()];
+    let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, i32::MAX => INT4]).await?;
+    Ok(row.map(|row| {
+        let payload = bytes::Bytes::copy_from_slice(row.get(PAYLOAD));
+        Event { payload, ..rows::event(&row) }
+    }))
 }
 
 fn head(row: &Row) -> LaneHead {

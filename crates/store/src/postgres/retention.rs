@@ -1,12 +1,14 @@
 //! Forgetting: whole days by dropping their tables, the rest row by row.
 
+mod replays;
+
 use super::{
     PostgresStore, chores,
     partitions::Day,
     pool::{Connection, Transaction, params},
     trouble::Trouble,
 };
-use crate::{EventWalk, FactWalk, Pruned, Retention, StoreError, Term};
+use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
 use async_trait::async_trait;
 use domain::{
     id::{DeliveryId, EventId},
@@ -25,6 +27,8 @@ pub(super) const FORGET_EVENTS: &str = "delete from events where id = any($1)";
 pub(super) const PRUNE_FACTS: &str = include_str!("sql/prune_facts.sql");
 pub(super) const EVENT_DAY_NEEDED: &str = include_str!("sql/event_day_needed.sql");
 pub(super) const DELIVERY_DAY_NEEDED: &str = include_str!("sql/delivery_day_needed.sql");
+#[cfg(test)]
+pub(super) use replays::FORGET_MADE;
 pub(super) const STRAYED_FACTS: &str = include_str!("sql/strayed_facts.sql");
 
 #[async_trait]
@@ -62,6 +66,17 @@ impl Retention for PostgresStore {
             rows: row.get::<_, i64>(0) as usize,
             next: row.get::<_, Option<Uuid>>(1).map(DeliveryId::from_uuid),
         }))
+    }
+
+    async fn prune_replays(
+        &self,
+        term: Term,
+        walk: ReplayWalk,
+    ) -> Result<Option<Pruned<ReplayPlace>>, StoreError> {
+        let connection = self.pools.general().await?;
+        let transaction = connection.begin().await?;
+        let forgotten = replays::forget(&transaction, term, &walk).await;
+        Ok(transaction.end(forgotten).await?)
     }
 
     fn has_days(&self) -> bool {

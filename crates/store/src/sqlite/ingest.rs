@@ -9,7 +9,7 @@ use super::{
     trouble::Reach,
     writer::Turn,
 };
-use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError};
+use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, checksum};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId},
@@ -51,6 +51,7 @@ struct Entry {
     new: NewEvent,
     headers: String,
     metadata: String,
+    payload_crc: i32,
 }
 
 impl Entry {
@@ -59,6 +60,7 @@ impl Entry {
         Self {
             headers: serde_json::to_string(&new.event.headers).expect(json),
             metadata: serde_json::to_string(&new.event.metadata).expect(json),
+            payload_crc: checksum::of(&new.event.payload),
             new: new.clone(),
         }
     }
@@ -180,6 +182,7 @@ impl<'c> Hand<'c> {
             entry.headers,
             entry.metadata,
             &event.payload[..],
+            entry.payload_crc,
         ])?;
         Ok(inserted == 1)
     }

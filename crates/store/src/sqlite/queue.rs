@@ -8,7 +8,7 @@ use super::{
     writer::Turn,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, leap::Leap,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, checksum, leap::Leap,
     queue::first_track,
 };
 use async_trait::async_trait;
@@ -44,7 +44,10 @@ impl Queue for SqliteStore {
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         // No limit: this is for those that were too large to carry.
         let found = self.read_for_engine(move |connection| carry(connection, event, i64::MAX)).await?;
-        Ok(found.map(|carried| carried.event))
+        match found {
+            Some(Carried { altered: true, .. }) => Err(StoreError::Altered),
+            found => Ok(found.map(|carried| carried.event)),
+        }
     }
 
     async fn settle(
@@ -151,8 +154,10 @@ impl Queue for SqliteStore {
 
 #[derive(Clone)]
 struct Carried {
+    /// Without its payload if that is too large or altered.
     event: Arc<Event>,
     has_payload: bool,
+    altered: bool,
 }
 
 fn fetch(
@@ -214,9 +219,12 @@ fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carri
     let Some(row) = rows.next()? else { return Ok(None) };
     let read = || -> Result<Carried, Trouble> {
         let payload: Option<Vec<u8>> = row.get(11)?;
+        let crc = row.get(12)?;
+        let altered = payload.as_ref().is_some_and(|payload| !checksum::fits(payload, crc));
+        let payload = payload.filter(|_| !altered);
         let has_payload = payload.is_some();
         let event = row::event(row, Bytes::from(payload.unwrap_or_default()))?;
-        Ok(Carried { event: Arc::new(event), has_payload })
+        Ok(Carried { event: Arc::new(event), has_payload, altered })
     };
     match read() {
         Ok(carried) => Ok(Some(carried)),

@@ -1,18 +1,23 @@
 //! Forgetting, in steps of a few milliseconds: everybody waits behind the one who writes.
 
+mod replays;
+
 use super::{
     SqliteStore,
     row::{self, Key as _},
     trouble::Trouble,
     writer::Turn,
 };
-use crate::{EventWalk, FactWalk, Pruned, Retention, StoreError, Term};
+use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
 use async_trait::async_trait;
 use domain::{
     id::{DeliveryId, EventId},
     limits,
 };
 use rusqlite::{Connection, params};
+
+#[cfg(test)]
+pub(super) use replays::{MADE, OLD_REPLAYS};
 
 pub(super) const OLD_EVENTS: &str =
     "select id from events where account_id = ?1 and id >= ?2 and id < ?3 order by id limit ?4";
@@ -57,6 +62,18 @@ impl Retention for SqliteStore {
             Ok(Some(Pruned { rows, next }))
         })
         .await
+    }
+
+    async fn prune_replays(
+        &self,
+        _term: Term,
+        walk: ReplayWalk,
+    ) -> Result<Option<Pruned<ReplayPlace>>, StoreError> {
+        let step = self.read(move |connection| replays::look(connection, &walk)).await?;
+        if step.is_idle() {
+            return Ok(Some(Pruned { rows: 0, next: step.next }));
+        }
+        self.write(Turn::Bulk, move |connection| replays::forget(connection, &step).map(Some)).await
     }
 
     async fn give_room_back(&self) -> Result<bool, StoreError> {

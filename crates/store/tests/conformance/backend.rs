@@ -71,8 +71,8 @@ pub(crate) struct Opened {
 #[derive(Clone)]
 pub(crate) enum Door {
     Memory(Arc<MemoryStore>),
-    /// It does not; this is where the file is.
-    Shut(PathBuf),
+    /// It does not.
+    Shut,
     Url(String),
 }
 
@@ -81,28 +81,8 @@ impl Door {
     pub(crate) async fn enter(&self) -> Option<Arc<dyn Store>> {
         match self {
             Self::Memory(store) => Some(Arc::new(store.another())),
-            Self::Shut(_) => None,
+            Self::Shut => None,
             Self::Url(url) => Some(open(url.clone()).await),
-        }
-    }
-
-    /// Drops an event as its retention does.
-    pub(crate) async fn forget_event(&self, id: EventId) {
-        match self {
-            Self::Memory(store) => store.forget_event(id),
-            Self::Shut(file) => {
-                let outsider = rusqlite::Connection::open(file).expect("the file is there");
-                outsider.execute("delete from events where id = ?1", [id.bytes()]).expect("an event goes");
-            }
-            Self::Url(url) => {
-                let (server, schema) = url.split_once("?schema=").expect("it has a schema of its own");
-                let (client, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls)
-                    .await
-                    .expect("the server is there");
-                tokio::spawn(connection);
-                let sql = format!("delete from {schema}.events where id = '{}'", id.uuid());
-                client.batch_execute(&sql).await.expect("an event goes");
-            }
         }
     }
 }
@@ -133,6 +113,7 @@ impl Outside {
         }
     }
 
+    /// An event is gone, by its retention or by damage; what became of its deliveries is still told.
     pub(crate) async fn lose_event(&self, id: EventId) {
         match self {
             Self::Memory(store) => store.lose_event(id),
@@ -140,24 +121,50 @@ impl Outside {
         }
     }
 
+    /// One bit of an event's payload is turned over.
+    pub(crate) async fn alter_payload(&self, id: EventId) {
+        match self {
+            Self::Memory(store) => store.alter_payload(id),
+            Self::Sqlite(_) => {
+                // The first byte of what the tests send is a brace or an x.
+                let sql =
+                    "update events set payload = cast(x'7a' || substr(payload, 2) as blob) where id = ?1";
+                self.damage(sql, id.uuid()).await;
+            }
+            Self::Postgres { schema, .. } => {
+                let sql = format!(
+                    "update {schema}.events set payload = set_bit(payload, 0, 1 - get_bit(payload, 0)) where id = $1"
+                );
+                self.damage(&sql, id.uuid()).await;
+            }
+        }
+    }
+
     async fn delete(&self, table: &str, column: &str, id: uuid::Uuid) {
-        let gone = match self {
+        let sql = match self {
+            Self::Postgres { schema, .. } => format!("delete from {schema}.{table} where {column} = $1"),
+            _ => format!("delete from {table} where {column} = ?1"),
+        };
+        self.damage(&sql, id).await;
+    }
+
+    /// Past the store, to one row.
+    async fn damage(&self, sql: &str, id: uuid::Uuid) {
+        let changed = match self {
             Self::Memory(_) => unreachable!("it has no tables"),
             Self::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).expect("the file");
                 connection.busy_timeout(std::time::Duration::from_secs(5)).expect("a setting");
-                let sql = format!("delete from {table} where {column} = ?1");
-                connection.execute(&sql, [id.as_bytes()]).expect("damage") as u64
+                connection.execute(sql, [id.as_bytes()]).expect("damage") as u64
             }
-            Self::Postgres { schema, .. } => {
+            Self::Postgres { .. } => {
                 let (client, connection) =
                     tokio_postgres::connect(&server(), tokio_postgres::NoTls).await.expect("the server");
                 tokio::spawn(connection);
-                let sql = format!("delete from {schema}.{table} where {column} = $1");
-                client.execute(&sql, &[&id]).await.expect("damage")
+                client.execute(sql, &[&id]).await.expect("damage")
             }
         };
-        assert_eq!(gone, 1, "there was nothing to lose");
+        assert_eq!(changed, 1, "there was nothing to damage");
     }
 }
 
@@ -172,7 +179,7 @@ impl Opened {
                 let folder = tempfile::tempdir().expect("a folder for the database");
                 let path = folder.path().join("posthaste.db");
                 let url = format!("sqlite:{}", path.display());
-                (open(url).await, Door::Shut(path.clone()), Outside::Sqlite(path), None, Some(folder))
+                (open(url).await, Door::Shut, Outside::Sqlite(path), None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));

@@ -135,6 +135,7 @@ macro_rules! kept_by {
                 dead_letters_are_grouped,
                 a_walk_over_what_does_not_match_moves_its_cursor,
                 what_is_no_longer_kept_is_skipped,
+                what_was_counted_and_had_its_time_before_its_turn_is_skipped,
             }
             promises! {
                 $backend, queue:
@@ -145,6 +146,7 @@ macro_rules! kept_by {
                 many_windows_are_answered_in_their_order,
                 an_event_is_read_once_however_many_lanes_have_it,
                 large_payloads_are_left_behind,
+                an_altered_payload_is_not_given_to_be_sent,
                 lanes_are_paged_by_shard_and_destination,
                 only_the_lanes_of_the_shards_asked_for_are_named,
                 a_cancel_wins_over_a_later_settlement,
@@ -232,6 +234,10 @@ macro_rules! kept_by {
                 an_event_with_many_deliveries_goes_in_steps,
                 a_key_may_outlive_its_event,
                 the_last_words_about_what_is_gone_go_too,
+                a_replay_that_has_ended_goes_with_what_it_says,
+                a_replay_stays_as_long_as_one_of_its_deliveries_waits,
+                a_replay_that_has_not_ended_stays,
+                replays_go_in_steps,
                 a_chore_is_one_nodes_at_a_time,
                 who_has_lost_the_chore_removes_nothing,
                 of_many_who_take_a_chore_at_once_one_has_it,

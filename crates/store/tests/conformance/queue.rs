@@ -8,7 +8,7 @@ use domain::{
     limits,
 };
 use std::sync::Arc;
-use store::{DeliveryState, LaneHead, Window};
+use store::{DeliveryState, LaneHead, StoreError, Window};
 
 // --- Fetching ------------------------------------------------------------------------------------------------------
 
@@ -115,6 +115,29 @@ pub(crate) async fn large_payloads_are_left_behind(world: World) {
         assert_eq!(*world.store.payload(given.id).await.unwrap().unwrap(), given);
     }
     assert!(world.store.payload(EventId::at(at(0), chance())).await.unwrap().is_none());
+}
+
+pub(crate) async fn an_altered_payload_is_not_given_to_be_sent(world: World) {
+    let ground = world.ground().await;
+    for size in [100, limits::CARRIED_BYTES + 1] {
+        let altered = Event { payload: vec![b'x'; size].into(), ..event(&ground.account, at(1)) };
+        let (whole, id) = (event(&ground.account, at(2)), altered.id);
+        let first = world.commit_event(altered.clone(), &[&ground.route]).await.remove(0);
+        world.commit_event(whole.clone(), &[&ground.route]).await;
+        world.outside.alter_payload(id).await;
+
+        let read = world.fetch(Window { from: first.position, ..window(ground.destination.id) }).await;
+        assert!(!read[0].has_payload, "it is to be read at the start");
+        let left_out = Event { payload: Default::default(), ..altered };
+        assert_eq!(read[0].event.as_deref(), Some(&left_out), "its event is there");
+        let refused = world.store.payload(id).await;
+        assert!(matches!(refused, Err(StoreError::Altered)), "{refused:?}");
+        let shown = world.store.event_payload(ground.account.id, id).await.unwrap();
+        assert_eq!(shown.payload.len(), size, "a person may look at what is there");
+
+        assert!(read[1].has_payload, "another's is whole");
+        assert_eq!(*world.store.payload(whole.id).await.unwrap().unwrap(), whole);
+    }
 }
 
 pub(crate) async fn lanes_are_paged_by_shard_and_destination(world: World) {

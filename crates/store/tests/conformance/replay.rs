@@ -16,9 +16,9 @@ use domain::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use store::{
-    CreatedReplay, DeliveryFilter, DeliveryState, GroupKey, NewDelivery, NewReplay, OpenReplay, Original,
-    OriginalWalk, Replay, ReplayChunk, ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed,
-    Selection, Store, StoreError,
+    Chore, CreatedReplay, DeliveryFilter, DeliveryState, EventWalk, GroupKey, NewDelivery, NewReplay,
+    OpenReplay, Original, OriginalWalk, Replay, ReplayChunk, ReplayHold, ReplayKey, ReplayStatus,
+    ReplaySwitch, Replayed, Selection, Store, StoreError,
 };
 
 fn dead() -> DeliveryFilter {
@@ -769,7 +769,7 @@ pub(crate) async fn what_is_no_longer_kept_is_skipped(world: World) {
     let ground = world.ground().await;
     let ids = dead_letters(&world, &ground, 3).await;
     let gone = world.store.delivery(ground.account.id, ids[1]).await.unwrap();
-    world.door.forget_event(gone.event_id).await;
+    world.outside.lose_event(gone.event_id).await;
     let still = world.store.delivery(ground.account.id, ids[1]).await.unwrap();
     assert!(matches!(still.state, DeliveryState::Ended { ending: Ending::DeadLetter(_), .. }));
     is_not_found(world.store.event(ground.account.id, gone.event_id).await, "event");
@@ -779,4 +779,29 @@ pub(crate) async fn what_is_no_longer_kept_is_skipped(world: World) {
     assert_eq!((told.created, told.skipped, told.matched), (2, 1, 3));
     let made: BTreeSet<_> = lane(&world, &ground).await.iter().map(|made| made.origin).collect();
     assert_eq!(made, BTreeSet::from([ids[0], ids[2]]));
+}
+
+pub(crate) async fn what_was_counted_and_had_its_time_before_its_turn_is_skipped(world: World) {
+    let ground = world.ground().await;
+    let ids = dead_letters(&world, &ground, 4).await;
+    let counted = NewReplay { matched: 4, ..new(&ground.account, Selection::Filter(dead()), at(10)) };
+    let replay = begin(&world, &counted).await;
+    let open = held(&world, &replay).await;
+    let first = chunk(&world.store, world.node.id, &open, 1).await;
+    assert_eq!(world.store.write_replay(&first).await.unwrap(), Some(1));
+    let told = read(&world, &replay).await;
+    assert_eq!((told.created, told.skipped, told.matched), (1, 0, 4));
+
+    // Retention takes the next two, with all that is known of them.
+    let taken = world.store.take_chore(Chore::Prune, world.node.id, at(11), limits::LEASE).await.unwrap();
+    let (account_id, before) = (ground.account.id, at(4));
+    let walk = EventWalk { account_id, from: EventId::MIN, before, events: 100, rows: 100 };
+    world.store.prune_events(taken.expect("nobody has it"), walk).await.unwrap();
+    is_not_found(world.store.delivery(account_id, ids[1]).await, "delivery");
+    world.store.delivery(account_id, ids[0]).await.expect("what was made of it waits");
+
+    assert_eq!(finish(&world, &replay, 10).await, [ids[3]]);
+    let told = read(&world, &replay).await;
+    assert_eq!((told.status, told.created, told.skipped), (ReplayStatus::Completed, 2, 2));
+    assert_eq!((told.matched, told.matched_exact), (4, true), "nothing is missing without a word");
 }

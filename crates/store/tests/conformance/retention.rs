@@ -4,13 +4,16 @@ use crate::fixtures::{
     Ground, World, at, chance, delivered, ended_without, event, first, is_not_found, rejected, retried,
 };
 use domain::{
-    delivery::{Delivery, Ending},
-    id::{DeliveryId, EventId, NodeId},
+    delivery::{Delivery, Ending, Position},
+    id::{ApiKeyId, DeliveryId, EventId, NodeId, ReplayId},
     outcome::DeadReason,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, time::Duration};
-use store::{Chore, Committed, DeliveryFilter, EventFilter, EventWalk, FactWalk, Term};
+use store::{
+    Chore, Committed, CreatedReplay, DeliveryFilter, EventFilter, EventWalk, FIRST_REPLAY, FactWalk,
+    NewDelivery, NewReplay, ReplayKey, ReplayStatus, ReplaySwitch, ReplayWalk, Replayed, Selection, Term,
+};
 
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -195,6 +198,79 @@ pub(crate) async fn the_last_words_about_what_is_gone_go_too(world: World) {
     assert_eq!(world.store.attempts_of_delivery(ground.account.id, kept.id, 9).await.unwrap().len(), 1);
 }
 
+pub(crate) async fn a_replay_that_has_ended_goes_with_what_it_says(world: World) {
+    let ground = world.ground().await;
+    let (first, second) = (ended(&world, &ground, at(1)).await, ended(&world, &ground, at(2)).await);
+    let key = ReplayKey { hash: [1; 32], body_hash: [2; 32] };
+    let (old, made) = replay_of(&world, &ground, &first, at(10), Some(key)).await;
+    world.move_on(delivered(&made, at(11))).await;
+    let (young, _) = replay_of(&world, &ground, &second, at(20), None).await;
+
+    assert_eq!(prune_replays(&world, &ground, at(10), 10, 10).await.0, 0, "it ended at 10, not before");
+    let (rows, _) = prune_replays(&world, &ground, at(20), 10, 10).await;
+    assert!(rows >= 2, "{rows}");
+    is_not_found(world.store.replay(ground.account.id, old).await, "replay");
+    is_not_found(world.store.replayed(ground.account.id, old, first.id).await, "replay");
+    world.store.replay(ground.account.id, young).await.expect("it is younger");
+    world.store.delivery(ground.account.id, made.id).await.expect("what it made is its event's");
+    assert_eq!(prune_replays(&world, &ground, at(20), 10, 10).await.0, 0, "nothing is left of it");
+    let again = replay_of(&world, &ground, &first, at(30), Some(key)).await;
+    assert_ne!(again.0, old, "its key may be used again");
+}
+
+pub(crate) async fn a_replay_stays_as_long_as_one_of_its_deliveries_waits(world: World) {
+    let ground = world.ground().await;
+    let original = ended(&world, &ground, at(1)).await;
+    let (replay, made) = replay_of(&world, &ground, &original, at(2), None).await;
+    assert_eq!(prune_replays(&world, &ground, at(100), 10, 10).await.0, 0);
+    let told = world.store.replay(ground.account.id, replay).await.expect("what it made waits");
+    assert_eq!((told.status, told.created, told.delivered), (ReplayStatus::Completed, 1, 0));
+    assert_eq!(world.store.replayed(ground.account.id, replay, original.id).await.unwrap(), Some(made.id));
+    world.move_on(delivered(&made, at(101))).await;
+    assert_eq!(world.store.replay(ground.account.id, replay).await.unwrap().delivered, 1);
+    assert!(prune_replays(&world, &ground, at(102), 10, 10).await.0 >= 2);
+    is_not_found(world.store.replay(ground.account.id, replay).await, "replay");
+}
+
+pub(crate) async fn a_replay_that_has_not_ended_stays(world: World) {
+    let (ground, other) = (world.ground().await, world.ground().await);
+    let filter = || Selection::Filter(DeliveryFilter::default());
+    let (mut ids, account) = (Vec::new(), ground.account.id);
+    for second in 1..=3 {
+        ids.push(begin_replay(&world, &new_replay(&ground, filter(), at(second))).await);
+    }
+    let anothers = begin_replay(&world, &new_replay(&other, filter(), at(1))).await;
+    world.store.switch_replay(account, ids[1], ReplaySwitch::Pause, at(5)).await.unwrap();
+    world.store.switch_replay(account, ids[2], ReplaySwitch::Cancel, at(6)).await.unwrap();
+    world.store.switch_replay(other.account.id, anothers, ReplaySwitch::Cancel, at(6)).await.unwrap();
+    assert!(prune_replays(&world, &ground, at(100), 10, 10).await.0 >= 1);
+    for (id, status) in [(ids[0], ReplayStatus::Running), (ids[1], ReplayStatus::Paused)] {
+        assert_eq!(world.store.replay(account, id).await.unwrap().status, status);
+    }
+    is_not_found(world.store.replay(account, ids[2]).await, "replay");
+    world.store.replay(other.account.id, anothers).await.expect("another account's");
+}
+
+pub(crate) async fn replays_go_in_steps(world: World) {
+    let ground = world.ground().await;
+    let mut waits = Vec::new();
+    for second in 1..=9 {
+        let original = ended(&world, &ground, at(second)).await;
+        let (replay, made) = replay_of(&world, &ground, &original, at(second + 10), None).await;
+        match second % 3 {
+            0 => waits.push(replay),
+            _ => world.move_on(delivered(&made, at(40))).await,
+        }
+    }
+    for (replays, rows) in [(2, 100), (100, 2)] {
+        let (_, steps) = prune_replays(&world, &ground, at(50), replays, rows).await;
+        assert!(steps >= 2, "{steps} steps of {replays} replays and {rows} rows");
+    }
+    let page = world.store.replays(ground.account.id, first(50)).await.unwrap();
+    let left: BTreeSet<ReplayId> = page.into_iter().map(|replay| replay.id).collect();
+    assert_eq!(left, BTreeSet::from_iter(waits));
+}
+
 pub(crate) async fn a_chore_is_one_nodes_at_a_time(world: World) {
     let (me, other) = (world.node.id, NodeId::at(at(0), chance()));
     let take = async |node, now| world.store.take_chore(Chore::Prune, node, now, LEASE).await.unwrap();
@@ -224,6 +300,8 @@ pub(crate) async fn who_has_lost_the_chore_removes_nothing(world: World) {
     assert_eq!(world.store.prune_events(mine, walk(&ground, at(9), 10, 10)).await.unwrap(), None);
     let facts = FactWalk { from: DeliveryId::MIN, before: at(9), deliveries: 10 };
     assert_eq!(world.store.prune_facts(mine, facts).await.unwrap(), None);
+    let replays = replay_walk(&ground, at(9), 10, 10);
+    assert_eq!(world.store.prune_replays(mine, replays).await.unwrap(), None);
     assert_eq!(world.store.prune_days(mine, at(9)).await.unwrap().unwrap_or(0), 0);
     world.store.event(ground.account.id, old.event_id).await.expect("it is there");
     let theirs = world.store.prune_events(taken.unwrap(), walk(&ground, at(9), 10, 10)).await.unwrap();
@@ -254,6 +332,78 @@ async fn term(world: &World) -> Term {
 
 fn walk(ground: &Ground, before: Timestamp, events: usize, rows: usize) -> EventWalk {
     EventWalk { account_id: ground.account.id, from: EventId::MIN, before, events, rows }
+}
+
+fn replay_walk(ground: &Ground, before: Timestamp, replays: usize, rows: usize) -> ReplayWalk {
+    ReplayWalk { account_id: ground.account.id, from: FIRST_REPLAY, before, replays, rows }
+}
+
+/// All replays that may go of an account; gives how many rows went, in how many steps.
+async fn prune_replays(
+    world: &World,
+    ground: &Ground,
+    before: Timestamp,
+    replays: usize,
+    rows: usize,
+) -> (usize, usize) {
+    let term = term(world).await;
+    let mut walk = replay_walk(ground, before, replays, rows);
+    let (mut gone, mut steps) = (0, 0);
+    loop {
+        let pruned = world.store.prune_replays(term, walk).await.unwrap().expect("the term stands");
+        (gone, steps) = (gone + pruned.rows, steps + 1);
+        let Some(next) = pruned.next else { return (gone, steps) };
+        assert!(next > walk.from, "it does not stand still");
+        walk.from = next;
+    }
+}
+
+fn new_replay(ground: &Ground, selection: Selection, created_at: Timestamp) -> NewReplay {
+    NewReplay {
+        id: ReplayId::at(created_at, chance()),
+        account_id: ground.account.id,
+        selection,
+        rate: 30,
+        matched: 1,
+        matched_exact: true,
+        created_by: ApiKeyId::at(at(0), 7),
+        created_at,
+        key: None,
+        at_once: None,
+    }
+}
+
+async fn begin_replay(world: &World, new: &NewReplay) -> ReplayId {
+    match world.store.create_replay(new).await.expect("a replay") {
+        CreatedReplay::New(replay) => replay.id,
+        CreatedReplay::Known { .. } => panic!("it is new"),
+    }
+}
+
+/// Of one delivery, made at once; with what it made.
+async fn replay_of(
+    world: &World,
+    ground: &Ground,
+    original: &Delivery,
+    now: Timestamp,
+    key: Option<ReplayKey>,
+) -> (ReplayId, Delivery) {
+    let id = DeliveryId::at(now, chance());
+    let delivery = NewDelivery {
+        id,
+        route_id: original.route_id,
+        destination_id: original.destination_id,
+        shard: original.destination_id.shard(),
+        position: Position::due(now, id),
+        due_at: now,
+        sequenced: false,
+    };
+    let replayed = Replayed { origin: original.id, event_id: original.event_id, delivery };
+    let selection = Selection::Deliveries(vec![original.id]);
+    let new = NewReplay { key, at_once: Some(replayed), ..new_replay(ground, selection, now) };
+    let replay = begin_replay(world, &new).await;
+    let made = world.lane(original.destination_id).await.into_iter().find(|row| row.id == id);
+    (replay, made.expect("it waits"))
 }
 
 /// All that may go of an account.

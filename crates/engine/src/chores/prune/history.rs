@@ -1,7 +1,7 @@
 //! Retention: what is older than its account keeps it goes, if it has ended. One node does it at a time.
 //!
 //! A pass takes whole days away first, where the store has days, then walks the events of each account from where the
-//! last pass stopped to the account's horizon. What had to stay is not looked at again in the next passes, but every
+//! last pass stopped to the account's horizon, and its replays. What had to stay is not looked at again in the next passes, but every
 //! few hours, when all walks begin anew.
 
 use crate::{board::Board, chores::term::Held};
@@ -13,7 +13,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use store::{Chore, EventWalk, FactWalk, Mark, Page, Store, StoreError};
+use store::{Chore, EventWalk, FIRST_REPLAY, FactWalk, Mark, Page, ReplayWalk, Store, StoreError, failpoint};
 
 /// The real one; tests have shorter ones.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -98,6 +98,7 @@ impl Retention {
             let goes_by_day = days == longest && self.store.has_days() && self.settings.day == DAY;
             let horizon = if goes_by_day { Span::Day.start_of(horizon) } else { horizon };
             self.account(account, horizon).await?;
+            self.replays(account, horizon).await?;
         }
         self.facts(kept_by_all).await?;
         while self.store.give_room_back().await? {
@@ -152,7 +153,9 @@ impl Retention {
         loop {
             let term = self.term().await?;
             let walk = EventWalk { account_id, from, before, events, rows };
+            failpoint::hit("prune.before");
             let pruned = self.store.prune_events(term, walk).await?.ok_or(Stopped::TermOver)?;
+            failpoint::hit("prune.after");
             let Some(next) = pruned.next else { break };
             from = next;
             tokio::time::sleep(limits::PRUNE_BREATH).await;
@@ -160,6 +163,21 @@ impl Retention {
         // All that was made before is gone, or had to stay.
         self.places.insert(account_id, EventId::at(before, 0));
         Ok(())
+    }
+
+    /// Walked from the beginning every time: few stay.
+    async fn replays(&mut self, account_id: AccountId, before: Timestamp) -> Result<(), Stopped> {
+        let (_, rows) = self.store.prune_step();
+        let mut from = FIRST_REPLAY;
+        loop {
+            let term = self.term().await?;
+            let walk = ReplayWalk { account_id, from, before, replays: limits::PRUNE_REPLAYS, rows };
+            let pruned = self.store.prune_replays(term, walk).await?.ok_or(Stopped::TermOver)?;
+            failpoint::hit("prune.replays");
+            let Some(next) = pruned.next else { return Ok(()) };
+            from = next;
+            tokio::time::sleep(limits::PRUNE_BREATH).await;
+        }
     }
 
     async fn facts(&mut self, before: Timestamp) -> Result<(), Stopped> {

@@ -15,9 +15,9 @@ use domain::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{
-    Catalog as _, CreatedReplay, DeliveryFilter, Fact, Ingest as _, Membership as _, NewEvent, NewReplay,
-    NodeRecord, Queue as _, Replay, ReplayStatus, ReplaySwitch, Replays as _, Selection, Settlement, Window,
-    memory::MemoryStore,
+    BacklogCap, Catalog as _, Chore, Chores as _, CreatedReplay, DeliveryFilter, EventWalk, Fact,
+    Ingest as _, Membership as _, NewEvent, NewReplay, NodeRecord, Queue as _, Replay, ReplayStatus,
+    ReplaySwitch, Replays as _, Retention as _, Selection, Settlement, Window, memory::MemoryStore,
 };
 use tokio::task::JoinHandle;
 
@@ -153,6 +153,10 @@ impl World {
 
     /// A node that works on replays until it is aborted.
     async fn node(&self, name: &str) -> JoinHandle<()> {
+        self.node_with(name, BacklogCap::default()).await
+    }
+
+    async fn node_with(&self, name: &str, cap: BacklogCap) -> JoinHandle<()> {
         let lease = Lease::new();
         lease.renewed(Instant::now(), Duration::from_secs(10_000));
         let board = Board::new(Claim::new(self.joins(name).await, lease));
@@ -162,6 +166,7 @@ impl World {
             dice: self.dice.clone(),
             board,
             dispatcher: self.lanes.clone(),
+            backlog: Backlog::new(cap),
         };
         tokio::spawn(replayer.run())
     }
@@ -179,6 +184,11 @@ impl World {
     }
 
     async fn replay(&self, rate: u32) -> Replay {
+        self.replay_of(rate, 0).await
+    }
+
+    /// So many were counted when it was made.
+    async fn replay_of(&self, rate: u32, matched: u64) -> Replay {
         let now = self.clock.now();
         let filter = DeliveryFilter { statuses: vec![Status::DeadLetter], ..DeliveryFilter::default() };
         let new = NewReplay {
@@ -186,8 +196,8 @@ impl World {
             account_id: self.account,
             selection: Selection::Filter(filter),
             rate,
-            matched: 0,
-            matched_exact: false,
+            matched,
+            matched_exact: matched > 0,
             created_by: ApiKeyId::at(now, 1),
             created_at: now,
             key: None,
@@ -197,6 +207,23 @@ impl World {
             CreatedReplay::New(replay) => replay,
             CreatedReplay::Known { .. } => unreachable!("it has no key"),
         }
+    }
+
+    /// Ends everything that waits.
+    async fn cancel_all(&self) {
+        for delivery in self.lane().await {
+            let fact = AttemptId::at(self.clock.now(), self.dice.bits());
+            self.store.cancel(self.account, delivery.id, fact, self.clock.now()).await.unwrap();
+        }
+    }
+
+    /// As retention does with what has ended.
+    async fn forget_all(&self) {
+        let (node, now) = (self.joins("forgets").await, self.clock.now());
+        let term = self.store.take_chore(Chore::Prune, node, now, limits::LEASE).await.unwrap().unwrap();
+        let (events, rows) = (1_000, 100_000);
+        let walk = EventWalk { account_id: self.account, from: EventId::MIN, before: now, events, rows };
+        assert_eq!(self.store.prune_events(term, walk).await.unwrap().unwrap().next, None);
     }
 
     async fn told(&self, replay: &Replay) -> Replay {
@@ -306,5 +333,51 @@ async fn what_goes_to_a_destination_that_is_no_longer_there_is_skipped() {
     sleep(Duration::from_secs(3)).await;
     let told = world.told(&replay).await;
     assert_eq!((told.status, told.created, told.skipped), (ReplayStatus::Completed, 0, 5));
+    node.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_waits_while_as_much_of_its_account_waits_as_may() {
+    let world = World::new(100).await;
+    let cap = BacklogCap { rows: 30, bytes: u64::MAX };
+    let nodes = [world.node_with("a", cap).await, world.node_with("b", cap).await];
+    let replay = world.replay(10).await;
+    sleep(Duration::from_secs(60)).await;
+    let told = world.told(&replay).await;
+    assert_eq!(told.status, ReplayStatus::Running);
+    assert!((30..=55).contains(&told.created), "{} made with a cap of 30", told.created);
+    let holder = world.store.open_replays(1).await.unwrap().remove(0).held_by;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.told(&replay).await.created, told.created, "nothing is made beyond");
+    assert_eq!(
+        world.store.open_replays(1).await.unwrap().remove(0).held_by,
+        holder,
+        "it is held all the time"
+    );
+
+    for _ in 0..5 {
+        world.cancel_all().await;
+        sleep(Duration::from_secs(20)).await;
+    }
+    let told = world.told(&replay).await;
+    assert_eq!((told.status, told.created, told.skipped), (ReplayStatus::Completed, 100, 0));
+    nodes.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_forgotten_before_its_turn_is_counted_as_skipped() {
+    let world = World::new(10).await;
+    let replay = world.replay_of(1, 10).await;
+    let node = world.node("a").await;
+    sleep(Duration::from_secs(4)).await;
+    let made = world.told(&replay).await.created;
+    assert!((1..10).contains(&made), "{made}");
+    world.cancel_all().await;
+    world.forget_all().await;
+    sleep(Duration::from_secs(30)).await;
+    let told = world.told(&replay).await;
+    assert_eq!((told.status, told.matched), (ReplayStatus::Completed, 10));
+    assert_eq!(told.created + told.skipped, 10);
+    assert!(told.skipped > 0);
     node.abort();
 }

@@ -1,7 +1,10 @@
 //! Several nodes at once. Each test repeats a race until it must have been met, and counts what must hold.
 
 use super::{World, delivered, open, record};
-use crate::{Catalog as _, Committed, Ingest as _, Membership as _, Queue as _, StoreError};
+use crate::{
+    Catalog as _, Chore, Chores as _, Committed, Ingest as _, Membership as _, Queue as _, StoreError,
+    postgres::{chores, trouble::Trouble},
+};
 use domain::{
     delivery::Delivery,
     destination::{Disabled, DisabledReason},
@@ -193,5 +196,29 @@ async fn a_late_renewal_is_either_made_or_answered_with_the_loss() {
         world.store.leave(id).await.expect("it leaves");
     }
     assert_eq!(kept + lost, 60);
+    world.clean_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_falls_asleep_in_a_transaction_keeps_its_chore_from_nobody() {
+    let world = World::new().await;
+    let (lease, now) = (Duration::from_secs(1), world.now);
+    let asleep = world.store.take_chore(Chore::Prune, world.node, now, lease).await.unwrap();
+    let asleep = asleep.expect("nobody has it");
+    let connection = world.store.pools.general().await.unwrap();
+    let transaction = connection.begin().await.unwrap();
+    assert!(chores::stands(&transaction, asleep).await.unwrap(), "and it is locked");
+
+    let (other, began) = (NodeId::at(now, rand::random()), tokio::time::Instant::now());
+    let taken = loop {
+        // Whoever waits for the lock for as long as a statement may take asks again.
+        match world.store.take_chore(Chore::Prune, other, now.plus(2 * lease), lease).await {
+            Ok(Some(term)) => break term,
+            Ok(None) | Err(_) => assert!(began.elapsed() < 4 * limits::STORE_TRANSACTION_IDLE),
+        }
+    };
+    assert!(taken.number > asleep.number);
+    let late: Result<(), Trouble> = transaction.end(Ok(())).await;
+    assert!(late.is_err(), "what it wrote is gone");
     world.clean_up().await;
 }

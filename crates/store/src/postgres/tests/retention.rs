@@ -8,7 +8,7 @@ use crate::{
         pool::params,
         retention::{
             DELIVERY_DAY_NEEDED, ENDED_OF_EVENTS, EVENT_DAY_NEEDED, FORGET_DELIVERIES, FORGET_EVENTS,
-            OLD_EVENTS, PRUNE_FACTS, STRAYED_FACTS,
+            FORGET_MADE, OLD_EVENTS, PRUNE_FACTS, STRAYED_FACTS,
         },
         rollup::FANOUTS,
     },
@@ -171,6 +171,9 @@ async fn on_a_young_table_too_what_is_looked_for_is_found_by_keys() {
         world.explain(ENDED_OF_EVENTS, params![ids => UUID_ARRAY, from => UUID, 100_i64 => INT8]).await,
         world.explain(FORGET_EVENTS, params![ids => UUID_ARRAY]).await,
         world.explain(FORGET_DELIVERIES, params![ids => UUID_ARRAY]).await,
+        world
+            .explain(FORGET_MADE, params![account => UUID, node => UUID, from => UUID, 100_i64 => INT8])
+            .await,
         world.explain(EVENT_DAY_NEEDED, range).await,
         world
             .explain(FANOUTS, params![from => UUID, to => UUID, 9_i64 => INT8, from => UUID, to => UUID])

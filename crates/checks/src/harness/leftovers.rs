@@ -1,0 +1,25 @@
+//! Rows whose owner is gone: there must never be any.
+
+use anyhow::Result;
+
+use super::Database;
+
+const PAIRS: [(&str, &str, &str, &str); 6] = [
+    ("queue", "event_id", "events", "id"),
+    ("attempts", "event_id", "events", "id"),
+    ("expansions", "event_id", "events", "id"),
+    ("replayed", "replay_id", "replays", "id"),
+    ("queue", "replay_id", "replays", "id"),
+    ("replay_counts", "replay_id", "replays", "id"),
+];
+
+pub(crate) async fn count(database: &Database) -> Result<u64> {
+    let there = |table: &str| database.kind() == super::StoreKind::Postgres || table != "replay_counts";
+    let counts = PAIRS.iter().filter(|(table, ..)| there(table)).map(|(table, column, owners, key)| {
+        format!(
+            "(select count(*) from {table} t where t.{column} is not null
+              and not exists (select 1 from {owners} o where o.{key} = t.{column}))"
+        )
+    });
+    database.number(&format!("select {}", counts.collect::<Vec<_>>().join(" + "))).await
+}

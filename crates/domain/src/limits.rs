@@ -527,8 +527,9 @@ pub const STREAM_CLIENTS_PER_ACCOUNT: usize = 50;
 pub const STREAM_RETRY_AFTER_SECONDS: u32 = 10;
 /// What waits for one client before it is told to catch up by itself, from the history.
 pub const STREAM_BUFFER: usize = 1_000;
-/// Pieces of text that wait for its socket, of at most a page each.
+/// Pieces of text that wait for its socket, and how long one gets before it is sent.
 pub const STREAM_CHUNKS: usize = 4;
+pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
 /// Clients that read the history at the same time to catch up.
 pub const STREAM_CATCHING_UP: usize = 2;
 /// The feed is looked at this often while somebody follows it, and not more often than the second however much

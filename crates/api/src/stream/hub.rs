@@ -191,15 +191,20 @@ struct Trouble {
 impl Reader {
     async fn run(mut self) {
         let app = self.app.clone();
+        let mut failing = false;
         while let Some((accounts, round)) = app.hub.begin_round() {
             let began = Instant::now();
             let rest = match self.round(&accounts).await {
                 Ok(()) => {
+                    failing = false;
                     app.hub.rounds.send_replace(round);
                     began.elapsed() * limits::STREAM_LOOK_REST
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the feed could not be read; trying again");
+                    if !failing {
+                        tracing::warn!(%error, "the feed could not be read; trying again");
+                    }
+                    failing = true;
                     limits::STREAM_LOOK
                 }
             };
@@ -219,21 +224,19 @@ impl Reader {
 
     /// Hands out what has become durable since the last round.
     async fn round(&mut self, accounts: &[AccountId]) -> Result<(), StoreError> {
+        let changed = self.know_versions(accounts).await?;
         let known = self.app.hub.state().place.clone();
-        let Some(place) = known else { return self.first_round(accounts).await };
+        let Some(place) = known else {
+            // Where everybody begins.
+            let place = self.app.store.feed_end(self.app.now()).await?;
+            self.app.hub.state().place = Some(place);
+            return Ok(());
+        };
         let at = place.at();
         let handed_out = self.hand_out_feed(accounts, place).await;
         self.note(at, handed_out.is_ok());
         handed_out?;
-        self.hand_out_switches(accounts, at).await
-    }
-
-    /// Where everybody begins.
-    async fn first_round(&self, accounts: &[AccountId]) -> Result<(), StoreError> {
-        self.know_versions(accounts).await?;
-        let place = self.app.store.feed_end(self.app.now()).await?;
-        self.app.hub.state().place = Some(place);
-        Ok(())
+        self.hand_out_switches(changed, at).await
     }
 
     /// After the store was away, results come that were begun before: they are looked for a while longer.
@@ -271,8 +274,11 @@ impl Reader {
     }
 
     /// Pauses and disablings: found by the versions of the accounts.
-    async fn hand_out_switches(&self, accounts: &[AccountId], at: Timestamp) -> Result<(), StoreError> {
-        let changed = self.know_versions(accounts).await?;
+    async fn hand_out_switches(
+        &self,
+        changed: Vec<(AccountId, i64)>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
         for (account, known) in changed {
             let since = at.minus(limits::FEED_LOOKBACK);
             let (mut switched, version) = switched(&self.app, account, known, since).await?;

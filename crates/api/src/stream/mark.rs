@@ -52,8 +52,11 @@ pub(super) async fn switched(
 ) -> Result<(Vec<(DestinationId, HoldEntry)>, i64), StoreError> {
     let version = version(app, account).await?;
     let mut switched = Vec::new();
+    if version <= after {
+        return Ok((switched, version));
+    }
     let mut last = None;
-    while version > after {
+    loop {
         let some = limits::VERSIONS_AT_ONCE;
         let changed = app.store.changed_destinations(account, after, last, some).await?;
         for target in app.store.targets(&changed).await?.into_iter().flatten() {
@@ -64,10 +67,9 @@ pub(super) async fn switched(
         }
         last = changed.last().copied();
         if changed.len() < some {
-            break;
+            return Ok((switched, version));
         }
     }
-    Ok((switched, version))
 }
 
 #[cfg(test)]

@@ -267,12 +267,12 @@ fn whats(fresh: &[Fresh]) -> Vec<&What> {
     fresh.iter().map(|fresh| &fresh.what).collect()
 }
 
-fn facts(fresh: &[Fresh]) -> Vec<&FactRecord> {
-    let fact = |what| match what {
-        &What::Delivery(ref fact) => Some(&**fact),
-        &What::Hold(..) => None,
+fn facts<'a>(fresh: &'a [Fresh]) -> Vec<&'a FactRecord> {
+    let fact = |fresh: &'a Fresh| match &fresh.what {
+        What::Delivery(fact) => Some(&**fact),
+        What::Hold(..) => None,
     };
-    fresh.iter().filter_map(|fresh| fact(&fresh.what)).collect()
+    fresh.iter().filter_map(fact).collect()
 }
 
 /// How often each thing was told.

@@ -11,6 +11,7 @@
 //! configuration, by which pauses and disablings are found. What was told before a cut may be told again after it,
 //! seldom; nothing is left out that is still kept.
 
+mod destinations;
 mod filter;
 mod follower;
 mod frame;
@@ -29,7 +30,7 @@ use axum::{
 use domain::limits;
 use filter::{Filter, StreamQuery};
 use follower::Follower;
-use frame::Gap;
+use frame::Reset;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use hub::Seat;
 use mark::Mark;
@@ -38,10 +39,10 @@ use store::Resumption;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Follow what happens: server-sent events `delivery` and `hold`, as they change. Each has an `id`; send the last one as
-/// `Last-Event-ID` to go on from there, on any node. An event `gap` says that something in between is no longer kept.
-/// Different filters narrow, a repeated one widens; holds have no status, outcome, type, source, route or replay.
-/// Scope `deliveries:read`; holds are told with `destinations:read`.
+/// Follow what happens: server-sent events `delivery.changed` and `destination.changed`. Each has an `id`; send the last
+/// one as `Last-Event-ID` to go on from there, on any node. An event `reset` says that something in between is no longer
+/// kept. Different filters narrow, a repeated one widens; status, outcome, type, source, route and replay are a
+/// delivery's. Scope `deliveries:read`; destinations are told of with `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/stream", operation_id = "follow_stream", tag = "live",
     params(
@@ -62,8 +63,8 @@ pub(crate) async fn follow(
 ) -> Result<Response, ApiError> {
     let filter = Filter::checked(asked.query, &ctx)?;
     let seat = Seat::take(&app, ctx.account_id())?;
-    let (mark, gap) = begin(&app, &ctx, asked.last).await?;
-    let body = Follower::new(app, ctx, filter, mark, seat).start(gap);
+    let (mark, reset) = begin(&app, &ctx, asked.last).await?;
+    let body = Follower::new(app, ctx, filter, mark, seat).start(reset);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         // A proxy that gathers answers would hold events back.
@@ -73,7 +74,7 @@ pub(crate) async fn follow(
 }
 
 /// Where to begin, and what is missing before it.
-async fn begin(app: &App, ctx: &AccountCtx, last: Option<String>) -> Result<(Mark, Option<Gap>), ApiError> {
+async fn begin(app: &App, ctx: &AccountCtx, last: Option<String>) -> Result<(Mark, Option<Reset>), ApiError> {
     let account = ctx.account_id();
     let Some(last) = last else { return Ok((Mark::now(app, account).await?, None)) };
     let malformed = || ApiError::invalid_cursor("`Last-Event-ID` is not the id of an event of this stream");
@@ -82,10 +83,10 @@ async fn begin(app: &App, ctx: &AccountCtx, last: Option<String>) -> Result<(Mar
         Resumption::At(place) => {
             let kept = app.store.account(account).await?.retention_days;
             let oldest = app.now().minus(Duration::from_secs(u64::from(kept) * 86_400));
-            let gap = (place.at() < oldest).then_some(Gap::Pruned);
-            Ok((Mark { version, place }, gap))
+            let reset = (place.at() < oldest).then_some(Reset::Pruned);
+            Ok((Mark { version, place }, reset))
         }
-        Resumption::Lost => Ok((Mark::now(app, account).await?, Some(Gap::Lost))),
+        Resumption::Lost => Ok((Mark::now(app, account).await?, Some(Reset::Lost))),
         Resumption::Malformed => Err(malformed()),
     }
 }

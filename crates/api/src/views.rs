@@ -35,7 +35,7 @@ pub use stats::{
     TotalsView,
 };
 
-pub use stream::{AttemptSummaryView, DeliveryChangeView, HoldChangeView};
+pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView};
 
 /// Words of the rules, as the OpenAPI document describes them.
 pub(crate) mod words {

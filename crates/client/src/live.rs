@@ -26,7 +26,7 @@ pub struct ChangesOf(pub Vec<(&'static str, String)>);
 pub struct Change {
     /// Where to go on from.
     pub id: String,
-    /// `delivery`, `hold` or `gap`.
+    /// `delivery.changed`, `destination.changed` or `reset`.
     pub event: String,
     pub data: Value,
 }
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn events_are_read_however_their_bytes_are_cut() {
-        let text = "retry: 2000\n\nid: 1_a\nevent: delivery\ndata: {\"n\":1}\n\n: still here\nid: 1_b\n\n\
-                    id: 1_c\r\nevent: hold\r\ndata: {\"n\":2}\r\n\r\n";
+        let text = "retry: 2000\n\nid: 1_a\nevent: delivery.changed\ndata: {\"n\":1}\n\n: still here\nid: 1_b\n\n\
+                    id: 1_c\r\nevent: destination.changed\r\ndata: {\"n\":2}\r\n\r\n";
         for size in 1..text.len() {
             let (mut lines, mut last, mut heard) = (Lines::default(), None, Vec::new());
             for piece in text.as_bytes().chunks(size) {
@@ -165,8 +165,10 @@ mod tests {
                     heard.push((change.id, change.event, change.data["n"].clone()));
                 }
             }
-            let expected =
-                [("1_a".into(), "delivery".into(), 1.into()), ("1_c".into(), "hold".into(), 2.into())];
+            let expected = [
+                ("1_a".into(), "delivery.changed".into(), 1.into()),
+                ("1_c".into(), "destination.changed".into(), 2.into()),
+            ];
             assert_eq!(heard, expected, "{size} bytes at a time");
         }
     }

@@ -533,12 +533,12 @@ pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
 /// Clients that read the history at the same time to catch up.
 pub const STREAM_CATCHING_UP: usize = 2;
 /// The feed is looked at this often while somebody follows it, and not more often than the second however much
-/// happens here; after a look that took long, not before so many times as long.
+/// happens here; after a look that took long, not before so many times as long: a tenth of a connection at most.
 pub const STREAM_LOOK: Duration = Duration::from_millis(500);
 pub const STREAM_LOOK_MIN: Duration = Duration::from_millis(50);
-pub const STREAM_LOOK_REST: u32 = 4;
-/// The longest pause between two looks, also while the store is away.
-pub const STREAM_LOOK_MAX: Duration = Duration::from_secs(4);
+pub const STREAM_LOOK_REST: u32 = 10;
+/// The longest pause between two looks, however long the last one took, and while the store is away.
+pub const STREAM_LOOK_MAX: Duration = Duration::from_secs(5);
 /// After the store was away, what was begun before is looked for this long: results are written as it comes back.
 pub const STREAM_AFTERMATH: Duration = Duration::from_secs(60);
 /// A silent stream says this often that it lives, and a stream looks whether its key still does.

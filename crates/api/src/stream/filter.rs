@@ -22,7 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamQuery {
-    /// What has changed.
+    /// Which events.
     #[param(inline, required = false)]
     kind: Vec<Kind>,
     #[param(value_type = Vec<schema::DestinationId>, required = false)]
@@ -46,11 +46,12 @@ pub(crate) struct StreamQuery {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
 #[schema(as = StreamKind)]
 enum Kind {
+    #[serde(rename = "delivery.changed")]
     Delivery,
-    Hold,
+    #[serde(rename = "destination.changed")]
+    Destination,
 }
 
 /// What a client may hear of, and wants to.
@@ -58,7 +59,7 @@ enum Kind {
 pub(super) struct Filter {
     query: StreamQuery,
     deliveries: bool,
-    holds: bool,
+    destinations: bool,
 }
 
 impl Filter {
@@ -81,11 +82,11 @@ impl Filter {
         if query.kind.is_empty() || named(Kind::Delivery) {
             ctx.require(Scope::DeliveriesRead)?;
         }
-        if named(Kind::Hold) {
+        if named(Kind::Destination) {
             ctx.require(Scope::DestinationsRead)?;
         }
         let deliveries = query.kind.is_empty() || named(Kind::Delivery);
-        // A hold has nothing that these could ask about.
+        // A destination has nothing that these could ask about.
         let about_deliveries = !(query.status.is_empty()
             && query.outcome.is_empty()
             && query.types.is_empty()
@@ -93,8 +94,8 @@ impl Filter {
             && query.route_id.is_empty()
             && query.replay_id.is_empty());
         let may = ctx.has(Scope::DestinationsRead);
-        let holds = may && !about_deliveries && (query.kind.is_empty() || named(Kind::Hold));
-        Ok(Self { query, deliveries, holds })
+        let destinations = may && !about_deliveries && (query.kind.is_empty() || named(Kind::Destination));
+        Ok(Self { query, deliveries, destinations })
     }
 
     pub(super) fn wants(&self, happening: &Happening) -> bool {
@@ -102,7 +103,7 @@ impl Filter {
         if !one_of(&query.destination_id, |id| *id == happening.destination_id) {
             return false;
         }
-        let Some(delivery) = &happening.delivery else { return self.holds };
+        let Some(delivery) = &happening.delivery else { return self.destinations };
         self.deliveries
             && one_of(&query.status, |status| *status == delivery.status)
             && one_of(&query.outcome, |outcome| Some(*outcome) == delivery.outcome)

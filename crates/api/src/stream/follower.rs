@@ -1,8 +1,9 @@
 //! One client: first what it missed, from the history, then what the hub hands out.
 
 use super::{
+    destinations::Destinations,
     filter::Filter,
-    frame::{self, Gap},
+    frame::{self, Reset},
     happening::Happening,
     hub::{Ear, Seat, pause_after},
     mark::{Mark, switched},
@@ -50,14 +51,14 @@ impl Follower {
     }
 
     /// The body of the answer, written by a task of its own that ends with it.
-    pub(super) fn start(self, gap: Option<Gap>) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
+    pub(super) fn start(self, reset: Option<Reset>) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
         let (chunks, body) = mpsc::channel(limits::STREAM_CHUNKS);
         let every = self.app.config.deadlines.heartbeat;
         let mut beat = interval_at(Instant::now() + every, every);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut out = Out { chunks, beat, text: frame::hello() };
-        if let Some(gap) = gap {
-            out.text += &frame::gap(gap, &self.mark);
+        if let Some(reset) = reset {
+            out.text += &frame::reset(reset, &self.mark);
         }
         tokio::spawn(self.run(out));
         stream::unfold(body, |mut body| async move { Some((Ok(body.recv().await?), body)) })
@@ -120,8 +121,9 @@ impl Follower {
                 let now = self.app.now();
                 self.app.store.feed(&[account], &self.mark.place, limits::FEED_PAGE, now).await?
             };
+            let destinations = Destinations::of(&self.app, &fed.fresh).await?;
             for fresh in fed.fresh {
-                let happening = Happening::of(fresh, self.mark.version);
+                let happening = Happening::of(fresh, self.mark.version, &destinations);
                 if let Err(end) = self.tell(out, &happening).await {
                     return Ok(Some(end));
                 }
@@ -140,8 +142,10 @@ impl Follower {
             }
         }
         let (switched, version) = switched(&self.app, account, self.mark.version, self.since).await?;
-        for (id, hold) in switched {
-            let happening = Happening::switched(id, &hold, self.mark.clone(), version);
+        let ids = switched.iter().map(|(id, _)| *id).collect();
+        let destinations = Destinations::read(&self.app, ids).await?;
+        for switched in &switched {
+            let happening = Happening::switched(switched, &destinations, self.mark.clone(), version);
             if let Err(end) = self.tell(out, &happening).await {
                 return Ok(Some(end));
             }

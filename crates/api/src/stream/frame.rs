@@ -6,16 +6,16 @@ use domain::limits;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Why something may be missing.
+/// Why something may be missing, and whoever keeps a picture of things has to draw it anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gap {
+pub(super) enum Reset {
     /// The stream goes on from where it was left, but some of that is older than what is kept.
     Pruned,
     /// The stream begins now: where it was left is not known to the store any more.
     Lost,
 }
 
-impl Gap {
+impl Reset {
     const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Pruned => ("pruned", "some of what happened since is older than what is kept"),
@@ -31,9 +31,9 @@ pub(super) fn hello() -> String {
     format!("retry: {}\n\n", limits::STREAM_RECONNECT.as_millis())
 }
 
-pub(super) fn gap(gap: Gap, mark: &Mark) -> String {
-    let (reason, detail) = gap.words();
-    event("gap", mark, &serde_json::json!({ "reason": reason, "detail": detail }))
+pub(super) fn reset(reset: Reset, mark: &Mark) -> String {
+    let (reason, detail) = reset.words();
+    event("reset", mark, &serde_json::json!({ "reason": reason, "detail": detail }))
 }
 
 pub(super) fn event(name: &str, mark: &Mark, data: &impl Serialize) -> String {

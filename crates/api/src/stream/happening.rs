@@ -1,7 +1,7 @@
 //! Something that happened, written down once for everybody who follows its account.
 
-use super::{frame, mark::Mark};
-use crate::views::{DeliveryChangeView, HoldChangeView};
+use super::{destinations::Destinations, frame, mark::Mark};
+use crate::views::DeliveryChangeView;
 use bytes::Bytes;
 use domain::{
     delivery::Status,
@@ -16,7 +16,7 @@ pub(super) struct Happening {
     pub(super) mark: Mark,
     written: Written,
     pub(super) destination_id: DestinationId,
-    /// None: a hold.
+    /// None: the destination has changed, not a delivery.
     pub(super) delivery: Option<OfDelivery>,
     pub(super) text: Bytes,
 }
@@ -39,15 +39,15 @@ pub(super) struct OfDelivery {
 }
 
 impl Happening {
-    pub(super) fn of(fresh: Fresh, version: i64) -> Self {
+    pub(super) fn of(fresh: Fresh, version: i64, destinations: &Destinations) -> Self {
         let mark = Mark { version, place: fresh.place };
         let written = Written::InFeed(fresh.stamp);
         match fresh.what {
-            What::Hold(id, hold) => Self::hold(id, &hold, mark, written),
+            What::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
             What::Delivery(fact) => {
                 let view = DeliveryChangeView::new(&fact);
                 Self {
-                    text: frame::event("delivery", &mark, &view).into(),
+                    text: frame::event("delivery.changed", &mark, &view).into(),
                     mark,
                     written,
                     destination_id: fact.destination_id,
@@ -65,13 +65,24 @@ impl Happening {
     }
 
     /// A destination that was paused or disabled, found up to this version.
-    pub(super) fn switched(id: DestinationId, hold: &HoldEntry, mark: Mark, version: i64) -> Self {
-        Self::hold(id, hold, mark, Written::At(version))
+    pub(super) fn switched(
+        (id, hold): &(DestinationId, HoldEntry),
+        destinations: &Destinations,
+        mark: Mark,
+        version: i64,
+    ) -> Self {
+        Self::hold(*id, hold, destinations, mark, Written::At(version))
     }
 
-    fn hold(destination_id: DestinationId, hold: &HoldEntry, mark: Mark, written: Written) -> Self {
-        let view = HoldChangeView::new(destination_id, hold);
-        let text = frame::event("hold", &mark, &view).into();
+    fn hold(
+        destination_id: DestinationId,
+        hold: &HoldEntry,
+        destinations: &Destinations,
+        mark: Mark,
+        written: Written,
+    ) -> Self {
+        let view = destinations.view(destination_id, hold);
+        let text = frame::event("destination.changed", &mark, &view).into();
         Self { mark, written, destination_id, delivery: None, text }
     }
 

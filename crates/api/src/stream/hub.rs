@@ -6,6 +6,7 @@
 //! hole, and what both have is told apart by its stamp.
 
 use super::{
+    destinations::Destinations,
     happening::Happening,
     mark::{Mark, switched},
 };
@@ -198,7 +199,7 @@ impl Reader {
                 Ok(()) => {
                     failing = false;
                     app.hub.rounds.send_replace(round);
-                    began.elapsed() * limits::STREAM_LOOK_REST
+                    rest_after(began.elapsed())
                 }
                 Err(error) => {
                     if !failing {
@@ -208,7 +209,6 @@ impl Reader {
                     limits::STREAM_LOOK
                 }
             };
-            let rest = rest.clamp(limits::STREAM_LOOK_MIN, limits::STREAM_LOOK_MAX);
             tokio::select! {
                 () = app.closing() => return,
                 () = sleep(rest) => {}
@@ -260,10 +260,11 @@ impl Reader {
         }
         loop {
             let fed = self.app.store.feed(accounts, &place, limits::FEED_PAGE, self.app.now()).await?;
+            let destinations = Destinations::of(&self.app, &fed.fresh).await?;
             for fresh in fed.fresh {
                 let account = fresh.account_id;
                 let version = self.app.hub.state().versions.get(&account).copied().unwrap_or(0);
-                self.app.hub.hand_out(account, Happening::of(fresh, version));
+                self.app.hub.hand_out(account, Happening::of(fresh, version, &destinations));
             }
             place = fed.next;
             self.app.hub.state().place = Some(place.clone());
@@ -281,15 +282,16 @@ impl Reader {
     ) -> Result<(), StoreError> {
         for (account, known) in changed {
             let since = at.minus(limits::FEED_LOOKBACK);
-            let (mut switched, version) = switched(&self.app, account, known, since).await?;
+            let (switched, version) = switched(&self.app, account, known, since).await?;
+            let ids = switched.iter().map(|(id, _)| *id).collect();
+            let destinations = Destinations::read(&self.app, ids).await?;
             let place = self.app.hub.state().place.clone();
-            let (Some(place), last) = (place, switched.pop()) else { continue };
-            let mark = |version| Mark { version, place: place.clone() };
-            for (id, hold) in switched {
-                self.app.hub.hand_out(account, Happening::switched(id, &hold, mark(known), version));
-            }
-            if let Some((id, hold)) = last {
-                self.app.hub.hand_out(account, Happening::switched(id, &hold, mark(version), version));
+            let Some(place) = place else { continue };
+            for (index, one) in switched.iter().enumerate() {
+                // Whoever has heard all of them has heard of everything up to this version.
+                let heard = if index + 1 == switched.len() { version } else { known };
+                let mark = Mark { version: heard, place: place.clone() };
+                self.app.hub.hand_out(account, Happening::switched(one, &destinations, mark, version));
             }
             self.app.hub.state().versions.insert(account, version);
         }
@@ -314,7 +316,29 @@ impl Reader {
     }
 }
 
+/// How long the store is left alone after a look that took so long: one look costs what was written in the last minutes
+/// rather than what is new, so where much is written there are fewer of them.
+fn rest_after(took: Duration) -> Duration {
+    took.saturating_mul(limits::STREAM_LOOK_REST).clamp(limits::STREAM_LOOK_MIN, limits::STREAM_LOOK_MAX)
+}
+
 /// A pause that grows with every failure.
 pub(super) fn pause_after(failures: u32) -> Duration {
     (limits::STREAM_LOOK * 2u32.saturating_pow(failures.min(8))).min(limits::STREAM_LOOK_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_take_a_tenth_of_the_time_at_most() {
+        for millis in [10, 40, 100, 300, 500] {
+            let took = Duration::from_millis(millis);
+            assert!(rest_after(took) >= took * 10, "{took:?}");
+        }
+        assert_eq!(rest_after(Duration::ZERO), limits::STREAM_LOOK_MIN);
+        assert_eq!(rest_after(Duration::from_secs(60)), limits::STREAM_LOOK_MAX);
+        assert_eq!(rest_after(Duration::MAX), limits::STREAM_LOOK_MAX);
+    }
 }

@@ -1,20 +1,21 @@
 use super::{
     delivery::{OutcomeWord, StatusWord},
-    destination::HoldEntryView,
+    destination::{DestinationStatus, HoldEntryView, HoldView, hold, status},
     schema,
 };
 use domain::{
     delivery::{Ending, Status},
-    gate::HoldEntry,
+    destination::Destination,
+    gate::{HoldEntry, HoldReason},
     id::{AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
     outcome::Outcome,
     time::Timestamp,
 };
 use serde::Serialize;
-use store::{FactAttempt, FactRecord};
+use store::{FactAttempt, FactRecord, LaneView};
 use utoipa::ToSchema;
 
-/// A delivery as a change left it, with the attempt that made the change: `event: delivery`.
+/// A delivery as a change left it, with the attempt that made the change: `event: delivery.changed`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = DeliveryChange)]
 pub struct DeliveryChangeView {
@@ -74,14 +75,23 @@ pub struct AttemptSummaryView {
     pub http_status: Option<u16>,
 }
 
-/// A destination's hold that began, changed or ended: `event: hold`.
+/// How a destination is doing after one of its holds began, changed or ended: `event: destination.changed`. What it has
+/// of the destination is as the destination itself shows it.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = HoldChange)]
-pub struct HoldChangeView {
+#[schema(as = DestinationChange)]
+pub struct DestinationChangeView {
     #[schema(value_type = schema::DestinationId)]
-    pub destination_id: DestinationId,
-    #[serde(flatten)]
-    pub hold: HoldEntryView,
+    pub id: DestinationId,
+    pub status: DestinationStatus,
+    /// Why its deliveries wait; null when they do not.
+    #[schema(required)]
+    pub hold: Option<HoldView>,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub throttled_until: Option<Timestamp>,
+    #[schema(required)]
+    pub throttle_reason: Option<String>,
+    /// The line of its history that was written.
+    pub change: HoldEntryView,
 }
 
 impl DeliveryChangeView {
@@ -119,8 +129,101 @@ impl DeliveryChangeView {
     }
 }
 
-impl HoldChangeView {
-    pub fn new(destination_id: DestinationId, hold: &HoldEntry) -> Self {
-        Self { destination_id, hold: hold.into() }
+impl DestinationChangeView {
+    /// `destination` is None if it does not read back.
+    pub fn new(
+        id: DestinationId,
+        destination: Option<&Destination>,
+        lane: Option<&LaneView>,
+        change: &HoldEntry,
+    ) -> Self {
+        let hold = standing(destination, lane, change);
+        let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
+        Self {
+            id,
+            status: status(hold.as_ref()),
+            throttled_until: throttle.and_then(|hold| hold.until),
+            throttle_reason: throttle.map(|hold| hold.detail.clone()),
+            hold,
+            change: change.into(),
+        }
+    }
+}
+
+/// What holds the destination by now. A line of the history is durable; what this node knows of a lane may be a moment
+/// older, if another node runs it.
+fn standing(
+    destination: Option<&Destination>,
+    lane: Option<&LaneView>,
+    change: &HoldEntry,
+) -> Option<HoldView> {
+    let known = destination.and_then(|destination| hold(destination, lane));
+    match known {
+        Some(known) if known.reason == change.reason && known.since == change.since => {
+            change.ended_at.is_none().then_some(known)
+        }
+        None if change.ended_at.is_none() && (destination.is_none() || of_lane(change.reason)) => {
+            Some(change.into())
+        }
+        known => known,
+    }
+}
+
+/// Not of the destination's own switches.
+const fn of_lane(reason: HoldReason) -> bool {
+    matches!(reason, HoldReason::Throttle | HoldReason::Breaker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::{gate::Hold, id::AccountId};
+
+    const THEN: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+    fn change(reason: HoldReason, ended_at: Option<Timestamp>) -> HoldEntry {
+        let detail = "429 Too Many Requests".into();
+        HoldEntry { reason, since: THEN, until: Some(THEN), detail, step: Some(1), ended_at }
+    }
+
+    fn lane(reason: HoldReason) -> LaneView {
+        let HoldEntry { since, until, detail, step, .. } = change(reason, None);
+        LaneView { in_flight: 0, hold: Some(Hold { reason, since, until, detail, step, probing: true }) }
+    }
+
+    fn shown(paused: bool, lane: Option<LaneView>, change: &HoldEntry) -> DestinationChangeView {
+        let id = DestinationId::at(THEN, 1);
+        let url = "https://example.com/hooks";
+        let mut destination = Destination::new(id, AccountId::at(THEN, 2), "Orders", url, THEN);
+        destination.switch.paused_at = paused.then_some(THEN);
+        DestinationChangeView::new(id, Some(&destination), lane.as_ref(), change)
+    }
+
+    #[test]
+    fn a_hold_that_has_begun_is_shown_before_its_lane_says_so() {
+        let view = shown(false, None, &change(HoldReason::Throttle, None));
+        assert_eq!((view.status, view.throttled_until), (DestinationStatus::Throttled, Some(THEN)));
+        assert_eq!(view.throttle_reason.as_deref(), Some("429 Too Many Requests"));
+        let view = shown(false, Some(lane(HoldReason::Throttle)), &change(HoldReason::Throttle, None));
+        assert!(view.hold.is_some_and(|hold| hold.probing), "the lane knows more");
+    }
+
+    #[test]
+    fn a_hold_that_has_ended_is_not_shown_though_its_lane_still_says_so() {
+        let ended = change(HoldReason::Throttle, Some(THEN));
+        let view = shown(false, Some(lane(HoldReason::Throttle)), &ended);
+        assert_eq!((view.status, view.hold, view.throttled_until), (DestinationStatus::Active, None, None));
+    }
+
+    #[test]
+    fn a_destination_that_is_held_for_something_else_says_that() {
+        let ended = change(HoldReason::Throttle, Some(THEN));
+        assert_eq!(
+            shown(false, Some(lane(HoldReason::Breaker)), &ended).status,
+            DestinationStatus::Unhealthy
+        );
+        assert_eq!(shown(true, None, &ended).status, DestinationStatus::Paused);
+        let begun = change(HoldReason::Throttle, None);
+        assert_eq!(shown(true, None, &begun).status, DestinationStatus::Paused);
     }
 }

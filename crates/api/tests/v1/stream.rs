@@ -30,7 +30,7 @@ on_every_store! {
 
         world.attempt(&destination, &delivery, Outcome::ServerError, 503).await;
         let told = client.next().await;
-        assert_eq!(told.name, "delivery");
+        assert_eq!(told.name, "delivery.changed");
         assert_eq!(told.data["id"], json!(delivery));
         assert_eq!((&told.data["event_id"], &told.data["event_type"]), (&json!(event), &json!("invoice.paid")));
         assert_eq!((&told.data["route_id"], &told.data["destination_id"]), (&json!(route), &json!(destination)));
@@ -46,18 +46,24 @@ on_every_store! {
         assert!(told.data.get("payload").is_none());
     }
 
-    async fn a_hold_is_told_when_it_begins_and_when_it_ends(world) {
+    async fn a_destination_is_told_of_when_a_hold_begins_and_when_it_ends(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
-        let mut client = served.follow(&world.key, "?kind=hold", None).await;
-        for (action, reason, ended) in
-            [("pause", "paused", false), ("resume", "paused", true), ("disable", "disabled", false)]
+        let mut client = served.follow(&world.key, "?kind=destination.changed", None).await;
+        for (action, reason, status) in
+            [("pause", "paused", "paused"), ("resume", "paused", "active"), ("disable", "disabled", "disabled")]
         {
             world.tell(&format!("/v1/destinations/{destination}/{action}")).await.expect(200);
             let told = client.next().await;
-            assert_eq!((told.name.as_str(), &told.data["reason"]), ("hold", &json!(reason)), "{action}");
-            assert_eq!(told.data["destination_id"], json!(destination));
-            assert_eq!(told.data["ended_at"].is_string(), ended, "{action}: {}", told.data);
+            assert_eq!(told.name, "destination.changed");
+            let shown = world.get(&format!("/v1/destinations/{destination}")).await.expect(200);
+            for field in ["id", "status", "hold", "throttled_until", "throttle_reason"] {
+                assert_eq!(told.data[field], shown[field], "{action}: {field}");
+            }
+            assert_eq!(told.data["status"], status, "{action}");
+            let change = &told.data["change"];
+            assert_eq!(change["reason"], reason, "{action}");
+            assert_eq!(change["ended_at"].is_string(), status == "active", "{action}: {change}");
         }
     }
 
@@ -80,7 +86,7 @@ on_every_store! {
         for _ in 0..6 {
             let told = client.next().await;
             match told.name.as_str() {
-                "hold" => holds += 1,
+                "destination.changed" => holds += 1,
                 _ => assert!(missed.remove(&text(&told.data["id"])), "{} once", told.data),
             }
         }
@@ -102,7 +108,7 @@ on_every_store! {
         let mut by_destination = served.follow(&world.key, &format!("?destination_id={wanted}"), None).await;
         let mut by_status = served.follow(&world.key, "?status=dead_letter&status=delivered", None).await;
         let mut by_type = served.follow(&world.key, "?type=order.**", None).await;
-        let mut by_outcome = served.follow(&world.key, "?kind=delivery&outcome=rejected", None).await;
+        let mut by_outcome = served.follow(&world.key, "?kind=delivery.changed&outcome=rejected", None).await;
         world.tell(&format!("/v1/destinations/{wanted}/pause")).await.expect(200);
 
         let retried = world.delivery_of(&world.publish("invoice.paid", json!({})).await).await;
@@ -115,7 +121,7 @@ on_every_store! {
         for _ in 0..3 {
             let told = by_destination.next().await;
             match told.name.as_str() {
-                "hold" => holds += usize::from(told.data["reason"] == "paused"),
+                "destination.changed" => holds += usize::from(told.data["status"] == "paused"),
                 _ => deliveries.push(text(&told.data["id"])),
             }
         }
@@ -137,7 +143,7 @@ on_every_store! {
         let mut stolen = served.follow(&world.foreign_key, "", Some(&one.id)).await;
         foreign.beats(3).await;
         stolen.beats(3).await;
-        assert_eq!((foreign.heard + stolen.heard, two.name.as_str()), (0, "hold"));
+        assert_eq!((foreign.heard + stolen.heard, two.name.as_str()), (0, "destination.changed"));
     }
 
     async fn a_slow_client_misses_nothing_and_holds_nobody_up(world) {
@@ -202,7 +208,7 @@ on_every_store! {
         world.get("/v1/stream?colour=red").await.expect_invalid("/colour", "unknown_parameter");
         world.get("/v1/stream?destination_id=evt_01").await.expect_invalid("/destination_id/0", "invalid_value");
         world.get("/v1/stream?status=lost").await.expect_invalid("/status/0", "unknown_value");
-        world.get("/v1/stream?kind=event").await.expect_invalid("/kind/0", "unknown_value");
+        world.get("/v1/stream?kind=hold").await.expect_invalid("/kind/0", "unknown_value");
         for id in ["yesterday", "1_yesterday", "_", "1_n-1-2"] {
             let path = format!("/v1/stream?last_event_id={id}");
             world.get(&path).await.expect_problem(400, "invalid_cursor");
@@ -210,16 +216,16 @@ on_every_store! {
         let key = world.key_with(&[Scope::EventsRead]).await;
         world.ask_as(&key, Method::GET, "/v1/stream", None).await.expect_problem(403, "scope_missing");
         let key = world.key_with(&[Scope::DeliveriesRead]).await;
-        world.ask_as(&key, Method::GET, "/v1/stream?kind=hold", None).await.expect_problem(403, "scope_missing");
+        world.ask_as(&key, Method::GET, "/v1/stream?kind=destination.changed", None).await.expect_problem(403, "scope_missing");
         world.ask_as(&world.operator_key, Method::GET, "/v1/stream", None).await.expect_problem(403, "scope_missing");
     }
 
-    async fn an_id_that_leads_nowhere_any_more_is_a_gap(world) {
+    async fn an_id_that_leads_nowhere_any_more_is_a_reset(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
         let mut client = served.follow(&world.key, "", Some("1_n-5f5e100-7fffffffffff-0")).await;
         let told = client.next().await;
-        assert_eq!((told.name.as_str(), &told.data["reason"]), ("gap", &json!("lost")));
+        assert_eq!((told.name.as_str(), &told.data["reason"]), ("reset", &json!("lost")));
         let delivery = world.delivered(&destination).await;
         assert_eq!(client.next().await.data["id"], json!(delivery), "it goes on from now");
 

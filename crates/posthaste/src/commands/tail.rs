@@ -16,7 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// What has changed: delivery or hold; may be repeated, as all filters may
+    /// Which events: delivery.changed or destination.changed; may be repeated, as all filters may
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
     /// Of this destination
@@ -102,7 +102,7 @@ fn say(change: &Change, json: bool) {
 fn line(event: &str, data: &Value) -> String {
     let text = |name: &str| data[name].as_str().unwrap_or("-").to_owned();
     match event {
-        "delivery" => {
+        "delivery.changed" => {
             let attempt = &data["attempt"];
             let at = attempt["started_at"].as_str().or(data["ended_at"].as_str()).unwrap_or("-");
             let status = data["last_http_status"].as_u64().map_or("-".into(), |status| status.to_string());
@@ -117,14 +117,16 @@ fn line(event: &str, data: &Value) -> String {
                 text("id"),
             )
         }
-        "hold" => {
-            let ended = data["ended_at"].as_str();
-            let (at, what) = match (ended, data["until"].as_str()) {
-                (Some(at), _) => (at.to_owned(), "ended".to_owned()),
-                (None, Some(until)) => (text("since"), format!("until {until}")),
-                (None, None) => (text("since"), "until further notice".to_owned()),
+        "destination.changed" => {
+            let word = |name: &str| data["change"][name].as_str();
+            let since = word("since").unwrap_or("-");
+            let (at, what) = match (word("ended_at"), word("until")) {
+                (Some(at), _) => (at, "ended".to_owned()),
+                (None, Some(until)) => (since, format!("until {until}")),
+                (None, None) => (since, "until further notice".to_owned()),
             };
-            format!("{at}  hold: {}  {}  {what}  {}", text("reason"), text("destination_id"), text("detail"))
+            let (reason, detail) = (word("reason").unwrap_or("-"), word("detail").unwrap_or("-"));
+            format!("{at}  {}  {}  {reason} {what}  {detail}", text("status"), text("id"))
         }
         _ => format!("{event}: {}", text("detail")),
     }
@@ -143,16 +145,18 @@ mod tests {
             "attempt": { "started_at": "2026-04-03T14:30:00.000000Z", "duration_ms": 12 },
         });
         assert_eq!(
-            line("delivery", &delivery),
+            line("delivery.changed", &delivery),
             "2026-04-03T14:30:00.000000Z  dead_letter (rejected)  order.paid  dst_1  attempt 2  404  12 ms  dlv_1"
         );
         let hold = json!({
-            "destination_id": "dst_1", "reason": "throttle", "since": "2026-04-03T14:30:00.000000Z",
-            "until": "2026-04-03T14:31:00.000000Z", "ended_at": null, "detail": "429 Too Many Requests",
+            "id": "dst_1", "status": "throttled", "change": {
+                "reason": "throttle", "since": "2026-04-03T14:30:00.000000Z",
+                "until": "2026-04-03T14:31:00.000000Z", "ended_at": null, "detail": "429 Too Many Requests",
+            },
         });
         assert_eq!(
-            line("hold", &hold),
-            "2026-04-03T14:30:00.000000Z  hold: throttle  dst_1  until 2026-04-03T14:31:00.000000Z  429 Too Many Requests"
+            line("destination.changed", &hold),
+            "2026-04-03T14:30:00.000000Z  throttled  dst_1  throttle until 2026-04-03T14:31:00.000000Z  429 Too Many Requests"
         );
     }
 }

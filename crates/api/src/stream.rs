@@ -1,4 +1,4 @@
-//! `GET /v1/stream`: deliveries and holds as they change, as server-sent events that can be resumed on any node.
+//! `GET /v1/stream`: deliveries and destinations as they change, as server-sent events that can be resumed on any node.
 //!
 //! Everything is read from what is durable anyway ([`store::Feed`]); while nobody follows, nothing is read. While
 //! somebody does, one reader a node ([`hub`]) looks at the feed for all accounts that are followed: at once when

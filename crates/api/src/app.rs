@@ -12,6 +12,7 @@ use crate::{
     rate::{Meters, Rates, Standing},
     request::Occasionally,
     snapshot::Snapshots,
+    stream::Hub,
     vault::Vault,
 };
 use async_trait::async_trait;
@@ -58,6 +59,7 @@ pub struct Inner {
     pub(crate) admission: Admission,
     pub(crate) rates: Rates,
     pub(crate) backlog: Arc<Backlog>,
+    pub(crate) hub: Hub,
     pub(crate) health: Arc<Health>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) scraped: Vec<Arc<dyn Scraped>>,
@@ -137,6 +139,8 @@ pub struct Deadlines {
     pub body_grace: Duration,
     /// Between two requests on one connection.
     pub idle: Duration,
+    /// Between two signs of life of a stream, at each of which its key is looked at.
+    pub heartbeat: Duration,
 }
 
 impl Default for Deadlines {
@@ -146,6 +150,7 @@ impl Default for Deadlines {
             body: limits::BODY_DEADLINE,
             body_grace: limits::BODY_GRACE,
             idle: limits::CONNECTION_IDLE,
+            heartbeat: limits::STREAM_HEARTBEAT,
         }
     }
 }
@@ -161,6 +166,8 @@ pub trait TestSend: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     draining: AtomicBool,
+    /// The same for those who wait for it.
+    closing: CancellationToken,
     failed: AtomicBool,
     pub(crate) turned_away: Occasionally,
 }
@@ -225,6 +232,7 @@ impl App {
             admission,
             rates: Rates::new(),
             backlog,
+            hub: Hub::default(),
             health,
             figures,
             scraped,
@@ -299,6 +307,12 @@ impl App {
     /// From now on new requests are turned away and `/readyz` says so.
     pub fn drain(&self) {
         self.0.health.draining.store(true, Ordering::Relaxed);
+        self.0.health.closing.cancel();
+    }
+
+    /// Waits for that: who answers for as long as anybody listens ends now.
+    pub(crate) async fn closing(&self) {
+        self.0.health.closing.cancelled().await;
     }
 }
 

@@ -53,6 +53,16 @@ impl AccountCtx {
         self.scopes().contains(&scope)
     }
 
+    /// Whether the key has been revoked or has expired meanwhile. A store that is away says nothing about it.
+    pub(crate) async fn is_revoked(&self, app: &App) -> bool {
+        let Ok(lookup) = self.key.key.lookup.as_bytes().try_into() else { return true };
+        match app.keys.known(&*app.store, lookup).await {
+            Ok(Some(known)) => known.key.id != self.key.key.id || known.usable(app.now()).is_err(),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
     /// 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<(), ApiError> {
         if self.has(scope) {

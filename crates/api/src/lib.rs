@@ -56,6 +56,7 @@ mod problems;
 mod routes;
 mod sources;
 mod stats;
+mod stream;
 mod validate;
 pub mod views;
 

@@ -70,6 +70,8 @@ problems! {
     ReplayingDelivery: NotFound InvalidHeader Pruned DeliveryWaiting IdempotencyConflict BacklogFull OutcomeUnknown;
     /// A replay is told to do something: it must not have ended.
     SwitchingReplay: NotFound ReplayEnded OutcomeUnknown;
+    /// What happens is followed.
+    Following: InvalidHeader InvalidCursor ValidationFailed;
     /// The bytes of an event.
     ReadingPayload: NotFound Pruned;
 }

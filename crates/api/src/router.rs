@@ -2,7 +2,7 @@
 
 use crate::{
     accounts, api_keys, app::App, dead_letters, deliveries, destinations, docs, error::ApiError, events,
-    health, ingest, metrics, nodes, publish, replays, request, routes, sources, stats,
+    health, ingest, metrics, nodes, publish, replays, request, routes, sources, stats, stream,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -118,6 +118,8 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(stats::account))
         .routes(routes!(stats::fanout))
         .routes(routes!(stats::destination))
+        // What is happening.
+        .routes(routes!(stream::follow))
         // Who is there.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.

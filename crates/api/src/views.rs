@@ -15,6 +15,7 @@ mod route;
 pub mod schema;
 mod source;
 mod stats;
+mod stream;
 
 pub use account::AccountView;
 pub use api_key::{ApiKeyView, NewApiKeyView};
@@ -34,11 +35,13 @@ pub use stats::{
     TotalsView,
 };
 
+pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView};
+
 /// Words of the rules, as the OpenAPI document describes them.
 pub(crate) mod words {
     pub(crate) use super::{
         api_key::{KeyKindWord, ScopeWord},
-        delivery::StatusWord,
+        delivery::{OutcomeWord, StatusWord},
         destination::{OnDeadLetterWord, OrderingWord, RetryPolicyWord},
     };
 }

@@ -9,18 +9,20 @@
 //! # let _ = accepted; Ok(()) }
 //! ```
 //!
-//! [`objects`] has what comes back, [`requests`] what is sent, [`calls`] one method per endpoint, [`connect`] the way
+//! [`objects`] has what comes back, [`requests`] what is sent, [`calls`] one method per endpoint, [`Live`] what happens as it happens, [`connect`] the way
 //! out, [`Outlet`] bytes by that way to somebody else. Nothing is tried twice: whoever publishes names an idempotency key and decides.
 
 mod calls;
 mod connect;
 mod error;
+mod live;
 mod objects;
 mod outlet;
 mod requests;
 
 pub use calls::{DeliveriesOf, EventsOf};
 pub use error::{Error, FieldError, Problem};
+pub use live::{Change, ChangesOf, Live};
 pub use objects::{
     Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
     BatchResult, DailyStats, DeadLetterGroup, Delivery, Destination, DestinationCount, DestinationStats,

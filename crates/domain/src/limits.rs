@@ -516,6 +516,48 @@ pub const PARTITION_DAYS_AHEAD: i64 = 3;
 /// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
 pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
 
+// --- The live stream -----------------------------------------------------------------------------------------------
+
+/// Facts whose attempt began this long before a place in the feed may still lie behind it: the longest attempt, its
+/// flush, and what clocks differ.
+pub const FEED_LOOKBACK: Duration = Duration::from_secs(120);
+/// Of a past that is caught up with, this much is looked at in one statement; twice as much each time nothing is found,
+/// up to the second, and so many times in one call.
+pub const FEED_SPAN: Duration = Duration::from_secs(180);
+pub const FEED_SPAN_MAX: Duration = Duration::from_secs(3600);
+pub const FEED_SPANS: usize = 16;
+/// What is read from the feed at once.
+pub const FEED_PAGE: usize = 500;
+/// Who may follow a node's stream at once, in all and of one account. A connection each, of which there are more.
+pub const STREAM_CLIENTS: usize = 1_000;
+pub const STREAM_CLIENTS_PER_ACCOUNT: usize = 50;
+/// When somebody should ask for a place again.
+pub const STREAM_RETRY_AFTER_SECONDS: u32 = 10;
+/// What waits for one client before it is told to catch up by itself, from the history.
+pub const STREAM_BUFFER: usize = 1_000;
+/// Pieces of text that wait for its socket, and how long one gets before it is sent.
+pub const STREAM_CHUNKS: usize = 4;
+pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
+/// Clients that read the history at the same time to catch up.
+pub const STREAM_CATCHING_UP: usize = 2;
+/// The feed is looked at this often while somebody follows it, and not more often than the second however much
+/// happens here; after a look that took long, not before so many times as long: a tenth of a connection at most.
+pub const STREAM_LOOK: Duration = Duration::from_millis(500);
+pub const STREAM_LOOK_MIN: Duration = Duration::from_millis(50);
+pub const STREAM_LOOK_REST: u32 = 10;
+/// The longest pause between two looks, however long the last one took, and while the store is away.
+pub const STREAM_LOOK_MAX: Duration = Duration::from_secs(5);
+/// After the store was away, what was begun before is looked for this long: results are written as it comes back.
+pub const STREAM_AFTERMATH: Duration = Duration::from_secs(60);
+/// A silent stream says this often that it lives, and a stream looks whether its key still does.
+pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(15);
+/// Then a client is asked to come back: it lands wherever the balancer sends it.
+pub const STREAM_LIFE: Duration = Duration::from_secs(3600);
+/// What a client should wait before it comes back.
+pub const STREAM_RECONNECT: Duration = Duration::from_secs(2);
+/// The longest text that can be a place to go on from.
+pub const STREAM_ID_BYTES: usize = 4_096;
+
 // --- Looking from outside ------------------------------------------------------------------------------------------
 
 /// Rows an audit looks at in one snapshot, and deliveries of the events among them.

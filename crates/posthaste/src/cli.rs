@@ -3,7 +3,7 @@
 use crate::{
     commands::{
         backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs,
-        listen::ListenArgs, send::SendArgs, serve::ServeArgs,
+        listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags},
 };
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receive webhooks and print them, well-behaved or not.
     Listen(ListenArgs),
+    /// Print what happens as it happens: attempts, endings, holds.
+    Tail(TailArgs),
     /// Ask a server whether it is ready: exit code 0, 1 if it is not, 6 if it was not reached.
     Health(HealthArgs),
     /// Print the settings, or check them.

@@ -12,15 +12,30 @@ pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod tail;
 
-use crate::{config::SettingFlags, failure::Failure};
+use crate::{
+    config::{Dev, SettingFlags},
+    failure::Failure,
+};
+use dev::DevKeys;
 
 /// The server a client command speaks to: the one named, or the one that runs with the settings found here.
 fn server(url: Option<String>) -> Result<String, Failure> {
     match url {
         Some(url) => Ok(url),
-        None => Ok(format!("http://{}", SettingFlags::default().config(crate::config::Dev::No)?.listen)),
+        None => Ok(format!("http://{}", SettingFlags::default().config(Dev::No)?.listen)),
     }
+}
+
+/// The key a client command speaks with: the one given, or the one that `serve --dev` made here.
+fn api_key(given: Option<String>) -> Result<String, Failure> {
+    if let Some(key) = given {
+        return Ok(key);
+    }
+    let config = SettingFlags::default().config(Dev::No)?;
+    let dev = DevKeys::read(&config.data_dir)?.map(|keys| keys.api_key);
+    dev.ok_or_else(|| Failure::configuration("no API key: give one with --key or POSTHASTE_API_KEY"))
 }
 
 /// Prints a line of JSON, for `--json`.

@@ -227,7 +227,9 @@ table holds
     detail text not null
     step integer
     ended_at bigint
+    changed_at bigint not null default 0
     constraint holds_pkey PRIMARY KEY (destination_id, since, reason)
+    index holds_changed USING btree (changed_at, destination_id)
     index holds_ended USING btree (ended_at) WHERE (ended_at IS NOT NULL)
 
 table idempotency

@@ -169,9 +169,11 @@ CREATE TABLE holds (
     until integer,
     detail text not null,
     step integer,
-    ended_at integer,
+    ended_at integer, changed_at integer not null default 0,
     primary key (destination_id, since, reason)
 ) without rowid;
+
+CREATE INDEX holds_changed on holds (changed_at);
 
 CREATE INDEX holds_ended on holds (ended_at) where ended_at is not null;
 

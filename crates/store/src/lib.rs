@@ -13,6 +13,7 @@ mod chores;
 mod error;
 mod expand;
 pub mod failpoint;
+mod feed;
 mod gates;
 mod history;
 mod ingest;
@@ -40,6 +41,7 @@ pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
+pub use feed::{FactAttempt, FactRecord, Fed, Feed, Fresh, Place, Resumption, Stamp, What};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
@@ -68,6 +70,7 @@ pub trait Store:
     + Queue
     + Gates
     + History
+    + Feed
     + Retention
     + Rollups
     + Backlogs
@@ -86,6 +89,7 @@ impl<T> Store for T where
         + Queue
         + Gates
         + History
+        + Feed
         + Retention
         + Rollups
         + Backlogs

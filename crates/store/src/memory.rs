@@ -9,6 +9,7 @@ mod backlog;
 mod catalog;
 mod chores;
 mod expand;
+mod feed;
 mod gates;
 mod history;
 mod ingest;
@@ -25,6 +26,7 @@ mod wakes;
 
 use crate::{
     AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term, checksum,
+    feed::Stir,
 };
 use domain::{
     account::{Account, ApiKey},
@@ -37,6 +39,7 @@ use domain::{
     source::Source,
     time::{Clock, Timestamp},
 };
+use feed::{Held, Told};
 use interruption::Interruptions;
 use replay::KeptReplay;
 use std::{
@@ -52,12 +55,19 @@ pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     line: Line,
     interruptions: Interruptions,
+    stir: Stir,
 }
 
 impl MemoryStore {
     /// An empty store. The clock is the store's own: see [`crate::Membership::now`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, state: Arc::default(), line: Line::new(), interruptions: Interruptions::default() }
+        Self {
+            clock,
+            state: Arc::default(),
+            line: Line::new(),
+            interruptions: Interruptions::default(),
+            stir: Stir::default(),
+        }
     }
 
     /// The same store as another node has it: it hears what the others tell, and they hear it.
@@ -67,6 +77,7 @@ impl MemoryStore {
             state: self.state.clone(),
             line: self.line.another(),
             interruptions: self.interruptions.clone(),
+            stir: Stir::default(),
         }
     }
 
@@ -104,6 +115,9 @@ struct State {
     lanes: BTreeMap<DestinationId, KeptLane>,
     gates: BTreeMap<DestinationId, KeptGate>,
     holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
+    /// What settlements and people made of deliveries, and lines of the history of holds, as they were written.
+    told: Vec<Told>,
+    held: Vec<Held>,
     chores: BTreeMap<Chore, KeptChore>,
     rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
     marks: BTreeMap<Mark, Timestamp>,

@@ -10,6 +10,7 @@ mod catalog;
 mod chores;
 mod durability;
 mod expand;
+mod feed;
 mod gates;
 mod history;
 mod ingest;
@@ -36,7 +37,7 @@ mod wakes;
 
 pub use look::PostgresLook;
 
-use crate::{Membership as _, OpenError, OpenOptions};
+use crate::{Membership as _, OpenError, OpenOptions, feed::Stir};
 use pool::Pools;
 use std::sync::Arc;
 use wakes::Line;
@@ -44,6 +45,7 @@ use wakes::Line;
 pub struct PostgresStore {
     pools: Arc<Pools>,
     line: Line,
+    stir: Stir,
 }
 
 impl PostgresStore {
@@ -62,6 +64,6 @@ impl PostgresStore {
     fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
         let pools = Arc::new(Pools::new(address, pool)?);
         let line = Line::new(address, listen, pools.clone())?;
-        Ok(Self { pools, line })
+        Ok(Self { pools, line, stir: Stir::default() })
     }
 }

@@ -10,6 +10,7 @@ mod catalog;
 mod chores;
 mod examine;
 mod expand;
+mod feed;
 mod gates;
 mod history;
 mod ingest;
@@ -40,7 +41,7 @@ pub use backup::{BackupError, Copied, backup};
 pub use examine::{Depth, Examination, examine};
 pub use look::SqliteLook;
 
-use crate::StoreError;
+use crate::{StoreError, feed::Stir};
 use keys::Keys;
 use open::FileLock;
 use readers::Readers;
@@ -58,6 +59,7 @@ pub struct SqliteStore {
     /// For what the engine reads to deliver: a crowd of API reads never stands before it.
     engine_readers: Arc<Readers>,
     keys: Arc<Keys>,
+    stir: Stir,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,
 }

@@ -266,7 +266,7 @@ impl LaneState {
 
 impl DestinationView {
     pub fn new(destination: &Destination, lane: &LaneState) -> Self {
-        let hold = hold(destination, lane);
+        let hold = hold(destination, lane.view.as_ref());
         let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
         let in_flight = lane.view.as_ref().map_or(0, |view| view.in_flight);
         let exact = lane.rows <= limits::QUEUED_EVENTS_EXACT;
@@ -308,16 +308,16 @@ impl DestinationView {
 }
 
 /// The switches count before what the lane says: they are durable, and a lane may not have read them yet.
-fn hold(destination: &Destination, lane: &LaneState) -> Option<HoldView> {
+pub(super) fn hold(destination: &Destination, lane: Option<&LaneView>) -> Option<HoldView> {
     if let Some(switched) = destination.switch.holds().first() {
         return Some(switched.into());
     }
-    let hold = lane.view.as_ref()?.hold.as_ref()?;
+    let hold = lane?.hold.as_ref()?;
     // A lane that has not heard of a resume yet still shows the switch.
     matches!(hold.reason, HoldReason::Throttle | HoldReason::Breaker).then(|| hold.into())
 }
 
-fn status(hold: Option<&HoldView>) -> DestinationStatus {
+pub(super) fn status(hold: Option<&HoldView>) -> DestinationStatus {
     match hold.map(|hold| hold.reason) {
         None => DestinationStatus::Active,
         Some(HoldReason::Throttle) => DestinationStatus::Throttled,
@@ -337,6 +337,14 @@ impl From<&Hold> for HoldView {
             step: hold.step,
             probing: hold.probing,
         }
+    }
+}
+
+/// A line of the history that goes on.
+impl From<&HoldEntry> for HoldView {
+    fn from(hold: &HoldEntry) -> Self {
+        let HoldEntry { reason, since, until, detail, step, .. } = hold.clone();
+        Self { reason, since, until, detail, step, probing: false }
     }
 }
 

@@ -15,6 +15,7 @@ mod replays;
 mod routes;
 mod sources;
 mod stats;
+mod stream;
 mod strictness;
 mod world;
 

@@ -50,6 +50,7 @@ pub(crate) struct World {
     pub(crate) account: AccountId,
     dice: Arc<TestDice>,
     vault: Arc<Vault>,
+    pub(crate) app: App,
     router: Router,
     pub(crate) node: NodeId,
     _stop: DropGuard,
@@ -117,6 +118,8 @@ impl World {
         let vault = Arc::new(Vault::open(&*store, master, &*dice).await.expect("a fresh vault opens"));
         let (lanes, announced) = (Arc::<PretendedLanes>::default(), Arc::<Announced>::default());
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
+        let mut config = ApiConfig::new("https://hooks.example.com", "0.0.0-test");
+        config.deadlines.heartbeat = Duration::from_millis(100);
         let (app, background) = App::start(Parts {
             store: store.clone(),
             announce: announced.clone(),
@@ -127,7 +130,7 @@ impl World {
             addresses: Arc::new(addresses),
             sender: Arc::new(PretendedSender),
             scraped: Vec::new(),
-            config: ApiConfig::new("https://hooks.example.com", "0.0.0-test"),
+            config,
         });
         let stop = CancellationToken::new();
         tokio::spawn(background.run(stop.clone()));
@@ -152,7 +155,8 @@ impl World {
             account: AccountId::MIN,
             dice,
             vault,
-            router: api::router(app),
+            router: api::router(app.clone()),
+            app,
             node,
             _stop: stop.drop_guard(),
             _folder: folder,
@@ -254,6 +258,11 @@ impl World {
         Reply { status: parts.status, headers: parts.headers, bytes, body }
     }
 
+    /// The answer's head, and its body as it comes.
+    pub(crate) async fn begin(&self, request: Request<Body>) -> http::Response<Body> {
+        self.router.clone().oneshot(request).await.expect("the router always answers")
+    }
+
     // --- Having something to ask about -----------------------------------------------------------------------------
 
     /// A destination's id.
@@ -282,6 +291,35 @@ impl World {
         text(&found["data"][0]["id"])
     }
 
+    /// Delivers everything that waits for a destination, up to a thousand; says how much that was.
+    pub(crate) async fn deliver_all(&self, destination: &str) -> usize {
+        let id: DestinationId = destination.parse().expect("an id");
+        let rows = self.store.fetch(&[whole_lane(id)]).await.expect("a window").remove(0);
+        let now = self.clock.now();
+        let settlement = |delivery: Delivery| Settlement {
+            shard: id.shard(),
+            fact: Fact::Attempted(Box::new(Attempt {
+                id: AttemptId::at(now, self.dice.bits()),
+                delivery_id: delivery.id,
+                number: delivery.attempts + 1,
+                started_at: now,
+                duration: Duration::from_millis(112),
+                outcome: Outcome::Success,
+                http_status: Some(200),
+                detail: detail(),
+                node: self.node,
+            })),
+            delivery,
+            settled: Settled::Ended(Ending::Delivered),
+            consequence: None,
+        };
+        let settlements: Vec<_> = rows.into_iter().map(|row| settlement(row.delivery)).collect();
+        for some in settlements.chunks(domain::limits::SETTLE_BATCH) {
+            self.store.settle(self.node, some, now).await.expect("a settlement");
+        }
+        settlements.len()
+    }
+
     /// Makes an attempt at a waiting delivery, as its owner would.
     pub(crate) async fn attempt(
         &self,
@@ -292,14 +330,7 @@ impl World {
     ) {
         let destination: DestinationId = destination.parse().expect("an id");
         let delivery: DeliveryId = delivery.parse().expect("an id");
-        let window = Window {
-            shard: destination.shard(),
-            destination_id: destination,
-            from: Position::START,
-            last_track: i64::MAX,
-            limit: 1000,
-        };
-        let rows = self.store.fetch(&[window]).await.expect("a window").remove(0);
+        let rows = self.store.fetch(&[whole_lane(destination)]).await.expect("a window").remove(0);
         let delivery =
             rows.into_iter().map(|row| row.delivery).find(|row| row.id == delivery).expect("it waits");
         let now = self.clock.now();
@@ -335,6 +366,10 @@ impl World {
         };
         assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
     }
+}
+
+fn whole_lane(id: DestinationId) -> Window {
+    Window { shard: id.shard(), destination_id: id, from: Position::START, last_track: i64::MAX, limit: 1000 }
 }
 
 pub(crate) fn text(value: &Value) -> String {

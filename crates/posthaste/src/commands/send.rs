@@ -2,8 +2,8 @@
 
 use crate::{
     cli::ServerArgs,
-    commands::{dev::DevKeys, print_json, server},
-    config::{Dev, MAX_BODY_BYTES, SettingFlags},
+    commands::{api_key, print_json, server},
+    config::MAX_BODY_BYTES,
     failure::Failure,
 };
 use anyhow::Context;
@@ -45,15 +45,6 @@ pub(crate) async fn run(args: SendArgs, json: bool) -> Result<(), Failure> {
         (AcceptedStatus::Queued, _) => {}
     }
     Ok(())
-}
-
-fn api_key(given: Option<String>) -> Result<String, Failure> {
-    if let Some(key) = given {
-        return Ok(key);
-    }
-    let config = SettingFlags::default().config(Dev::No)?;
-    let dev = DevKeys::read(&config.data_dir)?.map(|keys| keys.api_key);
-    dev.ok_or_else(|| Failure::configuration("no API key: give one with --key or POSTHASTE_API_KEY"))
 }
 
 fn payload(data: &str) -> Result<String, Failure> {

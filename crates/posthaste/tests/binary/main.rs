@@ -11,3 +11,4 @@ mod replays;
 mod roles;
 mod seeing;
 mod start;
+mod stream;

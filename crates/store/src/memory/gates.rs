@@ -26,11 +26,13 @@ impl Gates for MemoryStore {
             };
             state.note(*destination_id, holds);
         }
+        self.stir.ring();
         Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
         self.state().note(destination, holds);
+        self.stir.ring();
         Ok(())
     }
 
@@ -64,7 +66,9 @@ impl State {
     fn note(&mut self, destination: DestinationId, holds: &[HoldEntry]) {
         let kept = self.holds.entry(destination).or_default();
         for hold in holds {
-            kept.insert((hold.since, hold.reason.as_str()), hold.clone());
+            let key = (hold.since, hold.reason.as_str());
+            kept.insert(key, hold.clone());
+            self.held.push((destination, key));
         }
     }
 }

@@ -67,6 +67,7 @@ impl Queue for MemoryStore {
             answers.push(moved);
         }
         state.switch(consequences, now)?;
+        self.stir.ring();
         Ok(answers)
     }
 
@@ -131,6 +132,7 @@ impl Queue for MemoryStore {
         let mut state = self.state();
         let Some(delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
         state.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
+        self.stir.ring();
         Ok(Some(delivery))
     }
 
@@ -198,12 +200,17 @@ impl State {
                 self.end(ended, ending, over_at, fact_id(&settlement.fact));
             }
             Settled::Waits { position, due_at, spent } => {
-                self.waiting.replace(Delivery { position, due_at, spent, ..tried });
+                let waits = Delivery { position, due_at, spent, ..tried };
+                if let Fact::Attempted(attempt) = &settlement.fact {
+                    self.tell(&waits, attempt.id, None);
+                }
+                self.waiting.replace(waits);
             }
         }
     }
 
     fn end(&mut self, delivery: Delivery, ending: Ending, at: Timestamp, fact: AttemptId) {
+        self.tell(&delivery, fact, Some((ending, at)));
         self.waiting.remove(delivery.id);
         self.ended.insert(delivery.id, Ended { delivery, ending, at, fact });
     }

@@ -30,6 +30,7 @@ impl Gates for PostgresStore {
         let mut params = params![node => UUID, now => INT8, ids => UUID_ARRAY, docs => TEXT_ARRAY].to_vec();
         params.extend(holds.params());
         self.pools.settle().await?.write(KEEP_GATES, &params).await?;
+        self.stir.ring();
         Ok(())
     }
 
@@ -37,6 +38,7 @@ impl Gates for PostgresStore {
         let columns = Columns::of(holds.iter().map(|hold| (destination, hold)));
         let sql = include_str!("sql/note_holds.sql");
         self.pools.general().await?.write(sql, &columns.params()).await?;
+        self.stir.ring();
         Ok(())
     }
 
@@ -99,7 +101,7 @@ impl Columns {
 }
 
 /// None: a reason that only a newer version knows.
-fn hold(row: &Row) -> Option<HoldEntry> {
+pub(super) fn hold(row: &Row) -> Option<HoldEntry> {
     let time = |at: Option<i64>| at.map(Timestamp::from_micros);
     Some(HoldEntry {
         reason: row.get::<_, &str>(0).parse::<HoldReason>().ok()?,

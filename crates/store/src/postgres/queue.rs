@@ -91,7 +91,9 @@ impl Queue for PostgresStore {
             return Ok(Vec::new());
         }
         let connection = self.pools.settle().await?;
-        settle::settle(&connection, node, settlements, now).await
+        let settled = settle::settle(&connection, node, settlements, now).await?;
+        self.stir.ring();
+        Ok(settled)
     }
 
     async fn lanes(
@@ -158,6 +160,7 @@ impl Queue for PostgresStore {
         let params =
             params![account.uuid() => UUID, id.uuid() => UUID, fact.uuid() => UUID, now.micros() => INT8];
         let rows = connection.write(include_str!("sql/cancel.sql"), params).await?;
+        self.stir.ring();
         Ok(rows.first().map(|row| rows::delivery(row, 0).1))
     }
 

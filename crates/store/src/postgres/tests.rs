@@ -2,6 +2,7 @@
 //! in the conformance suite.
 
 mod damage;
+mod feed;
 mod plans;
 mod pools;
 mod quota;

@@ -14,15 +14,21 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 impl Gates for SqliteStore {
     async fn keep_gates(&self, _node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
         let words = words.to_owned();
-        self.write(Turn::Settle, move |connection| keep(connection, &words, now)).await
+        self.write(Turn::Settle, move |connection| keep(connection, &words, now)).await?;
+        self.stir.ring();
+        Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
         let holds = holds.to_owned();
         self.write(Turn::Api, move |connection| {
-            holds.iter().try_for_each(|hold| note(connection, destination, hold))
+            holds
+                .iter()
+                .try_for_each(|hold| note(connection, destination, hold, hold.ended_at.unwrap_or(hold.since)))
         })
-        .await
+        .await?;
+        self.stir.ring();
+        Ok(())
     }
 
     async fn holds(
@@ -91,16 +97,18 @@ fn keep(connection: &Connection, words: &[GateWord], now: Timestamp) -> Result<(
             )?
             .execute(params![id.blob(), shard, now.micros(), doc])?;
     }
-    latest.holds.into_iter().try_for_each(|((id, ..), hold)| note(connection, id, hold))
+    latest.holds.into_iter().try_for_each(|((id, ..), hold)| note(connection, id, hold, now))
 }
 
-fn note(connection: &Connection, id: DestinationId, hold: &HoldEntry) -> Result<(), Trouble> {
+fn note(connection: &Connection, id: DestinationId, hold: &HoldEntry, now: Timestamp) -> Result<(), Trouble> {
     connection
         .prepare_cached(
-            "insert into holds (destination_id, since, reason, until, detail, step, ended_at)
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "insert into holds (destination_id, since, reason, until, detail, step, ended_at, changed_at)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7,
+               max(?8, (select coalesce(max(changed_at), 0) + 1 from holds)))
              on conflict (destination_id, since, reason) do update
-             set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at",
+             set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at,
+               changed_at = excluded.changed_at",
         )?
         .execute(params![
             id.blob(),
@@ -110,12 +118,13 @@ fn note(connection: &Connection, id: DestinationId, hold: &HoldEntry) -> Result<
             hold.detail,
             hold.step,
             hold.ended_at.map(Timestamp::micros),
+            now.micros(),
         ])?;
     Ok(())
 }
 
 /// None: a reason that only a newer version knows.
-fn hold(row: &Row<'_>) -> Result<Option<HoldEntry>, Trouble> {
+pub(super) fn hold(row: &Row<'_>) -> Result<Option<HoldEntry>, Trouble> {
     let time = |at: Option<i64>| at.map(Timestamp::from_micros);
     let Ok(reason) = row.get_ref(0)?.as_str().unwrap_or_default().parse::<HoldReason>() else {
         return Ok(None);

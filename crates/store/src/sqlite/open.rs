@@ -9,7 +9,7 @@ use super::{
     trouble::{Reach, reach},
     writer::Writer,
 };
-use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting};
+use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir};
 use domain::limits;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::fs::{FlockOperation, flock};
@@ -56,7 +56,8 @@ impl SqliteStore {
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
-        Ok(Self { tally, _first_count: first_count, writer, readers, engine_readers, keys, _lock: lock })
+        let (stir, _first_count, _lock) = (Stir::default(), first_count, lock);
+        Ok(Self { tally, _first_count, writer, readers, engine_readers, keys, stir, _lock })
     }
 }
 

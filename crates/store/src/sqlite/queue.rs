@@ -58,13 +58,16 @@ impl Queue for SqliteStore {
     ) -> Result<Vec<bool>, StoreError> {
         let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
         let mut one_by_one = false;
-        self.write(Turn::Settle, move |connection| {
-            let settled = settle::settle(connection, &entries, one_by_one, now);
-            // The writer rolls back what has failed and asks once more.
-            one_by_one |= settled.is_err();
-            settled
-        })
-        .await
+        let settled = self
+            .write(Turn::Settle, move |connection| {
+                let settled = settle::settle(connection, &entries, one_by_one, now);
+                // The writer rolls back what has failed and asks once more.
+                one_by_one |= settled.is_err();
+                settled
+            })
+            .await?;
+        self.stir.ring();
+        Ok(settled)
     }
 
     async fn lanes(
@@ -123,15 +126,18 @@ impl Queue for SqliteStore {
         fact: AttemptId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let Some(delivery) = waiting(connection, account, id)? else { return Ok(None) };
-            connection.prepare_cached(CANCEL)?.execute(params![account.blob(), id.blob()])?;
-            tally::went(&delivery);
-            let ending = Ending::Cancelled(CancelReason::Requested);
-            settle::Entry::ended_without(&delivery, fact, now, None, ending).record(connection, true)?;
-            Ok(Some(delivery))
-        })
-        .await
+        let cancelled = self
+            .write(Turn::Api, move |connection| {
+                let Some(delivery) = waiting(connection, account, id)? else { return Ok(None) };
+                connection.prepare_cached(CANCEL)?.execute(params![account.blob(), id.blob()])?;
+                tally::went(&delivery);
+                let ending = Ending::Cancelled(CancelReason::Requested);
+                settle::Entry::ended_without(&delivery, fact, now, None, ending).record(connection, true)?;
+                Ok(Some(delivery))
+            })
+            .await?;
+        self.stir.ring();
+        Ok(cancelled)
     }
 
     async fn backlog(

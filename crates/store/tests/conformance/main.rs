@@ -9,6 +9,7 @@ mod backend;
 mod backlog;
 mod catalog;
 mod expand;
+mod feed;
 mod fixtures;
 mod gates;
 mod history;
@@ -305,6 +306,21 @@ macro_rules! kept_by {
                 a_hold_that_goes_on_is_one_line,
                 who_is_no_member_keeps_no_gate,
                 old_holds_are_pruned_and_those_that_go_on_are_not,
+            }
+            promises! {
+                $backend, feed:
+                what_happens_to_a_delivery_is_told_as_it_was_left,
+                an_ending_without_an_attempt_is_told_with_the_last_one_before,
+                a_late_word_is_not_told,
+                only_the_accounts_asked_for_are_told_of,
+                holds_are_told_when_they_begin_change_and_end,
+                everything_is_told_once_whatever_the_size_of_a_page,
+                whoever_stops_anywhere_goes_on_without_a_hole,
+                a_place_covers_what_was_there_and_nothing_later,
+                a_past_of_hours_is_caught_up_with,
+                what_is_no_place_of_this_store_is_told_apart,
+                what_another_node_writes_is_told_too,
+                whoever_writes_stirs_the_feed,
             }
             promises! {
                 $backend, audit:

@@ -22,9 +22,10 @@ kept as (
     on conflict (destination_id) do update set doc = excluded.doc, updated_at = excluded.updated_at
     where gates.updated_at <= excluded.updated_at
 )
-insert into holds (destination_id, since, reason, until, detail, step, ended_at)
-select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_at
+insert into holds (destination_id, since, reason, until, detail, step, ended_at, changed_at)
+select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_at, $2
 from unnest($5, $6, $7, $8, $9, $10, $11) as h (destination_id, since, reason, until, detail, step, ended_at), me
 order by 1, 2, 3
 on conflict (destination_id, since, reason) do update
-set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at
+set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at,
+    changed_at = excluded.changed_at

@@ -1,0 +1,120 @@
+//! Which changes a client wants to hear of.
+
+use super::happening::Happening;
+use crate::{
+    auth::AccountCtx,
+    error::ApiError,
+    validate::Checks,
+    views::{schema, words},
+};
+use domain::{
+    account::Scope,
+    delivery::Status,
+    id::{DestinationId, ReplayId, RouteId, SourceId},
+    outcome::Outcome,
+    pattern::Pattern,
+};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+/// Different filters narrow, the values of one widen; none is no filter.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamQuery {
+    /// Which events.
+    #[param(inline, required = false)]
+    kind: Vec<Kind>,
+    #[param(value_type = Vec<schema::DestinationId>, required = false)]
+    destination_id: Vec<DestinationId>,
+    /// Of the delivery, as the change left it.
+    #[param(value_type = Vec<words::StatusWord>, required = false)]
+    status: Vec<Status>,
+    /// Of the attempt.
+    #[param(value_type = Vec<words::OutcomeWord>, required = false)]
+    outcome: Vec<Outcome>,
+    /// Event type, or a pattern of it.
+    #[serde(rename = "type")]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    types: Vec<Pattern>,
+    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    source_id: Vec<SourceId>,
+    #[param(value_type = Vec<schema::RouteId>, required = false)]
+    route_id: Vec<RouteId>,
+    #[param(value_type = Vec<schema::ReplayId>, required = false)]
+    replay_id: Vec<ReplayId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[schema(as = StreamKind)]
+enum Kind {
+    #[serde(rename = "delivery.changed")]
+    Delivery,
+    #[serde(rename = "destination.changed")]
+    Destination,
+}
+
+/// What a client may hear of, and wants to.
+#[derive(Debug)]
+pub(super) struct Filter {
+    query: StreamQuery,
+    deliveries: bool,
+    destinations: bool,
+}
+
+impl Filter {
+    /// Who asks for a kind must have its scope; who asks for everything gets what the key may see.
+    pub(super) fn checked(query: StreamQuery, ctx: &AccountCtx) -> Result<Self, ApiError> {
+        let mut checks = Checks::default();
+        let counts = [
+            ("/kind", query.kind.len()),
+            ("/destination_id", query.destination_id.len()),
+            ("/status", query.status.len()),
+            ("/outcome", query.outcome.len()),
+            ("/type", query.types.len()),
+            ("/source_id", query.source_id.len()),
+            ("/route_id", query.route_id.len()),
+            ("/replay_id", query.replay_id.len()),
+        ];
+        counts.into_iter().for_each(|(pointer, count)| checks.filter_values(pointer, count));
+        checks.done()?;
+        let named = |kind| query.kind.contains(&kind);
+        if query.kind.is_empty() || named(Kind::Delivery) {
+            ctx.require(Scope::DeliveriesRead)?;
+        }
+        if named(Kind::Destination) {
+            ctx.require(Scope::DestinationsRead)?;
+        }
+        let deliveries = query.kind.is_empty() || named(Kind::Delivery);
+        // A destination has nothing that these could ask about.
+        let about_deliveries = !(query.status.is_empty()
+            && query.outcome.is_empty()
+            && query.types.is_empty()
+            && query.source_id.is_empty()
+            && query.route_id.is_empty()
+            && query.replay_id.is_empty());
+        let may = ctx.has(Scope::DestinationsRead);
+        let destinations = may && !about_deliveries && (query.kind.is_empty() || named(Kind::Destination));
+        Ok(Self { query, deliveries, destinations })
+    }
+
+    pub(super) fn wants(&self, happening: &Happening) -> bool {
+        let query = &self.query;
+        if !one_of(&query.destination_id, |id| *id == happening.destination_id) {
+            return false;
+        }
+        let Some(delivery) = &happening.delivery else { return self.destinations };
+        self.deliveries
+            && one_of(&query.status, |status| *status == delivery.status)
+            && one_of(&query.outcome, |outcome| Some(*outcome) == delivery.outcome)
+            && one_of(&query.types, |pattern| pattern.matches(&delivery.event_type))
+            && one_of(&query.source_id, |id| Some(*id) == delivery.source_id)
+            && one_of(&query.route_id, |id| *id == delivery.route_id)
+            && one_of(&query.replay_id, |id| Some(*id) == delivery.replay_id)
+    }
+}
+
+/// An empty list is no filter.
+fn one_of<T>(wanted: &[T], is: impl Fn(&T) -> bool) -> bool {
+    wanted.is_empty() || wanted.iter().any(is)
+}

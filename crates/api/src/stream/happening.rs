@@ -1,0 +1,96 @@
+//! Something that happened, written down once for everybody who follows its account.
+
+use super::{destinations::Destinations, frame, mark::Mark};
+use crate::views::DeliveryChangeView;
+use bytes::Bytes;
+use domain::{
+    delivery::Status,
+    gate::HoldEntry,
+    id::{DestinationId, ReplayId, RouteId, SourceId},
+    outcome::Outcome,
+};
+use store::{Fresh, Stamp, What};
+
+pub(super) struct Happening {
+    /// Where to go on from for whoever has heard it.
+    pub(super) mark: Mark,
+    written: Written,
+    pub(super) destination_id: DestinationId,
+    /// None: the destination has changed, not a delivery.
+    pub(super) delivery: Option<OfDelivery>,
+    pub(super) text: Bytes,
+}
+
+/// By which it is known whether somebody has heard it already.
+enum Written {
+    InFeed(Stamp),
+    /// With this version of the account's configuration, or before.
+    At(i64),
+}
+
+/// What filters ask about.
+pub(super) struct OfDelivery {
+    pub(super) status: Status,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) event_type: String,
+    pub(super) source_id: Option<SourceId>,
+    pub(super) route_id: RouteId,
+    pub(super) replay_id: Option<ReplayId>,
+}
+
+impl Happening {
+    pub(super) fn of(fresh: Fresh, version: i64, destinations: &Destinations) -> Self {
+        let mark = Mark { version, place: fresh.place };
+        let written = Written::InFeed(fresh.stamp);
+        match fresh.what {
+            What::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
+            What::Delivery(fact) => {
+                let view = DeliveryChangeView::new(&fact);
+                Self {
+                    text: frame::event("delivery.changed", &mark, &view).into(),
+                    mark,
+                    written,
+                    destination_id: fact.destination_id,
+                    delivery: Some(OfDelivery {
+                        status: view.status,
+                        outcome: fact.outcome,
+                        source_id: fact.source_id,
+                        route_id: fact.route_id,
+                        replay_id: fact.replay_id,
+                        event_type: fact.event_type,
+                    }),
+                }
+            }
+        }
+    }
+
+    /// A destination that was paused or disabled, found up to this version.
+    pub(super) fn switched(
+        (id, hold): &(DestinationId, HoldEntry),
+        destinations: &Destinations,
+        mark: Mark,
+        version: i64,
+    ) -> Self {
+        Self::hold(*id, hold, destinations, mark, Written::At(version))
+    }
+
+    fn hold(
+        destination_id: DestinationId,
+        hold: &HoldEntry,
+        destinations: &Destinations,
+        mark: Mark,
+        written: Written,
+    ) -> Self {
+        let view = destinations.view(destination_id, hold);
+        let text = frame::event("destination.changed", &mark, &view).into();
+        Self { mark, written, destination_id, delivery: None, text }
+    }
+
+    /// Whether somebody who came as far as that has heard it.
+    pub(super) fn heard_by(&self, mark: &Mark) -> bool {
+        match self.written {
+            Written::InFeed(stamp) => mark.place.covers(stamp),
+            Written::At(version) => version <= mark.version,
+        }
+    }
+}

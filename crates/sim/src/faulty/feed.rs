@@ -1,0 +1,31 @@
+//! The feed, for whoever follows: a read like any other.
+
+use super::Faulty;
+use async_trait::async_trait;
+use domain::{id::AccountId, time::Timestamp};
+use store::{Fed, Feed, Place, Resumption, StoreError};
+
+#[async_trait]
+impl Feed for Faulty {
+    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
+        self.read("feed_end", self.inner.feed_end(now)).await
+    }
+
+    async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
+        self.read("feed_place", self.inner.feed_place(text)).await
+    }
+
+    async fn feed(
+        &self,
+        accounts: &[AccountId],
+        after: &Place,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Fed, StoreError> {
+        self.read("feed", self.inner.feed(accounts, after, limit, now)).await
+    }
+
+    async fn feed_stirred(&self) {
+        self.inner.feed_stirred().await;
+    }
+}

@@ -1,0 +1,120 @@
+//! The feed and the order of commits: what becomes visible late is told late, and once.
+
+use super::{World, delivered, open};
+use crate::{Feed as _, Queue as _, What};
+use domain::{id::AttemptId, limits};
+use std::{collections::BTreeSet, time::Duration};
+
+/// A transaction that began early, with the lower id, and ends after others have been told.
+#[tokio::test]
+async fn what_commits_late_is_told_although_its_id_is_lower() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 3)).await;
+    let lane = world.lane(&ground).await;
+    let place = world.store.feed_end(world.now).await.expect("the end");
+    world.store.settle(world.node, &[delivered(&lane[0], world.node)], world.now).await.expect("settled");
+
+    // The second is written by hand, as the first was, by somebody who is slow to commit.
+    let earlier = AttemptId::at(world.now.minus(Duration::from_secs(30)), 1).uuid();
+    world.client.batch_execute("begin").await.expect("a transaction");
+    let copy = "insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, origin,
+                    number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id, ending,
+                    reason, ended_at, late)
+                select $1, $2, account_id, event_id, destination_id, route_id, $1, number, attempts, spent, started_at,
+                    duration_us, outcome, http_status, detail, node_id, ending, reason, ended_at, late
+                from attempts limit 1";
+    world.client.execute(copy, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
+    let accounts = [ground.account_id];
+    let fed = world.store.feed(&accounts, &place, 10, world.now).await.expect("a page");
+    assert_eq!((fed.fresh.len(), fed.more), (1, false));
+
+    world.store.settle(world.node, &[delivered(&lane[2], world.node)], world.now).await.expect("settled");
+    world.client.batch_execute("commit").await.expect("at last");
+    let fed = world.store.feed(&accounts, &fed.next, 10, world.now).await.expect("a page");
+    let told: BTreeSet<_> = fed
+        .fresh
+        .iter()
+        .filter_map(|fresh| match &fresh.what {
+            What::Delivery(fact) => Some(fact.delivery_id),
+            What::Hold(..) => None,
+        })
+        .collect();
+    assert_eq!(told, BTreeSet::from([lane[1].id, lane[2].id]));
+    assert_eq!(world.store.feed(&accounts, &fed.next, 10, world.now).await.expect("a page").fresh, []);
+    world.clean_up().await;
+}
+
+/// Three nodes settle and one follows, in pages that are too small.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_several_nodes_at_work_hears_everything_once() {
+    const EACH: usize = 150;
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 3 * EACH)).await;
+    let lane = world.lane(&ground).await;
+    let mut place = world.store.feed_end(world.now).await.expect("the end");
+    let mut nodes = tokio::task::JoinSet::new();
+    for part in lane.chunks(EACH) {
+        let settlements: Vec<_> = part.iter().map(|delivery| delivered(delivery, world.node)).collect();
+        let (schema, node, now) = (world.schema.clone(), world.node, world.now);
+        nodes.spawn(async move {
+            let store = open(&schema, "").await.expect("another node opens");
+            for few in settlements.chunks(7) {
+                store.settle(node, few, now).await.expect("settled");
+            }
+        });
+    }
+    let (mut told, mut over) = (Vec::new(), false);
+    loop {
+        let fed = world.store.feed(&[ground.account_id], &place, 20, world.now).await.expect("a page");
+        told.extend(fed.fresh.iter().map(|fresh| fresh.stamp.0));
+        let quiet = fed.fresh.is_empty() && !fed.more;
+        place = fed.next;
+        if over && quiet {
+            break;
+        }
+        if quiet {
+            over = nodes.join_next().await.is_none();
+        }
+    }
+    assert_eq!(told.len(), 3 * EACH);
+    world.clean_up().await;
+}
+
+/// The tail is found by block ranges, not by reading every day from its beginning.
+#[tokio::test]
+async fn a_look_at_the_feed_goes_by_block_ranges() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let sql = "insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, origin,
+                   attempts, spent, ending, reason, ended_at, late)
+               select $1, overlay($2::text placing lpad(to_hex(n), 8, '0') from 1 for 8)::uuid, $3, $1, $4, $1, $1,
+                   0, 0, 'cancelled', 'requested', 1, false
+               from generate_series(1, 60000) n";
+    let (id, account) = (AttemptId::at(world.now, 5).uuid(), ground.account_id.uuid());
+    let text = id.to_string();
+    world
+        .client
+        .execute(sql, &[&id, &text, &account, &ground.destination.id.uuid()])
+        .await
+        .expect("a long past");
+    world.client.batch_execute("analyze attempts").await.expect("statistics");
+    world
+        .client
+        .batch_execute(
+            "select brin_summarize_new_values(i.inhrelid) from pg_inherits i
+        where i.inhparent = 'attempts_by_start'::regclass",
+        )
+        .await
+        .expect("summaries");
+    let from = AttemptId::at(world.now.minus(limits::FEED_LOOKBACK), 0).uuid();
+    let (accounts, below, open, none) = (vec![account], None::<uuid::Uuid>, Vec::<i64>::new(), None::<i64>);
+    let params = super::super::pool::params![
+        accounts => UUID_ARRAY, from => UUID, below => UUID, 1_i64 => INT8, 2_i64 => INT8, open => INT8_ARRAY,
+        none => INT8, None::<Vec<i64>> => INT8_ARRAY, 500_i64 => INT8,
+    ];
+    let plan = world.explain(super::super::feed::FACTS, params).await;
+    assert!(plan.contains("Bitmap Index Scan on attempts_"), "{plan}");
+    world.clean_up().await;
+}

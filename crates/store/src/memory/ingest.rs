@@ -68,6 +68,7 @@ impl State {
         }
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
         self.events.insert(event.id, KeptEvent { event: event.clone(), deliveries });
+        self.received.push(event.id);
         Committed::New
     }
 

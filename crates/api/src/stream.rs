@@ -1,4 +1,4 @@
-//! `GET /v1/stream`: deliveries and destinations as they change, as server-sent events that can be resumed on any node.
+//! `GET /v1/stream`: events, deliveries and destinations, as server-sent events that can be resumed on any node.
 //!
 //! Everything is read from what is durable anyway ([`store::Feed`]); while nobody follows, nothing is read. While
 //! somebody does, one reader a node ([`hub`]) looks at the feed for all accounts that are followed: at once when
@@ -39,10 +39,11 @@ use store::Resumption;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Follow what happens: server-sent events `delivery.changed` and `destination.changed`. Each has an `id`; send the last
-/// one as `Last-Event-ID` to go on from there, on any node. An event `reset` says that something in between is no longer
-/// kept. Different filters narrow, a repeated one widens; status, outcome, type, source, route and replay are a
-/// delivery's. Scope `deliveries:read`; destinations are told of with `destinations:read`.
+/// Follow what happens: server-sent events `event.received`, `delivery.changed` and `destination.changed`. Each has an
+/// `id`; send the last one as `Last-Event-ID` to go on from there, on any node. An event `reset` says that something in
+/// between is no longer kept. Different filters narrow, a repeated one widens; what does not have what a filter asks
+/// about is not told. Scope `deliveries:read`; events are told with `events:read`, destinations with
+/// `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/stream", operation_id = "follow_stream", tag = "live",
     params(

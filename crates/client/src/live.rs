@@ -26,7 +26,7 @@ pub struct ChangesOf(pub Vec<(&'static str, String)>);
 pub struct Change {
     /// Where to go on from.
     pub id: String,
-    /// `delivery.changed`, `destination.changed` or `reset`.
+    /// `event.received`, `delivery.changed`, `destination.changed` or `reset`.
     pub event: String,
     pub data: Value,
 }

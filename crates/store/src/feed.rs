@@ -1,5 +1,5 @@
-//! What has just become durable, as a feed that can be left and taken up again: facts about deliveries (an attempt, an
-//! ending) and holds of destinations.
+//! What has just become durable, as a feed that can be left and taken up again: events, facts about deliveries (an
+//! attempt, an ending) and holds of destinations.
 //!
 //! Nothing is written for it: it is read from the tables that are there. The difficulty is order. An attempt's id is
 //! made when it starts and its row appears when it has ended and was flushed, so a lower id may become visible long
@@ -8,14 +8,15 @@
 //! - Where one process writes (SQLite, memory) rows are numbered as they are committed: a place is the last number.
 //! - On PostgreSQL a place is a **snapshot** of the database: which transactions were over. What lies behind it is what
 //!   any other transaction wrote, whenever it commits and whatever its id; nothing has to be looked for twice and
-//!   nothing to be remembered for it. Ids only say where to look: rows whose attempt began no longer than
-//!   [`domain::limits::FEED_LOOKBACK`] before the snapshot. A round goes from one snapshot to the next in pages, and a
+//!   nothing to be remembered for it. Ids only say where to look: rows whose attempt began, or
+//!   whose event was received, no longer than [`domain::limits::FEED_LOOKBACK`] before the snapshot. A round goes from one snapshot to the next in pages, and a
 //!   place within it names both.
 
-use crate::StoreError;
+use crate::{EventRecord, FanoutCounts, StoreError};
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
+    event::Event,
     gate::HoldEntry,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     outcome::Outcome,
@@ -33,11 +34,11 @@ pub trait Feed: Send + Sync {
     /// The place that this text names.
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError>;
 
-    /// Some of what lies behind a place and is these accounts', each thing once on the way to where `more` is false;
-    /// about `limit` of it. What moved nothing (a late word) is left out.
+    /// Some of what lies behind a place and is followed, each thing once on the way to where `more` is false; about
+    /// `limit` of each kind. What moved nothing (a late word) is left out.
     async fn feed(
         &self,
-        accounts: &[AccountId],
+        followed: Followed<'_>,
         after: &Place,
         limit: usize,
         now: Timestamp,
@@ -46,6 +47,14 @@ pub trait Feed: Send + Sync {
     /// Waits until this process has written something to the feed since it was last asked. What other processes write
     /// is not heard. One may wait at a time.
     async fn feed_stirred(&self);
+}
+
+/// Whose feed is read, and what of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Followed<'a> {
+    pub accounts: &'a [AccountId],
+    /// Events are passed over, and cost nothing, where nobody asks for them.
+    pub events: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +78,8 @@ pub struct Fresh {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
+    /// As it was received, without its payload. A large fan-out may be told a second time when it is complete.
+    Event(Box<EventRecord>),
     Delivery(Box<FactRecord>),
     /// As it is now: it may have changed more than once.
     Hold(DestinationId, HoldEntry),
@@ -127,10 +138,18 @@ pub struct Place {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Seen {
-    /// All facts and all holds up to these numbers.
-    Numbers { fact: i64, hold: i64 },
+    /// Everything up to these numbers.
+    Numbers(Numbers),
     /// What the transactions of a snapshot wrote and, within a round, some of what those of the next one did.
     Snapshots { seen: Snapshot, round: Option<Round> },
+}
+
+/// The last fact, the last hold and the last event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Numbers {
+    pub(crate) fact: i64,
+    pub(crate) hold: i64,
+    pub(crate) event: i64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -140,10 +159,11 @@ pub(crate) struct Round {
     pub(crate) stage: Stage,
 }
 
-/// Facts by attempt, then holds by when they changed.
+/// Facts by attempt, then events by id, then holds by when they changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stage {
     Facts { from: AttemptId },
+    Events { from: EventId },
     Holds { after: (i64, DestinationId) },
 }
 
@@ -163,6 +183,7 @@ pub struct Stamp(pub(crate) Written);
 pub(crate) enum Written {
     Fact(i64),
     Hold(i64),
+    Event(i64),
     By(i64),
 }
 
@@ -179,8 +200,9 @@ impl Place {
     /// Whether what has this stamp lies before the place.
     pub fn covers(&self, stamp: Stamp) -> bool {
         match (&self.seen, stamp.0) {
-            (Seen::Numbers { fact, .. }, Written::Fact(number)) => number <= *fact,
-            (Seen::Numbers { hold, .. }, Written::Hold(number)) => number <= *hold,
+            (Seen::Numbers(seen), Written::Fact(number)) => number <= seen.fact,
+            (Seen::Numbers(seen), Written::Hold(number)) => number <= seen.hold,
+            (Seen::Numbers(seen), Written::Event(number)) => number <= seen.event,
             (Seen::Snapshots { seen, .. }, Written::By(transaction)) => seen.has(transaction),
             _ => false,
         }
@@ -193,8 +215,8 @@ impl Place {
         self
     }
 
-    pub(crate) fn numbers(at: Timestamp, fact: i64, hold: i64) -> Self {
-        Self { at, seen: Seen::Numbers { fact, hold } }
+    pub(crate) fn numbers(at: Timestamp, seen: Numbers) -> Self {
+        Self { at, seen: Seen::Numbers(seen) }
     }
 
     pub(crate) fn snapshot(at: Timestamp, seen: Snapshot) -> Self {
@@ -206,7 +228,10 @@ impl Place {
         let kind = parts.next()?;
         let at = Timestamp::from_micros(number(parts.next()?)?);
         let seen = match kind {
-            "n" => Seen::Numbers { fact: number(parts.next()?)?, hold: number(parts.next()?)? },
+            "n" => {
+                let mut next = || number(parts.next()?);
+                Seen::Numbers(Numbers { fact: next()?, hold: next()?, event: next()? })
+            }
             "s" => {
                 let seen = Snapshot::read(parts.next()?)?;
                 let round = match parts.next() {
@@ -228,13 +253,16 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.seen {
-            Seen::Numbers { fact, hold } => write!(f, "n-{:x}-{fact:x}-{hold:x}", self.at.micros()),
+            Seen::Numbers(Numbers { fact, hold, event }) => {
+                write!(f, "n-{:x}-{fact:x}-{hold:x}-{event:x}", self.at.micros())
+            }
             Seen::Snapshots { seen, round } => {
                 write!(f, "s-{:x}-{seen}", self.at.micros())?;
                 let Some(Round { at, until, stage }) = round else { return Ok(()) };
                 write!(f, "-{:x}-{until}-", at.micros())?;
                 match stage {
                     Stage::Facts { from } => write!(f, "f{}", from.uuid().simple()),
+                    Stage::Events { from } => write!(f, "e{}", from.uuid().simple()),
                     Stage::Holds { after: (at, id) } => write!(f, "h{at:x}.{}", id.uuid().simple()),
                 }
             }
@@ -242,10 +270,27 @@ impl fmt::Display for Place {
     }
 }
 
+impl EventRecord {
+    /// As it was when it became durable: nothing has been delivered yet. `deliveries` is None while they are being made.
+    pub(crate) fn received(event: Event, size_bytes: u64, deliveries: Option<u32>) -> Self {
+        let total = deliveries.unwrap_or(0);
+        let fanout = FanoutCounts {
+            total,
+            waiting: total,
+            expanding: deliveries.is_none(),
+            ..FanoutCounts::default()
+        };
+        Self { event, size_bytes, fanout }
+    }
+}
+
 impl Stage {
     fn read(text: &str) -> Option<Self> {
         if let Some(from) = text.strip_prefix('f') {
             return Some(Self::Facts { from: AttemptId::from_uuid(Uuid::try_parse(from).ok()?) });
+        }
+        if let Some(from) = text.strip_prefix('e') {
+            return Some(Self::Events { from: EventId::from_uuid(Uuid::try_parse(from).ok()?) });
         }
         let (at, id) = text.strip_prefix('h')?.split_once('.')?;
         Some(Self::Holds { after: (number(at)?, DestinationId::from_uuid(Uuid::try_parse(id).ok()?)) })
@@ -323,9 +368,10 @@ mod tests {
             Place { at, seen: Seen::Snapshots { seen: seen.clone(), round: Some(round) } }
         };
         let places = [
-            Place::numbers(at, 17, 0),
+            Place::numbers(at, Numbers { fact: 17, hold: 0, event: 4 }),
             Place::snapshot(at, seen.clone()),
             within(Stage::Facts { from: AttemptId::at(at, 7) }),
+            within(Stage::Events { from: EventId::at(at, 9) }),
             within(Stage::Holds { after: (at.micros(), DestinationId::at(at, 8)) }),
         ];
         for place in places {
@@ -337,9 +383,18 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_told_apart() {
-        for text in
-            ["", "n", "n-1-2", "n-1-2-3-4", "n-1-2--3", "s-1-5", "s-1-5.2-7", "x-1-2-3", "n-1-2-+3", "77"]
-        {
+        for text in [
+            "",
+            "n",
+            "n-1-2-3",
+            "n-1-2-3-4-5",
+            "n-1-2--3",
+            "s-1-5",
+            "s-1-5.2-7",
+            "x-1-2-3-4",
+            "n-1-2-+3-4",
+            "77",
+        ] {
             assert_eq!(Place::parse(text), None, "{text}");
         }
     }

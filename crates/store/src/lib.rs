@@ -41,7 +41,7 @@ pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
-pub use feed::{FactAttempt, FactRecord, Fed, Feed, Fresh, Place, Resumption, Stamp, What};
+pub use feed::{FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, What};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,

@@ -118,6 +118,7 @@ struct State {
     /// What settlements and people made of deliveries, and lines of the history of holds, as they were written.
     told: Vec<Told>,
     held: Vec<Held>,
+    received: Vec<EventId>,
     chores: BTreeMap<Chore, KeptChore>,
     rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
     marks: BTreeMap<Mark, Timestamp>,

@@ -14,7 +14,7 @@ impl Destinations {
     pub(super) async fn of(app: &App, fresh: &[Fresh]) -> Result<Self, StoreError> {
         let id = |fresh: &Fresh| match fresh.what {
             What::Hold(id, _) => Some(id),
-            What::Delivery(_) => None,
+            What::Event(_) | What::Delivery(_) => None,
         };
         Self::read(app, fresh.iter().filter_map(id).collect()).await
     }

@@ -1,6 +1,6 @@
 //! Which changes a client wants to hear of.
 
-use super::happening::Happening;
+use super::happening::{About, Happening};
 use crate::{
     auth::AccountCtx,
     error::ApiError,
@@ -48,6 +48,8 @@ pub(crate) struct StreamQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = StreamKind)]
 enum Kind {
+    #[serde(rename = "event.received")]
+    Event,
     #[serde(rename = "delivery.changed")]
     Delivery,
     #[serde(rename = "destination.changed")]
@@ -58,6 +60,7 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct Filter {
     query: StreamQuery,
+    events: bool,
     deliveries: bool,
     destinations: bool,
 }
@@ -82,35 +85,57 @@ impl Filter {
         if query.kind.is_empty() || named(Kind::Delivery) {
             ctx.require(Scope::DeliveriesRead)?;
         }
+        if named(Kind::Event) {
+            ctx.require(Scope::EventsRead)?;
+        }
         if named(Kind::Destination) {
             ctx.require(Scope::DestinationsRead)?;
         }
         let deliveries = query.kind.is_empty() || named(Kind::Delivery);
-        // A destination has nothing that these could ask about.
-        let about_deliveries = !(query.status.is_empty()
+        // What has nothing that a filter could ask about is not told.
+        let of_deliveries = !(query.status.is_empty()
             && query.outcome.is_empty()
-            && query.types.is_empty()
-            && query.source_id.is_empty()
             && query.route_id.is_empty()
             && query.replay_id.is_empty());
-        let may = ctx.has(Scope::DestinationsRead);
-        let destinations = may && !about_deliveries && (query.kind.is_empty() || named(Kind::Destination));
-        Ok(Self { query, deliveries, destinations })
+        let of_events = !(query.types.is_empty() && query.source_id.is_empty());
+        let events = ctx.has(Scope::EventsRead)
+            && !of_deliveries
+            && query.destination_id.is_empty()
+            && (query.kind.is_empty() || named(Kind::Event));
+        let destinations = ctx.has(Scope::DestinationsRead)
+            && !of_deliveries
+            && !of_events
+            && (query.kind.is_empty() || named(Kind::Destination));
+        Ok(Self { query, events, deliveries, destinations })
+    }
+
+    /// Whether any event could be wanted.
+    pub(super) fn wants_events(&self) -> bool {
+        self.events
     }
 
     pub(super) fn wants(&self, happening: &Happening) -> bool {
         let query = &self.query;
-        if !one_of(&query.destination_id, |id| *id == happening.destination_id) {
-            return false;
+        match &happening.about {
+            About::Event { event_type, source_id } => {
+                self.events
+                    && one_of(&query.types, |pattern| pattern.matches(event_type))
+                    && one_of(&query.source_id, |id| Some(*id) == *source_id)
+            }
+            About::Destination(destination) => {
+                self.destinations && one_of(&query.destination_id, |id| id == destination)
+            }
+            About::Delivery(delivery) => {
+                self.deliveries
+                    && one_of(&query.destination_id, |id| *id == delivery.destination_id)
+                    && one_of(&query.status, |status| *status == delivery.status)
+                    && one_of(&query.outcome, |outcome| Some(*outcome) == delivery.outcome)
+                    && one_of(&query.types, |pattern| pattern.matches(&delivery.event_type))
+                    && one_of(&query.source_id, |id| Some(*id) == delivery.source_id)
+                    && one_of(&query.route_id, |id| *id == delivery.route_id)
+                    && one_of(&query.replay_id, |id| Some(*id) == delivery.replay_id)
+            }
         }
-        let Some(delivery) = &happening.delivery else { return self.destinations };
-        self.deliveries
-            && one_of(&query.status, |status| *status == delivery.status)
-            && one_of(&query.outcome, |outcome| Some(*outcome) == delivery.outcome)
-            && one_of(&query.types, |pattern| pattern.matches(&delivery.event_type))
-            && one_of(&query.source_id, |id| Some(*id) == delivery.source_id)
-            && one_of(&query.route_id, |id| *id == delivery.route_id)
-            && one_of(&query.replay_id, |id| Some(*id) == delivery.replay_id)
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use domain::{limits, time::Timestamp};
 use futures_util::{FutureExt, Stream, stream};
 use std::{convert::Infallible, sync::Arc};
-use store::StoreError;
+use store::{Followed, StoreError};
 use tokio::{
     sync::mpsc,
     time::{Instant, Interval, MissedTickBehavior, interval_at, sleep},
@@ -101,7 +101,7 @@ impl Follower {
         if let Some(end) = self.catch_up(out).await? {
             return Ok(Some(end));
         }
-        let mut ear = Ear::of(&self.app, self.ctx.account_id());
+        let mut ear = Ear::of(&self.app, self.ctx.account_id(), self.filter.wants_events());
         if let Err(end) = self.meanwhile(out, ear.joined()).await {
             return Ok(Some(end));
         }
@@ -119,7 +119,8 @@ impl Follower {
             let fed = {
                 let _turn = self.app.hub.catching_up.acquire().await;
                 let now = self.app.now();
-                self.app.store.feed(&[account], &self.mark.place, limits::FEED_PAGE, now).await?
+                let followed = Followed { accounts: &[account], events: self.filter.wants_events() };
+                self.app.store.feed(followed, &self.mark.place, limits::FEED_PAGE, now).await?
             };
             let destinations = Destinations::of(&self.app, &fed.fresh).await?;
             for fresh in fed.fresh {

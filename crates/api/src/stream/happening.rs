@@ -1,7 +1,7 @@
 //! Something that happened, written down once for everybody who follows its account.
 
 use super::{destinations::Destinations, frame, mark::Mark};
-use crate::views::DeliveryChangeView;
+use crate::views::{DeliveryChangeView, EventView};
 use bytes::Bytes;
 use domain::{
     delivery::Status,
@@ -15,9 +15,7 @@ pub(super) struct Happening {
     /// Where to go on from for whoever has heard it.
     pub(super) mark: Mark,
     written: Written,
-    pub(super) destination_id: DestinationId,
-    /// None: the destination has changed, not a delivery.
-    pub(super) delivery: Option<OfDelivery>,
+    pub(super) about: About,
     pub(super) text: Bytes,
 }
 
@@ -29,7 +27,14 @@ enum Written {
 }
 
 /// What filters ask about.
+pub(super) enum About {
+    Event { event_type: String, source_id: Option<SourceId> },
+    Delivery(OfDelivery),
+    Destination(DestinationId),
+}
+
 pub(super) struct OfDelivery {
+    pub(super) destination_id: DestinationId,
     pub(super) status: Status,
     pub(super) outcome: Option<Outcome>,
     pub(super) event_type: String,
@@ -43,6 +48,15 @@ impl Happening {
         let mark = Mark { version, place: fresh.place };
         let written = Written::InFeed(fresh.stamp);
         match fresh.what {
+            What::Event(record) => Self {
+                text: frame::event("event.received", &mark, &EventView::from(&*record)).into(),
+                mark,
+                written,
+                about: About::Event {
+                    event_type: record.event.event_type.to_string(),
+                    source_id: record.event.source_id,
+                },
+            },
             What::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
             What::Delivery(fact) => {
                 let view = DeliveryChangeView::new(&fact);
@@ -50,8 +64,8 @@ impl Happening {
                     text: frame::event("delivery.changed", &mark, &view).into(),
                     mark,
                     written,
-                    destination_id: fact.destination_id,
-                    delivery: Some(OfDelivery {
+                    about: About::Delivery(OfDelivery {
+                        destination_id: fact.destination_id,
                         status: view.status,
                         outcome: fact.outcome,
                         source_id: fact.source_id,
@@ -83,7 +97,11 @@ impl Happening {
     ) -> Self {
         let view = destinations.view(destination_id, hold);
         let text = frame::event("destination.changed", &mark, &view).into();
-        Self { mark, written, destination_id, delivery: None, text }
+        Self { mark, written, about: About::Destination(destination_id), text }
+    }
+
+    pub(super) fn is_event(&self) -> bool {
+        matches!(self.about, About::Event { .. })
     }
 
     /// Whether somebody who came as far as that has heard it.

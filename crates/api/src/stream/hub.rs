@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use store::{Place, StoreError};
+use store::{Followed, Place, StoreError};
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
     time::{Instant, sleep, sleep_until},
@@ -33,11 +33,19 @@ pub(crate) struct Hub {
     pub(super) catching_up: Semaphore,
 }
 
+/// Where what happens to an account is handed to.
+struct Listening {
+    account: AccountId,
+    /// Whether events are wanted, not just what becomes of them.
+    events: bool,
+    queue: mpsc::Sender<Arc<Happening>>,
+}
+
 #[derive(Default)]
 struct State {
     seats: HashMap<AccountId, usize>,
     seated: usize,
-    ears: BTreeMap<u64, (AccountId, mpsc::Sender<Arc<Happening>>)>,
+    ears: BTreeMap<u64, Listening>,
     last_ear: u64,
     /// Rounds that have begun.
     begun: u64,
@@ -89,11 +97,12 @@ impl Hub {
         Some(Mark { version: *state.versions.get(&account)?, place: state.place.clone()? })
     }
 
-    /// What still listens, by account; none: the reader ends.
-    fn begin_round(&self) -> Option<(Vec<AccountId>, u64)> {
+    /// The accounts that somebody still listens to, and whether to events; none: the reader ends.
+    fn begin_round(&self) -> Option<(Vec<AccountId>, bool, u64)> {
         let mut state = self.state();
-        state.ears.retain(|_, (_, queue)| !queue.is_closed());
-        let mut accounts: Vec<AccountId> = state.ears.values().map(|(account, _)| *account).collect();
+        state.ears.retain(|_, ear| !ear.queue.is_closed());
+        let mut accounts: Vec<AccountId> = state.ears.values().map(|ear| ear.account).collect();
+        let events = state.ears.values().any(|ear| ear.events);
         accounts.sort_unstable();
         accounts.dedup();
         if accounts.is_empty() {
@@ -102,16 +111,14 @@ impl Hub {
             return None;
         }
         state.begun += 1;
-        Some((accounts, state.begun))
+        Some((accounts, events, state.begun))
     }
 
     /// Nobody is waited for: whose queue is full hears no more, and has to catch up.
     fn hand_out(&self, account: AccountId, happening: Happening) {
         let happening = Arc::new(happening);
-        let of_account = |at: &AccountId| *at == account;
-        self.state()
-            .ears
-            .retain(|_, (at, queue)| !of_account(at) || queue.try_send(happening.clone()).is_ok());
+        let concerns = |ear: &Listening| ear.account == account && (ear.events || !happening.is_event());
+        self.state().ears.retain(|_, ear| !concerns(ear) || ear.queue.try_send(happening.clone()).is_ok());
     }
 }
 
@@ -151,13 +158,13 @@ pub(super) struct Ear {
 
 impl Ear {
     /// Starts the reader if there is none.
-    pub(super) fn of(app: &App, account: AccountId) -> Self {
+    pub(super) fn of(app: &App, account: AccountId, events: bool) -> Self {
         let (sender, queue) = mpsc::channel(limits::STREAM_BUFFER);
         let rounds = app.hub.rounds.subscribe();
         let mut state = app.hub.state();
         state.last_ear += 1;
         let number = state.last_ear;
-        state.ears.insert(number, (account, sender));
+        state.ears.insert(number, Listening { account, events, queue: sender });
         let begun = state.begun;
         if !state.reads {
             state.reads = true;
@@ -193,9 +200,10 @@ impl Reader {
     async fn run(mut self) {
         let app = self.app.clone();
         let mut failing = false;
-        while let Some((accounts, round)) = app.hub.begin_round() {
+        while let Some((accounts, events, round)) = app.hub.begin_round() {
             let began = Instant::now();
-            let rest = match self.round(&accounts).await {
+            let followed = Followed { accounts: &accounts, events };
+            let rest = match self.round(followed).await {
                 Ok(()) => {
                     failing = false;
                     app.hub.rounds.send_replace(round);
@@ -223,8 +231,8 @@ impl Reader {
     }
 
     /// Hands out what has become durable since the last round.
-    async fn round(&mut self, accounts: &[AccountId]) -> Result<(), StoreError> {
-        let changed = self.know_versions(accounts).await?;
+    async fn round(&mut self, followed: Followed<'_>) -> Result<(), StoreError> {
+        let changed = self.know_versions(followed.accounts).await?;
         let known = self.app.hub.state().place.clone();
         let Some(place) = known else {
             // Where everybody begins.
@@ -233,7 +241,7 @@ impl Reader {
             return Ok(());
         };
         let at = place.at();
-        let handed_out = self.hand_out_feed(accounts, place).await;
+        let handed_out = self.hand_out_feed(followed, place).await;
         self.note(at, handed_out.is_ok());
         handed_out?;
         self.hand_out_switches(changed, at).await
@@ -254,12 +262,12 @@ impl Reader {
         }
     }
 
-    async fn hand_out_feed(&self, accounts: &[AccountId], mut place: Place) -> Result<(), StoreError> {
+    async fn hand_out_feed(&self, followed: Followed<'_>, mut place: Place) -> Result<(), StoreError> {
         if let Some(trouble) = &self.trouble {
             place = place.looking_back_to(trouble.at);
         }
         loop {
-            let fed = self.app.store.feed(accounts, &place, limits::FEED_PAGE, self.app.now()).await?;
+            let fed = self.app.store.feed(followed, &place, limits::FEED_PAGE, self.app.now()).await?;
             let destinations = Destinations::of(&self.app, &fed.fresh).await?;
             for fresh in fed.fresh {
                 let account = fresh.account_id;

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_a_version_and_a_place() {
-        assert_eq!(Mark::split("1f_n-1-2-3"), Some((31, "n-1-2-3")));
+        assert_eq!(Mark::split("1f_n-1-2-3-4"), Some((31, "n-1-2-3-4")));
         for text in ["", "1f", "_n-1-2-3", "-1_n-1-2-3", "+1_n", "ffffffffffffffffff_n"] {
             assert_eq!(Mark::split(text), None, "{text}");
         }

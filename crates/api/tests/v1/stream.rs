@@ -18,12 +18,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// Not the events themselves.
+const CHANGES: &str = "?kind=delivery.changed&kind=destination.changed";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 on_every_store! {
     async fn a_delivery_is_told_as_it_changes(world) {
         let served = Served::new(&world).await;
-        let mut client = served.follow(&world.key, "", None).await;
+        let mut client = served.follow(&world.key, CHANGES, None).await;
         let (destination, route) = world.routed_destination().await;
         let event = world.publish("invoice.paid", json!({})).await;
         let delivery = world.delivery_of(&event).await;
@@ -44,6 +46,38 @@ on_every_store! {
         assert_eq!((&told.data["status"], &told.data["reason"]), (&json!("cancelled"), &json!("requested")));
         assert_eq!((&told.data["attempt"], &told.data["next_attempt_at"]), (&Value::Null, &Value::Null));
         assert!(told.data.get("payload").is_none());
+    }
+
+    async fn an_event_is_told_when_it_is_received(world) {
+        let served = Served::new(&world).await;
+        let (destination, _) = world.routed_destination().await;
+        let mut all = served.follow(&world.key, "", None).await;
+        let mut by_type = served.follow(&world.key, "?kind=event.received&type=order.**", None).await;
+        let mut by_destination = served.follow(&world.key, &format!("?destination_id={destination}"), None).await;
+        let narrow = world.key_with(&[Scope::DeliveriesRead]).await;
+        let mut without_scope = served.follow(&narrow, "", None).await;
+
+        let event = world.publish("invoice.paid", json!({ "n": 1 })).await;
+        let told = all.next().await;
+        assert_eq!(told.name, "event.received");
+        let mut shown = world.get(&format!("/v1/events/{event}")).await.expect(200);
+        for detail in ["headers", "payload", "deliveries"] {
+            shown.as_object_mut().expect("an object").remove(detail);
+        }
+        assert_eq!(told.data, shown, "the event without what it carries");
+        let delivery = world.delivery_of(&event).await;
+        world.attempt(&destination, &delivery, Outcome::Success, 200).await;
+        for client in [&mut all, &mut by_destination, &mut without_scope] {
+            assert_eq!(client.next().await.data["id"], json!(delivery));
+        }
+
+        // Whoever comes back has missed no event either.
+        drop(all);
+        let missed = world.publish("order.shipped", json!({})).await;
+        let mut resumed = served.follow(&world.key, "", Some(&told.id)).await;
+        let heard = BTreeSet::from([text(&resumed.next().await.data["id"]), text(&resumed.next().await.data["id"])]);
+        assert_eq!(heard, BTreeSet::from([delivery, missed.clone()]));
+        assert_eq!(by_type.next().await.data["id"], json!(missed));
     }
 
     async fn a_destination_is_told_of_when_a_hold_begins_and_when_it_ends(world) {
@@ -70,7 +104,7 @@ on_every_store! {
     async fn whoever_comes_back_has_missed_nothing(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
-        let mut client = served.follow(&world.key, "", None).await;
+        let mut client = served.follow(&world.key, CHANGES, None).await;
         let first = world.delivered(&destination).await;
         let told = client.next().await;
         assert_eq!(told.data["id"], json!(first));
@@ -81,7 +115,7 @@ on_every_store! {
             missed.insert(world.delivered(&destination).await);
         }
         world.tell(&format!("/v1/destinations/{destination}/pause")).await.expect(200);
-        let mut client = served.follow(&world.key, "", Some(&told.id)).await;
+        let mut client = served.follow(&world.key, CHANGES, Some(&told.id)).await;
         let mut holds = 0;
         for _ in 0..6 {
             let told = client.next().await;
@@ -96,7 +130,7 @@ on_every_store! {
         assert_eq!(told.data["id"], json!(last), "and then what happens now");
 
         // The same by a parameter; a header is the later word.
-        let by_parameter = format!("?last_event_id={}", told.id);
+        let by_parameter = format!("{CHANGES}&last_event_id={}", told.id);
         let mut client = served.follow(&world.key, &by_parameter, None).await;
         let next = world.delivered(&destination).await;
         assert_eq!(client.next().await.data["id"], json!(next));
@@ -107,7 +141,7 @@ on_every_store! {
         let (wanted, _) = world.routed_destination().await;
         let mut by_destination = served.follow(&world.key, &format!("?destination_id={wanted}"), None).await;
         let mut by_status = served.follow(&world.key, "?status=dead_letter&status=delivered", None).await;
-        let mut by_type = served.follow(&world.key, "?type=order.**", None).await;
+        let mut by_type = served.follow(&world.key, "?kind=delivery.changed&type=order.**", None).await;
         let mut by_outcome = served.follow(&world.key, "?kind=delivery.changed&outcome=rejected", None).await;
         world.tell(&format!("/v1/destinations/{wanted}/pause")).await.expect(200);
 
@@ -134,13 +168,13 @@ on_every_store! {
     async fn another_account_hears_nothing_of_it(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
-        let mut foreign = served.follow(&world.foreign_key, "", None).await;
-        let mut ours = served.follow(&world.key, "", None).await;
+        let mut foreign = served.follow(&world.foreign_key, CHANGES, None).await;
+        let mut ours = served.follow(&world.key, CHANGES, None).await;
         world.delivered(&destination).await;
         world.tell(&format!("/v1/destinations/{destination}/pause")).await.expect(200);
         let (one, two) = (ours.next().await, ours.next().await);
         // The id of an event leads nowhere in another account but to its own present.
-        let mut stolen = served.follow(&world.foreign_key, "", Some(&one.id)).await;
+        let mut stolen = served.follow(&world.foreign_key, CHANGES, Some(&one.id)).await;
         foreign.beats(3).await;
         stolen.beats(3).await;
         assert_eq!((foreign.heard + stolen.heard, two.name.as_str()), (0, "destination.changed"));
@@ -149,7 +183,7 @@ on_every_store! {
     async fn a_slow_client_misses_nothing_and_holds_nobody_up(world) {
         let (destination, _) = world.routed_destination().await;
         let request = || {
-            let request = Request::builder().uri("/v1/stream").header(header::AUTHORIZATION, format!("Bearer {}", world.key));
+            let request = Request::builder().uri(format!("/v1/stream{CHANGES}")).header(header::AUTHORIZATION, format!("Bearer {}", world.key));
             request.body(Body::empty()).expect("a request")
         };
         let (slow, quick) = (world.begin(request()).await, world.begin(request()).await);
@@ -198,7 +232,7 @@ on_every_store! {
 
     async fn a_node_that_stops_ends_its_streams(world) {
         let served = Served::new(&world).await;
-        let mut client = served.follow(&world.key, "", None).await;
+        let mut client = served.follow(&world.key, CHANGES, None).await;
         served.stop.cancel();
         assert!(client.rest().await.contains("stopping"));
         timeout(PATIENCE, served.serving).await.expect("nobody is waited for").expect("it ends");
@@ -209,7 +243,7 @@ on_every_store! {
         world.get("/v1/stream?destination_id=evt_01").await.expect_invalid("/destination_id/0", "invalid_value");
         world.get("/v1/stream?status=lost").await.expect_invalid("/status/0", "unknown_value");
         world.get("/v1/stream?kind=hold").await.expect_invalid("/kind/0", "unknown_value");
-        for id in ["yesterday", "1_yesterday", "_", "1_n-1-2"] {
+        for id in ["yesterday", "1_yesterday", "_", "1_n-1-2-3"] {
             let path = format!("/v1/stream?last_event_id={id}");
             world.get(&path).await.expect_problem(400, "invalid_cursor");
         }
@@ -217,19 +251,20 @@ on_every_store! {
         world.ask_as(&key, Method::GET, "/v1/stream", None).await.expect_problem(403, "scope_missing");
         let key = world.key_with(&[Scope::DeliveriesRead]).await;
         world.ask_as(&key, Method::GET, "/v1/stream?kind=destination.changed", None).await.expect_problem(403, "scope_missing");
+        world.ask_as(&key, Method::GET, "/v1/stream?kind=event.received", None).await.expect_problem(403, "scope_missing");
         world.ask_as(&world.operator_key, Method::GET, "/v1/stream", None).await.expect_problem(403, "scope_missing");
     }
 
     async fn an_id_that_leads_nowhere_any_more_is_a_reset(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
-        let mut client = served.follow(&world.key, "", Some("1_n-5f5e100-7fffffffffff-0")).await;
+        let mut client = served.follow(&world.key, CHANGES, Some("1_n-5f5e100-7fffffffffff-0-0")).await;
         let told = client.next().await;
         assert_eq!((told.name.as_str(), &told.data["reason"]), ("reset", &json!("lost")));
         let delivery = world.delivered(&destination).await;
         assert_eq!(client.next().await.data["id"], json!(delivery), "it goes on from now");
 
-        let mut client = served.follow(&world.key, "", Some("1_n-5f5e100-0-0")).await;
+        let mut client = served.follow(&world.key, CHANGES, Some("1_n-5f5e100-0-0-0")).await;
         assert_eq!(client.next().await.data["reason"], "pruned");
         assert_eq!(client.next().await.data["id"], json!(delivery), "what is kept is told");
     }

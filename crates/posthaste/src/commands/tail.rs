@@ -16,7 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// Which events: delivery.changed or destination.changed; may be repeated, as all filters may
+    /// Which events: event.received, delivery.changed, destination.changed; may be repeated, as all filters may
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
     /// Of this destination
@@ -102,6 +102,14 @@ fn say(change: &Change, json: bool) {
 fn line(event: &str, data: &Value) -> String {
     let text = |name: &str| data[name].as_str().unwrap_or("-").to_owned();
     match event {
+        "event.received" => format!(
+            "{}  received  {}  {} bytes  {} deliveries  {}",
+            text("received_at"),
+            text("type"),
+            data["size_bytes"],
+            data["fanout"]["total"],
+            text("id"),
+        ),
         "delivery.changed" => {
             let attempt = &data["attempt"];
             let at = attempt["started_at"].as_str().or(data["ended_at"].as_str()).unwrap_or("-");
@@ -139,6 +147,14 @@ mod tests {
 
     #[test]
     fn a_change_is_a_line() {
+        let event = json!({
+            "id": "evt_1", "type": "order.paid", "received_at": "2026-04-03T14:30:00.000000Z", "size_bytes": 7,
+            "fanout": { "total": 2 },
+        });
+        assert_eq!(
+            line("event.received", &event),
+            "2026-04-03T14:30:00.000000Z  received  order.paid  7 bytes  2 deliveries  evt_1"
+        );
         let delivery = json!({
             "id": "dlv_1", "status": "dead_letter", "reason": "rejected", "event_type": "order.paid",
             "destination_id": "dst_1", "attempt_count": 2, "last_http_status": 404,

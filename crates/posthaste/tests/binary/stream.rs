@@ -18,6 +18,10 @@ async fn hears(live: &mut Live, mut events: BTreeSet<EventId>) {
     timeout(LONG, hearing).await.expect("everything is told");
 }
 
+fn deliveries() -> ChangesOf {
+    ChangesOf(vec![("kind", "delivery.changed".into())])
+}
+
 async fn publish(client: &Client, count: usize) -> BTreeSet<EventId> {
     let mut events = BTreeSet::new();
     for _ in 0..count {
@@ -46,7 +50,7 @@ async fn two_nodes_both_tell_everything() {
     for _ in 0..8 {
         deliver_to(&clients[0], &receiver.url("/hook")).await;
     }
-    let all = ChangesOf::default();
+    let all = deliveries();
     let mut lives =
         [clients[0].follow(&all, None).await.unwrap(), clients[1].follow(&all, None).await.unwrap()];
     let mut events = publish(&clients[0], 10).await;
@@ -86,7 +90,7 @@ async fn a_stream_goes_on_after_a_crash() {
     let client = node.client();
     let receiver = Receiver::local(Script::ok());
     deliver_to(&client, &receiver.url("/hook")).await;
-    let mut live = client.follow(&ChangesOf::default(), None).await.unwrap();
+    let mut live = client.follow(&deliveries(), None).await.unwrap();
     hears(&mut live, publish(&client, 2).await).await;
     let last = live.last_id().expect("something was heard").to_owned();
     let missed = publish(&client, 3).await;
@@ -95,7 +99,7 @@ async fn a_stream_goes_on_after_a_crash() {
     }
     node.kill().await;
     let node = place.dev().await;
-    let mut live = node.client().follow(&ChangesOf::default(), Some(&last)).await.unwrap();
+    let mut live = node.client().follow(&deliveries(), Some(&last)).await.unwrap();
     hears(&mut live, missed).await;
     // The same as a command.
     let tail = ["tail", "--json", "--count", "3", "--url", &node.url, "--last-event-id", &last];

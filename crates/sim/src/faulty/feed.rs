@@ -2,8 +2,8 @@
 
 use super::Faulty;
 use async_trait::async_trait;
-use domain::{id::AccountId, time::Timestamp};
-use store::{Fed, Feed, Place, Resumption, StoreError};
+use domain::time::Timestamp;
+use store::{Fed, Feed, Followed, Place, Resumption, StoreError};
 
 #[async_trait]
 impl Feed for Faulty {
@@ -17,12 +17,12 @@ impl Feed for Faulty {
 
     async fn feed(
         &self,
-        accounts: &[AccountId],
+        followed: Followed<'_>,
         after: &Place,
         limit: usize,
         now: Timestamp,
     ) -> Result<Fed, StoreError> {
-        self.read("feed", self.inner.feed(accounts, after, limit, now)).await
+        self.read("feed", self.inner.feed(followed, after, limit, now)).await
     }
 
     async fn feed_stirred(&self) {

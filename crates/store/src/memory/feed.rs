@@ -1,14 +1,15 @@
 //! What has just happened, numbered as it did.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, State, queue::without_payload};
 use crate::{
-    FactAttempt, FactRecord, Fed, Feed, Fresh, Place, Resumption, Stamp, StoreError, What,
-    feed::{Seen, Written},
+    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
+    What,
+    feed::{Numbers, Seen, Written},
 };
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Ending},
-    id::{AccountId, AttemptId, DestinationId},
+    id::{AttemptId, DestinationId, EventId},
     time::Timestamp,
 };
 
@@ -25,16 +26,16 @@ pub(super) type Held = (DestinationId, (Timestamp, &'static str));
 #[async_trait]
 impl Feed for MemoryStore {
     async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
-        let state = self.state();
-        Ok(Place::numbers(now, state.told.len() as i64, state.held.len() as i64))
+        Ok(Place::numbers(now, self.state().numbers()))
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
-        let state = self.state();
-        let (told, held) = (state.told.len() as i64, state.held.len() as i64);
+        let last = self.state().numbers();
+        let known =
+            |seen: Numbers| seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
         Ok(match Place::parse(text) {
             Some(place) => match place.seen {
-                Seen::Numbers { fact, hold } if fact <= told && hold <= held => Resumption::At(place),
+                Seen::Numbers(seen) if known(seen) => Resumption::At(place),
                 _ => Resumption::Lost,
             },
             None => Resumption::Malformed,
@@ -43,44 +44,57 @@ impl Feed for MemoryStore {
 
     async fn feed(
         &self,
-        accounts: &[AccountId],
+        Followed { accounts, events }: Followed<'_>,
         after: &Place,
         limit: usize,
         now: Timestamp,
     ) -> Result<Fed, StoreError> {
         self.interrupted("feed")?;
         let state = self.state();
-        let Seen::Numbers { mut fact, mut hold } = after.seen else {
+        let Seen::Numbers(mut seen) = after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         let mut fresh = Vec::new();
-        for told in state.told.iter().skip(fact as usize).take(limit) {
-            fact += 1;
+        for told in state.told.iter().skip(seen.fact as usize).take(limit) {
+            seen.fact += 1;
             let account_id = told.delivery.account_id;
             if accounts.contains(&account_id)
                 && let Some(record) = state.fact_record(told)
             {
-                let place = Place::numbers(after.at, fact, hold);
-                let (stamp, what) = (Stamp(Written::Fact(fact)), What::Delivery(Box::new(record)));
+                let place = Place::numbers(after.at, seen);
+                let (stamp, what) = (Stamp(Written::Fact(seen.fact)), What::Delivery(Box::new(record)));
                 fresh.push(Fresh { account_id, place, stamp, what });
             }
         }
-        for held in state.held.iter().skip(hold as usize).take(limit) {
-            hold += 1;
+        if !events {
+            seen.event = state.received.len() as i64;
+        }
+        for id in state.received.iter().skip(seen.event as usize).take(limit) {
+            seen.event += 1;
+            let Some(record) = state.received_record(*id) else { continue };
+            let account_id = record.event.account_id;
+            if accounts.contains(&account_id) {
+                let place = Place::numbers(after.at, seen);
+                let (stamp, what) = (Stamp(Written::Event(seen.event)), What::Event(Box::new(record)));
+                fresh.push(Fresh { account_id, place, stamp, what });
+            }
+        }
+        for held in state.held.iter().skip(seen.hold as usize).take(limit) {
+            seen.hold += 1;
             let (id, key) = held;
-            let overtaken = state.held.iter().skip(hold as usize).any(|later| later == held);
+            let overtaken = state.held.iter().skip(seen.hold as usize).any(|later| later == held);
             let account = state.destinations.0.get(id).map(|kept| kept.row.account_id);
             let entry = state.holds.get(id).and_then(|kept| kept.get(key));
             if let (Some(account_id), Some(entry), false) = (account, entry, overtaken)
                 && accounts.contains(&account_id)
             {
-                let place = Place::numbers(after.at, fact, hold);
-                let (stamp, what) = (Stamp(Written::Hold(hold)), What::Hold(*id, entry.clone()));
+                let place = Place::numbers(after.at, seen);
+                let (stamp, what) = (Stamp(Written::Hold(seen.hold)), What::Hold(*id, entry.clone()));
                 fresh.push(Fresh { account_id, place, stamp, what });
             }
         }
-        let more = fact < state.told.len() as i64 || hold < state.held.len() as i64;
-        Ok(Fed { fresh, next: Place::numbers(if more { after.at } else { now }, fact, hold), more })
+        let more = seen != state.numbers();
+        Ok(Fed { fresh, next: Place::numbers(if more { after.at } else { now }, seen), more })
     }
 
     async fn feed_stirred(&self) {
@@ -89,6 +103,18 @@ impl Feed for MemoryStore {
 }
 
 impl State {
+    fn numbers(&self) -> Numbers {
+        let (fact, hold, event) = (self.told.len(), self.held.len(), self.received.len());
+        Numbers { fact: fact as i64, hold: hold as i64, event: event as i64 }
+    }
+
+    /// None once it is forgotten.
+    fn received_record(&self, id: EventId) -> Option<EventRecord> {
+        let kept = self.events.get(&id)?;
+        let made = (!self.expansions.contains_key(&id)).then_some(kept.deliveries.len() as u32);
+        Some(EventRecord::received(without_payload(&kept.event), kept.event.payload.len() as u64, made))
+    }
+
     pub(super) fn tell(&mut self, delivery: &Delivery, fact: AttemptId, ending: Option<(Ending, Timestamp)>) {
         self.told.push(Told { delivery: delivery.clone(), fact, ending });
     }

@@ -69,6 +69,7 @@ impl State {
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
         let payload_crc = checksum::of(&event.payload);
         self.events.insert(event.id, KeptEvent { event: event.clone(), payload_crc, deliveries });
+        self.received.push(event.id);
         Committed::New
     }
 

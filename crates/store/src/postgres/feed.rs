@@ -7,7 +7,8 @@ use super::{
     rows,
 };
 use crate::{
-    FactAttempt, FactRecord, Fed, Feed, Fresh, Place, Resumption, Stamp, StoreError, What,
+    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
+    What,
     feed::{Round, Seen, Snapshot, Stage, Written},
 };
 use async_trait::async_trait;
@@ -22,6 +23,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) const FACTS: &str = include_str!("sql/feed_facts.sql");
+pub(super) const EVENTS: &str = include_str!("sql/feed_events.sql");
 pub(super) const HOLDS: &str = include_str!("sql/feed_holds.sql");
 
 #[async_trait]
@@ -34,7 +36,7 @@ impl Feed for PostgresStore {
         let Some(place) = Place::parse(text) else { return Ok(Resumption::Malformed) };
         let current = current(&self.pools.general().await?).await?;
         let newest = match &place.seen {
-            Seen::Numbers { .. } => return Ok(Resumption::Lost),
+            Seen::Numbers(_) => return Ok(Resumption::Lost),
             Seen::Snapshots { seen, round } => round.as_ref().map_or(seen.next, |round| round.until.next),
         };
         // Of transactions that have not begun yet: another database, or this one as it was before.
@@ -43,7 +45,7 @@ impl Feed for PostgresStore {
 
     async fn feed(
         &self,
-        accounts: &[AccountId],
+        followed: Followed<'_>,
         after: &Place,
         limit: usize,
         now: Timestamp,
@@ -53,7 +55,8 @@ impl Feed for PostgresStore {
         };
         let read = Reading {
             connection: self.pools.general().await?,
-            accounts: accounts.iter().map(|id| id.uuid()).collect(),
+            accounts: followed.accounts.iter().map(|id| id.uuid()).collect(),
+            events: followed.events,
             at: after.at,
             seen: seen.clone(),
             limit,
@@ -61,6 +64,9 @@ impl Feed for PostgresStore {
         match round.clone() {
             Some(Round { at, until, stage: Stage::Facts { from } }) => {
                 read.facts(from, at, Some(until)).await
+            }
+            Some(Round { at, until, stage: Stage::Events { from } }) => {
+                read.events(Vec::new(), from, at, until).await
             }
             Some(Round { at, until, stage: Stage::Holds { after } }) => {
                 read.holds(Vec::new(), after, at, until).await
@@ -90,13 +96,14 @@ fn unreadable() -> StoreError {
 struct Reading {
     connection: Connection,
     accounts: Vec<Uuid>,
+    events: bool,
     at: Timestamp,
     seen: Snapshot,
     limit: usize,
 }
 
 impl Reading {
-    /// Facts of attempts from there on, a span of time in each statement; at the end of them, holds.
+    /// Facts of attempts from there on, a span of time in each statement; at the end of them, events.
     async fn facts(
         self,
         mut from: AttemptId,
@@ -125,7 +132,10 @@ impl Reading {
                 _ if fresh.len() == self.limit => {
                     return Ok(Fed { fresh, next: at(Stage::Facts { from }), more: true });
                 }
-                None => return self.holds(fresh, (0, DestinationId::MIN), until_at, until).await,
+                None => {
+                    let from = EventId::at(self.at.minus(limits::FEED_LOOKBACK), 0);
+                    return self.events(fresh, from, until_at, until).await;
+                }
                 Some(below) if !fresh.is_empty() => {
                     return Ok(Fed { fresh, next: at(Stage::Facts { from: below }), more: true });
                 }
@@ -157,6 +167,45 @@ impl Reading {
         }
         rows.retain(|row| row.get::<_, Option<Uuid>>(4).is_some());
         Ok(rows)
+    }
+
+    /// Events from there on, after what was found already; at the end of them, holds.
+    async fn events(
+        self,
+        mut fresh: Vec<Fresh>,
+        mut from: EventId,
+        until_at: Timestamp,
+        until: Snapshot,
+    ) -> Result<Fed, StoreError> {
+        let mut found = Vec::new();
+        if self.events {
+            let Snapshot { oldest, next, open } = &self.seen;
+            let params = params![
+                self.accounts => UUID_ARRAY, from.uuid() => UUID, *oldest => INT8, *next => INT8,
+                *open => INT8_ARRAY, until.next => INT8, until.open => INT8_ARRAY, self.limit as i64 => INT8,
+            ];
+            found = self.connection.read(EVENTS, params).await?;
+        }
+        for row in &found {
+            let event = rows::event(row);
+            from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
+            let deliveries = row.get::<_, Option<i32>>(11).map(i32::unsigned_abs);
+            fresh.push(Fresh {
+                account_id: event.account_id,
+                place: self.within(until_at, &until, Stage::Events { from }),
+                stamp: Stamp(Written::By(row.get(13))),
+                what: What::Event(Box::new(EventRecord::received(
+                    event,
+                    rows::count(row, 12).into(),
+                    deliveries,
+                ))),
+            });
+        }
+        if found.len() == self.limit {
+            let next = self.within(until_at, &until, Stage::Events { from });
+            return Ok(Fed { fresh, next, more: true });
+        }
+        self.holds(fresh, (0, DestinationId::MIN), until_at, until).await
     }
 
     /// Holds behind that one, after what was found already; then the round is over.

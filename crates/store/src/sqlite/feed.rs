@@ -1,14 +1,16 @@
-//! What has just happened. One process writes, so rows are numbered in the order of commits: facts by their row, holds by
-//! when they changed, which never is the same moment twice.
+//! What has just happened. One process writes, so rows are numbered in the order of commits: events and facts by their
+//! row, holds by when they changed, which never is the same moment twice.
 
 use super::{SqliteStore, gates, row, trouble::Trouble};
 use crate::{
-    FactAttempt, FactRecord, Fed, Feed, Fresh, Place, Resumption, Stamp, StoreError, What,
-    feed::{Seen, Written},
+    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
+    What,
+    feed::{Numbers, Seen, Written},
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::{
-    id::{AccountId, AttemptId},
+    id::{AccountId, AttemptId, EventId},
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -19,25 +21,30 @@ pub(super) const HOLDS: &str =
     "select h.reason, h.since, h.until, h.detail, h.step, h.ended_at, h.changed_at, h.destination_id, d.account_id
      from holds h left join destinations d on d.id = h.destination_id
      where h.changed_at > ?1 order by h.changed_at limit ?2";
+pub(super) const EVENTS: &str =
+    "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at, headers,
+       metadata, size_bytes, deliveries, rowid
+     from events where rowid > ?1 order by rowid limit ?2";
 const ENDS: &str = "select coalesce((select max(rowid) from attempts), 0),
-       coalesce((select max(changed_at) from holds), 0)";
+       coalesce((select max(changed_at) from holds), 0), coalesce((select max(rowid) from events), 0)";
 
 #[async_trait]
 impl Feed for SqliteStore {
     async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
         self.read(move |connection| {
-            let (fact, hold) = ends(connection)?;
-            Ok(Place::numbers(now, fact, hold))
+            let last = ends(connection)?;
+            Ok(Place::numbers(now, last))
         })
         .await
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
         let Some(place) = Place::parse(text) else { return Ok(Resumption::Malformed) };
-        let Seen::Numbers { fact, hold } = place.seen else { return Ok(Resumption::Lost) };
+        let Seen::Numbers(seen) = place.seen else { return Ok(Resumption::Lost) };
         self.read(move |connection| {
-            let (last_fact, last_hold) = ends(connection)?;
-            let known = fact <= last_fact && hold <= last_hold && !renumbered(connection, fact, place.at)?;
+            let last = ends(connection)?;
+            let there = seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
+            let known = there && !renumbered(connection, seen, place.at)?;
             Ok(if known { Resumption::At(place) } else { Resumption::Lost })
         })
         .await
@@ -45,22 +52,27 @@ impl Feed for SqliteStore {
 
     async fn feed(
         &self,
-        accounts: &[AccountId],
+        Followed { accounts, events }: Followed<'_>,
         after: &Place,
         limit: usize,
         now: Timestamp,
     ) -> Result<Fed, StoreError> {
         let (accounts, at) = (accounts.to_vec(), after.at);
-        let Seen::Numbers { fact, hold } = after.seen else {
+        let Seen::Numbers(seen) = after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         self.read(move |connection| {
-            let mut walk = Walk { accounts, at, fact, hold, fresh: Vec::new() };
-            let facts = walk.facts(connection, limit)?;
-            let holds = walk.holds(connection, limit)?;
-            let more = facts == limit || holds == limit;
-            let Walk { fact, hold, fresh, .. } = walk;
-            Ok(Fed { fresh, next: Place::numbers(if more { at } else { now }, fact, hold), more })
+            let mut walk = Walk { accounts, at, seen, fresh: Vec::new() };
+            let mut looked_at = vec![walk.facts(connection, limit)?];
+            if events {
+                looked_at.push(walk.events(connection, limit)?);
+            } else {
+                walk.seen.event = ends(connection)?.event;
+            }
+            looked_at.push(walk.holds(connection, limit)?);
+            let more = looked_at.contains(&limit);
+            let Walk { seen, fresh, .. } = walk;
+            Ok(Fed { fresh, next: Place::numbers(if more { at } else { now }, seen), more })
         })
         .await
     }
@@ -70,38 +82,58 @@ impl Feed for SqliteStore {
     }
 }
 
-fn ends(connection: &Connection) -> Result<(i64, i64), Trouble> {
-    Ok(connection.prepare_cached(ENDS)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?)
+fn ends(connection: &Connection) -> Result<Numbers, Trouble> {
+    let numbers = |row: &Row<'_>| Ok(Numbers { fact: row.get(0)?, hold: row.get(1)?, event: row.get(2)? });
+    Ok(connection.prepare_cached(ENDS)?.query_row([], numbers)?)
 }
 
 /// Whether rows have other numbers than when this place was made, as after a VACUUM: then what was the last row began
 /// later than that.
-fn renumbered(connection: &Connection, fact: i64, at: Timestamp) -> Result<bool, Trouble> {
+fn renumbered(connection: &Connection, seen: Numbers, at: Timestamp) -> Result<bool, Trouble> {
     let mut select = connection.prepare_cached("select attempt_id from attempts where rowid = ?1")?;
-    let last: Option<AttemptId> = select.query_row([fact], |row| row::id(row, 0)).optional()?;
-    Ok(last.is_some_and(|last| last.made_at() > at.plus(domain::limits::FEED_LOOKBACK)))
+    let fact: Option<AttemptId> = select.query_row([seen.fact], |row| row::id(row, 0)).optional()?;
+    let mut select = connection.prepare_cached("select id from events where rowid = ?1")?;
+    let event: Option<EventId> = select.query_row([seen.event], |row| row::id(row, 0)).optional()?;
+    let latest = at.plus(domain::limits::FEED_LOOKBACK);
+    Ok(fact.is_some_and(|last| last.made_at() > latest) || event.is_some_and(|last| last.made_at() > latest))
 }
 
 /// Goes over rows of whomever and keeps what is asked for.
 struct Walk {
     accounts: Vec<AccountId>,
     at: Timestamp,
-    fact: i64,
-    hold: i64,
+    seen: Numbers,
     fresh: Vec<Fresh>,
 }
 
 impl Walk {
     fn facts(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
         let mut select = connection.prepare_cached(FACTS)?;
-        let mut rows = select.query(params![self.fact, limit as i64])?;
+        let mut rows = select.query(params![self.seen.fact, limit as i64])?;
         let mut looked_at = 0;
         while let Some(row) = rows.next()? {
             looked_at += 1;
-            self.fact = row.get(0)?;
+            self.seen.fact = row.get(0)?;
             let account = row::id(row, 1)?;
             if self.accounts.contains(&account) && !row.get::<_, bool>(20)? {
-                self.keep(account, Written::Fact(self.fact), What::Delivery(Box::new(fact(row)?)));
+                self.keep(account, Written::Fact(self.seen.fact), What::Delivery(Box::new(fact(row)?)));
+            }
+        }
+        Ok(looked_at)
+    }
+
+    fn events(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
+        let mut select = connection.prepare_cached(EVENTS)?;
+        let mut rows = select.query(params![self.seen.event, limit as i64])?;
+        let mut looked_at = 0;
+        while let Some(row) = rows.next()? {
+            looked_at += 1;
+            self.seen.event = row.get(13)?;
+            let account = row::id(row, 1)?;
+            if self.accounts.contains(&account) {
+                let size = row.get::<_, i64>(11)?.unsigned_abs();
+                let record = EventRecord::received(row::event(row, Bytes::new())?, size, row.get(12)?);
+                self.keep(account, Written::Event(self.seen.event), What::Event(Box::new(record)));
             }
         }
         Ok(looked_at)
@@ -109,23 +141,23 @@ impl Walk {
 
     fn holds(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
         let mut select = connection.prepare_cached(HOLDS)?;
-        let mut rows = select.query(params![self.hold, limit as i64])?;
+        let mut rows = select.query(params![self.seen.hold, limit as i64])?;
         let mut looked_at = 0;
         while let Some(row) = rows.next()? {
             looked_at += 1;
-            self.hold = row.get(6)?;
+            self.seen.hold = row.get(6)?;
             let account: Option<AccountId> = row::maybe_id(row, 8)?;
             if let Some(account) = account.filter(|account| self.accounts.contains(account))
                 && let Some(entry) = gates::hold(row)?
             {
-                self.keep(account, Written::Hold(self.hold), What::Hold(row::id(row, 7)?, entry));
+                self.keep(account, Written::Hold(self.seen.hold), What::Hold(row::id(row, 7)?, entry));
             }
         }
         Ok(looked_at)
     }
 
     fn keep(&mut self, account_id: AccountId, written: Written, what: What) {
-        let place = Place::numbers(self.at, self.fact, self.hold);
+        let place = Place::numbers(self.at, self.seen);
         self.fresh.push(Fresh { account_id, place, stamp: Stamp(written), what });
     }
 }

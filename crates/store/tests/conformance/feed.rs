@@ -10,7 +10,7 @@ use domain::{
     time::Timestamp,
 };
 use std::collections::BTreeMap;
-use store::{FactRecord, Fresh, GateWord, Place, Resumption, What};
+use store::{EventRecord, FactRecord, Followed, Fresh, GateWord, Place, Resumption, What};
 
 pub(crate) async fn what_happens_to_a_delivery_is_told_as_it_was_left(world: World) {
     let ground = world.ground().await;
@@ -168,7 +168,8 @@ pub(crate) async fn a_past_of_hours_is_caught_up_with(world: World) {
     world.hold(ground.destination.id, hold(50_000, None)).await;
     let (mut fresh, mut at_place) = (Vec::new(), place);
     loop {
-        let fed = world.store.feed(&[ground.account.id], &at_place, 2, at(90_000)).await.expect("a page");
+        let fed =
+            world.store.feed(changes(&[ground.account.id]), &at_place, 2, at(90_000)).await.expect("a page");
         fresh.extend(fed.fresh);
         at_place = fed.next;
         if !fed.more {
@@ -179,6 +180,65 @@ pub(crate) async fn a_past_of_hours_is_caught_up_with(world: World) {
     assert_eq!(at_place.at(), at(90_000));
 }
 
+pub(crate) async fn an_event_is_told_when_it_is_durable(world: World) {
+    let (ours, theirs) = (world.ground().await, world.ground().await);
+    let place = world.end(at(0)).await;
+    let delivery = world.delivery(&ours, at(1)).await;
+    world.delivery(&theirs, at(1)).await;
+    let (fresh, next) = world.read(everything(&[ours.account.id]), &place, 500).await;
+    let [told] = &events(&fresh)[..] else { panic!("{fresh:?}") };
+    let kept = world.store.event(ours.account.id, delivery.event_id).await.expect("it is kept");
+    assert_eq!(**told, kept, "as the history has it");
+    assert_eq!((told.fanout.total, told.fanout.waiting, told.event.payload.len()), (1, 1, 0));
+    assert_eq!((next.covers(fresh[0].stamp), place.covers(fresh[0].stamp)), (true, false));
+
+    world.move_on(delivered(&delivery, at(2))).await;
+    let (fresh, _) = world.read(everything(&[ours.account.id]), &next, 500).await;
+    assert_eq!((fresh.len(), events(&fresh).len()), (1, 0), "once");
+    let both = [ours.account.id, theirs.account.id];
+    assert_eq!(events(&world.read(everything(&both), &place, 500).await.0).len(), 2);
+}
+
+pub(crate) async fn events_that_nobody_follows_are_passed_over(world: World) {
+    let ground = world.ground().await;
+    let place = world.end(at(0)).await;
+    world.delivery(&ground, at(1)).await;
+    let (fresh, next) = world.all(&[ground.account.id], &place).await;
+    assert_eq!(fresh, []);
+    let later = world.delivery(&ground, at(2)).await;
+    let (fresh, _) = world.read(everything(&[ground.account.id]), &next, 500).await;
+    assert_eq!(events(&fresh).iter().map(|told| told.event.id).collect::<Vec<_>>(), [later.event_id]);
+}
+
+pub(crate) async fn events_too_are_told_once_and_without_a_hole(world: World) {
+    let ground = world.ground().await;
+    let place = world.end(at(0)).await;
+    for n in 0..9 {
+        // The later it is committed, the earlier it was received: ids say nothing about the order.
+        let delivery = world.delivery(&ground, at(30 - n)).await;
+        world.move_on(delivered(&delivery, at(40))).await;
+        if n % 4 == 0 {
+            world.hold(ground.destination.id, hold(n, None)).await;
+        }
+    }
+    let followed = [ground.account.id];
+    for limit in [1, 2, 5, 9, 500] {
+        let (fresh, end) = world.read(everything(&followed), &place, limit).await;
+        assert_eq!((told(&fresh).len(), events(&fresh).len()), (9 + 9 + 3, 9), "{limit} a page");
+        assert!(told(&fresh).values().all(|times| *times == 1), "{limit} a page: {fresh:?}");
+        assert_eq!(world.read(everything(&followed), &end, limit).await.0, []);
+        for heard in 0..fresh.len() {
+            let text = fresh[heard].place.to_string();
+            let Resumption::At(place) = world.store.feed_place(&text).await.unwrap() else {
+                panic!("{text}")
+            };
+            let mut all = told(&fresh[..=heard]);
+            all.extend(told(&world.read(everything(&followed), &place, 5).await.0));
+            assert_eq!(all.len(), 21, "after {heard}");
+        }
+    }
+}
+
 pub(crate) async fn what_is_no_place_of_this_store_is_told_apart(world: World) {
     let here = world.end(at(1)).await.to_string();
     assert!(here.len() <= limits::STREAM_ID_BYTES);
@@ -186,7 +246,7 @@ pub(crate) async fn what_is_no_place_of_this_store_is_told_apart(world: World) {
     for text in ["", "yesterday", "n-", &format!("{here}-")] {
         assert_eq!(world.store.feed_place(text).await.unwrap(), Resumption::Malformed, "{text}");
     }
-    for text in ["n-5f5e100-7fffffffffff-0", "s-5f5e100-7fffffffffff.2"] {
+    for text in ["n-5f5e100-7fffffffffff-0-0", "n-5f5e100-0-0-7fffffffffff", "s-5f5e100-7fffffffffff.2"] {
         assert_eq!(world.store.feed_place(text).await.unwrap(), Resumption::Lost, "{text}");
     }
 }
@@ -197,9 +257,9 @@ pub(crate) async fn what_another_node_writes_is_told_too(world: World) {
     let place = world.end(at(0)).await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
-    let fed = other.feed(&[ground.account.id], &place, 10, at(3)).await.expect("a page");
+    let fed = other.feed(changes(&[ground.account.id]), &place, 10, at(3)).await.expect("a page");
     assert_eq!((fed.fresh.len(), fed.more), (1, false));
-    assert_eq!(other.feed(&[ground.account.id], &fed.next, 10, at(3)).await.unwrap().fresh, []);
+    assert_eq!(other.feed(changes(&[ground.account.id]), &fed.next, 10, at(3)).await.unwrap().fresh, []);
 }
 
 pub(crate) async fn whoever_writes_stirs_the_feed(world: World) {
@@ -230,9 +290,13 @@ impl World {
     }
 
     async fn pages(&self, accounts: &[AccountId], after: &Place, limit: usize) -> (Vec<Fresh>, Place) {
+        self.read(changes(accounts), after, limit).await
+    }
+
+    async fn read(&self, followed: Followed<'_>, after: &Place, limit: usize) -> (Vec<Fresh>, Place) {
         let (mut fresh, mut place) = (Vec::new(), after.clone());
         for _ in 0..100 {
-            let fed = self.store.feed(accounts, &place, limit, at(100)).await.expect("a page");
+            let fed = self.store.feed(followed, &place, limit, at(100)).await.expect("a page");
             fresh.extend(fed.fresh);
             place = fed.next;
             if !fed.more {
@@ -246,6 +310,16 @@ impl World {
         let now = entry.ended_at.unwrap_or(entry.since);
         self.store.keep_gates(self.node.id, &[word(id, vec![entry])], now).await.expect("it is kept");
     }
+}
+
+/// Deliveries and holds.
+fn changes(accounts: &[AccountId]) -> Followed<'_> {
+    Followed { accounts, events: false }
+}
+
+/// Events too.
+fn everything(accounts: &[AccountId]) -> Followed<'_> {
+    Followed { accounts, events: true }
 }
 
 fn word(id: DestinationId, holds: Vec<HoldEntry>) -> GateWord {
@@ -267,10 +341,18 @@ fn whats(fresh: &[Fresh]) -> Vec<&What> {
     fresh.iter().map(|fresh| &fresh.what).collect()
 }
 
+fn events<'a>(fresh: &'a [Fresh]) -> Vec<&'a EventRecord> {
+    let event = |fresh: &'a Fresh| match &fresh.what {
+        What::Event(record) => Some(&**record),
+        What::Delivery(_) | What::Hold(..) => None,
+    };
+    fresh.iter().filter_map(event).collect()
+}
+
 fn facts<'a>(fresh: &'a [Fresh]) -> Vec<&'a FactRecord> {
     let fact = |fresh: &'a Fresh| match &fresh.what {
         What::Delivery(fact) => Some(&**fact),
-        What::Hold(..) => None,
+        What::Event(_) | What::Hold(..) => None,
     };
     fresh.iter().filter_map(fact).collect()
 }
@@ -281,6 +363,7 @@ fn told(fresh: &[Fresh]) -> BTreeMap<(DeliveryId, u32, i64), usize> {
     for fresh in fresh {
         let key = match &fresh.what {
             What::Delivery(fact) => (fact.delivery_id, fact.attempts, 0),
+            What::Event(record) => (DeliveryId::from_uuid(record.event.id.uuid()), 0, -1),
             What::Hold(id, hold) => (DeliveryId::from_uuid(id.uuid()), 0, hold.since.micros()),
         };
         *told.entry(key).or_default() += 1;

@@ -320,6 +320,9 @@ macro_rules! kept_by {
                 a_past_of_hours_is_caught_up_with,
                 what_is_no_place_of_this_store_is_told_apart,
                 what_another_node_writes_is_told_too,
+                an_event_is_told_when_it_is_durable,
+                events_that_nobody_follows_are_passed_over,
+                events_too_are_told_once_and_without_a_hole,
                 whoever_writes_stirs_the_feed,
             }
             promises! {

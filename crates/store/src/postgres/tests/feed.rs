@@ -1,7 +1,7 @@
 //! The feed and the order of commits: what becomes visible late is told late, and once.
 
 use super::{World, delivered, open};
-use crate::{Feed as _, Queue as _, What};
+use crate::{Feed as _, Followed, Queue as _, What};
 use domain::{id::AttemptId, limits};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -25,23 +25,23 @@ async fn what_commits_late_is_told_although_its_id_is_lower() {
                     duration_us, outcome, http_status, detail, node_id, ending, reason, ended_at, late
                 from attempts limit 1";
     world.client.execute(copy, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
-    let accounts = [ground.account_id];
-    let fed = world.store.feed(&accounts, &place, 10, world.now).await.expect("a page");
+    let followed = Followed { accounts: &[ground.account_id], events: false };
+    let fed = world.store.feed(followed, &place, 10, world.now).await.expect("a page");
     assert_eq!((fed.fresh.len(), fed.more), (1, false));
 
     world.store.settle(world.node, &[delivered(&lane[2], world.node)], world.now).await.expect("settled");
     world.client.batch_execute("commit").await.expect("at last");
-    let fed = world.store.feed(&accounts, &fed.next, 10, world.now).await.expect("a page");
+    let fed = world.store.feed(followed, &fed.next, 10, world.now).await.expect("a page");
     let told: BTreeSet<_> = fed
         .fresh
         .iter()
         .filter_map(|fresh| match &fresh.what {
             What::Delivery(fact) => Some(fact.delivery_id),
-            What::Hold(..) => None,
+            What::Event(_) | What::Hold(..) => None,
         })
         .collect();
     assert_eq!(told, BTreeSet::from([lane[1].id, lane[2].id]));
-    assert_eq!(world.store.feed(&accounts, &fed.next, 10, world.now).await.expect("a page").fresh, []);
+    assert_eq!(world.store.feed(followed, &fed.next, 10, world.now).await.expect("a page").fresh, []);
     world.clean_up().await;
 }
 
@@ -67,7 +67,11 @@ async fn whoever_follows_several_nodes_at_work_hears_everything_once() {
     }
     let (mut told, mut over) = (Vec::new(), false);
     loop {
-        let fed = world.store.feed(&[ground.account_id], &place, 20, world.now).await.expect("a page");
+        let fed = world
+            .store
+            .feed(Followed { accounts: &[ground.account_id], events: true }, &place, 20, world.now)
+            .await
+            .expect("a page");
         told.extend(fed.fresh.iter().map(|fresh| fresh.stamp.0));
         let quiet = fed.fresh.is_empty() && !fed.more;
         place = fed.next;

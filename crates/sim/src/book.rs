@@ -131,7 +131,8 @@ struct HoldPage {
     kept: Option<Moment>,
     since: Moment,
     until: Moment,
-    successes: u32,
+    /// Since then, of each of its owners: every one begins with one probe.
+    successes: BTreeMap<usize, u32>,
 }
 
 /// What a request is when it begins.
@@ -324,7 +325,7 @@ impl Book {
         if let How::Answered(200..=299) = how {
             let began = self.requests[request].believed;
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| began >= hold.until - DRIFT) {
-                hold.successes += 1;
+                *hold.successes.entry(life).or_default() += 1;
             }
         }
     }
@@ -342,7 +343,7 @@ impl Book {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
                 let until = now + asked.unwrap_or(rung);
-                let hold = HoldPage { life, kept: None, since: now, until, successes: 0 };
+                let hold = HoldPage { life, kept: None, since: now, until, successes: BTreeMap::new() };
                 *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
@@ -360,17 +361,22 @@ impl Book {
                 continue;
             };
             self.judge_ladder(destination, word, now);
-            if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| hold.life == life) {
-                let doc = serde_json::to_value(&word.record).unwrap_or_default();
-                let until = doc["throttle"]["until"].as_str().and_then(|text| text.parse().ok()).map(moment);
-                hold.kept = word.record.is_some().then_some(until.unwrap_or(hold.until));
+            match self.holds.get_mut(&destination) {
+                Some(hold) if hold.life == life => {
+                    let doc = serde_json::to_value(&word.record).unwrap_or_default();
+                    let until = doc["throttle"]["until"].as_str().and_then(|text| text.parse().ok());
+                    hold.kept = word.record.is_some().then_some(until.map_or(hold.until, moment));
+                }
+                // A later owner has come to the end of the ramp.
+                Some(_) if word.record.is_none() => drop(self.holds.remove(&destination)),
+                _ => {}
             }
         }
     }
 
     /// It has been asked to wait, may be asked again, and has not answered yet.
     pub(crate) fn is_probed(&self, destination: usize, now: Moment) -> bool {
-        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes == 0)
+        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes.is_empty())
     }
 
     // --- The store ---------------------------------------------------------------------------------------------------

@@ -84,8 +84,8 @@ impl Faulty {
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let fate = self.fate(call);
-        let mut transit =
-            Transit { work: Some(work), scene: &self.scene, number: fate.number, lands: fate.lands };
+        let (scene, life) = (self.scene.as_ref(), self.life);
+        let mut transit = Transit { work: Some(work), scene, life, number: fate.number, lands: fate.lands };
         pause(fate.before).await;
         match fate.end {
             End::Refused => {
@@ -179,10 +179,11 @@ impl<T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> Drop for Transit<
     fn drop(&mut self) {
         if let (Some(work), Some(by)) = (self.work.take(), self.lands) {
             let landing: Landing = Box::new(move || drop(work()));
-            self.scene.send_off(self.scene.time.now() + by, self.number, landing);
+            self.scene.send_off(self.scene.time.now() + by, self.number, self.life, landing);
         }
     }
 }
+    life: usize,
 
 async fn pause(time: Duration) {
     if !time.is_zero() {

@@ -250,7 +250,8 @@ impl World {
     /// The process is gone: its connections are closed, what it had in memory is forgotten.
     fn bury(&mut self, node: usize, down: Moment) {
         let Some(process) = self.nodes[node].process.take() else { return };
-        self.scene.book().dies(process.life, self.now);
+        let life = process.life;
+        self.scene.book().dies(life, self.now);
         drop(process);
         self.nodes[node].starts = self.now + down;
         self.nodes[node].frozen_until = None;
@@ -264,6 +265,7 @@ impl World {
             self.scene.book().lives[process.life].thawed = self.now;
             self.scene.note(What::Thawed { node });
         }
+        self.scene.dies(life);
     }
 
     // --- Trouble -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Seeds that once found something, and what it was.
 const KEPT: &[u64] = &[1_823, 2_095, 3_221, 3_618, 3_958, 7_154, 12_048, 14_432, 18_453];
+const KEPT_WITH_SQLITE: &[u64] = &[337];
 
 #[test]
 fn two_hundred_worlds_keep_every_promise() {
@@ -33,6 +34,14 @@ fn two_hundred_worlds_keep_every_promise() {
 fn seeds_that_once_found_something_find_nothing_now() {
     for seed in KEPT {
         let told = run(*seed, Options::default(), false);
+        assert!(told.violations.is_empty(), "seed {seed}: {:?}", told.violations);
+    }
+}
+
+#[test]
+fn seeds_that_once_found_something_with_sqlite_find_nothing_now() {
+    for seed in KEPT_WITH_SQLITE {
+        let told = run(*seed, Options { sqlite: true, ..Options::default() }, false);
         assert!(told.violations.is_empty(), "seed {seed}: {:?}", told.violations);
     }
 }

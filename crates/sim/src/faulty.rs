@@ -171,6 +171,7 @@ impl Faulty {
 struct Transit<'s, T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> {
     work: Option<W>,
     scene: &'s Scene,
+    life: usize,
     number: u64,
     lands: Option<Moment>,
 }
@@ -183,7 +184,6 @@ impl<T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> Drop for Transit<
         }
     }
 }
-    life: usize,
 
 async fn pause(time: Duration) {
     if !time.is_zero() {

@@ -253,6 +253,7 @@ impl World {
         let life = process.life;
         self.scene.book().dies(life, self.now);
         drop(process);
+        self.scene.dies(life);
         self.nodes[node].starts = self.now + down;
         self.nodes[node].frozen_until = None;
     }
@@ -265,7 +266,6 @@ impl World {
             self.scene.book().lives[process.life].thawed = self.now;
             self.scene.note(What::Thawed { node });
         }
-        self.scene.dies(life);
     }
 
     // --- Trouble -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Fact, GateWord, NewEvent, Roll, Settlement};
+use store::{Fact, GateWord, NewDelivery, NewEvent, Roll, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
@@ -167,6 +167,11 @@ impl Book {
     pub(crate) fn add_place(&mut self, place: Place) {
         self.places.push(place);
         self.open.push(BTreeSet::new());
+    }
+
+    pub(crate) fn account_of(&self, destination: DestinationId) -> AccountId {
+        let place = self.places.iter().find(|place| place.id == destination);
+        place.expect("the world made every destination").account
     }
 
     // --- Nodes -------------------------------------------------------------------------------------------------------
@@ -383,17 +388,21 @@ impl Book {
 
     pub(crate) fn committed(&mut self, new: &NewEvent) {
         for delivery in &new.deliveries {
-            self.deliveries.entry(delivery.id).or_insert_with(|| Page {
-                account: new.event.account_id,
-                destination: delivery.destination_id,
-                number: None,
-                due: crate::time::moment(delivery.due_at),
-                attempts: 0,
-                spent: 0,
-                ending: None,
-                facts: BTreeMap::new(),
-            });
+            self.promised(new.event.account_id, delivery);
         }
+    }
+
+    pub(crate) fn promised(&mut self, account: AccountId, delivery: &NewDelivery) {
+        self.deliveries.entry(delivery.id).or_insert_with(|| Page {
+            account,
+            destination: delivery.destination_id,
+            number: None,
+            due: crate::time::moment(delivery.due_at),
+            attempts: 0,
+            spent: 0,
+            ending: None,
+            facts: BTreeMap::new(),
+        });
     }
 
     /// Those of a batch that were there before.

@@ -8,6 +8,7 @@ mod gates;
 mod ingest;
 mod membership;
 mod queue;
+mod replays;
 mod wakes;
 
 use crate::{
@@ -34,6 +35,13 @@ pub(crate) struct Faulty {
     pub(crate) life: usize,
     /// It hears nothing of the others, and will find out.
     pub(crate) line_is_down: AtomicBool,
+}
+
+/// Where a write happens, whatever has become of its caller.
+struct Site {
+    store: Arc<dyn Store>,
+    scene: Arc<Scene>,
+    node: usize,
 }
 
 /// What is going to befall a call.
@@ -160,6 +168,10 @@ impl Faulty {
         };
         self.scene.note(What::Call { node: self.node, call, fate: named });
         fate
+    }
+
+    fn site(&self) -> Site {
+        Site { store: Arc::clone(&self.inner), scene: Arc::clone(&self.scene), node: self.node }
     }
 
     fn has(&self, plant: Plant) -> bool {

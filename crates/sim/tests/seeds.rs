@@ -56,7 +56,9 @@ fn a_seed_tells_the_same_story_twice() {
 
 #[test]
 fn a_planted_bug_is_found() {
-    for plant in [Plant::AckBeforeCommit, Plant::LostFlush, Plant::EndingWithoutFact] {
+    let plants =
+        [Plant::AckBeforeCommit, Plant::LostFlush, Plant::EndingWithoutFact, Plant::ReplayWithoutKey];
+    for plant in plants {
         let options = Options { plant: Some(plant), ..Options::default() };
         let found = (0..50).any(|seed| !run(seed, options, false).violations.is_empty());
         assert!(found, "{} was not found", plant.name());

@@ -13,7 +13,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Fact, GateWord, NewEvent, Roll, Settlement};
+use store::{Fact, GateWord, NewDelivery, NewEvent, Roll, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
@@ -131,7 +131,8 @@ struct HoldPage {
     kept: Option<Moment>,
     since: Moment,
     until: Moment,
-    successes: u32,
+    /// Since then, of each of its owners: every one begins with one probe.
+    successes: BTreeMap<usize, u32>,
 }
 
 /// What a request is when it begins.
@@ -166,6 +167,11 @@ impl Book {
     pub(crate) fn add_place(&mut self, place: Place) {
         self.places.push(place);
         self.open.push(BTreeSet::new());
+    }
+
+    pub(crate) fn account_of(&self, destination: DestinationId) -> AccountId {
+        let place = self.places.iter().find(|place| place.id == destination);
+        place.expect("the world made every destination").account
     }
 
     // --- Nodes -------------------------------------------------------------------------------------------------------
@@ -324,7 +330,7 @@ impl Book {
         if let How::Answered(200..=299) = how {
             let began = self.requests[request].believed;
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| began >= hold.until - DRIFT) {
-                hold.successes += 1;
+                *hold.successes.entry(life).or_default() += 1;
             }
         }
     }
@@ -342,7 +348,7 @@ impl Book {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
                 let until = now + asked.unwrap_or(rung);
-                let hold = HoldPage { life, kept: None, since: now, until, successes: 0 };
+                let hold = HoldPage { life, kept: None, since: now, until, successes: BTreeMap::new() };
                 *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
@@ -360,34 +366,43 @@ impl Book {
                 continue;
             };
             self.judge_ladder(destination, word, now);
-            if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| hold.life == life) {
-                let doc = serde_json::to_value(&word.record).unwrap_or_default();
-                let until = doc["throttle"]["until"].as_str().and_then(|text| text.parse().ok()).map(moment);
-                hold.kept = word.record.is_some().then_some(until.unwrap_or(hold.until));
+            match self.holds.get_mut(&destination) {
+                Some(hold) if hold.life == life => {
+                    let doc = serde_json::to_value(&word.record).unwrap_or_default();
+                    let until = doc["throttle"]["until"].as_str().and_then(|text| text.parse().ok());
+                    hold.kept = word.record.is_some().then_some(until.map_or(hold.until, moment));
+                }
+                // A later owner has come to the end of the ramp.
+                Some(_) if word.record.is_none() => drop(self.holds.remove(&destination)),
+                _ => {}
             }
         }
     }
 
     /// It has been asked to wait, may be asked again, and has not answered yet.
     pub(crate) fn is_probed(&self, destination: usize, now: Moment) -> bool {
-        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes == 0)
+        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes.is_empty())
     }
 
     // --- The store ---------------------------------------------------------------------------------------------------
 
     pub(crate) fn committed(&mut self, new: &NewEvent) {
         for delivery in &new.deliveries {
-            self.deliveries.entry(delivery.id).or_insert_with(|| Page {
-                account: new.event.account_id,
-                destination: delivery.destination_id,
-                number: None,
-                due: crate::time::moment(delivery.due_at),
-                attempts: 0,
-                spent: 0,
-                ending: None,
-                facts: BTreeMap::new(),
-            });
+            self.promised(new.event.account_id, delivery);
         }
+    }
+
+    pub(crate) fn promised(&mut self, account: AccountId, delivery: &NewDelivery) {
+        self.deliveries.entry(delivery.id).or_insert_with(|| Page {
+            account,
+            destination: delivery.destination_id,
+            number: None,
+            due: crate::time::moment(delivery.due_at),
+            attempts: 0,
+            spent: 0,
+            ending: None,
+            facts: BTreeMap::new(),
+        });
     }
 
     /// Those of a batch that were there before.

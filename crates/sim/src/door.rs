@@ -13,13 +13,16 @@ use domain::{
     destination::Ordering,
     dice::Dice,
     event::Event,
-    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId},
     limits,
     route::{RouteTable, fan_out},
     time::Clock,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Announce, Arrival, Change, Committed, IdempotencyKey, NewDelivery, NewEvent, Store, StoreError};
+use store::{
+    Announce, Arrival, Change, Committed, CreatedReplay, IdempotencyKey, NewDelivery, NewEvent, NewReplay,
+    ReplayKey, Selection, Store, StoreError,
+};
 use tokio::{
     sync::{mpsc, oneshot},
     time::sleep,
@@ -32,6 +35,7 @@ pub(crate) enum Asked {
     Cancel(AccountId, DeliveryId),
     /// Pauses a destination, or lets it go on.
     Switch(AccountId, DestinationId, bool),
+    Replay(Wish),
 }
 
 /// An event that a producer wants to send.
@@ -43,6 +47,15 @@ pub(crate) struct Order {
     pub(crate) ordering_key: Option<&'static str>,
     pub(crate) later: Option<Duration>,
     pub(crate) answer: oneshot::Sender<Result<EventId, ()>>,
+}
+
+/// Deliveries that somebody wants once more.
+pub(crate) struct Wish {
+    pub(crate) account: AccountId,
+    pub(crate) deliveries: Vec<DeliveryId>,
+    pub(crate) rate: u32,
+    pub(crate) key: String,
+    pub(crate) answer: oneshot::Sender<Result<ReplayId, ()>>,
 }
 
 pub(crate) struct Door {
@@ -76,6 +89,7 @@ impl Door {
                     Asked::RetryNow(account, id) => self.retry_now(account, id).await,
                     Asked::Cancel(account, id) => self.cancel(account, id).await,
                     Asked::Switch(account, id, pause) => self.switch(account, id, pause).await,
+                    Asked::Replay(wish) => self.replay(wish).await,
                 }
             }
             let mut waiting = Vec::new();
@@ -110,8 +124,7 @@ impl Door {
             received_at: now,
             deliver_at: order.later.map(|later| now.plus(later)),
         };
-        let mut hash = [0; 32];
-        hash[..order.key.len()].copy_from_slice(order.key.as_bytes());
+        let hash = hash_of(&order.key);
         let key = IdempotencyKey { scope: order.account.uuid(), hash, body_hash: hash };
         let new = NewEvent {
             event: Arc::new(event),
@@ -313,10 +326,42 @@ impl Door {
         }
     }
 
+    /// As the API makes one of ids.
+    async fn replay(&self, wish: Wish) {
+        self.command("replay", wish.key.clone());
+        let now = self.clock.now();
+        let hash = hash_of(&wish.key);
+        let key = ReplayKey { hash, body_hash: hash };
+        let new = NewReplay {
+            id: ReplayId::at(now, self.dice.bits()),
+            account_id: wish.account,
+            rate: wish.rate,
+            matched: wish.deliveries.len() as u64,
+            matched_exact: true,
+            selection: Selection::Deliveries(wish.deliveries),
+            created_by: ApiKeyId::MIN,
+            created_at: now,
+            key: Some(key).filter(|_| !self.scene.has(Plant::ReplayWithoutKey)),
+            at_once: None,
+        };
+        let made = match self.store.create_replay(&new).await {
+            Ok(CreatedReplay::New(replay) | CreatedReplay::Known { replay, .. }) => Ok(replay.id),
+            Err(_) => Err(()),
+        };
+        let _ = wish.answer.send(made);
+    }
+
     fn command(&self, what: &'static str, target: String) {
         count(&self.scene.counts.commands);
         self.scene.note(What::Command { what, target });
     }
+}
+
+/// Short keys stand for themselves.
+fn hash_of(key: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash[..key.len()].copy_from_slice(key.as_bytes());
+    hash
 }
 
 fn names(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {

@@ -9,6 +9,7 @@ mod gates;
 mod ingest;
 mod membership;
 mod queue;
+mod replays;
 mod wakes;
 
 use crate::{
@@ -35,6 +36,13 @@ pub(crate) struct Faulty {
     pub(crate) life: usize,
     /// It hears nothing of the others, and will find out.
     pub(crate) line_is_down: AtomicBool,
+}
+
+/// Where a write happens, whatever has become of its caller.
+struct Site {
+    store: Arc<dyn Store>,
+    scene: Arc<Scene>,
+    node: usize,
 }
 
 /// What is going to befall a call.
@@ -85,8 +93,8 @@ impl Faulty {
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let fate = self.fate(call);
-        let mut transit =
-            Transit { work: Some(work), scene: &self.scene, number: fate.number, lands: fate.lands };
+        let (scene, life) = (self.scene.as_ref(), self.life);
+        let mut transit = Transit { work: Some(work), scene, life, number: fate.number, lands: fate.lands };
         pause(fate.before).await;
         match fate.end {
             End::Refused => {
@@ -163,6 +171,10 @@ impl Faulty {
         fate
     }
 
+    fn site(&self) -> Site {
+        Site { store: Arc::clone(&self.inner), scene: Arc::clone(&self.scene), node: self.node }
+    }
+
     fn has(&self, plant: Plant) -> bool {
         self.scene.has(plant)
     }
@@ -172,6 +184,7 @@ impl Faulty {
 struct Transit<'s, T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> {
     work: Option<W>,
     scene: &'s Scene,
+    life: usize,
     number: u64,
     lands: Option<Moment>,
 }
@@ -180,7 +193,7 @@ impl<T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> Drop for Transit<
     fn drop(&mut self) {
         if let (Some(work), Some(by)) = (self.work.take(), self.lands) {
             let landing: Landing = Box::new(move || drop(work()));
-            self.scene.send_off(self.scene.time.now() + by, self.number, landing);
+            self.scene.send_off(self.scene.time.now() + by, self.number, self.life, landing);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What happened, in the order it happened: the story of a seed, and the number that two tellings must share.
 
 use crate::time::Moment;
-use domain::id::{DeliveryId, EventId, NodeId};
+use domain::id::{DeliveryId, EventId, NodeId, ReplayId};
 use std::hash::{Hash, Hasher};
 
 #[derive(Debug, Clone, Hash)]
@@ -68,6 +68,11 @@ pub(crate) enum What {
     Command {
         what: &'static str,
         target: String,
+    },
+    Replayed {
+        node: usize,
+        replay: ReplayId,
+        deliveries: usize,
     },
     Began {
         request: usize,

@@ -91,6 +91,11 @@ pub(crate) enum Happening {
     Resume {
         destination: usize,
     },
+    /// Somebody wants some of what has ended once more.
+    Replay {
+        count: usize,
+        rate: u32,
+    },
 }
 
 impl Plan {
@@ -119,6 +124,7 @@ impl Plan {
         }
         plan.trouble(&chance, lasts);
         plan.paces(&Chance::new(seed, 4));
+        plan.replays(&Chance::new(seed, 5));
         plan.happenings.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -141,6 +147,16 @@ impl Plan {
         for order in &mut self.orders {
             order.ordering_key = *chance.pick(&[None, Some("a"), Some("b")]);
             order.later = chance.happens(0.15).then(|| chance.millis(100, 4_000));
+        }
+    }
+
+    /// In three worlds of ten, one after the other and at any pace: the last ones when everything else is calm.
+    fn replays(&mut self, chance: &Chance) {
+        let most = if chance.happens(0.3) { 3 } else { 0 };
+        for _ in 0..chance.range(0, most) {
+            let at = chance.range(1_000, (self.calm / MILLISECOND) as u64) as Moment * MILLISECOND;
+            let (count, rate) = (chance.range(1, 12) as usize, *chance.pick(&[4, 20, 1_000]));
+            self.happenings.push((at, Happening::Replay { count, rate }));
         }
     }
 

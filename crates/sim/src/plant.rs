@@ -53,6 +53,8 @@ pub enum Plant {
     OrderByDueTime,
     /// "Retry now" asks the destination whatever it said.
     RetryPassesHold,
+    /// A replay that is asked for again, because nobody heard the answer, is made again.
+    ReplayWithoutKey,
 }
 
 impl Plant {
@@ -81,6 +83,7 @@ impl Plant {
         Self::TwoProbes,
         Self::OrderByDueTime,
         Self::RetryPassesHold,
+        Self::ReplayWithoutKey,
     ];
 
     pub fn name(self) -> String {

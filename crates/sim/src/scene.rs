@@ -28,8 +28,8 @@ pub(crate) struct Scene {
     book: Mutex<Book>,
     weather: Mutex<Vec<Weather>>,
     tempers: Mutex<Vec<Temper>>,
-    /// Writes whose caller is gone and which land all the same, by when and by the number of the call.
-    on_their_way: Mutex<BTreeMap<(Moment, u64), Landing>>,
+    /// Writes whose caller is gone and which land all the same, by when and by the number of the call; with whose.
+    on_their_way: Mutex<BTreeMap<(Moment, u64), (usize, Landing)>>,
     calls: AtomicU64,
     pub(crate) counts: Counts,
 }
@@ -101,7 +101,7 @@ macro_rules! counts {
 counts! {
     events, deliveries, attempts, settlements, crashes, freezes, stops, restarts, refused_calls, stalled_calls,
     lost_replies, late_writes, slow_calls, outages, commands, delivered, dead_letters, cancelled, late_attempts,
-    repeats, takeovers, handovers,
+    repeats, takeovers, handovers, replays, replayed,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
@@ -166,15 +166,22 @@ impl Scene {
         self.calls.fetch_add(1, Relaxed)
     }
 
-    pub(crate) fn send_off(&self, lands: Moment, call: u64, landing: Landing) {
+    pub(crate) fn send_off(&self, lands: Moment, call: u64, life: usize, landing: Landing) {
         count(&self.counts.late_writes);
-        self.on_their_way.lock().expect("never poisoned").insert((lands, call), landing);
+        self.on_their_way.lock().expect("never poisoned").insert((lands, call), (life, landing));
+    }
+
+    /// A process is gone. What it had sent to a server may still land; an embedded store has ended with it.
+    pub(crate) fn dies(&self, life: usize) {
+        if self.sqlite {
+            self.on_their_way.lock().expect("never poisoned").retain(|_, (whose, _)| *whose != life);
+        }
     }
 
     /// The next write that has arrived by now.
     pub(crate) fn landed(&self, now: Moment) -> Option<Landing> {
         let mut waiting = self.on_their_way.lock().expect("never poisoned");
-        waiting.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove())
+        waiting.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove().1)
     }
 
     pub(crate) fn all_landed(&self) -> bool {

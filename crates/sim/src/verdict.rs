@@ -23,6 +23,7 @@ pub(crate) fn pronounce(
     store: &dyn Store,
     accounts: &[AccountId],
     confirmed: &[(usize, EventId)],
+    replayed: &[&[DeliveryId]],
     now: Moment,
 ) {
     let mut found = Vec::new();
@@ -57,6 +58,7 @@ pub(crate) fn pronounce(
                 .expect("the store itself does not fail");
         judge_delivery(&book, scene, record, &attempts, &events, now, &mut broken);
     }
+    judge_replays(replayed, &deliveries, &mut broken);
     judge_slots(&book, &mut broken);
     drop(book);
     let mut book = scene.book();
@@ -79,7 +81,8 @@ fn judge_event(
     };
     let mut promised = book.submitted.get(&event).cloned().unwrap_or_default();
     let made = deliveries.get(&event).map(Vec::as_slice).unwrap_or_default();
-    let mut made: Vec<_> = made.iter().map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
+    let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
+    let mut made: Vec<_> = first.map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
     promised.sort();
     made.sort();
     if promised != made || record.fanout.total as usize != made.len() {
@@ -181,6 +184,29 @@ fn judge_numbers(
         if heard && !written && !book.lost_since(request.life, request.began) {
             broken("I12", format!("attempt {} of {id} was made and never written", request.attempt));
         }
+    }
+}
+
+/// I13: each has been made again as often as that was asked for, however often each of them asked. Of two of one chain
+/// a replay makes one.
+fn judge_replays(
+    wanted: &[&[DeliveryId]],
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(&'static str, String),
+) {
+    let all = || deliveries.values().flatten();
+    let origins: BTreeMap<DeliveryId, DeliveryId> = all().map(|it| (it.id, it.origin)).collect();
+    // How often each was asked for, and how often it was made.
+    let mut again: BTreeMap<DeliveryId, (u32, u32)> = BTreeMap::new();
+    for ids in wanted {
+        let chains: BTreeSet<_> = ids.iter().filter_map(|id| origins.get(id)).collect();
+        chains.into_iter().for_each(|origin| again.entry(*origin).or_default().0 += 1);
+    }
+    for replayed in all().filter(|it| it.replay_id.is_some()) {
+        again.entry(replayed.origin).or_default().1 += 1;
+    }
+    for (origin, (asked, made)) in again.into_iter().filter(|(_, (asked, made))| asked != made) {
+        broken("I13", format!("{origin} was asked for again {asked} times and made again {made} times"));
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod furniture;
 mod producers;
+mod replays;
 
 use crate::{
     book::Violation,
@@ -25,6 +26,7 @@ use domain::{
 };
 use furniture::{Disk, SceneClock, sqlite};
 use producers::Sending;
+use replays::Replaying;
 use std::sync::Arc;
 use store::{Store, memory::MemoryStore};
 use tokio::runtime::Handle;
@@ -62,6 +64,7 @@ struct World {
     accounts: Vec<AccountId>,
     nodes: Vec<Node>,
     orders: Vec<Sending>,
+    replays: Vec<Replaying>,
     now: Moment,
     next_happening: usize,
     next_resume: Moment,
@@ -87,7 +90,14 @@ pub fn run(seed: u64, options: Options, trace: bool) -> Told {
     let _inside = inside.as_ref().map(Handle::enter);
     world.furnish();
     world.play();
-    verdict::pronounce(&world.scene, world.truth.as_ref(), &world.accounts, &world.confirmed(), world.now);
+    verdict::pronounce(
+        &world.scene,
+        world.truth.as_ref(),
+        &world.accounts,
+        &world.confirmed(),
+        &world.replayed(),
+        world.now,
+    );
     let lasted = world.now;
     world.nodes.clear();
     let scene = world.scene;
@@ -143,6 +153,7 @@ impl World {
             accounts: Vec::new(),
             nodes,
             orders,
+            replays: Vec::new(),
             now: 0,
             next_happening: 0,
             next_resume: 0,
@@ -160,6 +171,7 @@ impl World {
             }
             self.resume();
             self.orders_proceed();
+            self.replays_proceed();
             self.nodes_proceed();
             if self.calm && self.is_quiet() {
                 return;
@@ -183,7 +195,7 @@ impl World {
                 .as_ref()
                 .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
         });
-        confirmed && ended && up && self.scene.all_landed()
+        confirmed && ended && up && self.scene.all_landed() && self.replays_are_over()
     }
 
     /// Time goes on by a step; everybody who is there and awake lives through it.
@@ -250,8 +262,10 @@ impl World {
     /// The process is gone: its connections are closed, what it had in memory is forgotten.
     fn bury(&mut self, node: usize, down: Moment) {
         let Some(process) = self.nodes[node].process.take() else { return };
-        self.scene.book().dies(process.life, self.now);
+        let life = process.life;
+        self.scene.book().dies(life, self.now);
         drop(process);
+        self.scene.dies(life);
         self.nodes[node].starts = self.now + down;
         self.nodes[node].frozen_until = None;
     }
@@ -318,6 +332,7 @@ impl World {
             Happening::Cancel => self.command(Asked::Cancel),
             Happening::Pause { destination } => self.switch(destination, true),
             Happening::Resume { destination } => self.switch(destination, false),
+            Happening::Replay { count, rate } => self.want_again(count, rate),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Seeds that once found something, and what it was.
 const KEPT: &[u64] = &[1_823, 2_095, 3_221, 3_618, 3_958, 7_154, 12_048, 14_432, 18_453];
+const KEPT_WITH_SQLITE: &[u64] = &[337];
 
 #[test]
 fn two_hundred_worlds_keep_every_promise() {
@@ -38,6 +39,14 @@ fn seeds_that_once_found_something_find_nothing_now() {
 }
 
 #[test]
+fn seeds_that_once_found_something_with_sqlite_find_nothing_now() {
+    for seed in KEPT_WITH_SQLITE {
+        let told = run(*seed, Options { sqlite: true, ..Options::default() }, false);
+        assert!(told.violations.is_empty(), "seed {seed}: {:?}", told.violations);
+    }
+}
+
+#[test]
 fn a_seed_tells_the_same_story_twice() {
     for seed in 2_000_000..2_000_010 {
         let (once, again) = (run(seed, Options::default(), false), run(seed, Options::default(), false));
@@ -47,7 +56,9 @@ fn a_seed_tells_the_same_story_twice() {
 
 #[test]
 fn a_planted_bug_is_found() {
-    for plant in [Plant::AckBeforeCommit, Plant::LostFlush, Plant::EndingWithoutFact] {
+    let plants =
+        [Plant::AckBeforeCommit, Plant::LostFlush, Plant::EndingWithoutFact, Plant::ReplayWithoutKey];
+    for plant in plants {
         let options = Options { plant: Some(plant), ..Options::default() };
         let found = (0..50).any(|seed| !run(seed, options, false).violations.is_empty());
         assert!(found, "{} was not found", plant.name());

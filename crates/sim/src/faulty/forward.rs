@@ -1,6 +1,6 @@
 //! What needs no story of its own: configuration and the read side. They fail as everything else does.
 
-use super::{Faulty, finish};
+use super::{Faulty, finish, replays::replayed};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -15,7 +15,7 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
@@ -26,19 +26,24 @@ use store::{
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
-/// whose answer is lost nobody knows whether it was made.
+/// whose answer is lost nobody knows whether it was made; `then` tells the book of one that was.
 macro_rules! forward {
     ($trait:ident:
      $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*
-     $(write fn $write:ident($value:ident: &$of:ty) -> $written:ty;)*) => {
+     $(write fn $write:ident($value:ident: &$of:ty) -> $written:ty $(, then $tell:path)?;)*) => {
         #[async_trait]
         impl $trait for Faulty {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result, StoreError> {
                 self.read(stringify!($name), self.inner.$name($($arg),*)).await
             })*
             $(async fn $write(&self, $value: &$of) -> Result<$written, StoreError> {
-                let (inner, $value) = (Arc::clone(&self.inner), $value.clone());
-                self.write(stringify!($write), move || finish(inner.$write(&$value))).await
+                let (site, $value) = (self.site(), $value.clone());
+                let write = move || {
+                    let written = finish(site.store.$write(&$value))?;
+                    $($tell(&site, &$value, &written);)?
+                    Ok(written)
+                };
+                self.write(stringify!($write), write).await
             })*
         }
     };
@@ -109,7 +114,7 @@ forward! { Replays:
     fn originals(walk: &OriginalWalk) -> Originals;
     write fn create_replay(new: &NewReplay) -> CreatedReplay;
     write fn hold_replay(hold: &ReplayHold) -> Option<OpenReplay>;
-    write fn write_replay(chunk: &ReplayChunk) -> Option<u32>;
+    write fn write_replay(chunk: &ReplayChunk) -> Option<u32>, then replayed;
 }
 
 forward! { PublishedLanes:

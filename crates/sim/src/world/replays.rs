@@ -1,0 +1,91 @@
+//! Those who want deliveries once more, each until that has been confirmed.
+
+use super::World;
+use crate::{
+    door::{Asked, Wish},
+    faulty::finish,
+    scene::count as tally,
+    time::{MILLISECOND, Moment, SECOND},
+};
+use domain::id::{AccountId, DeliveryId, ReplayId};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+pub(super) struct Replaying {
+    account: AccountId,
+    /// By id, each once.
+    deliveries: Vec<DeliveryId>,
+    rate: u32,
+    next: Moment,
+    /// Since when, and for what.
+    waiting: Option<(Moment, oneshot::Receiver<Result<ReplayId, ()>>)>,
+    confirmed: Option<ReplayId>,
+}
+
+impl World {
+    /// Some neighbours among what has ended, so that tracks and destinations have several.
+    pub(super) fn want_again(&mut self, count: usize, rate: u32) {
+        let account = *self.chance.pick(&self.accounts);
+        let ended: Vec<DeliveryId> = {
+            let book = self.scene.book();
+            let ended = book.deliveries.iter().filter(|(_, page)| page.ending.is_some());
+            ended.filter(|(_, page)| page.account == account).map(|(id, _)| *id).collect()
+        };
+        if ended.is_empty() {
+            return;
+        }
+        let from = self.chance.index(ended.len());
+        let deliveries = ended.into_iter().skip(from).take(count).collect();
+        let next = self.now;
+        self.replays.push(Replaying { account, deliveries, rate, next, waiting: None, confirmed: None });
+        tally(&self.scene.counts.replays);
+    }
+
+    pub(super) fn replays_proceed(&mut self) {
+        for at in 0..self.replays.len() {
+            self.hear_of_replay(at);
+            let Replaying { confirmed: None, waiting: None, next, .. } = self.replays[at] else { continue };
+            if next <= self.now {
+                self.ask_for_replay(at);
+            }
+        }
+    }
+
+    fn hear_of_replay(&mut self, at: usize) {
+        let replaying = &mut self.replays[at];
+        let Some((since, answer)) = &mut replaying.waiting else { return };
+        let heard = match answer.try_recv() {
+            Ok(Ok(_)) if !self.calm && self.chance.happens(0.2) => Err(()),
+            Ok(heard) => heard,
+            Err(TryRecvError::Empty) if self.now - *since <= 10 * SECOND => return,
+            Err(_) => Err(()),
+        };
+        replaying.waiting = None;
+        replaying.confirmed = heard.ok();
+        replaying.next = self.now + self.chance.range(10, 1_000) as Moment * MILLISECOND;
+    }
+
+    /// Under the same key each time.
+    fn ask_for_replay(&mut self, at: usize) {
+        let Replaying { account, deliveries, rate, .. } = &self.replays[at];
+        let (answer, answered) = oneshot::channel();
+        let (account, rate, key) = (*account, *rate, format!("replay-{at}"));
+        let wish = Wish { account, deliveries: deliveries.clone(), rate, key, answer };
+        if let Some(process) = self.somebody() {
+            process.ask(Asked::Replay(wish));
+            self.replays[at].waiting = Some((self.now, answered));
+        }
+    }
+
+    /// Each has been confirmed and has made all it was to make.
+    pub(super) fn replays_are_over(&self) -> bool {
+        self.replays.iter().all(|replaying| {
+            let replay = |id| finish(self.truth.replay(replaying.account, id)).expect("it was confirmed");
+            replaying.confirmed.is_some_and(|id| replay(id).status.ended())
+        })
+    }
+
+    /// What was to be made again, of each that was asked for.
+    pub(super) fn replayed(&self) -> Vec<&[DeliveryId]> {
+        self.replays.iter().map(|replaying| replaying.deliveries.as_slice()).collect()
+    }
+}

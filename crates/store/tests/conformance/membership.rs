@@ -34,7 +34,7 @@ pub(crate) async fn any_number_of_nodes_may_join(world: World) {
 
 pub(crate) async fn a_predecessor_with_the_same_proof_is_replaced(world: World) {
     world.store.take_shards(world.node.id, 10).await.unwrap();
-    let successor = NodeRecord { proof: world.node.proof.clone(), ..started(60, "second") };
+    let successor = NodeRecord { proof: world.node.proof.clone(), ..started(LATER, "second") };
     let before = world.store.now().await.unwrap();
     let now = world.store.join(&successor, limits::LEASE).await.unwrap();
     assert!(now >= before);
@@ -44,8 +44,8 @@ pub(crate) async fn a_predecessor_with_the_same_proof_is_replaced(world: World) 
 }
 
 pub(crate) async fn the_late_word_of_a_dead_process_replaces_nobody(world: World) {
-    let dead = NodeRecord { proof: world.node.proof.clone(), ..started(60, "dead") };
-    let alive = NodeRecord { proof: world.node.proof.clone(), ..started(61, "alive") };
+    let dead = NodeRecord { proof: world.node.proof.clone(), ..started(LATER, "dead") };
+    let alive = NodeRecord { proof: world.node.proof.clone(), ..started(LATER + 1, "alive") };
     world.store.join(&alive, limits::LEASE).await.unwrap();
     world.store.join(&dead, limits::LEASE).await.unwrap();
     // A process that is gone cannot speak to a file.
@@ -121,7 +121,7 @@ pub(crate) async fn the_roll_is_whole(world: World) {
         role: Role::Api,
         address: Some("192.0.2.1:8080".into()),
         proof: world.node.proof.clone(),
-        ..started(60, "second")
+        ..started(LATER, "second")
     };
     world.store.join(&listener, Duration::from_secs(60)).await.unwrap();
     let Roll { now, members, shards } = world.store.roll().await.unwrap();
@@ -181,6 +181,9 @@ impl World {
 fn node(name: &str) -> NodeRecord {
     started(0, name)
 }
+
+/// Later than any node of a test that was begun at its real time, however long the whole run takes.
+const LATER: u64 = 24 * 60 * 60;
 
 /// Started so many seconds after the others.
 fn started(seconds: u64, name: &str) -> NodeRecord {

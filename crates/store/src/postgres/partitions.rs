@@ -10,6 +10,7 @@ use super::{
 use crate::StoreError;
 use domain::{limits, time::Timestamp};
 use std::time::Duration;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -20,35 +21,47 @@ const TABLES: [(&str, &str); 2] = [("events", "with (toast_tuple_target = 8160)"
 impl PostgresStore {
     /// Makes the partitions around `now` that are missing. Any number of nodes may do so at once.
     pub(super) async fn make_partitions(&self, now: Timestamp) -> Result<(), StoreError> {
-        for days in -limits::PARTITION_DAYS_BEHIND..=limits::PARTITION_DAYS_AHEAD {
-            let moved = DAY * days.unsigned_abs() as u32;
-            let day = Day::of(if days < 0 { now.minus(moved) } else { now.plus(moved) });
-            for (table, options) in TABLES {
-                self.make_partition(table, options, &day).await?;
-            }
+        let missing = self.missing(wanted(now)).await?;
+        // All at once, as in a new database; if anything stands in the way, one by one.
+        if missing.len() > 1 && self.make_all(&missing).await.is_ok() {
+            return Ok(());
+        }
+        for partition in &missing {
+            self.make_one(partition).await?;
         }
         Ok(())
     }
 
-    async fn make_partition(&self, table: &str, options: &str, day: &Day) -> Result<(), StoreError> {
-        let name = format!("{table}_{}", day.name);
+    async fn missing(&self, wanted: Vec<Partition>) -> Result<Vec<Partition>, StoreError> {
+        let names: Vec<&str> = wanted.iter().map(|partition| partition.name.as_str()).collect();
+        let sql = "select to_regclass(name) is null from unnest($1) with ordinality as w (name, place) order by place";
+        let connection = self.pools.general().await?;
+        let rows = connection.read(sql, params![names => TEXT_ARRAY]).await?;
+        let missing = |(partition, row): (Partition, &Row)| row.get::<_, bool>(0).then_some(partition);
+        Ok(wanted.into_iter().zip(&rows).filter_map(missing).collect())
+    }
+
+    async fn make_all(&self, partitions: &[Partition]) -> Result<(), StoreError> {
+        let connection = self.pools.general().await?;
+        let transaction = connection.begin().await?;
+        let made = attach_all(&transaction, partitions).await;
+        transaction.end(made).await
+    }
+
+    async fn make_one(&self, partition: &Partition) -> Result<(), StoreError> {
         let mut tries = 0;
         loop {
-            let connection = self.pools.general().await?;
-            let known =
-                connection.read_opt("select to_regclass($1) is not null", params![name => TEXT]).await?;
-            if known.is_some_and(|row| row.get(0)) {
-                return Ok(());
-            }
-            let transaction = connection.begin().await?;
-            let made = attach(&transaction, table, &name, options, day).await;
-            match transaction.end(made).await {
+            match self.make_all(std::slice::from_ref(partition)).await {
                 Ok(()) => return Ok(()),
-                // Another node was faster: the next look finds its table.
+                // Another node was faster, or is about to be.
                 Err(StoreError::Unavailable(_) | StoreError::Taken { .. }) if tries < limits::DDL_TRIES => {
-                    tries += 1
+                    tries += 1;
+                    if self.missing(vec![partition.clone()]).await?.is_empty() {
+                        return Ok(());
+                    }
                 }
                 Err(StoreError::Refused(error)) => {
+                    let name = &partition.name;
                     tracing::warn!(%error, partition = name, "the default partition has rows of this day already");
                     return Ok(());
                 }
@@ -58,18 +71,41 @@ impl PostgresStore {
     }
 }
 
-/// Made first and attached then: attaching lets readers and writers of the other days pass.
-async fn attach(
-    transaction: &Transaction<'_>,
-    table: &str,
-    name: &str,
-    options: &str,
-    day: &Day,
-) -> Result<(), StoreError> {
+/// A day of a table.
+#[derive(Clone)]
+struct Partition {
+    name: String,
+    table: &'static str,
+    options: &'static str,
+    from: Uuid,
+    to: Uuid,
+}
+
+fn wanted(now: Timestamp) -> Vec<Partition> {
+    let days = -limits::PARTITION_DAYS_BEHIND..=limits::PARTITION_DAYS_AHEAD;
+    let days = days.map(|days| {
+        let moved = DAY * days.unsigned_abs() as u32;
+        Day::of(if days < 0 { now.minus(moved) } else { now.plus(moved) })
+    });
+    let of_tables = |Day { name, from, to }: Day| {
+        TABLES.map(|(table, options)| Partition { name: format!("{table}_{name}"), table, options, from, to })
+    };
+    days.flat_map(of_tables).collect()
+}
+
+async fn attach_all(transaction: &Transaction<'_>, partitions: &[Partition]) -> Result<(), StoreError> {
     let patience = limits::DDL_LOCK.as_millis();
     transaction.run(&format!("set local lock_timeout = '{patience}ms'"), &[]).await?;
+    for partition in partitions {
+        attach(transaction, partition).await?;
+    }
+    Ok(())
+}
+
+/// Made first and attached then: attaching lets readers and writers of the other days pass.
+async fn attach(transaction: &Transaction<'_>, partition: &Partition) -> Result<(), StoreError> {
+    let Partition { name, table, options, from, to } = partition;
     transaction.run(&format!("create table {name} (like {table} including all) {options}"), &[]).await?;
-    let (from, to) = (day.from, day.to);
     let attach =
         format!("alter table {table} attach partition {name} for values from ('{from}') to ('{to}')");
     transaction.run(&attach, &[]).await?;

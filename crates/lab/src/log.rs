@@ -111,7 +111,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(default: Script, recording: Recording) -> Log {
+    /// Of a receiver on this port.
+    pub(crate) fn new(port: u16, default: Script, recording: Recording) -> Log {
         Log {
             started: Instant::now(),
             recording: AtomicU8::new(recording as u8),
@@ -120,7 +121,7 @@ impl Log {
             arrived: Tally::default(),
             succeeded: Tally::default(),
             ended: Tally::default(),
-            peers: Peers::default(),
+            peers: Peers::of(port),
             first_us: AtomicU64::new(u64::MAX),
             last_us: AtomicU64::new(0),
             end_to_end: Mutex::default(),

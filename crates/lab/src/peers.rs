@@ -9,8 +9,10 @@ use std::fs;
 use std::sync::{Mutex, MutexGuard};
 
 /// The processes that may call, and the ports they call from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Peers {
+    /// Where they call. Two processes may use one port of their own to call different places.
+    called: u16,
     state: Mutex<State>,
 }
 
@@ -24,6 +26,10 @@ struct State {
 }
 
 impl Peers {
+    pub(crate) fn of(called: u16) -> Self {
+        Self { called, state: Mutex::default() }
+    }
+
     pub(crate) fn know(&self, pid: u32) {
         self.state().pids.push(pid);
     }
@@ -35,7 +41,7 @@ impl Peers {
             return None;
         }
         if !state.seen.contains_key(&port) {
-            state.look();
+            state.look(self.called);
         }
         state.open.insert(port);
         state.seen.remove(&port)
@@ -53,8 +59,8 @@ impl Peers {
 }
 
 impl State {
-    fn look(&mut self) {
-        let ports = ports_by_inode();
+    fn look(&mut self, called: u16) {
+        let ports = ports_by_inode(called);
         self.seen.clear();
         // The dead have no descriptors, and their numbers may be given to others.
         self.pids.retain(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(false));
@@ -68,13 +74,15 @@ impl State {
     }
 }
 
-/// The local port of every TCP socket of version 4, by the socket's inode.
-fn ports_by_inode() -> HashMap<u64, u16> {
+/// The local port of every TCP socket of version 4 that has called this port, by the socket's inode.
+fn ports_by_inode(called: u16) -> HashMap<u64, u16> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
     let entry = |line: &str| {
         let mut fields = line.split_whitespace();
-        let (_, port) = fields.nth(1)?.split_once(':')?;
-        Some((fields.nth(7)?.parse().ok()?, u16::from_str_radix(port, 16).ok()?))
+        let (own, other) = (port(fields.nth(1)?)?, port(fields.next()?)?);
+        (other == called).then_some(())?;
+        Some((fields.nth(6)?.parse().ok()?, own))
     };
     table.lines().skip(1).filter_map(entry).collect()
 }
@@ -96,12 +104,16 @@ mod tests {
     #[test]
     fn a_connection_is_traced_to_its_process() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_server, peer) = listener.accept().unwrap();
-        let peers = Peers::default();
+        let peers = Peers::of(listener.local_addr().unwrap().port());
         assert_eq!(peers.opened(peer.port()), None, "nobody is known yet");
         peers.closed(peer.port());
         peers.know(std::process::id());
+        let other = TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap();
+        assert_eq!(peers.opened(other.local_addr().unwrap().port()), None, "a call of somebody else");
+        peers.closed(other.local_addr().unwrap().port());
         assert_eq!(peers.opened(peer.port()), Some(std::process::id()));
         drop(client);
         peers.closed(peer.port());

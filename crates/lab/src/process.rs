@@ -3,6 +3,7 @@
 //! Linux only, by way of `/proc` and `kill`. Output goes to a log file, which outlives the node and is what
 //! one reads when a check fails.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How to start a process; kept, so that it can be started again just so.
 #[derive(Debug, Clone)]
 pub struct Launch {
+    /// A command that runs it, such as `taskset -c 0`; mostly none.
+    pub through: Vec<String>,
     pub binary: PathBuf,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -45,6 +48,7 @@ impl Node {
         log_file: impl Into<PathBuf>,
     ) -> io::Result<Node> {
         Node::launch(Launch {
+            through: Vec::new(),
             binary: binary.into(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -55,7 +59,9 @@ impl Node {
     /// Must be called inside a tokio runtime, as all of tokio's processes.
     pub fn launch(launch: Launch) -> io::Result<Node> {
         let log = OpenOptions::new().create(true).append(true).open(&launch.log_file)?;
-        let child = Command::new(&launch.binary)
+        let mut words = launch.through.iter().map(OsStr::new).chain([launch.binary.as_os_str()]);
+        let child = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .args(&launch.args)
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

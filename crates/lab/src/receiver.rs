@@ -61,7 +61,7 @@ impl Receiver {
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
-        let log = Arc::new(Log::new(default.into(), recording));
+        let log = Arc::new(Log::new(addr.port(), default.into(), recording));
         let thread = OwnThread::run("lab-receiver", {
             let log = log.clone();
             move || accept(listener, log)

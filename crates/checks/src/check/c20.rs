@@ -42,6 +42,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut counted = Scrape::of(&stage.members[0]).await?;
     stage.stop().await?;
     stage.start().await?;
+    // A lane that changes hands has its waiting counted by both.
+    stage.balanced(Duration::from_secs(30)).await?;
     load(ask, &stage, &fleet, &mut report).await?;
     let mut now = Scrape::default();
     for member in &stage.members {

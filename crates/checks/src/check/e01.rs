@@ -41,7 +41,7 @@ const MEASURED: Duration = Duration::from_secs(8);
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let mut stage = Plan::new(ask, store)?.set().await?;
-    confine(&mut stage)?;
+    confine(&mut stage);
     stage.start().await?;
     pin_ourselves()?;
     let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
@@ -122,16 +122,10 @@ fn single(fleet: &Fleet, until: Until) -> PumpConfig {
 }
 
 /// The node gets the first core and so much memory for its data.
-fn confine(stage: &mut Stage) -> Result<()> {
-    let launch = &mut stage.members[0].launch;
-    let binary = launch.binary.display().to_string();
+fn confine(stage: &mut Stage) {
     let bytes = LIMIT_MIB << 20;
-    let mut args: Vec<String> =
-        ["-c", "0", "prlimit", &format!("--data={bytes}"), &binary].map(String::from).to_vec();
-    args.append(&mut launch.args);
-    launch.args = args;
-    launch.binary = "taskset".into();
-    Ok(())
+    let through = ["taskset", "-c", "0", "prlimit", &format!("--data={bytes}")];
+    stage.members[0].launch.through = through.map(String::from).to_vec();
 }
 
 /// All threads of this process on the second core; those to come inherit it.

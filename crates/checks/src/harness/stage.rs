@@ -155,6 +155,7 @@ impl Plan {
             env.extend(self.env.clone());
             let log = if at == 0 { "node.log".to_owned() } else { format!("node-{at}.log") };
             let launch = Launch {
+                through: Vec::new(),
                 binary: self.binary.clone(),
                 args: vec!["serve".into()],
                 env,

@@ -16,7 +16,7 @@ fn begin(log: &Arc<Log>, socket: &Socket) -> OpenRequest {
 
 #[tokio::test]
 async fn a_request_whose_sender_has_hung_up_is_over_though_nobody_has_noticed() {
-    let log = Arc::new(Log::new(Script::ok(), Recording::Full));
+    let log = Arc::new(Log::new(0, Script::ok(), Recording::Full));
     let (first, second, third) = (connection().await, connection().await, connection().await);
     let _open = [begin(&log, &first.1), begin(&log, &second.1)];
     // Both slots are taken and one times out: its connection is closed, and only then the next request is sent.
@@ -27,7 +27,7 @@ async fn a_request_whose_sender_has_hung_up_is_over_though_nobody_has_noticed() 
 
 #[tokio::test]
 async fn an_excess_is_an_excess() {
-    let log = Arc::new(Log::new(Script::ok(), Recording::Full));
+    let log = Arc::new(Log::new(0, Script::ok(), Recording::Full));
     let (first, second, third) = (connection().await, connection().await, connection().await);
     let _open = [begin(&log, &first.1), begin(&log, &second.1), begin(&log, &third.1)];
     assert_eq!(log.track("a").state().max_open, 3, "all three senders still listen");
@@ -40,7 +40,7 @@ async fn an_excess_is_an_excess() {
 
 #[tokio::test]
 async fn what_has_ended_is_asked_no_more() {
-    let log = Arc::new(Log::new(Script::ok(), Recording::Counts));
+    let log = Arc::new(Log::new(0, Script::ok(), Recording::Counts));
     let (_client, socket) = connection().await;
     begin(&log, &socket).end(Ending::Answered(200));
     let track = log.track("a");

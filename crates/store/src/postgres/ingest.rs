@@ -15,17 +15,22 @@ use std::{
 };
 use uuid::Uuid;
 
-pub(super) static COMMIT: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+pub(super) static COMMIT: LazyLock<Planned> =
+    LazyLock::new(|| Planned::new(statement(include_str!("sql/commit.sql")), &Rows::default().params()));
+pub(super) static COMMIT_PLAIN: LazyLock<Planned> = LazyLock::new(|| {
+    Planned::new(statement(include_str!("sql/commit_plain.sql")), &Rows::default().plain_params())
+});
+const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
+
+fn statement(sql: &'static str) -> Statement {
+    Statement {
         name: "ingest",
-        sql: include_str!("sql/commit.sql"),
+        sql,
         kept: true,
         settings: "set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off",
         gives: "id uuid",
-    };
-    Planned::new(statement, &Rows::default().params())
-});
-const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
+    }
+}
 
 #[async_trait]
 impl Ingest for PostgresStore {
@@ -200,8 +205,33 @@ impl<'a> Rows<'a> {
 
     /// The ids of the events that were written, now and by this.
     async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
-        let rows = connection.write(&COMMIT.call, &self.params()).await?;
+        let rows = match self.is_plain() {
+            true => connection.write(&COMMIT_PLAIN.call, &self.plain_params()).await?,
+            false => connection.write(&COMMIT.call, &self.params()).await?,
+        };
         Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Nothing in it has a key, needs an expansion or takes a number.
+    fn is_plain(&self) -> bool {
+        let expands = self.events.deliveries.iter().any(Option::is_none);
+        self.keys.event_id.is_empty() && !expands && !self.deliveries.sequenced.contains(&true)
+    }
+
+    pub(super) fn plain_params(&self) -> Vec<Param<'_>> {
+        let Self { events: e, deliveries: d, accounts, .. } = self;
+        params![
+            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY,
+            e.id => UUID_ARRAY, e.account_id => UUID_ARRAY, e.account_version => INT8_ARRAY,
+            e.source_id => UUID_ARRAY, e.event_type => TEXT_ARRAY, e.idempotency_key => TEXT_ARRAY,
+            e.content_type => TEXT_ARRAY, e.headers => TEXT_ARRAY, e.payload => BYTEA_ARRAY,
+            e.ordering_key => TEXT_ARRAY, e.metadata => TEXT_ARRAY, e.received_at => INT8_ARRAY,
+            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY, e.payload_crc => INT4_ARRAY,
+            d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
+            d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
+            d.created_at => INT8_ARRAY,
+        ]
+        .to_vec()
     }
 
     pub(super) fn params(&self) -> Vec<Param<'_>> {

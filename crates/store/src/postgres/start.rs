@@ -30,8 +30,14 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
     let migrated = async {
         migrate(&mut door.client, address).await?;
-        let all: [&planned::Planned; 5] =
-            [&ingest::COMMIT, &queue::FETCH, &settle::SETTLE, &order::TAKE_TURNS, &history::FANOUT_COUNTS];
+        let all: [&planned::Planned; 6] = [
+            &ingest::COMMIT,
+            &ingest::COMMIT_PLAIN,
+            &queue::FETCH,
+            &settle::SETTLE,
+            &order::TAKE_TURNS,
+            &history::FANOUT_COUNTS,
+        ];
         planned::make(&door.client, &all).await.map_err(refused)
     };
     let migrated = migrated.await;

@@ -89,8 +89,10 @@ pub const INGEST_BATCH_DELIVERIES: usize = 10_000;
 /// Accounts whose routes are kept in memory for matching, and their routes together.
 pub const SNAPSHOT_ACCOUNTS: usize = 10_000;
 pub const SNAPSHOT_ROUTES: usize = 1_000_000;
-/// API keys and sources are remembered this long, so that a revocation reaches every node within a second.
+/// API keys and sources are remembered this long, and a little longer while one of many requests reads them again: a
+/// revocation reaches every node within a second.
 pub const CREDENTIAL_FRESH: Duration = Duration::from_millis(500);
+pub const CREDENTIAL_OVERLAP: Duration = Duration::from_millis(250);
 pub const KEYS_CACHED: usize = 16_384;
 pub const SOURCES_CACHED: usize = 16_384;
 /// Data keys, unwrapped; they change with a rotation only.
@@ -272,7 +274,13 @@ pub const LANES_KEPT: usize = 8_192;
 pub const LANES_A_SECOND: u32 = 2_000;
 pub const LANES_LATER: usize = 200_000;
 /// Up to so many lanes that are named together are entered at once: an event's, not a crowd's.
-pub const LANES_AT_ONCE: usize = 256;
+pub const LANES_AT_ONCE: usize = 64;
+/// Requests and reads that a node has before it when it enters no more lanes of a crowd, except at the least pace: a
+/// newcomer waits for its share of the processor behind so many.
+pub const CROWD_BUSY: usize = 64;
+/// A crowd with so many lanes still to be entered is large; so long after the last of it was made, more is expected.
+pub const CROWD_LARGE: usize = 2_000;
+pub const CROWD_MADE: Duration = Duration::from_millis(500);
 /// The net under every wake-up.
 pub const RESCAN: Duration = Duration::from_secs(30);
 /// How often old rows are looked for, how many go at a time, and the pause in between.
@@ -473,11 +481,14 @@ pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
 pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
 /// Groups the writer writes before it looks how long the log has grown.
 pub const CHECKPOINT_LOOK: u32 = 4;
-/// Pages in the log (4 KiB each) before they are copied into the database.
+/// Pages in the log (4 KiB each) before they are copied into the database, beside the writer …
 pub const CHECKPOINT_PAGES: i64 = 8_000;
+/// … until so few are left that the writer copies them itself and the log begins again: a few milliseconds.
+pub const CHECKPOINT_PAGES_LEFT: i64 = 500;
 /// The same when room is short: the log is used again from its beginning instead of growing.
 pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
-/// A log this long waits for its readers, so that it can begin again: without, overlapping reads let it grow for ever.
+/// A log this long begins again however many are left, and waits for its readers: without, overlapping reads let it grow
+/// for ever.
 pub const CHECKPOINT_PAGES_WAIT: i64 = 16_000;
 /// How long the writer waits for them: readers of a moment are gone by then, and whoever reads for longer (a backup) must
 /// not hold up events.

@@ -48,11 +48,12 @@ impl SqliteStore {
         fs::create_dir_all(&folder).map_err(unavailable)?;
         let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
+        let copying = open(&path, synchronous).map_err(|error| of_sql(&path, error))?;
         let keys = Keys::open(&connection, limits::KEYS_UNINDEXED).map_err(|error| of_sql(&path, error))?;
         let space = Space::new(folder, beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
-        let writer = Writer::start(connection, space, tally.clone()).map_err(unavailable)?;
+        let writer = Writer::start([connection, copying], space, tally.clone()).map_err(unavailable)?;
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
@@ -110,10 +111,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn connect(path: &Path, synchronous: &'static str, accept_data_loss: bool) -> Result<Connection, OpenError> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags).map_err(|error| of_sql(path, error))?;
-    prepare(&connection, synchronous).map_err(|error| of_sql(path, error))?;
+    let mut connection = open(path, synchronous).map_err(|error| of_sql(path, error))?;
     check_durability(&connection, path, accept_data_loss)?;
     migrate(&mut connection, path)?;
     // We hold the lock, so whoever is written down as a node here is dead.
@@ -123,7 +121,10 @@ fn connect(path: &Path, synchronous: &'static str, accept_data_loss: bool) -> Re
     Ok(connection)
 }
 
-fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Result<()> {
+fn open(path: &Path, synchronous: &'static str) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     // One plan a statement, whatever is bound: else values are looked at, and statements prepared anew for each.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -137,8 +138,9 @@ fn prepare(connection: &Connection, synchronous: &'static str) -> rusqlite::Resu
     // References are checked where something is created: the rows of the hot path have none.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_KEPT_BYTES, |_| Ok(()))?;
-    // The writer does it, after its answers and where it sees the errors.
-    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+    // Done where it keeps nobody waiting and its errors are seen.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
+    Ok(connection)
 }
 
 /// What we asked for is not always what we get: asked again after the fact.

@@ -1,13 +1,16 @@
 //! The one thread that writes: group commit without a timer.
 //!
-//! It takes whatever waits, runs all of it in one transaction, and answers everybody after the flush has returned. While one flush runs the next group forms by itself. Settlements go first, then
-//! events, then what the API writes, then at most one chunk of bulk work.
+//! It takes whatever waits, runs all of it in one transaction, and answers everybody after the flush has returned. While
+//! one flush runs the next group forms by itself. Settlements go first, then events, then what the API writes, then at
+//! most one chunk of bulk work.
 //!
 //! A job that fails, or panics, is rolled back alone: by its savepoint or, since savepoints cost a copy of every page
-//! that is touched, by running the whole group again with savepoints where a job of the hot path fails. When the disk is full the whole transaction is rolled back and
-//! everybody is told to try again, settlements after a second try in the reserved room. When a flush fails for any
-//! other reason, nobody knows what is on disk: nothing is written on this handle ever again.
+//! that is touched, by running the whole group again with savepoints where a job of the hot path fails. When the disk is
+//! full the whole transaction is rolled back and everybody is told to try again, settlements after a second try in the
+//! reserved room. When a flush fails for any other reason, nobody knows what is on disk: nothing is written on this
+//! handle ever again.
 
+mod copier;
 mod job;
 
 use super::{
@@ -17,6 +20,7 @@ use super::{
     trouble::{Reach, Trouble, reach},
 };
 use crate::{StoreError, failpoint};
+use copier::Copier;
 use domain::limits;
 use job::{Job, Task};
 use rusqlite::{Connection, config::DbConfig};
@@ -48,10 +52,16 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, space: Space, tally: Arc<Tally>) -> std::io::Result<Self> {
+    /// The second connection is for copying the log.
+    pub(super) fn start(
+        [connection, copying]: [Connection; 2],
+        space: Space,
+        tally: Arc<Tally>,
+    ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
         let failed = Arc::new(OnceLock::new());
-        let pen = Pen { connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
+        let copier = Copier::start(copying, failed.clone())?;
+        let pen = Pen { copier, connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || write_all(pen, waiting))?;
@@ -114,7 +124,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
             group.extend(bulk.pop_front());
         }
         if group.is_empty() {
-            return; // nothing waits and nobody is left to ask
+            return pen.close(); // nothing waits and nobody is left to ask
         }
         group.sort_by_key(|job| job.turn());
         pen.write_group(group);
@@ -124,6 +134,7 @@ fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
 
 /// What the thread writes with.
 struct Pen {
+    copier: Copier,
     connection: Connection,
     space: Space,
     tally: Arc<Tally>,
@@ -230,11 +241,17 @@ impl Pen {
     fn fail(&mut self, error: &rusqlite::Error) {
         tracing::error!(%error, "the store has failed: nothing is written any more");
         let _ = self.failed.set(error.to_string());
-        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
-    /// Copies the log into the database when it has grown long. After the answers: nobody waits for it. Done here and
-    /// not by SQLite itself, which would hide a failed flush of the database.
+    fn close(self) {
+        drop(self.copier);
+        if self.failed.get().is_some() {
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+
+    /// Has the log copied into the database when it has grown long. Not by SQLite itself, which would hide a failed flush
+    /// of the database.
     fn checkpoint(&mut self) {
         self.groups += 1;
         let due = self.groups >= limits::CHECKPOINT_LOOK || self.space.was_short();
@@ -253,19 +270,32 @@ impl Pen {
 
     fn try_checkpoint(&mut self) -> rusqlite::Result<()> {
         let log = self.log("pragma wal_checkpoint(noop)")?;
-        let (some, long) = match self.space.was_short() {
-            true => (limits::CHECKPOINT_PAGES_SHORT, limits::CHECKPOINT_PAGES_SHORT),
-            false => (limits::CHECKPOINT_PAGES, limits::CHECKPOINT_PAGES_WAIT),
-        };
-        if log.pages >= long + self.patience {
-            self.connection.busy_timeout(limits::CHECKPOINT_WAIT)?;
-            let restarted = self.log("pragma wal_checkpoint(restart)");
-            self.connection.busy_timeout(BUSY_TIMEOUT)?;
-            let busy = restarted?.busy;
-            self.patience = if busy { log.pages } else { 0 };
-        } else if log.pages - log.copied >= some {
-            self.log("pragma wal_checkpoint(passive)")?;
+        let left = log.pages - log.copied;
+        if self.space.was_short() {
+            return if log.pages >= limits::CHECKPOINT_PAGES_SHORT { self.begin_log_again() } else { Ok(()) };
         }
+        let overlong = log.pages >= limits::CHECKPOINT_PAGES_WAIT + self.patience;
+        if self.copier.is_busy() && !overlong {
+            return Ok(());
+        }
+        let long = log.pages >= limits::CHECKPOINT_PAGES + self.patience;
+        if overlong || (long && left <= limits::CHECKPOINT_PAGES_LEFT) {
+            return self.begin_log_again();
+        }
+        let much = if long { limits::CHECKPOINT_PAGES_LEFT } else { limits::CHECKPOINT_PAGES };
+        if left >= much {
+            self.copier.wake();
+        }
+        Ok(())
+    }
+
+    /// Copies what is left, and has the next write begin at the log's beginning.
+    fn begin_log_again(&mut self) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(limits::CHECKPOINT_WAIT)?;
+        let restarted = self.log("pragma wal_checkpoint(restart)");
+        self.connection.busy_timeout(BUSY_TIMEOUT)?;
+        let log = restarted?;
+        self.patience = if log.busy { log.pages.max(self.patience) } else { 0 };
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::{
     Fixture,
 };
 use crate::{Membership as _, StoreError};
+use domain::limits;
 use rusqlite::Connection;
 use std::sync::{Arc, Mutex, mpsc};
 use tokio::sync::oneshot;
@@ -158,4 +159,25 @@ async fn the_log_is_copied_into_the_database_and_begins_again() {
     // 96 MB went through a log that is copied every 32 MB.
     let length = std::fs::metadata(log).expect("a log").len();
     assert!(length < 64 * 1024 * 1024, "the log is {length} bytes long");
+}
+
+#[tokio::test]
+async fn the_log_is_copied_beside_the_writer_and_begins_again() {
+    let fixture = Fixture::new().await;
+    let (log, page) = (fixture.folder.path().join("posthaste.db-wal"), 4_096_u64);
+    let mut longest = 0;
+    for n in 0..3 * limits::CHECKPOINT_PAGES / 64 {
+        let write = move |connection: &Connection| {
+            connection
+                .execute("insert into settings (name, value) values (?, zeroblob(?))", (n, 64 * 4_096))?;
+            Ok(())
+        };
+        fixture.store.write(Turn::Api, write).await.expect("there is room");
+        longest = longest.max(std::fs::metadata(&log).expect("a log").len() / page);
+    }
+    let written = std::fs::metadata(fixture.path()).expect("a database").len() / page;
+    // It is looked at after a few groups, and grows while it is being copied.
+    let most = (limits::CHECKPOINT_PAGES_WAIT * 5 / 4) as u64;
+    assert!(longest < most, "the log had {longest} pages");
+    assert!(written > limits::CHECKPOINT_PAGES as u64, "{written} pages are in the database");
 }

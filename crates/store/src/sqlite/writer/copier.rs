@@ -1,0 +1,77 @@
+//! Copies the log into the database beside the writer, on a connection of its own: eight thousand pages take some fifty
+//! milliseconds, and every event that came meanwhile would wait for them.
+
+use super::super::trouble::{Reach, reach};
+use rusqlite::{Connection, config::DbConfig};
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+pub(super) struct Copier {
+    /// None once it is to end.
+    wake: Option<SyncSender<()>>,
+    busy: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Copier {
+    /// `failed` is where it says that a flush has failed: nothing may be written from then on.
+    pub(super) fn start(connection: Connection, failed: Arc<OnceLock<String>>) -> std::io::Result<Self> {
+        let (wake, woken) = sync_channel(1);
+        let busy = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new().name("sqlite-copier".into()).spawn({
+            let busy = busy.clone();
+            move || copy_all(&connection, &woken, &busy, &failed)
+        })?;
+        Ok(Self { wake: Some(wake), busy, thread: Some(thread) })
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
+    /// Begins to copy what is in the log by now. Only the writer calls it, and only while it is not busy.
+    pub(super) fn wake(&self) {
+        self.busy.store(true, Ordering::Release);
+        // One that has ended copies nothing any more, and says why where everybody looks.
+        let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
+    }
+}
+
+impl Drop for Copier {
+    /// Ends when what it has begun is done.
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic of the thread has been logged where it happened
+        }
+    }
+}
+
+fn copy_all(connection: &Connection, woken: &Receiver<()>, busy: &AtomicBool, failed: &OnceLock<String>) {
+    // The writer is the one who closes the store, and knows whether that may write.
+    let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    while woken.recv().is_ok() && failed.get().is_none() {
+        if let Err(error) = copy(connection) {
+            match reach(&error) {
+                Reach::Store => {
+                    tracing::error!(%error, "the store has failed: nothing is written any more");
+                    let _ = failed.set(error.to_string());
+                }
+                // No room to grow the database: the log keeps everything, and is tried again.
+                _ => tracing::warn!(%error, "the log could not be copied into the database"),
+            }
+        }
+        busy.store(false, Ordering::Release);
+    }
+}
+
+/// As far as the oldest reader allows; what is flushed is told by an error, or by none.
+fn copy(connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached("pragma wal_checkpoint(passive)")?.query_row([], |_| Ok(()))
+}

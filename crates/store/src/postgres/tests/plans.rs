@@ -6,6 +6,7 @@ use crate::{
     leap::Leap,
     postgres::{
         audit,
+        expand::ROUTES_AFTER,
         history::FANOUT_COUNTS,
         ingest::{COMMIT, COMMIT_PLAIN},
         order::{TAKE_TURNS, TRACKS},
@@ -101,6 +102,16 @@ async fn commit_looks_up_each_account_once() {
         }
         check(&whole, age, &["Conflict Arbiter Indexes: sequences_pkey"], &[]);
     }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_page_of_routes_is_read_in_their_order() {
+    let world = World::new().await;
+    let plan = world.explain_planned(&ROUTES_AFTER).await;
+    let by_key = "Index Scan Backward using routes_of_account";
+    check(&plan, AGES[0], &["Limit", by_key], &["Seq Scan", "Bitmap"]);
+    assert_eq!(plan.matches("Sort Key").count(), 1, "only the page itself is sorted: {plan}");
     world.clean_up().await;
 }
 

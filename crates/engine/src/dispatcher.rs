@@ -3,121 +3,44 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
+mod entering;
 mod errand;
 mod figures;
 mod later;
+mod message;
 mod node;
 mod ownership;
+mod reading;
 mod roster;
 mod shards;
 
 use crate::{
     board::Board,
-    claim::Claim,
-    fetcher::{Fetcher, LaneWish, Sweep},
+    fetcher::{Fetcher, Sweep},
     sender::Sent,
     settler::{Flushed, Outcome},
-    target::Prepared,
     wakes::Outbox,
-    watch::Accounts,
 };
 use domain::{
-    delivery::{Delivery, Position},
-    id::{AccountId, DeliveryId, DestinationId},
-    lane::{Head, Held, Lane, Row, Step, WaitingFor},
+    delivery::Delivery,
+    id::DestinationId,
+    lane::{Held, Step},
     limits,
     time::Timestamp,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use store::{
-    Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, TrackHead, Turn,
-    Wake,
-};
-use tokio::sync::{mpsc, oneshot, watch};
+use store::{Arrival, Change, Turn};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use entering::Place;
 use errand::Errand;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use later::Later;
+pub(crate) use message::{Message, Report, Seen};
 pub(crate) use node::Node;
 use roster::Roster;
 use shards::Shards;
-
-/// Something that happened, or a question.
-#[derive(Debug)]
-pub(crate) enum Message {
-    Expected(Vec<(DestinationId, DeliveryId)>),
-    Arrived(Vec<Arrival>),
-    Forgotten(Vec<(DestinationId, DeliveryId)>),
-    Look(Vec<(DestinationId, DeliveryId, Position)>),
-    Changed(Change),
-    Fetched {
-        wishes: Vec<LaneWish>,
-        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
-    },
-    TargetsRead {
-        wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
-    },
-    /// What a look for the tracks of a lane has found.
-    Swept {
-        sweep: Sweep,
-        result: Result<Vec<TrackHead>, StoreError>,
-    },
-    Turned {
-        turns: Vec<Turn>,
-        result: Result<Vec<bool>, StoreError>,
-    },
-    Sent(Sent),
-    Flushed(Vec<Flushed>),
-    Heads(Vec<LaneHead>),
-    Views(Vec<DestinationId>, oneshot::Sender<Vec<Seen<Option<LaneView>>>>),
-    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Seen<Option<WaitingFor>>>>),
-    /// Another node has committed something for lanes of ours.
-    Woken(Vec<Wake>),
-    /// We are a member, under this claim; nothing is ours yet.
-    Joined(Arc<Claim>),
-    Gained(Vec<OwnedShard>),
-    /// Start nothing more in these shards, and say when nothing is open in them: a report of this round.
-    Drain(Vec<u16>, u64),
-    Undrain(Vec<u16>),
-    Lost(Vec<u16>),
-    /// Say when nothing is open and everything is durable.
-    Quiet,
-    Accounts(oneshot::Sender<Accounts>),
-    /// Of this account these destinations have changed; with a version, those were all up to it.
-    Reviewed {
-        account: AccountId,
-        version: Option<i64>,
-        changed: Vec<DestinationId>,
-    },
-    /// The lanes worth publishing that have changed.
-    Changes(oneshot::Sender<Vec<LaneRow>>),
-    /// What is told of the lanes to whoever watches the node.
-    Figures(oneshot::Sender<LaneFigures>),
-}
-
-/// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
-#[derive(Debug)]
-pub(crate) enum Report {
-    /// Nothing of these shards is open or unflushed; each with the round of its drain.
-    Drained(Vec<(u16, u64)>),
-    Quiet,
-}
-
-/// Where something waits in a lane: there, or anywhere from there on.
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    At(Position),
-    From(Position),
-}
-
-/// An answer about a lane, if it is one of this node's.
-#[derive(Debug, Clone)]
-pub(crate) enum Seen<T> {
-    Here(T),
-    Elsewhere,
-}
 
 pub(crate) struct Dispatcher {
     node: Node,
@@ -131,6 +54,8 @@ pub(crate) struct Dispatcher {
     reports: mpsc::UnboundedSender<Report>,
     quiet_wanted: bool,
     later: Later,
+    /// When something was last made for a crowd.
+    made_at: Option<Timestamp>,
     /// Lanes that may have something to start, in turn.
     ready: VecDeque<DestinationId>,
     /// Lanes that the node's capacity held back.
@@ -168,6 +93,7 @@ impl Dispatcher {
             roster: Roster::default(),
             quiet_wanted: false,
             later: Later::default(),
+            made_at: None,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             hungry: VecDeque::new(),
@@ -274,17 +200,13 @@ impl Dispatcher {
             }
             Message::Look(places) => {
                 let many = places.len() > limits::LANES_AT_ONCE;
-                for (destination, delivery, position) in places {
-                    if !self.shards.is_ours(destination.shard()) {
-                        self.outbox.wake(destination, position);
-                        continue;
-                    }
-                    if let Some(run) = self.roster.get_mut(destination) {
-                        run.lane.forgotten(delivery);
-                    }
-                    self.look(destination, Place::At(position), many, now);
-                }
+                self.look_all(places, many, now);
             }
+            Message::Made(places) => {
+                self.made_at = Some(now);
+                self.look_all(places, true, now);
+            }
+
             Message::Heads(heads) => {
                 for head in heads {
                     self.look(head.destination_id, Place::From(head.first), true, now);
@@ -360,140 +282,6 @@ impl Dispatcher {
                 if self.roster.probed(destination, now) {
                     self.touch(destination);
                 }
-            }
-        }
-    }
-
-    /// These have changed: nothing starts there until they have been read again.
-    fn outdated(&mut self, destinations: Vec<DestinationId>) {
-        for destination in destinations {
-            if self.roster.outdated(destination) {
-                self.unread.push_back(destination);
-            }
-        }
-    }
-
-    fn fetched(
-        &mut self,
-        wishes: Vec<LaneWish>,
-        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
-        now: Timestamp,
-    ) {
-        match result {
-            Ok(windows) => {
-                self.fetching.succeeded();
-                self.fetching.next_beat(now);
-                let mut loader = self.node.loader();
-                for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
-                    let Some(lane) = self.lane_of(destination, epoch) else { continue };
-                    let ordering = lane.ordering();
-                    let rows = rows.into_iter().map(|row| {
-                        let cargo = loader.load(&row);
-                        let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
-                        let track = ordering.track(key, row.delivery.id);
-                        Row { delivery: row.delivery, cargo, track }
-                    });
-                    lane.fetched(&wish, rows.collect(), now);
-                    self.touch(destination);
-                }
-            }
-            Err(error) => {
-                let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
-                self.fetching.failed(now.plus(pause));
-                for LaneWish { destination, epoch, wish } in wishes {
-                    if let Some(lane) = self.lane_of(destination, epoch) {
-                        lane.fetch_failed(&wish);
-                        self.touch(destination);
-                    }
-                }
-            }
-        }
-    }
-
-    fn swept(&mut self, sweep: &Sweep, result: Result<Vec<TrackHead>, StoreError>, now: Timestamp) {
-        self.sweeping -= 1;
-        let Sweep { destination, epoch, wish } = *sweep;
-        let result = result.map_err(|error| {
-            // It is asked for again with the windows, and they keep the pause.
-            let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
-            self.fetching.pause_until(now.plus(pause));
-        });
-        let Some(lane) = self.lane_of(destination, epoch) else { return };
-        match result {
-            Ok(tracks) => {
-                let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
-                let heads: Vec<Head> = tracks.iter().map(head).collect();
-                lane.swept(&wish, &heads, heads.len() < limits::TRACKS_LISTED, now);
-            }
-            Err(()) => lane.sweep_failed(&wish),
-        }
-        self.touch(destination);
-    }
-
-    fn take_turns(&mut self, now: Timestamp) {
-        if !self.turns.is_empty() && self.turning.may_go(now) {
-            self.turning.begun(now);
-            let count = self.turns.len().min(limits::TURNS);
-            let turns = self.turns.drain(..count).collect();
-            self.fetcher.take_turns(self.node.id(), turns, now);
-        }
-    }
-
-    /// Each stands at the end of its track now. One that did not move may have been moved before: both places are looked
-    /// at.
-    fn turned(&mut self, turns: Vec<Turn>, result: Result<Vec<bool>, StoreError>, now: Timestamp) {
-        let moved = match result {
-            Ok(moved) => {
-                self.turning.succeeded();
-                moved
-            }
-            Err(error) => {
-                let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
-                self.turning.failed(now.plus(pause));
-                if !matches!(error, StoreError::Refused(_)) {
-                    // Tried again before the others, or later times would have lower numbers.
-                    turns.into_iter().rev().for_each(|turn| self.turns.push_front(turn));
-                    return;
-                }
-                vec![false; turns.len()]
-            }
-        };
-        for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
-            let destination = delivery.destination_id;
-            let place = Position::ordered(track, Position::END, delivery.id);
-            match self.roster.get_mut(destination) {
-                Some(run) => {
-                    run.lane.turned(delivery.id, if moved { place } else { delivery.position });
-                    run.lane.look_at(place);
-                    self.touch(destination);
-                }
-                None => self.outbox.wake(destination, place),
-            }
-            self.feed_starved();
-        }
-    }
-
-    fn targets_read(
-        &mut self,
-        wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
-        now: Timestamp,
-    ) {
-        match result {
-            Ok(targets) => {
-                self.reading.succeeded();
-                for ((destination, change), target) in wanted.into_iter().zip(targets) {
-                    if self.roster.configured(destination, change, target, now) {
-                        self.touch(destination);
-                    } else {
-                        self.unread.push_back(destination);
-                    }
-                }
-            }
-            Err(error) => {
-                let pause = self.node.pause_after(&mut self.reading.backoff, &error, "destinations");
-                self.reading.failed(now.plus(pause));
-                self.unread.extend(wanted.into_iter().map(|(destination, _)| destination));
             }
         }
     }
@@ -593,125 +381,6 @@ impl Dispatcher {
             }
             self.roster.schedule(id, now);
         }
-    }
-
-    fn fetch_windows(&mut self, now: Timestamp) {
-        if !self.fetching.may_go(now) || !self.node.has_room() {
-            return;
-        }
-        let (mut wishes, mut rows) = (Vec::new(), 0);
-        while wishes.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
-            let Some(id) = self.hungry.pop_front() else { break };
-            let Some(run) = self.roster.get_mut(id) else { continue };
-            run.is_hungry = false;
-            let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
-            else {
-                continue;
-            };
-            if let Some(wish) = run.lane.wants_tracks() {
-                self.sweeps.push_back(Sweep { destination: id, epoch, wish });
-            }
-            while let Some(wish) = run.lane.wants(now) {
-                rows += wish.limit;
-                wishes.push(LaneWish { destination: id, epoch, wish });
-                if wishes.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
-                    run.is_hungry = true;
-                    self.hungry.push_back(id);
-                    break;
-                }
-            }
-        }
-        if !wishes.is_empty() {
-            self.fetching.begun(now);
-            self.fetcher.fetch(wishes);
-        }
-    }
-
-    fn sweep_tracks(&mut self, now: Timestamp) {
-        // They keep the pause of the windows after a failure.
-        while self.sweeping < limits::SWEEPS_AT_ONCE && self.fetching.is_time(now) {
-            let Some(sweep) = self.sweeps.pop_front() else { return };
-            self.sweeping += 1;
-            self.fetcher.sweep(sweep);
-        }
-    }
-
-    fn read_targets(&mut self, now: Timestamp) {
-        if self.unread.is_empty() || !self.reading.may_go(now) {
-            return;
-        }
-        let count = self.unread.len().min(limits::FETCH_LANES);
-        let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
-        self.reading.begun(now);
-        self.fetcher.read_targets(wanted);
-    }
-
-    /// The lane of a destination, if its shard is ours; a new one begins with reading what its destination is like.
-    fn lane(
-        &mut self,
-        destination: DestinationId,
-        now: Timestamp,
-    ) -> Option<&mut Lane<crate::budget::Cargo>> {
-        let shard = destination.shard();
-        if !self.shards.is_ours(shard) {
-            return None;
-        }
-        let (run, is_new) = self.roster.enter(destination, shard, now);
-        if is_new {
-            self.unread.push_back(destination);
-            if let Some(since) = self.shards.since(shard) {
-                run.lane.owned_since(since);
-            }
-            if let Some(from) = self.later.take(destination) {
-                run.lane.look(from);
-            }
-        }
-        Some(&mut run.lane)
-    }
-
-    /// Whether a lane is kept, or another one may be. What is not ours needs none.
-    fn has_place(&self, destination: DestinationId) -> bool {
-        !self.roster.is_full()
-            || self.roster.contains(destination)
-            || !self.shards.is_ours(destination.shard())
-    }
-
-    /// Something waits there: looked at now or, as one of many, when its turn comes.
-    fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
-        let has_room = || !self.roster.is_full() && self.later.is_empty();
-        let enters = !many || self.roster.contains(destination) || has_room();
-        if !enters {
-            if self.shards.is_ours(destination.shard()) {
-                let (Place::At(from) | Place::From(from)) = place;
-                self.later.add(destination, from);
-            }
-        } else if let Some(lane) = self.lane(destination, now) {
-            match place {
-                Place::At(place) => lane.look_at(place),
-                Place::From(from) => lane.look(from),
-            }
-            self.touch(destination);
-        }
-    }
-
-    fn enter_later(&mut self, now: Timestamp) {
-        if self.stopping || self.later.is_empty() {
-            return;
-        }
-        self.roster.make_room(self.node.gate(), now);
-        while let Some((destination, from)) = self.later.next(!self.roster.is_full(), now) {
-            if let Some(lane) = self.lane(destination, now) {
-                lane.look(from);
-                self.touch(destination);
-            }
-        }
-    }
-
-    /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
-    /// and what was read then is no longer true.
-    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<crate::budget::Cargo>> {
-        let run = self.roster.get_mut(destination)?;
-        (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
     }
 
     /// Something happened to this lane: look at it in this turn.

@@ -20,7 +20,7 @@ use crate::harness::{Plan, Report, StoreKind, crowd};
 const DESTINATIONS: u64 = 5_000;
 const P99_MS: f64 = 20.0;
 /// For what is still to be made when the last event has been sent.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();

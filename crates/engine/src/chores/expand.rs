@@ -137,7 +137,7 @@ impl Expander {
         let maybe_there = !matches!(written, Ok(false) | Err(StoreError::Unavailable(_)));
         if maybe_there && !places.is_empty() {
             // One that has stopped hears nothing: the rows are durable.
-            let _ = self.dispatcher.send(Message::Look(places)).await;
+            let _ = self.dispatcher.send(Message::Made(places)).await;
         }
         if !written? {
             return Ok(Moved::ByOthers);

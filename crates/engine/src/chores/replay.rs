@@ -157,7 +157,7 @@ impl Replayer {
         let maybe_there = !matches!(written, Ok(None) | Err(StoreError::Unavailable(_)));
         if maybe_there && !chunk.deliveries.is_empty() {
             // One that has stopped hears nothing: the rows are durable.
-            let _ = self.dispatcher.send(Message::Look(places(&chunk))).await;
+            let _ = self.dispatcher.send(Message::Made(places(&chunk))).await;
         }
         let Some(made) = written? else { return Ok(Moved::NotOurs) };
         replay.cursor = chunk.to;

@@ -22,6 +22,10 @@ impl Later {
         self.marks.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.marks.len()
+    }
+
     /// Something waits there from this position on. What finds no room is found by the next rescan.
     pub(super) fn add(&mut self, id: DestinationId, from: Position) {
         if let Some(mark) = self.marks.get_mut(&id) {

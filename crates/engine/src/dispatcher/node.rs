@@ -112,6 +112,10 @@ impl Node {
         self.ending < limits::ENDING_UNFLUSHED_NODE
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.in_flight >= self.max_in_flight
+    }
+
     /// How many requests one lane may have open: what is left of the capacity, and always one.
     pub(super) fn share(&self) -> u32 {
         u32::try_from(self.max_in_flight.saturating_sub(self.in_flight)).unwrap_or(u32::MAX).max(1)

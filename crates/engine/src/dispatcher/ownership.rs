@@ -1,8 +1,8 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, Message, Place, Report, Seen};
+use super::{Dispatcher, Message, Report, Seen, entering::Place};
 use crate::wakes::Outbox;
-use domain::{id::DestinationId, time::Timestamp};
+use domain::{id::DestinationId, limits, time::Timestamp};
 use store::{OwnedShard, Wake};
 use tokio::sync::mpsc;
 
@@ -55,8 +55,9 @@ impl Dispatcher {
 
     /// Another node says that something waits in lanes of ours.
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
+        let many = wakes.len() > limits::LANES_AT_ONCE;
         for wake in wakes {
-            self.look(wake.destination_id, Place::At(wake.from), false, now);
+            self.look(wake.destination_id, Place::At(wake.from), many, now);
         }
     }
 
@@ -96,7 +97,7 @@ pub(super) async fn pass_on(mut inbox: mpsc::Receiver<Message>, outbox: std::syn
                     outbox.wake(arrival.delivery.destination_id, arrival.delivery.position);
                 }
             }
-            Message::Look(places) => {
+            Message::Look(places) | Message::Made(places) => {
                 places.iter().for_each(|(destination, _, position)| outbox.wake(*destination, *position));
             }
             Message::Views(destinations, answer) => {

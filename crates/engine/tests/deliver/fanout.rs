@@ -16,14 +16,23 @@ use std::{
 use store::{Announce, Catalog, Committed, Expansions, History, Ingest, NewEvent};
 use tokio::time::Instant;
 
-/// Everything arrives at once.
+/// Everything arrives, after a while.
 #[derive(Default)]
-struct Welcoming(AtomicUsize);
+struct Welcoming {
+    after: Duration,
+    arrived: AtomicUsize,
+    open: AtomicUsize,
+    most_open: AtomicUsize,
+}
 
 #[async_trait::async_trait]
 impl Transport for Welcoming {
     async fn send(&self, _: Outgoing) -> Answer {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        let open = 1 + self.open.fetch_add(1, Ordering::Relaxed);
+        self.most_open.fetch_max(open, Ordering::Relaxed);
+        tokio::time::sleep(self.after).await;
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.arrived.fetch_add(1, Ordering::Relaxed);
         let (headers, body) = Default::default();
         let received = Received { status: 200, headers, body, truncated: false };
         Answer { result: Ok(received), connection: None, first_byte: None }
@@ -87,7 +96,23 @@ async fn an_event_reaches_more_destinations_than_a_node_keeps_lanes() {
     }
     let event = bench.send_to_all(true).await;
     bench.reached(event, count).await;
-    assert_eq!(welcoming.0.load(Ordering::Relaxed), count, "each once");
+    assert_eq!(welcoming.arrived.load(Ordering::Relaxed), count, "each once");
+}
+
+#[tokio::test]
+async fn a_crowd_is_sent_to_a_few_at_a_time() {
+    let welcoming = Arc::new(Welcoming { after: Duration::from_millis(20), ..Welcoming::default() });
+    let bench = bench_with(EngineSettings::default(), Some(welcoming.clone())).await;
+    let count = 3_000;
+    for at in 0..count {
+        bench.destination(&at.to_string(), |_| {}).await;
+    }
+    let event = bench.send_to_all(true).await;
+    bench.reached(event, count).await;
+    // Besides what is counted there is one fetch under way, and what the least pace lets in.
+    let most = limits::CROWD_BUSY + limits::FETCH_LANES + limits::LANES_A_SECOND as usize / 10;
+    let open = welcoming.most_open.load(Ordering::Relaxed);
+    assert!(open <= most, "{open} requests were open at once");
 }
 
 #[tokio::test]
@@ -99,5 +124,5 @@ async fn an_expansion_that_nobody_told_of_is_found() {
     }
     let event = bench.send_to_all(false).await;
     bench.reached(event, 3).await;
-    assert_eq!(welcoming.0.load(Ordering::Relaxed), 3);
+    assert_eq!(welcoming.arrived.load(Ordering::Relaxed), 3);
 }

@@ -157,7 +157,7 @@ impl World {
     fn looked_at(&mut self) -> BTreeSet<DestinationId> {
         let looks = std::iter::from_fn(|| self.looks.try_recv().ok());
         let places = looks.flat_map(|message| match message {
-            Message::Look(places) => places,
+            Message::Made(places) => places,
             other => panic!("{other:?}"),
         });
         places.map(|(destination, ..)| destination).collect()

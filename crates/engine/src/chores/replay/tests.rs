@@ -250,7 +250,7 @@ async fn a_replay_keeps_to_its_rate() {
     let lane = world.lane().await;
     assert_eq!(lane.len(), 100);
     let mut looked_at = 0;
-    while let Ok(Message::Look(places)) = world.looks.try_recv() {
+    while let Ok(Message::Made(places)) = world.looks.try_recv() {
         looked_at += places.len();
     }
     assert_eq!(looked_at, 100, "its lane is told of each");

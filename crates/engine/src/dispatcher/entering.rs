@@ -1,0 +1,105 @@
+//! How lanes come into memory: at once, or as part of a crowd when their turn comes.
+
+use super::Dispatcher;
+use crate::budget::Cargo;
+use domain::{
+    delivery::Position,
+    id::{DeliveryId, DestinationId},
+    lane::Lane,
+    limits,
+    time::Timestamp,
+};
+
+/// Where something waits in a lane: there, or anywhere from there on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    At(Position),
+    From(Position),
+}
+
+impl Dispatcher {
+    /// The lane of a destination, if its shard is ours; a new one begins with reading what its destination is like.
+    pub(super) fn lane(&mut self, destination: DestinationId, now: Timestamp) -> Option<&mut Lane<Cargo>> {
+        let shard = destination.shard();
+        if !self.shards.is_ours(shard) {
+            return None;
+        }
+        let (run, is_new) = self.roster.enter(destination, shard, now);
+        if is_new {
+            self.unread.push_back(destination);
+            if let Some(since) = self.shards.since(shard) {
+                run.lane.owned_since(since);
+            }
+            if let Some(from) = self.later.take(destination) {
+                run.lane.look(from);
+            }
+        }
+        Some(&mut run.lane)
+    }
+
+    /// Whether a lane is kept, or another one may be. What is not ours needs none.
+    pub(super) fn has_place(&self, destination: DestinationId) -> bool {
+        !self.roster.is_full()
+            || self.roster.contains(destination)
+            || !self.shards.is_ours(destination.shard())
+    }
+
+    pub(super) fn look_all(
+        &mut self,
+        places: Vec<(DestinationId, DeliveryId, Position)>,
+        many: bool,
+        now: Timestamp,
+    ) {
+        for (destination, delivery, position) in places {
+            if !self.shards.is_ours(destination.shard()) {
+                self.outbox.wake(destination, position);
+                continue;
+            }
+            if let Some(run) = self.roster.get_mut(destination) {
+                run.lane.forgotten(delivery);
+            }
+            self.look(destination, Place::At(position), many, now);
+        }
+    }
+
+    /// Something waits there: looked at now or, as one of many, when its turn comes.
+    pub(super) fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
+        let has_room = || self.later.is_empty() && self.has_room_for_crowd(now);
+        let enters = !many || self.roster.contains(destination) || has_room();
+        if !enters {
+            if self.shards.is_ours(destination.shard()) {
+                let (Place::At(from) | Place::From(from)) = place;
+                self.later.add(destination, from);
+            }
+        } else if let Some(lane) = self.lane(destination, now) {
+            match place {
+                Place::At(place) => lane.look_at(place),
+                Place::From(from) => lane.look(from),
+            }
+            self.touch(destination);
+        }
+    }
+
+    pub(super) fn enter_later(&mut self, now: Timestamp) {
+        // However many of a crowd do not answer, the node keeps what it has for others.
+        if self.stopping || self.later.is_empty() || self.node.is_full() {
+            return;
+        }
+        self.roster.make_room(self.node.gate(), now);
+        while let Some((destination, from)) = self.later.next(self.has_room_for_crowd(now), now) {
+            if let Some(lane) = self.lane(destination, now) {
+                lane.look(from);
+                self.touch(destination);
+            }
+        }
+    }
+
+    /// Whether one more lane of a crowd may be entered: what it takes away from the others is bounded. While the rest of a
+    /// large one is still being made, that comes first.
+    fn has_room_for_crowd(&self, now: Timestamp) -> bool {
+        let busy = self.node.in_flight() + self.unread.len() + self.hungry.len();
+        let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
+            && self.later.len() >= limits::CROWD_LARGE;
+        !self.roster.is_full() && busy < limits::CROWD_BUSY && !being_made
+    }
+}

@@ -1,0 +1,93 @@
+//! What the dispatcher is told and asked, and what it says.
+
+use super::LaneFigures;
+use crate::{
+    claim::Claim,
+    fetcher::{LaneWish, Sweep},
+    sender::Sent,
+    settler::Flushed,
+    target::Prepared,
+    watch::Accounts,
+};
+use domain::{
+    delivery::{Delivery, Position},
+    id::{AccountId, DeliveryId, DestinationId},
+    lane::WaitingFor,
+};
+use std::sync::Arc;
+use store::{
+    Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, TrackHead, Turn,
+    Wake,
+};
+use tokio::sync::oneshot;
+
+/// Something that happened, or a question.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Expected(Vec<(DestinationId, DeliveryId)>),
+    Arrived(Vec<Arrival>),
+    Forgotten(Vec<(DestinationId, DeliveryId)>),
+    Look(Vec<(DestinationId, DeliveryId, Position)>),
+    /// A chunk of a large fan-out or of a replay is durable: its lanes are part of a crowd.
+    Made(Vec<(DestinationId, DeliveryId, Position)>),
+    Changed(Change),
+    Fetched {
+        wishes: Vec<LaneWish>,
+        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
+    },
+    TargetsRead {
+        wanted: Vec<(DestinationId, u64)>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
+    },
+    /// What a look for the tracks of a lane has found.
+    Swept {
+        sweep: Sweep,
+        result: Result<Vec<TrackHead>, StoreError>,
+    },
+    Turned {
+        turns: Vec<Turn>,
+        result: Result<Vec<bool>, StoreError>,
+    },
+    Sent(Sent),
+    Flushed(Vec<Flushed>),
+    Heads(Vec<LaneHead>),
+    Views(Vec<DestinationId>, oneshot::Sender<Vec<Seen<Option<LaneView>>>>),
+    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Seen<Option<WaitingFor>>>>),
+    /// Another node has committed something for lanes of ours.
+    Woken(Vec<Wake>),
+    /// We are a member, under this claim; nothing is ours yet.
+    Joined(Arc<Claim>),
+    Gained(Vec<OwnedShard>),
+    /// Start nothing more in these shards, and say when nothing is open in them: a report of this round.
+    Drain(Vec<u16>, u64),
+    Undrain(Vec<u16>),
+    Lost(Vec<u16>),
+    /// Say when nothing is open and everything is durable.
+    Quiet,
+    Accounts(oneshot::Sender<Accounts>),
+    /// Of this account these destinations have changed; with a version, those were all up to it.
+    Reviewed {
+        account: AccountId,
+        version: Option<i64>,
+        changed: Vec<DestinationId>,
+    },
+    /// The lanes worth publishing that have changed.
+    Changes(oneshot::Sender<Vec<LaneRow>>),
+    /// What is told of the lanes to whoever watches the node.
+    Figures(oneshot::Sender<LaneFigures>),
+}
+
+/// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// Nothing of these shards is open or unflushed; each with the round of its drain.
+    Drained(Vec<(u16, u64)>),
+    Quiet,
+}
+
+/// An answer about a lane, if it is one of this node's.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen<T> {
+    Here(T),
+    Elsewhere,
+}

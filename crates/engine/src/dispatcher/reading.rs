@@ -1,0 +1,216 @@
+//! What the lanes need from the store, and what they are told when it comes: windows, destinations, tracks and turns.
+
+use super::Dispatcher;
+use crate::{
+    budget::Cargo,
+    fetcher::{LaneWish, Sweep},
+    target::Prepared,
+};
+use domain::{
+    delivery::Position,
+    id::DestinationId,
+    lane::{Head, Lane, Row},
+    limits,
+    time::Timestamp,
+};
+use std::sync::Arc;
+use store::{FetchedDelivery, StoreError, TrackHead, Turn};
+
+impl Dispatcher {
+    pub(super) fn fetch_windows(&mut self, now: Timestamp) {
+        if !self.fetching.may_go(now) || !self.node.has_room() {
+            return;
+        }
+        let (mut wishes, mut rows) = (Vec::new(), 0);
+        while wishes.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
+            let Some(id) = self.hungry.pop_front() else { break };
+            let Some(run) = self.roster.get_mut(id) else { continue };
+            run.is_hungry = false;
+            let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
+            else {
+                continue;
+            };
+            if let Some(wish) = run.lane.wants_tracks() {
+                self.sweeps.push_back(Sweep { destination: id, epoch, wish });
+            }
+            while let Some(wish) = run.lane.wants(now) {
+                rows += wish.limit;
+                wishes.push(LaneWish { destination: id, epoch, wish });
+                if wishes.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
+                    run.is_hungry = true;
+                    self.hungry.push_back(id);
+                    break;
+                }
+            }
+        }
+        if !wishes.is_empty() {
+            self.fetching.begun(now);
+            self.fetcher.fetch(wishes);
+        }
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        wishes: Vec<LaneWish>,
+        result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
+        now: Timestamp,
+    ) {
+        match result {
+            Ok(windows) => {
+                self.fetching.succeeded();
+                self.fetching.next_beat(now);
+                let mut loader = self.node.loader();
+                for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
+                    let Some(lane) = self.lane_of(destination, epoch) else { continue };
+                    let ordering = lane.ordering();
+                    let rows = rows.into_iter().map(|row| {
+                        let cargo = loader.load(&row);
+                        let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
+                        let track = ordering.track(key, row.delivery.id);
+                        Row { delivery: row.delivery, cargo, track }
+                    });
+                    lane.fetched(&wish, rows.collect(), now);
+                    self.touch(destination);
+                }
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
+                self.fetching.failed(now.plus(pause));
+                for LaneWish { destination, epoch, wish } in wishes {
+                    if let Some(lane) = self.lane_of(destination, epoch) {
+                        lane.fetch_failed(&wish);
+                        self.touch(destination);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
+    /// and what was read then is no longer true.
+    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Cargo>> {
+        let run = self.roster.get_mut(destination)?;
+        (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
+    }
+
+    pub(super) fn read_targets(&mut self, now: Timestamp) {
+        if self.unread.is_empty() || !self.reading.may_go(now) {
+            return;
+        }
+        let count = self.unread.len().min(limits::FETCH_LANES);
+        let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
+        self.reading.begun(now);
+        self.fetcher.read_targets(wanted);
+    }
+
+    pub(super) fn targets_read(
+        &mut self,
+        wanted: Vec<(DestinationId, u64)>,
+        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        now: Timestamp,
+    ) {
+        match result {
+            Ok(targets) => {
+                self.reading.succeeded();
+                for ((destination, change), target) in wanted.into_iter().zip(targets) {
+                    if self.roster.configured(destination, change, target, now) {
+                        self.touch(destination);
+                    } else {
+                        self.unread.push_back(destination);
+                    }
+                }
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.reading.backoff, &error, "destinations");
+                self.reading.failed(now.plus(pause));
+                self.unread.extend(wanted.into_iter().map(|(destination, _)| destination));
+            }
+        }
+    }
+
+    /// These have changed: nothing starts there until they have been read again.
+    pub(super) fn outdated(&mut self, destinations: Vec<DestinationId>) {
+        for destination in destinations {
+            if self.roster.outdated(destination) {
+                self.unread.push_back(destination);
+            }
+        }
+    }
+
+    pub(super) fn sweep_tracks(&mut self, now: Timestamp) {
+        // They keep the pause of the windows after a failure.
+        while self.sweeping < limits::SWEEPS_AT_ONCE && self.fetching.is_time(now) {
+            let Some(sweep) = self.sweeps.pop_front() else { return };
+            self.sweeping += 1;
+            self.fetcher.sweep(sweep);
+        }
+    }
+
+    pub(super) fn swept(
+        &mut self,
+        sweep: &Sweep,
+        result: Result<Vec<TrackHead>, StoreError>,
+        now: Timestamp,
+    ) {
+        self.sweeping -= 1;
+        let Sweep { destination, epoch, wish } = *sweep;
+        let result = result.map_err(|error| {
+            // It is asked for again with the windows, and they keep the pause.
+            let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
+            self.fetching.pause_until(now.plus(pause));
+        });
+        let Some(lane) = self.lane_of(destination, epoch) else { return };
+        match result {
+            Ok(tracks) => {
+                let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
+                let heads: Vec<Head> = tracks.iter().map(head).collect();
+                lane.swept(&wish, &heads, heads.len() < limits::TRACKS_LISTED, now);
+            }
+            Err(()) => lane.sweep_failed(&wish),
+        }
+        self.touch(destination);
+    }
+
+    pub(super) fn take_turns(&mut self, now: Timestamp) {
+        if !self.turns.is_empty() && self.turning.may_go(now) {
+            self.turning.begun(now);
+            let count = self.turns.len().min(limits::TURNS);
+            let turns = self.turns.drain(..count).collect();
+            self.fetcher.take_turns(self.node.id(), turns, now);
+        }
+    }
+
+    /// Each stands at the end of its track now. One that did not move may have been moved before: both places are looked
+    /// at.
+    pub(super) fn turned(&mut self, turns: Vec<Turn>, result: Result<Vec<bool>, StoreError>, now: Timestamp) {
+        let moved = match result {
+            Ok(moved) => {
+                self.turning.succeeded();
+                moved
+            }
+            Err(error) => {
+                let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
+                self.turning.failed(now.plus(pause));
+                if !matches!(error, StoreError::Refused(_)) {
+                    // Tried again before the others, or later times would have lower numbers.
+                    turns.into_iter().rev().for_each(|turn| self.turns.push_front(turn));
+                    return;
+                }
+                vec![false; turns.len()]
+            }
+        };
+        for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
+            let destination = delivery.destination_id;
+            let place = Position::ordered(track, Position::END, delivery.id);
+            match self.roster.get_mut(destination) {
+                Some(run) => {
+                    run.lane.turned(delivery.id, if moved { place } else { delivery.position });
+                    run.lane.look_at(place);
+                    self.touch(destination);
+                }
+                None => self.outbox.wake(destination, place),
+            }
+            self.feed_starved();
+        }
+    }
+}

@@ -197,7 +197,7 @@ fn refuse(detail: &'static str) -> ApiError {
     ApiError::unauthorized(detail)
 }
 
-/// A key as it was half a second ago at most.
+/// A key as it was less than a second ago.
 #[derive(Debug)]
 pub(crate) struct KnownKey {
     key: ApiKey,
@@ -226,7 +226,9 @@ pub(crate) struct Keys {
 impl Keys {
     pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
-        (Self { known: Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH), touched }, receiver)
+        let known =
+            Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH).overlapping(limits::CREDENTIAL_OVERLAP);
+        (Self { known, touched }, receiver)
     }
 
     async fn known(

@@ -9,40 +9,58 @@ use std::{
 use tokio::time::Instant;
 
 pub(crate) struct Cache<K, V> {
-    entries: Mutex<HashMap<K, (Instant, V)>>,
+    entries: Mutex<HashMap<K, Entry<V>>>,
     capacity: usize,
     fresh: Duration,
+    /// How long an old entry still serves the others while one of them reads it again.
+    overlap: Duration,
+}
+
+struct Entry<V> {
+    since: Instant,
+    /// Somebody has been told to read it again.
+    renewing: bool,
+    value: V,
 }
 
 impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(capacity: usize, fresh: Duration) -> Self {
-        Self { entries: Mutex::default(), capacity, fresh }
+        Self { entries: Mutex::default(), capacity, fresh, overlap: Duration::ZERO }
     }
 
+    /// Of the many who ask for an entry that has just grown old, one reads it again and the others wait for nobody.
+    pub(crate) fn overlapping(self, overlap: Duration) -> Self {
+        Self { overlap, ..self }
+    }
+
+    /// None: to be read, and [`Cache::put`].
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let entries = self.lock();
-        let (since, value) = entries.get(key)?;
-        (since.elapsed() < self.fresh).then(|| value.clone())
+        let mut entries = self.lock();
+        let entry = entries.get_mut(key)?;
+        let age = entry.since.elapsed();
+        let serves = age < self.fresh || (entry.renewing && age < self.fresh + self.overlap);
+        entry.renewing |= !serves;
+        serves.then(|| entry.value.clone())
     }
 
     pub(crate) fn put(&self, key: K, value: V) {
         let mut entries = self.lock();
         if entries.len() >= self.capacity && !entries.contains_key(&key) {
-            entries.retain(|_, (since, _)| since.elapsed() < self.fresh);
+            entries.retain(|_, entry| entry.since.elapsed() < self.fresh);
             // Still full of fresh entries: whoever makes so many must not make the others' lookups slower for long.
             if entries.len() >= self.capacity {
                 entries.clear();
             }
         }
-        entries.insert(key, (Instant::now(), value));
+        entries.insert(key, Entry { since: Instant::now(), renewing: false, value });
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
-        self.lock().retain(|key, (_, value)| keep(key, value));
+        self.lock().retain(|key, entry| keep(key, &entry.value));
     }
 
     /// Nothing in here can be half done, so a panic elsewhere spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, (Instant, V)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -58,6 +76,21 @@ mod tests {
         assert_eq!(cache.get(&"a"), Some(1));
         tokio::time::advance(Duration::from_millis(500)).await;
         assert_eq!(cache.get(&"a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_one_reads_it_again() {
+        let (fresh, overlap) = (Duration::from_millis(500), Duration::from_millis(250));
+        let cache = Cache::new(2, fresh).overlapping(overlap);
+        cache.put("a", 1);
+        tokio::time::advance(fresh).await;
+        assert_eq!([cache.get(&"a"), cache.get(&"a"), cache.get(&"a")], [None, Some(1), Some(1)]);
+        cache.put("a", 2);
+        assert_eq!(cache.get(&"a"), Some(2));
+        tokio::time::advance(fresh).await;
+        assert_eq!([cache.get(&"a"), cache.get(&"a")], [None, Some(2)]);
+        tokio::time::advance(overlap).await;
+        assert_eq!([cache.get(&"a"), cache.get(&"a")], [None, None], "who was to read it has not come back");
     }
 
     #[tokio::test(start_paused = true)]

@@ -124,8 +124,10 @@ pub(crate) struct Sources {
 impl Sources {
     pub(crate) fn new() -> Self {
         Self {
-            by_token: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH),
-            by_id: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH),
+            by_token: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH)
+                .overlapping(limits::CREDENTIAL_OVERLAP),
+            by_id: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH)
+                .overlapping(limits::CREDENTIAL_OVERLAP),
         }
     }
 

@@ -84,7 +84,10 @@ impl Retention for SqliteStore {
         self.write(Turn::Bulk, move |connection| {
             // Does nothing in a file that was made without it.
             let pages = i64::from(limits::VACUUM_PAGES).min(free.to_give());
-            connection.execute_batch(&format!("pragma incremental_vacuum({pages})"))?;
+            let mut give = connection.prepare(&format!("pragma incremental_vacuum({pages})"))?;
+            // Each row is a page that has gone.
+            let mut gone = give.query([])?;
+            while gone.next()?.is_some() {}
             Ok(())
         })
         .await?;

@@ -482,14 +482,15 @@ pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
 /// Groups the writer writes before it looks how long the log has grown.
 pub const CHECKPOINT_LOOK: u32 = 4;
 /// Pages in the log (4 KiB each) before they are copied into the database, beside the writer …
-pub const CHECKPOINT_PAGES: i64 = 8_000;
-/// … until so few are left that the writer copies them itself and the log begins again: a few milliseconds.
-pub const CHECKPOINT_PAGES_LEFT: i64 = 500;
+pub const CHECKPOINT_PAGES: i64 = 16_000;
+/// … until so few are left that the writer copies them itself and the log begins again: some milliseconds. Another round
+/// would be another flush, and flushes of two files hold each other up.
+pub const CHECKPOINT_PAGES_LEFT: i64 = 4_000;
 /// The same when room is short: the log is used again from its beginning instead of growing.
 pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
 /// A log this long begins again however many are left, and waits for its readers: without, overlapping reads let it grow
 /// for ever.
-pub const CHECKPOINT_PAGES_WAIT: i64 = 16_000;
+pub const CHECKPOINT_PAGES_WAIT: i64 = 32_000;
 /// How long the writer waits for them: readers of a moment are gone by then, and whoever reads for longer (a backup) must
 /// not hold up events.
 pub const CHECKPOINT_WAIT: Duration = Duration::from_millis(25);

@@ -143,25 +143,6 @@ async fn what_was_asked_for_is_written_before_the_file_is_closed() {
 }
 
 #[tokio::test]
-async fn the_log_is_copied_into_the_database_and_begins_again() {
-    let fixture = Fixture::new().await;
-    let log = fixture.path().with_extension("db-wal");
-    for round in 0..24 {
-        let name = format!("large {round}");
-        let write = fixture.store.write(Turn::Api, move |connection| {
-            let mut insert = connection
-                .prepare_cached("insert into settings (name, value) values (?, zeroblob(4096000))")?;
-            insert.execute([&name])?;
-            Ok(())
-        });
-        write.await.expect("written");
-    }
-    // 96 MB went through a log that is copied every 32 MB.
-    let length = std::fs::metadata(log).expect("a log").len();
-    assert!(length < 64 * 1024 * 1024, "the log is {length} bytes long");
-}
-
-#[tokio::test]
 async fn the_log_is_copied_beside_the_writer_and_begins_again() {
     let fixture = Fixture::new().await;
     let (log, page) = (fixture.folder.path().join("posthaste.db-wal"), 4_096_u64);

@@ -47,7 +47,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 
     stage.start().await?;
     let began = Instant::now();
-    summed_up(&stage, Duration::from_secs(400)).await?;
+    summed_up(&stage, Duration::from_secs(1_200)).await?;
     report.note("summed_up_in_seconds", rounded(began.elapsed().as_secs_f64()));
     ask_all(&stage, &mut report).await?;
 

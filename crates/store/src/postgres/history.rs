@@ -133,7 +133,8 @@ impl History for PostgresStore {
             [one] => Some(one.uuid()),
             _ => None,
         };
-        let filters = !filter.statuses.is_empty()
+        // Dead letters alone have an index: all that is looked at is wanted.
+        let filters = (!filter.statuses.is_empty() && !dead_alone(filter))
             || !filter.reasons.is_empty()
             || !filter.destination_ids.is_empty()
             || !filter.route_ids.is_empty()

@@ -226,9 +226,7 @@ pub(crate) struct Keys {
 impl Keys {
     pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
-        let known =
-            Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH).overlapping(limits::CREDENTIAL_OVERLAP);
-        (Self { known, touched }, receiver)
+        (Self { known: Cache::of_credentials(limits::KEYS_CACHED), touched }, receiver)
     }
 
     async fn known(

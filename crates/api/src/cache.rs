@@ -1,5 +1,6 @@
 //! A bounded map whose entries are good for a while: for what is asked on every request and changes rarely.
 
+use domain::limits;
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -28,8 +29,12 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         Self { entries: Mutex::default(), capacity, fresh, overlap: Duration::ZERO }
     }
 
+    pub(crate) fn of_credentials(capacity: usize) -> Self {
+        Self::new(capacity, limits::CREDENTIAL_FRESH).overlapping(limits::CREDENTIAL_OVERLAP)
+    }
+
     /// Of the many who ask for an entry that has just grown old, one reads it again and the others wait for nobody.
-    pub(crate) fn overlapping(self, overlap: Duration) -> Self {
+    fn overlapping(self, overlap: Duration) -> Self {
         Self { overlap, ..self }
     }
 

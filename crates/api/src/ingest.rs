@@ -124,10 +124,8 @@ pub(crate) struct Sources {
 impl Sources {
     pub(crate) fn new() -> Self {
         Self {
-            by_token: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH)
-                .overlapping(limits::CREDENTIAL_OVERLAP),
-            by_id: Cache::new(limits::SOURCES_CACHED, limits::CREDENTIAL_FRESH)
-                .overlapping(limits::CREDENTIAL_OVERLAP),
+            by_token: Cache::of_credentials(limits::SOURCES_CACHED),
+            by_id: Cache::of_credentials(limits::SOURCES_CACHED),
         }
     }
 

@@ -40,6 +40,7 @@ mod tests;
 pub use backup::{BackupError, Copied, backup};
 pub use examine::{Depth, Examination, examine};
 pub use look::SqliteLook;
+pub use open::is_in_use;
 
 use crate::{StoreError, feed::Stir};
 use keys::Keys;

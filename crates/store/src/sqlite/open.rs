@@ -15,6 +15,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -74,6 +75,16 @@ impl FileLock {
             ))),
             Err(error) => Err(unavailable(error)),
         }
+    }
+}
+
+/// Whether a process has the file open as its store, as far as one can tell.
+pub fn is_in_use(path: &Path) -> bool {
+    let Ok((path, _)) = parse(path) else { return false };
+    match File::open(beside(&path, "lock")) {
+        // Given back as soon as it is known.
+        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 

@@ -272,7 +272,7 @@ impl Pen {
         let log = self.log("pragma wal_checkpoint(noop)")?;
         let left = log.pages - log.copied;
         if self.space.was_short() {
-            return if log.pages >= limits::CHECKPOINT_PAGES_SHORT { self.begin_log_again() } else { Ok(()) };
+            return if log.pages >= limits::CHECKPOINT_PAGES_SHORT { self.begin_log_again(&log) } else { Ok(()) };
         }
         let overlong = log.pages >= limits::CHECKPOINT_PAGES_WAIT + self.patience;
         if self.copier.is_busy() && !overlong {
@@ -280,7 +280,7 @@ impl Pen {
         }
         let long = log.pages >= limits::CHECKPOINT_PAGES + self.patience;
         if overlong || (long && left <= limits::CHECKPOINT_PAGES_LEFT) {
-            return self.begin_log_again();
+            return self.begin_log_again(&log);
         }
         let much = if long { limits::CHECKPOINT_PAGES_LEFT } else { limits::CHECKPOINT_PAGES };
         if left >= much {
@@ -289,13 +289,13 @@ impl Pen {
         Ok(())
     }
 
-    /// Copies what is left, and has the next write begin at the log's beginning.
-    fn begin_log_again(&mut self) -> rusqlite::Result<()> {
+    /// Copies what is left, and has the next write begin at the log's beginning. One that may not, waits for as many pages
+    /// again: how many there are is told by the log before, since a log that another one copies is not counted.
+    fn begin_log_again(&mut self, before: &Log) -> rusqlite::Result<()> {
         self.connection.busy_timeout(limits::CHECKPOINT_WAIT)?;
         let restarted = self.log("pragma wal_checkpoint(restart)");
         self.connection.busy_timeout(BUSY_TIMEOUT)?;
-        let log = restarted?;
-        self.patience = if log.busy { log.pages.max(self.patience) } else { 0 };
+        self.patience = if restarted?.busy { before.pages.max(self.patience) } else { 0 };
         Ok(())
     }
 

@@ -24,8 +24,6 @@ use store::{
 
 pub(super) struct Installation {
     pub(super) look: Arc<dyn Look>,
-    /// Somebody uses it, by its own account.
-    in_use: bool,
 }
 
 /// As long as anything takes.
@@ -53,8 +51,7 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
             return Ok(None);
         }
     }
-    let in_use = look.audit_roll().await.is_ok_and(|roll| roll.members.iter().any(|member| !member.expired));
-    Ok(Some(Installation { look, in_use }))
+    Ok(Some(Installation { look }))
 }
 
 fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
@@ -161,7 +158,8 @@ impl Installation {
         chart: &mut Chart,
     ) -> Result<(), Failure> {
         let Some(path) = open::url_path(config) else { return Ok(()) };
-        let depth = if self.in_use { Depth::ByTable } else { Depth::Whole };
+        let in_use = store::sqlite::is_in_use(&path);
+        let depth = if in_use { Depth::ByTable } else { Depth::Whole };
         let patience = if patience.is_zero() { FOR_EVER } else { patience };
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let says = move |table: &str, place: usize, of: usize| {
@@ -176,7 +174,7 @@ impl Installation {
         };
         progress.clear();
         match examined {
-            Ok(examination) => chart.enter_all(integrity(&examination, self.in_use)),
+            Ok(examination) => chart.enter_all(integrity(&examination, in_use)),
             Err(OpenError::Damaged(why)) => chart.enter(damaged(&[why])),
             Err(OpenError::Unavailable(error)) => chart.enter(trouble("integrity", &error)),
             Err(error) => return Err(error.into()),

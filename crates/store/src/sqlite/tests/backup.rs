@@ -3,7 +3,7 @@
 use super::{Fixture, NOW, open};
 use crate::{
     Committed, EventFilter, History as _, Ingest as _, OpenOptions, Page,
-    sqlite::{BackupError, Depth, backup, examine},
+    sqlite::{BackupError, Depth, backup, examine, is_in_use},
 };
 use domain::limits;
 use std::{
@@ -129,6 +129,16 @@ async fn a_look_beside_the_store_finds_it_whole_and_has_an_end() {
 }
 
 /// A store whose table of events is damaged, and the folder it lives in.
+#[tokio::test]
+async fn a_file_is_in_use_as_long_as_a_process_has_it_whatever_its_rows_say() {
+    let Fixture { store, folder } = Fixture::new().await;
+    let path = folder.path().join("posthaste.db");
+    assert!(is_in_use(&path));
+    drop(store);
+    assert!(!is_in_use(&path));
+    assert!(!is_in_use(&folder.path().join("copy.db")));
+}
+
 async fn damaged() -> (tempfile::TempDir, PathBuf) {
     let fixture = Fixture::new().await;
     let destination = fixture.destination(&fixture.account().await).await;

@@ -213,6 +213,8 @@ pub const WINDOW_MIN: usize = 16;
 pub const WINDOW_MAX: usize = 2_048;
 /// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
 pub const CARRIED_BYTES: usize = 16 * 1024;
+/// Payloads from here on are packed where they are stored; of smaller ones hardly a byte is saved.
+pub const PACKED_FROM_BYTES: usize = 256;
 /// What a delivery costs in memory besides its payload, about.
 pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
 /// Windows, hand-overs, open requests and unflushed results of a node together.
@@ -413,6 +415,8 @@ pub const LANES_FRESH: Duration = Duration::from_secs(5);
 /// would be over before anybody reads it.
 pub const LANES_OPEN_AFTER: Duration = Duration::from_millis(500);
 pub const LANES_OPEN_NAMED: usize = 32;
+/// Tracks of an ordered lane of which it is published who stands first.
+pub const LANES_LEADERS_NAMED: usize = 100;
 /// A rescan takes at most one part in so many of the time.
 pub const RESCAN_SHARE: u32 = 50;
 /// Lanes a node publishes at a time, for the API of the others.
@@ -561,8 +565,9 @@ pub const STREAM_LOOK_REST: u32 = 10;
 pub const STREAM_LOOK_MAX: Duration = Duration::from_secs(5);
 /// After the store was away, what was begun before is looked for this long: results are written as it comes back.
 pub const STREAM_AFTERMATH: Duration = Duration::from_secs(60);
-/// A silent stream says this often that it lives, and a stream looks whether its key still does.
-pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(15);
+/// A silent stream says this often that it lives, and a stream looks whether its key still does. Who has hung up is
+/// noticed by the second of these, and has its place until then.
+pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(5);
 /// Then a client is asked to come back: it lands wherever the balancer sends it.
 pub const STREAM_LIFE: Duration = Duration::from_secs(3600);
 /// What a client should wait before it comes back.

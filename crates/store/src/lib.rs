@@ -17,6 +17,7 @@ mod feed;
 mod gates;
 mod history;
 mod ingest;
+mod kept;
 mod lanes;
 mod leap;
 mod look;

@@ -6,10 +6,11 @@ use super::{
     pool::{Connection, Param, params},
     trouble::Trouble,
 };
-use crate::{Committed, Ingest, NewEvent, StoreError, checksum};
+use crate::{Committed, Ingest, NewEvent, StoreError, kept::Kept};
 use async_trait::async_trait;
 use domain::{id::EventId, time::Timestamp};
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::LazyLock,
 };
@@ -154,7 +155,9 @@ struct Events<'a> {
     idempotency_key: Vec<Option<&'a str>>,
     content_type: Vec<&'a str>,
     headers: Vec<String>,
-    payload: Vec<&'a [u8]>,
+    payload: Vec<Cow<'a, [u8]>>,
+    /// Of the payload as it was accepted.
+    size_bytes: Vec<i32>,
     ordering_key: Vec<Option<&'a str>>,
     metadata: Vec<String>,
     received_at: Vec<i64>,
@@ -226,7 +229,8 @@ impl<'a> Rows<'a> {
             e.source_id => UUID_ARRAY, e.event_type => TEXT_ARRAY, e.idempotency_key => TEXT_ARRAY,
             e.content_type => TEXT_ARRAY, e.headers => TEXT_ARRAY, e.payload => BYTEA_ARRAY,
             e.ordering_key => TEXT_ARRAY, e.metadata => TEXT_ARRAY, e.received_at => INT8_ARRAY,
-            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY, e.payload_crc => INT4_ARRAY,
+            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY, e.size_bytes => INT4_ARRAY,
+            e.payload_crc => INT4_ARRAY,
             d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
             d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
             d.created_at => INT8_ARRAY,
@@ -247,7 +251,8 @@ impl<'a> Rows<'a> {
             e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY,
             d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
             d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
-            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY, e.payload_crc => INT4_ARRAY,
+            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY, e.size_bytes => INT4_ARRAY,
+            e.payload_crc => INT4_ARRAY,
         ]
         .to_vec()
     }
@@ -265,13 +270,15 @@ impl<'a> Events<'a> {
         self.idempotency_key.push(event.idempotency_key.as_deref());
         self.content_type.push(&event.content_type);
         self.headers.push(serde_json::to_string(&event.headers).expect("pairs of text are JSON"));
-        self.payload.push(&event.payload);
+        let kept = Kept::of(&event.payload);
+        self.payload_crc.push(kept.crc);
+        self.payload.push(kept.into_bytes(&event.payload));
+        self.size_bytes.push(event.payload.len() as i32);
         self.ordering_key.push(event.ordering_key.as_deref());
         self.metadata.push(serde_json::to_string(&event.metadata).expect("a JSON object is JSON"));
         self.received_at.push(event.received_at.micros());
         self.deliver_at.push(event.deliver_at.map(Timestamp::micros));
         self.deliveries.push(promised(new));
-        self.payload_crc.push(checksum::of(&event.payload));
     }
 }
 

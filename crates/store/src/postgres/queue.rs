@@ -7,7 +7,7 @@ use super::{
     rows, settle,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, checksum, leap::Leap,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, kept, leap::Leap,
     queue::first_track,
 };
 use async_trait::async_trait;
@@ -41,9 +41,10 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
 });
 pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
 pub(super) const LANES: &str = include_str!("sql/lanes.sql");
-/// The column of the payload in `fetch_events`.
+/// The columns of the payload in `fetch_events`.
 const PAYLOAD: usize = 11;
 const PAYLOAD_CRC: usize = 12;
+const SIZE_BYTES: usize = 13;
 
 #[async_trait]
 impl Queue for PostgresStore {
@@ -229,14 +230,17 @@ struct Carried {
 
 impl Carried {
     fn read(row: &Row) -> (EventId, Self) {
-        let payload: Option<&[u8]> = row.get(PAYLOAD);
-        let altered = payload.is_some_and(|payload| !checksum::fits(payload, row.get(PAYLOAD_CRC)));
-        let payload = payload.filter(|_| !altered);
-        let has_payload = payload.is_some();
-        let payload = bytes::Bytes::copy_from_slice(payload.unwrap_or_default());
-        let event = Event { payload, ..rows::event(row) };
+        let stored: Option<&[u8]> = row.get(PAYLOAD);
+        let payload = stored.and_then(|stored| kept::payload(stored, size(row), row.get(PAYLOAD_CRC)));
+        let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
+        let event = Event { payload: payload.unwrap_or_default(), ..rows::event(row) };
         (event.id, Self { event: Arc::new(event), has_payload, altered })
     }
+}
+
+/// Of its payload, as it was accepted.
+fn size(row: &Row) -> usize {
+    row.get::<_, i32>(SIZE_BYTES) as usize
 }
 
 /// As it is stored, for a person to look at: nobody asks whether that is what was accepted.
@@ -244,7 +248,7 @@ pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result
     let ids = vec![id.uuid()];
     let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, i32::MAX => INT4]).await?;
     Ok(row.map(|row| {
-        let payload = bytes::Bytes::copy_from_slice(row.get(PAYLOAD));
+        let payload = kept::shown(row.get(PAYLOAD), size(&row));
         Event { payload, ..rows::event(&row) }
     }))
 }

@@ -62,12 +62,15 @@ impl Feed for SqliteStore {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         self.read(move |connection| {
+            // Where retention took the newest rows, their numbers come again.
+            let last = ends(connection)?;
+            let seen = Numbers { fact: seen.fact.min(last.fact), event: seen.event.min(last.event), ..seen };
             let mut walk = Walk { accounts, at, seen, fresh: Vec::new() };
             let mut looked_at = vec![walk.facts(connection, limit)?];
             if events {
                 looked_at.push(walk.events(connection, limit)?);
             } else {
-                walk.seen.event = ends(connection)?.event;
+                walk.seen.event = last.event;
             }
             looked_at.push(walk.holds(connection, limit)?);
             let more = looked_at.contains(&limit);

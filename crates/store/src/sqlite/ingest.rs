@@ -9,7 +9,7 @@ use super::{
     trouble::Reach,
     writer::Turn,
 };
-use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, checksum};
+use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, kept::Kept};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId},
@@ -51,7 +51,7 @@ struct Entry {
     new: NewEvent,
     headers: String,
     metadata: String,
-    payload_crc: i32,
+    payload: Kept,
 }
 
 impl Entry {
@@ -60,7 +60,7 @@ impl Entry {
         Self {
             headers: serde_json::to_string(&new.event.headers).expect(json),
             metadata: serde_json::to_string(&new.event.metadata).expect(json),
-            payload_crc: checksum::of(&new.event.payload),
+            payload: Kept::of(&new.event.payload),
             new: new.clone(),
         }
     }
@@ -181,8 +181,8 @@ impl<'c> Hand<'c> {
             event.payload.len() as i64,
             entry.headers,
             entry.metadata,
-            &event.payload[..],
-            entry.payload_crc,
+            entry.payload.bytes(&event.payload),
+            entry.payload.crc,
         ])?;
         Ok(inserted == 1)
     }

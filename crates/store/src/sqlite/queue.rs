@@ -8,11 +8,10 @@ use super::{
     writer::Turn,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, checksum, leap::Leap,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, kept, leap::Leap,
     queue::first_track,
 };
 use async_trait::async_trait;
-use bytes::Bytes;
 use domain::{
     delivery::{CancelReason, Delivery, Ending, Position},
     event::Event,
@@ -224,12 +223,11 @@ fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carri
     let mut rows = select.query(params![id.blob(), most])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let read = || -> Result<Carried, Trouble> {
-        let payload: Option<Vec<u8>> = row.get(11)?;
-        let crc = row.get(12)?;
-        let altered = payload.as_ref().is_some_and(|payload| !checksum::fits(payload, crc));
-        let payload = payload.filter(|_| !altered);
-        let has_payload = payload.is_some();
-        let event = row::event(row, Bytes::from(payload.unwrap_or_default()))?;
+        let stored = row.get_ref(11)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
+        let (size, crc) = (row.get::<_, i64>(12)? as usize, row.get(13)?);
+        let payload = stored.and_then(|stored| kept::payload(stored, size, crc));
+        let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
+        let event = row::event(row, payload.unwrap_or_default())?;
         Ok(Carried { event: Arc::new(event), has_payload, altered })
     };
     match read() {

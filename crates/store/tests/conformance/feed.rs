@@ -4,13 +4,13 @@ use crate::fixtures::*;
 use domain::{
     delivery::{CancelReason, Ending},
     gate::{HoldEntry, HoldReason},
-    id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     limits,
     outcome::Outcome,
     time::Timestamp,
 };
 use std::collections::BTreeMap;
-use store::{EventRecord, FactRecord, Followed, Fresh, GateWord, Place, Resumption, What};
+use store::{Chore, EventRecord, EventWalk, FactRecord, Followed, Fresh, GateWord, Place, Resumption, What};
 
 pub(crate) async fn what_happens_to_a_delivery_is_told_as_it_was_left(world: World) {
     let ground = world.ground().await;
@@ -208,6 +208,27 @@ pub(crate) async fn events_that_nobody_follows_are_passed_over(world: World) {
     let later = world.delivery(&ground, at(2)).await;
     let (fresh, _) = world.read(everything(&[ground.account.id]), &next, 500).await;
     assert_eq!(events(&fresh).iter().map(|told| told.event.id).collect::<Vec<_>>(), [later.event_id]);
+}
+
+pub(crate) async fn whoever_follows_hears_more_after_everything_was_pruned(world: World) {
+    let ground = world.ground().await;
+    for _ in 0..5 {
+        let delivery = world.delivery(&ground, at(1)).await;
+        world.move_on(delivered(&delivery, at(2))).await;
+    }
+    let place = world.end(at(3)).await;
+    let term = world.store.take_chore(Chore::Prune, world.node.id, at(4), limits::LEASE).await.unwrap();
+    let (account_id, before) = (ground.account.id, at(4));
+    let walk = EventWalk { account_id, from: EventId::MIN, before, events: 100, rows: 100 };
+    world.store.prune_events(term.expect("nobody has it"), walk).await.unwrap();
+    let (fresh, place) = world.read(everything(&[account_id]), &place, 500).await;
+    assert_eq!(fresh, []);
+
+    let delivery = world.delivery(&ground, at(5)).await;
+    world.move_on(delivered(&delivery, at(6))).await;
+    let (fresh, _) = world.read(everything(&[account_id]), &place, 500).await;
+    assert_eq!(events(&fresh).iter().map(|told| told.event.id).collect::<Vec<_>>(), [delivery.event_id]);
+    assert_eq!(facts(&fresh).iter().map(|told| told.delivery_id).collect::<Vec<_>>(), [delivery.id]);
 }
 
 pub(crate) async fn events_too_are_told_once_and_without_a_hole(world: World) {

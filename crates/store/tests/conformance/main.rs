@@ -147,6 +147,7 @@ macro_rules! kept_by {
                 many_windows_are_answered_in_their_order,
                 an_event_is_read_once_however_many_lanes_have_it,
                 large_payloads_are_left_behind,
+                payloads_of_any_kind_come_back_byte_for_byte,
                 an_altered_payload_is_not_given_to_be_sent,
                 lanes_are_paged_by_shard_and_destination,
                 only_the_lanes_of_the_shards_asked_for_are_named,
@@ -323,6 +324,7 @@ macro_rules! kept_by {
                 an_event_is_told_when_it_is_durable,
                 events_that_nobody_follows_are_passed_over,
                 events_too_are_told_once_and_without_a_hole,
+                whoever_follows_hears_more_after_everything_was_pruned,
                 whoever_writes_stirs_the_feed,
             }
             promises! {

@@ -3,6 +3,6 @@
 -- is planned: only the days they belong to are looked at.
 select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
        e.metadata, e.received_at, e.deliver_at,
-       case when e.size_bytes <= $2 then e.payload end, e.payload_crc
+       case when e.size_bytes <= $2 then e.payload end, e.payload_crc, e.size_bytes
 from events e
 where e.id = any($1)

@@ -7,7 +7,7 @@ use super::{
     },
     listed, one_of, within,
 };
-use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError};
+use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError, kept};
 use bytes::Bytes;
 use domain::{
     event::Event,
@@ -89,12 +89,15 @@ pub(super) fn with_payload(
 ) -> Result<Event, Trouble> {
     let mut select = connection.prepare_cached(
         "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at,
-           headers, metadata, payload
+           headers, metadata, payload, size_bytes
          from events where id = ?1 and account_id = ?2",
     )?;
     let mut rows = select.query(params![id.blob(), account.blob()])?;
-    let found =
-        rows.next()?.map(|row| row::event(row, Bytes::from(row.get::<_, Vec<u8>>(11)?))).transpose()?;
+    let read = |row: &Row<'_>| -> Result<Event, Trouble> {
+        let stored = row.get_ref(11)?.as_blob().map_err(rusqlite::Error::from)?;
+        row::event(row, kept::shown(stored, row.get::<_, i64>(12)? as usize))
+    };
+    let found = rows.next()?.map(read).transpose()?;
     found.ok_or(StoreError::NotFound { what: "event" }.into())
 }
 

@@ -8,7 +8,6 @@ use crate::{
         retention::{ENDED_OF_EVENT, IS_NEEDED, MADE, OLD_EVENTS, OLD_FACTS, OLD_REPLAYS},
     },
 };
-use bytes::Bytes;
 use domain::{
     id::{EventId, NodeId},
     limits,
@@ -25,7 +24,9 @@ async fn a_new_file_gives_its_room_back() {
         let mut batch = Vec::new();
         for _ in 0..256 {
             let mut new = fixture.event(&destination, 0).await;
-            Arc::get_mut(&mut new.event).expect("nobody else has it").payload = Bytes::from(vec![7; 4_000]);
+            // Of noise nothing is saved by packing it.
+            let noise: Vec<u8> = (0..500).flat_map(|_| rand::random::<u64>().to_le_bytes()).collect();
+            Arc::get_mut(&mut new.event).expect("nobody else has it").payload = noise.into();
             batch.push(new);
         }
         fixture.store.commit(&batch, NOW).await.expect("committed");

@@ -12,12 +12,17 @@ use super::{
 use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir};
 use domain::limits;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use std::{
     fs::{self, File},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
+    thread,
+    time::{Duration, Instant},
 };
 
 mod migrations {
@@ -26,12 +31,16 @@ mod migrations {
 
 /// Enough for the pages a group of writes touches.
 const CACHE_KIB: i64 = 8_192;
+/// Whoever only asks whether a file is in use has its lock for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// The log is cut back to this after it was longer.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
 /// Held as long as the store is open; the system lets it go with the process, however that ends.
 pub(super) struct FileLock {
     _file: File,
+    /// The database, to flush it. Closing it takes the locks of all our connections along, so it is closed after them.
+    database: OnceLock<File>,
 }
 
 impl SqliteStore {
@@ -49,12 +58,14 @@ impl SqliteStore {
         fs::create_dir_all(&folder).map_err(unavailable)?;
         let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
+        let _ = lock.database.set(File::open(&path).map_err(unavailable)?);
         let copying = open(&path, synchronous).map_err(|error| of_sql(&path, error))?;
         let keys = Keys::open(&connection, limits::KEYS_UNINDEXED).map_err(|error| of_sql(&path, error))?;
         let space = Space::new(folder, beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
-        let writer = Writer::start([connection, copying], space, tally.clone()).map_err(unavailable)?;
+        let writer =
+            Writer::start([connection, copying], lock.clone(), space, tally.clone()).map_err(unavailable)?;
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
@@ -67,14 +78,24 @@ impl FileLock {
     fn take(path: &Path, folder: &Path) -> Result<Self, OpenError> {
         let file =
             File::options().create(true).truncate(false).write(true).open(path).map_err(unavailable)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse(format!(
-                "the data folder {} is in use by another process",
-                folder.display()
-            ))),
-            Err(error) => Err(unavailable(error)),
+        let give_up = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file, database: OnceLock::new() }),
+                Err(Errno::WOULDBLOCK) if Instant::now() < give_up => thread::sleep(LOCK_PATIENCE / 10),
+                Err(Errno::WOULDBLOCK) => {
+                    let folder = folder.display();
+                    let why = format!("the data folder {folder} is in use by another process");
+                    return Err(OpenError::InUse(why));
+                }
+                Err(error) => return Err(unavailable(error)),
+            }
         }
+    }
+
+    /// What was written to the database is on disk.
+    pub(super) fn flush_database(&self) -> io::Result<()> {
+        self.database.get().map_or(Ok(()), File::sync_data)
     }
 }
 

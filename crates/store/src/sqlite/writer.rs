@@ -14,6 +14,7 @@ mod copier;
 mod job;
 
 use super::{
+    FileLock,
     readers::BUSY_TIMEOUT,
     space::Space,
     tally::{self, Tally},
@@ -55,12 +56,13 @@ impl Writer {
     /// The second connection is for copying the log.
     pub(super) fn start(
         [connection, copying]: [Connection; 2],
+        lock: Arc<FileLock>,
         space: Space,
         tally: Arc<Tally>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
         let failed = Arc::new(OnceLock::new());
-        let copier = Copier::start(copying, failed.clone())?;
+        let copier = Copier::start(copying, lock, failed.clone())?;
         let pen = Pen { copier, connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
@@ -272,7 +274,11 @@ impl Pen {
         let log = self.log("pragma wal_checkpoint(noop)")?;
         let left = log.pages - log.copied;
         if self.space.was_short() {
-            return if log.pages >= limits::CHECKPOINT_PAGES_SHORT { self.begin_log_again(&log) } else { Ok(()) };
+            return if log.pages >= limits::CHECKPOINT_PAGES_SHORT {
+                self.begin_log_again(&log)
+            } else {
+                Ok(())
+            };
         }
         let overlong = log.pages >= limits::CHECKPOINT_PAGES_WAIT + self.patience;
         if self.copier.is_busy() && !overlong {

@@ -23,12 +23,16 @@ use crate::{
 };
 use domain::{
     delivery::Delivery,
-    id::DestinationId,
+    id::{DestinationId, EventId},
     lane::{Held, Step},
     limits,
     time::Timestamp,
 };
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 use store::{Arrival, Change, Turn};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -257,11 +261,13 @@ impl Dispatcher {
     fn arrived(&mut self, arrivals: Vec<Arrival>, now: Timestamp) {
         store::failpoint::hit("handover.before");
         let mut loader = self.node.loader();
+        let crowds = if self.roster.is_full() { crowds(&arrivals) } else { HashSet::new() };
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
             let room = self.node.has_room();
             if !self.has_place(destination) {
-                self.look(destination, Place::At(arrival.delivery.position), true, now);
+                let many = crowds.contains(&arrival.delivery.event_id);
+                self.look(destination, Place::At(arrival.delivery.position), many, now);
                 continue;
             }
             let Some(lane) = self.lane(destination, now) else {
@@ -409,4 +415,11 @@ impl Dispatcher {
         let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }
+}
+
+/// The events that many of these belong to.
+fn crowds(arrivals: &[Arrival]) -> HashSet<EventId> {
+    let same = |one: &Arrival, next: &Arrival| one.delivery.event_id == next.delivery.event_id;
+    let many = arrivals.chunk_by(same).filter(|arrivals| arrivals.len() > limits::LANES_AT_ONCE);
+    many.map(|arrivals| arrivals[0].delivery.event_id).collect()
 }

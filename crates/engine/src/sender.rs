@@ -10,6 +10,7 @@ use crate::{
     transport::{Answer, Failure, Outgoing, Permit, Received, SharedTransport},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use domain::{
     attempt::{Attempt, AttemptError, Detail, Response, Timing},
     delivery::{Circumstances, Delivery, Ending, Settled, settle},
@@ -28,7 +29,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) struct Sender {
     pub(crate) store: Arc<dyn Store>,
@@ -47,7 +48,7 @@ pub(crate) enum Sent {
         settlement: Box<Settlement>,
         met: Met,
     },
-    /// Nothing was sent and nothing is to be recorded: the row is as it was.
+    /// Nothing is to be recorded, and nobody knows how much was sent: the row is as it was.
     Abandoned(Delivery),
 }
 
@@ -60,9 +61,10 @@ impl Sender {
         delivery: Delivery,
         cargo: Cargo,
     ) -> Sent {
+        let room = self.room_for(&delivery, &cargo).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
-        let attempt = self.attempt(claim, target, &delivery, &cargo, id, started_at);
+        let attempt = self.attempt(claim, target, &delivery, (&cargo, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let attempted = match attempted {
             Ok(Some(attempted)) => attempted,
@@ -119,39 +121,39 @@ impl Sender {
         claim: &Arc<Claim>,
         target: &Prepared,
         delivery: &Delivery,
-        cargo: &Cargo,
+        (cargo, room): (&Cargo, Option<OwnedSemaphorePermit>),
         id: AttemptId,
         started_at: Timestamp,
     ) -> Option<Attempted> {
         failpoint::hit("send.before");
-        // Holds its share of the memory for large payloads until the attempt is over.
-        let _room;
         let event = match &cargo.event {
             Some(event) if cargo.has_payload => Arc::clone(event),
-            _ => {
-                _room = self.room_for(delivery).await;
-                match self.store.payload(delivery.event_id).await {
-                    Ok(Some(event)) => event,
-                    Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
-                    Err(StoreError::Altered) => {
-                        tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, "payload.altered");
-                        let message = "the stored payload is not what was accepted; it is not sent";
-                        return Some(Attempted::of_fault(Fault::Altered, message.into()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
-                        tokio::time::sleep(limits::ABANDONED_PAUSE).await;
-                        return None;
-                    }
+            _ => match self.store.payload(delivery.event_id).await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
+                Err(StoreError::Altered) => {
+                    tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, "payload.altered");
+                    let message = "the stored payload is not what was accepted; it is not sent";
+                    return Some(Attempted::of_fault(Fault::Altered, message.into()));
                 }
-            }
+                Err(error) => {
+                    tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
+                    tokio::time::sleep(limits::ABANDONED_PAUSE).await;
+                    return None;
+                }
+            },
         };
         let policy = target.policy(delivery.route_id);
         let trace = TraceContext::of_attempt(&event, id);
-        let (request, shown) = match build(claim, target, delivery, &event, trace, started_at) {
+        let (mut request, shown) = match build(claim, target, delivery, &event, trace, started_at) {
             Ok(built) => built,
             Err(reason) => return Some(Attempted::unbuildable(reason)),
         };
+        if let Some(room) = room {
+            request.body = Bytes::from_owner(Roomed { payload: request.body, _room: room });
+        }
+        // A large payload is the request's alone: when that has been written, the answer is waited for without it.
+        drop(event);
         // The last look before the first byte: a node that has lost its claim sends nothing.
         if !claim.may_start() {
             return None;
@@ -197,9 +199,24 @@ impl Sender {
     }
 
     /// Waits, in its slot, until there is memory for a payload that was too large to carry.
-    async fn room_for(&self, delivery: &Delivery) -> Option<SemaphorePermit<'_>> {
+    async fn room_for(&self, delivery: &Delivery, cargo: &Cargo) -> Option<OwnedSemaphorePermit> {
+        if cargo.has_payload {
+            return None;
+        }
         let kibibytes = (delivery.payload_bytes as usize).min(limits::LARGE_PAYLOADS_BYTES).div_ceil(1024);
-        self.large_payloads.acquire_many(kibibytes as u32).await.ok()
+        Arc::clone(&self.large_payloads).acquire_many_owned(kibibytes as u32).await.ok()
+    }
+}
+
+/// A large payload with its share of the memory, which it gives back when the last byte has been written.
+struct Roomed {
+    payload: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Roomed {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
     }
 }
 

@@ -66,10 +66,15 @@ impl<C> Lane<C> {
 
     /// Nothing to do, nothing to remember: the lane can be forgotten.
     pub fn is_idle(&self, settings: &GateSettings, now: Timestamp) -> bool {
+        self.is_quiet(now) && self.gate.at_rest(settings, now)
+    }
+
+    /// Nothing to do, and nothing to remember but what its gate has met.
+    pub fn is_quiet(&self, now: Timestamp) -> bool {
         let ordered = self.order.as_ref().is_none_or(|order| order.is_idle());
         let unseen = self.unseen.is_some() || self.left_over.is_some();
         let nothing_to_do = self.known.is_empty() && !unseen && !self.fetching;
-        nothing_to_do && ordered && self.gate.at_rest(settings, now) && self.pace_at_rest(now)
+        nothing_to_do && ordered && self.pace_at_rest(now)
     }
 
     /// Has something due and a slot of its own for it, but the node's capacity leaves it none.

@@ -1,6 +1,6 @@
 //! How lanes come into memory: at once, or as part of a crowd when their turn comes.
 
-use super::Dispatcher;
+use super::{Dispatcher, later::Company};
 use crate::budget::Cargo;
 use domain::{
     delivery::Position,
@@ -27,7 +27,10 @@ impl Dispatcher {
         let (run, is_new) = self.roster.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
-            if let Some(since) = self.shards.since(shard) {
+            // Whoever had the shard before us may have started something, but not for a destination made since.
+            if let Some(since) = self.shards.since(shard)
+                && destination.made_at() < since.plus(limits::LEASE)
+            {
                 run.lane.owned_since(since);
             }
             if let Some(from) = self.later.take(destination) {
@@ -62,14 +65,17 @@ impl Dispatcher {
         }
     }
 
-    /// Something waits there: looked at now or, as one of many, when its turn comes.
+    /// Something waits there: looked at now or, as one of many or without a place, when its turn comes.
     pub(super) fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
-        let has_room = || self.later.is_empty() && self.has_room_for_crowd(now);
-        let enters = !many || self.roster.contains(destination) || has_room();
+        let has_room = || match many {
+            true => self.later.is_empty() && self.has_room_for_crowd(now),
+            false => !self.roster.is_full(),
+        };
+        let enters = self.roster.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
                 let (Place::At(from) | Place::From(from)) = place;
-                self.later.add(destination, from);
+                self.later.add(destination, from, if many { Company::Crowd } else { Company::Alone });
             }
         } else if let Some(lane) = self.lane(destination, now) {
             match place {
@@ -81,16 +87,28 @@ impl Dispatcher {
     }
 
     pub(super) fn enter_later(&mut self, now: Timestamp) {
-        // However many of a crowd do not answer, the node keeps what it has for others.
-        if self.stopping || self.later.is_empty() || self.node.is_full() {
+        if self.stopping || self.later.is_empty() {
             return;
         }
         self.roster.make_room(self.node.gate(), now);
-        while let Some((destination, from)) = self.later.next(self.has_room_for_crowd(now), now) {
-            if let Some(lane) = self.lane(destination, now) {
-                lane.look(from);
-                self.touch(destination);
-            }
+        while let Some((destination, from)) = self.later.next(Company::Alone, !self.roster.is_full(), now) {
+            self.look_from(destination, from, now);
+        }
+        // However many of a crowd do not answer, the node keeps what it has for others.
+        if self.node.is_full() {
+            return;
+        }
+        while let Some((destination, from)) =
+            self.later.next(Company::Crowd, self.has_room_for_crowd(now), now)
+        {
+            self.look_from(destination, from, now);
+        }
+    }
+
+    fn look_from(&mut self, destination: DestinationId, from: Position, now: Timestamp) {
+        if let Some(lane) = self.lane(destination, now) {
+            lane.look(from);
+            self.touch(destination);
         }
     }
 
@@ -100,6 +118,6 @@ impl Dispatcher {
         let busy = self.node.in_flight() + self.unread.len() + self.hungry.len();
         let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
             && self.later.len() >= limits::CROWD_LARGE;
-        !self.roster.is_full() && busy < limits::CROWD_BUSY && !being_made
+        !self.roster.is_crowded() && busy < limits::CROWD_BUSY && !being_made
     }
 }

@@ -1,6 +1,7 @@
 //! Lanes that something waits in and that have not been entered yet: a large fan-out, or a rescan of a large queue, names
 //! more of them at once than a node should have in memory. Each is a mark here, some sixty bytes; they are entered one
-//! after the other as others have nothing more to do, and at a least pace however many of those are slow or held.
+//! after the other as others have nothing more to do, and at a least pace however many of those are slow or held. A lane
+//! that comes alone, and found no place, never waits behind a crowd.
 
 use domain::{delivery::Position, id::DestinationId, limits, time::Timestamp};
 use std::{
@@ -10,8 +11,26 @@ use std::{
 
 #[derive(Default)]
 pub(super) struct Later {
-    marks: HashMap<DestinationId, Position>,
-    /// In the order they came; one that is no longer marked is passed over.
+    marks: HashMap<DestinationId, Mark>,
+    alone: Line,
+    crowd: Line,
+}
+
+/// With whom a lane was named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    Alone,
+    Crowd,
+}
+
+struct Mark {
+    from: Position,
+    company: Company,
+}
+
+#[derive(Default)]
+struct Line {
+    /// As they came; one that has no mark any more, or stands in the other line, is passed over.
     order: VecDeque<DestinationId>,
     /// When one was last let in though there was no room.
     last: Option<Timestamp>,
@@ -27,43 +46,67 @@ impl Later {
     }
 
     /// Something waits there from this position on. What finds no room is found by the next rescan.
-    pub(super) fn add(&mut self, id: DestinationId, from: Position) {
-        if let Some(mark) = self.marks.get_mut(&id) {
-            *mark = from.min(*mark);
-        } else if self.order.len() < limits::LANES_LATER {
-            self.marks.insert(id, from);
-            self.order.push_back(id);
+    pub(super) fn add(&mut self, id: DestinationId, from: Position, company: Company) {
+        let line = match company {
+            Company::Alone => &mut self.alone,
+            Company::Crowd => &mut self.crowd,
+        };
+        let has_room = line.order.len() < limits::LANES_LATER;
+        match self.marks.get_mut(&id) {
+            Some(mark) => {
+                mark.from = from.min(mark.from);
+                if company == Company::Alone && mark.company == Company::Crowd && has_room {
+                    mark.company = company;
+                    line.order.push_back(id);
+                }
+            }
+            None if has_room => {
+                self.marks.insert(id, Mark { from, company });
+                line.order.push_back(id);
+            }
+            None => {}
         }
     }
 
     /// The lane is entered for another reason: from where it must look.
     pub(super) fn take(&mut self, id: DestinationId) -> Option<Position> {
         // Most of the time nothing waits here, and this is asked for every new lane.
-        if self.marks.is_empty() { None } else { self.marks.remove(&id) }
+        if self.marks.is_empty() { None } else { self.marks.remove(&id).map(|mark| mark.from) }
     }
 
-    /// The next lane to be entered: there is room, or it is time.
-    pub(super) fn next(&mut self, room: bool, now: Timestamp) -> Option<(DestinationId, Position)> {
+    /// The next lane of this company to be entered: there is room, or it is time.
+    pub(super) fn next(
+        &mut self,
+        company: Company,
+        room: bool,
+        now: Timestamp,
+    ) -> Option<(DestinationId, Position)> {
+        let line = match company {
+            Company::Alone => &mut self.alone,
+            Company::Crowd => &mut self.crowd,
+        };
         let pause = Duration::from_secs(1) / limits::LANES_A_SECOND;
-        let due = self.last.map_or(now, |last| last.plus(pause).max(now.minus(limits::HELD_BACK_LOOK)));
+        let due = line.last.map_or(now, |last| last.plus(pause).max(now.minus(limits::HELD_BACK_LOOK)));
         if !room && due > now {
             return None;
         }
         loop {
-            let id = self.order.pop_front()?;
-            if let Some(from) = self.marks.remove(&id) {
-                if !room {
-                    self.last = Some(due);
-                }
-                return Some((id, from));
+            let id = line.order.pop_front()?;
+            if self.marks.get(&id).is_none_or(|mark| mark.company != company) {
+                continue;
             }
+            if !room {
+                line.last = Some(due);
+            }
+            return self.marks.remove(&id).map(|mark| (id, mark.from));
         }
     }
 
     /// Since when the first of those that wait has been due, as far as the marks say. Only those of unordered lanes do.
     pub(super) fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
-        let dated = |mark: &&Position| mark.track == Position::UNORDERED && mark.rank > 0;
-        let first = self.marks.values().filter(dated).map(|mark| Timestamp::from_micros(mark.rank)).min();
+        let dated = |from: &Position| from.track == Position::UNORDERED && from.rank > 0;
+        let places = self.marks.values().map(|mark| mark.from).filter(dated);
+        let first = places.map(|from| Timestamp::from_micros(from.rank)).min();
         first.filter(|at| *at <= now)
     }
 
@@ -72,7 +115,8 @@ impl Later {
         let before = self.marks.len();
         self.marks.retain(|id, _| id.shard() != shard);
         if self.marks.is_empty() {
-            self.order.clear();
+            self.alone.order.clear();
+            self.crowd.order.clear();
         }
         self.marks.len() < before
     }
@@ -96,22 +140,40 @@ mod tests {
     fn lanes_are_entered_in_the_order_they_came_and_from_their_first_row() {
         let mut later = Later::default();
         for (n, rank) in [(1, 5), (2, 3), (1, 4), (3, 1)] {
-            later.add(id(n), from(rank));
+            later.add(id(n), from(rank), Company::Crowd);
         }
         assert_eq!(later.take(id(2)), Some(from(3)), "entered for another reason");
-        assert_eq!(later.next(true, NOW), Some((id(1), from(4))));
-        assert_eq!(later.next(true, NOW), Some((id(3), from(1))));
-        assert_eq!((later.next(true, NOW), later.is_empty()), (None, true));
+        assert_eq!(later.next(Company::Crowd, true, NOW), Some((id(1), from(4))));
+        assert_eq!(later.next(Company::Crowd, true, NOW), Some((id(3), from(1))));
+        assert_eq!((later.next(Company::Crowd, true, NOW), later.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn one_that_comes_alone_waits_behind_no_crowd() {
+        let mut later = Later::default();
+        (0..1_000).for_each(|n| later.add(id(n), from(7), Company::Crowd));
+        later.add(id(5_000), from(2), Company::Alone);
+        later.add(id(999), from(8), Company::Alone);
+        later.add(id(999), from(9), Company::Crowd);
+        assert_eq!(later.next(Company::Alone, false, NOW), Some((id(5_000), from(2))));
+        assert_eq!(
+            later.next(Company::Alone, true, NOW),
+            Some((id(999), from(7))),
+            "one of a crowd, and more"
+        );
+        assert_eq!(later.next(Company::Alone, true, NOW), None);
+        assert_eq!(std::iter::from_fn(|| later.next(Company::Crowd, true, NOW)).count(), 999);
+        assert!(later.is_empty());
     }
 
     #[test]
     fn without_room_they_are_entered_at_a_least_pace() {
         let mut later = Later::default();
-        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| later.add(id(n), from(0)));
+        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| later.add(id(n), from(0), Company::Crowd));
         let mut entered = 0;
         for millisecond in 0..1_000 {
             let now = NOW.plus(Duration::from_millis(millisecond));
-            entered += std::iter::from_fn(|| later.next(false, now)).count();
+            entered += std::iter::from_fn(|| later.next(Company::Crowd, false, now)).count();
         }
         let most = limits::LANES_A_SECOND as usize;
         assert!((most * 9 / 10..=most * 11 / 10).contains(&entered), "{entered}");
@@ -120,20 +182,20 @@ mod tests {
     #[test]
     fn a_rest_is_not_saved_up() {
         let mut later = Later::default();
-        (0..1_000).for_each(|n| later.add(id(n), from(0)));
-        assert!(later.next(false, NOW).is_some());
+        (0..1_000).for_each(|n| later.add(id(n), from(0), Company::Crowd));
+        assert!(later.next(Company::Crowd, false, NOW).is_some());
         let much_later = NOW.plus(Duration::from_secs(60));
-        let burst = std::iter::from_fn(|| later.next(false, much_later)).count();
+        let burst = std::iter::from_fn(|| later.next(Company::Crowd, false, much_later)).count();
         assert!(burst < 100, "{burst}");
     }
 
     #[test]
     fn what_is_somebody_elses_is_forgotten() {
         let mut later = Later::default();
-        later.add(id(1), from(0));
-        later.add(id(2), from(0));
+        later.add(id(1), from(0), Company::Crowd);
+        later.add(id(2), from(0), Company::Alone);
         assert_ne!(id(1).shard(), id(2).shard());
         assert!(later.forget(id(1).shard()) && !later.forget(id(1).shard()));
-        assert_eq!(later.next(true, NOW), Some((id(2), from(0))));
+        assert_eq!(later.next(Company::Alone, true, NOW), Some((id(2), from(0))));
     }
 }

@@ -249,7 +249,7 @@ impl Roster {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             run.is_stirred = false;
             let row = run.row(id, now);
-            let at_rest = row.in_flight == 0 && row.hold.is_none();
+            let at_rest = row.in_flight == 0 && row.hold.is_none() && row.binding.is_none();
             let known = run.published.as_ref() == Some(&row);
             if known && run.is_said || at_rest && run.published.is_none() {
                 continue;
@@ -330,16 +330,23 @@ impl Roster {
         self.lanes.len() >= limits::LANES_KEPT
     }
 
-    /// Others wait to be entered: lanes with nothing to do go at once. Looks at no more than a turn's worth.
+    /// As many as a crowd may bring: the last places are for those that come alone.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.lanes.len() + limits::LANES_AT_ONCE >= limits::LANES_KEPT
+    }
+
+    /// Others wait to be entered: lanes with nothing to do go at once, ill ones too if what they must remember is
+    /// written down. Looks at no more than a turn's worth.
     pub(super) fn make_room(&mut self, gate: &GateSettings, now: Timestamp) {
         let looked_at = self.idling.len().min(limits::DISPATCHER_TURN);
         for _ in 0..looked_at {
-            if !self.is_full() {
+            if !self.is_crowded() {
                 return;
             }
             let Some((_, id)) = self.idling.pop_front() else { return };
             let Some(run) = self.lanes.get(&id) else { continue };
-            if !run.is_ready && run.lane.is_idle(gate, now) {
+            let may_go = run.lane.is_idle(gate, now) || run.lane.is_quiet(now) && run.is_written_down();
+            if !run.is_ready && may_go {
                 self.remove(id);
             } else {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));
@@ -396,6 +403,11 @@ impl Run {
         Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds }))
     }
 
+    /// The gate as it is, so that whoever enters the lane again goes on from there.
+    fn is_written_down(&self) -> bool {
+        self.kept_gate.is_some() && self.kept_gate == self.lane.gate_record()
+    }
+
     fn name(&self) -> Arc<str> {
         self.called.as_ref().map(|(name, _)| Arc::clone(name)).unwrap_or_default()
     }
@@ -410,6 +422,7 @@ impl Run {
             in_flight: self.lane.in_flight(),
             hold: self.lane.destination_hold(now),
             open,
+            binding: self.lane.binding(now),
         }
     }
 }

@@ -229,9 +229,7 @@ fn waits_elsewhere(
     if lane.as_ref().is_some_and(|lane| lane.open.contains(&delivery.id)) {
         return None;
     }
-    let hold = lane.and_then(|lane| lane.hold);
-    WaitingFor::held_or_scheduled(hold, delivery, now).or_else(|| {
-        let (kind, detail) = (WaitKind::Capacity, format!("its turn on node {owner}"));
-        Some(WaitingFor { kind, since: delivery.due_at, until: None, behind: None, detail })
-    })
+    let (hold, binding) = lane.map(|lane| (lane.hold, lane.binding)).unwrap_or_default();
+    let waits = WaitingFor::held_or_scheduled(hold, delivery, now);
+    Some(waits.unwrap_or_else(|| binding.waiting_for(delivery, || format!("its turn on node {owner}"))))
 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use domain::{
     gate::Hold,
     id::{DeliveryId, DestinationId, NodeId},
+    lane::Binding,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -32,4 +33,6 @@ pub struct LaneRow {
     /// Deliveries whose request has been open for a while, in order; some of them if they are many.
     #[serde(default)]
     pub open: Vec<DeliveryId>,
+    #[serde(default)]
+    pub binding: Binding,
 }

@@ -3,10 +3,13 @@
 use super::Lane;
 use crate::{
     delivery::Delivery,
+    destination::RateLimit,
     gate::{Hold, HoldReason},
+    id::DeliveryId,
+    limits,
     time::Timestamp,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,7 +31,7 @@ pub struct WaitingFor {
     pub kind: WaitKind,
     pub since: Timestamp,
     pub until: Option<Timestamp>,
-    pub behind: Option<crate::id::DeliveryId>,
+    pub behind: Option<DeliveryId>,
     pub detail: String,
 }
 
@@ -57,6 +60,51 @@ impl WaitingFor {
     }
 }
 
+/// Which limits of a lane bind at the moment, besides a hold: what its owner says itself, and tells the other nodes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Binding {
+    /// Tracks of an ordered lane, and the delivery that stands before the others of each.
+    pub leaders: Vec<(i64, DeliveryId)>,
+    /// All slots are taken: how many there are, and since when.
+    pub full: Option<(u32, Timestamp)>,
+    /// Slots come back one by one after a hold.
+    pub ramps: bool,
+    /// The rate limit, and when the next one may start.
+    pub paced: Option<(RateLimit, Timestamp)>,
+}
+
+impl Binding {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What a delivery waits for that is due and not held; `otherwise` if it is none of these.
+    pub fn waiting_for(&self, delivery: &Delivery, otherwise: impl FnOnce() -> String) -> WaitingFor {
+        let due = delivery.due_at;
+        let wait = |kind, since, detail| WaitingFor { kind, since, until: None, behind: None, detail };
+        let track = delivery.position.track;
+        let leader = self.leaders.iter().find(|(of, leader)| *of == track && *leader != delivery.id);
+        if let Some((_, leader)) = leader {
+            let detail = "those before it must have ended".into();
+            let waits = wait(WaitKind::Order, delivery.available_at, detail);
+            return WaitingFor { behind: Some(*leader), ..waits };
+        }
+        if let Some((slots, since)) = self.full {
+            let detail = format!("all {slots} slots of the destination are taken");
+            return wait(WaitKind::Concurrency, since.max(due), detail);
+        }
+        if self.ramps {
+            return wait(WaitKind::Concurrency, due, "slots come back one by one after a hold".into());
+        }
+        if let Some((limit, until)) = self.paced {
+            let detail = format!("{} requests in {} s are sent at most", limit.requests, limit.per_seconds);
+            return WaitingFor { until: Some(until), ..wait(WaitKind::Rate, due, detail) };
+        }
+        wait(WaitKind::Capacity, due, otherwise())
+    }
+}
+
 impl<C> Lane<C> {
     /// What this delivery waits for; None if it is being delivered. The delivery need not be in memory.
     pub fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
@@ -67,42 +115,35 @@ impl<C> Lane<C> {
         if waits.is_some() {
             return waits;
         }
-        let wait = |kind, since: Timestamp, until, detail: String| {
-            Some(WaitingFor { kind, since, until, behind: None, detail })
+        if self.settings.is_none() {
+            let none = Binding::default();
+            return Some(none.waiting_for(delivery, || "its destination is being read".into()));
+        }
+        let track = delivery.position.track;
+        let leader = self.order.as_ref().and_then(|order| order.leader(track));
+        let binding = Binding {
+            leaders: leader.map(|leader| (track, leader)).into_iter().collect(),
+            ..self.slots(now)
         };
-        let Some(settings) = &self.settings else {
-            return wait(WaitKind::Capacity, delivery.due_at, None, "its destination is being read".into());
-        };
-        let leader = self.order.as_ref().and_then(|order| order.leader(delivery.position.track));
-        if let Some(leader) = leader.filter(|leader| *leader != delivery.id) {
-            let detail = "those before it must have ended".into();
-            let since = delivery.available_at;
-            return Some(WaitingFor {
-                kind: WaitKind::Order,
-                since,
-                until: None,
-                behind: Some(leader),
-                detail,
-            });
+        Some(binding.waiting_for(delivery, || "its turn on this node".into()))
+    }
+
+    /// Which limits bind, for those who are told.
+    pub fn binding(&self, now: Timestamp) -> Binding {
+        let leaders = self.order.as_ref().map(|order| order.leaders(limits::LANES_LEADERS_NAMED));
+        Binding { leaders: leaders.unwrap_or_default(), ..self.slots(now) }
+    }
+
+    fn slots(&self, now: Timestamp) -> Binding {
+        let Some(settings) = &self.settings else { return Binding::default() };
+        let is_full = self.in_flight >= settings.max_concurrency;
+        let since = self.full_since.unwrap_or(now);
+        Binding {
+            leaders: Vec::new(),
+            full: is_full.then_some((settings.max_concurrency, since)),
+            ramps: !self.gate.permits(now),
+            paced: self.rate_limit.zip(self.paced_until(now)),
         }
-        if self.in_flight >= settings.max_concurrency {
-            let detail = format!("all {} slots of the destination are taken", settings.max_concurrency);
-            let since = self.full_since.unwrap_or(delivery.due_at).max(delivery.due_at);
-            return wait(WaitKind::Concurrency, since, None, detail);
-        }
-        if !self.gate.permits(now) {
-            return wait(
-                WaitKind::Concurrency,
-                delivery.due_at,
-                None,
-                "slots come back one by one after a hold".into(),
-            );
-        }
-        if let (Some(limit), Some(until)) = (self.rate_limit, self.paced_until(now)) {
-            let detail = format!("{} requests in {} s are sent at most", limit.requests, limit.per_seconds);
-            return wait(WaitKind::Rate, delivery.due_at, Some(until), detail);
-        }
-        wait(WaitKind::Capacity, delivery.due_at, None, "its turn on this node".into())
     }
 }
 

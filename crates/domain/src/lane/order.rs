@@ -476,6 +476,12 @@ impl<C> Order<C> {
         it.busy.first().copied().or(it.blocked.map(|(_, id)| id)).or_else(first)
     }
 
+    /// The same of all tracks that have one, some of them if they are many.
+    pub(super) fn leaders(&self, most: usize) -> Vec<(i64, DeliveryId)> {
+        let leader = |track: &i64| Some((*track, self.leader(*track)?));
+        self.tracks.keys().filter_map(leader).take(most).collect()
+    }
+
     pub(super) fn held(&self) -> usize {
         self.held + self.turns.len()
     }

@@ -3,13 +3,14 @@
 use crate::bench::{Bench, Peer, bench, bench_with, schedule};
 use domain::{
     delivery::Status,
+    destination::{Destination, Ordering, RateLimit},
     gate::HoldReason,
     id::{DestinationId, NodeId},
     lane::WaitKind,
     member::Role,
     time::Timestamp,
 };
-use engine::{Engine, EngineSettings};
+use engine::{Engine, EngineHandle, EngineSettings};
 use lab::{Latency, Reply};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,9 +45,18 @@ impl Bench {
 
     /// A destination whose lane runs on this node.
     async fn destination_of(&self, node: NodeId, name: &str) -> DestinationId {
+        self.destination_with(node, name, |_| {}).await
+    }
+
+    async fn destination_with(
+        &self,
+        node: NodeId,
+        name: &str,
+        change: impl Fn(&mut Destination),
+    ) -> DestinationId {
         let shards = self.store.roll().await.unwrap().shards;
         loop {
-            let id = self.destination(name, |_| {}).await;
+            let id = self.destination(name, &change).await;
             if shards[usize::from(id.shard())].owner == Some(node) {
                 return id;
             }
@@ -331,6 +341,36 @@ async fn what_is_being_delivered_elsewhere_is_seen_from_everywhere() {
             (view.in_flight == 1 && why.is_none()).then_some(())
         })
         .await;
+}
+
+#[tokio::test]
+async fn what_a_delivery_waits_for_is_said_the_same_everywhere() {
+    let (bench, peer) = two().await;
+    let slow = Reply::ok().after(Latency::Fixed(Duration::from_secs(20)));
+    ["strict", "full", "paced"].into_iter().for_each(|name| bench.receiver.script(name, slow.clone()));
+    let strict = |it: &mut Destination| it.ordering = Ordering::Strict;
+    let full = |it: &mut Destination| it.max_concurrency = 1;
+    let paced = |it: &mut Destination| it.rate_limit = Some(RateLimit { requests: 1, per_seconds: 60 });
+    for (destination, kind) in [
+        (bench.destination_with(peer.id, "strict", strict).await, WaitKind::Order),
+        (bench.destination_with(peer.id, "full", full).await, WaitKind::Concurrency),
+        (bench.destination_with(peer.id, "paced", paced).await, WaitKind::Rate),
+    ] {
+        bench.send(&[destination], b"1").await;
+        bench.send(&[destination], b"2").await;
+        let said = async |handle: &Arc<EngineHandle>| {
+            let waiting =
+                bench.deliveries(destination).await.into_iter().filter_map(|record| match record.state {
+                    DeliveryState::Waiting(delivery) => Some(*delivery),
+                    DeliveryState::Ended { .. } => None,
+                });
+            let why = handle.waiting_for(waiting.collect()).await;
+            why.into_iter().flatten().find(|why| why.kind == kind)
+        };
+        let owner = bench.until(|| said(&peer.handle)).await;
+        let other = bench.until(|| said(&bench.handle)).await;
+        assert_eq!(other, owner);
+    }
 }
 
 /// A node that stands still for longer than its lease, as a stopped process does, and goes on.

@@ -195,6 +195,7 @@ pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
         in_flight,
         hold,
         open: Vec::new(),
+        binding: Default::default(),
     };
     let hold = Hold {
         reason: HoldReason::Breaker,

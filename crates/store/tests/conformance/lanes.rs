@@ -2,8 +2,10 @@
 
 use crate::fixtures::*;
 use domain::{
+    destination::RateLimit,
     gate::{Hold, HoldReason},
     id::{DeliveryId, DestinationId},
+    lane::Binding,
     time::Timestamp,
 };
 use std::time::Duration;
@@ -67,7 +69,24 @@ impl World {
     }
 }
 
+fn binding() -> Binding {
+    let rate = RateLimit { requests: 3, per_seconds: 60 };
+    Binding {
+        leaders: vec![(7, DeliveryId::MIN), (i64::MIN, DeliveryId::MAX)],
+        full: Some((5, at(2))),
+        ramps: true,
+        paced: Some((rate, at(9))),
+    }
+}
+
 fn lane(in_flight: u32) -> LaneRow {
     let id = DestinationId::at(at(0), chance());
-    LaneRow { destination_id: id, shard: id.shard(), in_flight, hold: None, open: vec![DeliveryId::MAX] }
+    LaneRow {
+        destination_id: id,
+        shard: id.shard(),
+        in_flight,
+        hold: None,
+        open: vec![DeliveryId::MAX],
+        binding: binding(),
+    }
 }

@@ -28,7 +28,7 @@ use domain::{
 };
 use http::{HeaderMap, StatusCode};
 use input::ReplayInput;
-use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Selection};
+use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection};
 
 /// Deliver again what has ended, by a filter or by ids; with `dry_run`, only say how much that is. Scope
 /// `deliveries:retry`.
@@ -148,8 +148,7 @@ async fn switch(
     ctx.require(Scope::DeliveriesRetry)?;
     let replay = app.store.switch_replay(ctx.account_id(), id, to, app.now()).await?;
     if replay.status != to.status() {
-        let ended = if replay.status == ReplayStatus::Completed { "completed" } else { "cancelled" };
-        return Err(ApiError::replay_ended(format!("the replay is {ended}")));
+        return Err(ApiError::replay_ended(format!("the replay is {}", replay.status.as_str())));
     }
     Ok(Json(shown(app, replay)))
 }

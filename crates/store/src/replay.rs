@@ -25,8 +25,8 @@ pub trait Replays: Send + Sync {
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError>;
     /// Newest first.
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError>;
-    /// Pauses, resumes or cancels one that has not ended; one that has stays as it is. Gives it as it is now. After a
-    /// pause or a cancel no delivery is made any more.
+    /// Pauses, resumes or cancels one that has not ended; one that has stays as it is. Gives it as it is right
+    /// after that, whatever others make of it next. After a pause or a cancel no delivery is made any more.
     async fn switch_replay(
         &self,
         account: AccountId,

@@ -63,14 +63,9 @@ impl Replays for PostgresStore {
         now: Timestamp,
     ) -> Result<Replay, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "update replays set status = $3, finished_at = $4 \
-                   where id = $2 and account_id = $1 and status in ('running', 'paused')";
-        let finished_at = to.status().ended().then(|| now.micros());
-        let params = params![
-            account.uuid() => UUID, id.uuid() => UUID, to.status().as_str() => TEXT, finished_at => INT8,
-        ];
-        connection.write(sql, params).await?;
-        self.replay(account, id).await
+        let transaction = connection.begin().await?;
+        let switched = switch(&transaction, account.uuid(), id.uuid(), to, now).await;
+        transaction.end(switched).await
     }
 
     async fn replayed(
@@ -179,6 +174,22 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
         return Err(StoreError::NotFound { what: "event" });
     }
     Ok(CreatedReplay::New(get(transaction, account, new.id.uuid()).await?))
+}
+
+/// Its row stays locked until it has been read: whoever switches it back meanwhile comes after.
+async fn switch(
+    transaction: &Transaction<'_>,
+    account: Uuid,
+    id: Uuid,
+    to: ReplaySwitch,
+    now: Timestamp,
+) -> Result<Replay, StoreError> {
+    let sql = "update replays set status = $3, finished_at = $4 \
+               where id = $2 and account_id = $1 and status in ('running', 'paused')";
+    let finished_at = to.status().ended().then(|| now.micros());
+    let params = params![account => UUID, id => UUID, to.status().as_str() => TEXT, finished_at => INT8];
+    transaction.run(sql, params).await?;
+    get(transaction, account, id).await
 }
 
 async fn get(transaction: &Transaction<'_>, account: Uuid, id: Uuid) -> Result<Replay, StoreError> {

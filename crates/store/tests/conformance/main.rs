@@ -128,6 +128,7 @@ macro_rules! kept_by {
                 only_who_holds_a_replay_writes_its_deliveries,
                 of_many_who_work_on_a_replay_at_once_each_origin_is_made_once,
                 a_replay_is_paused_resumed_and_cancelled,
+                whoever_switches_a_replay_is_told_what_they_have_made_of_it,
                 what_becomes_of_a_replays_deliveries_is_counted_once,
                 what_is_replayed_to_an_ordered_destination_takes_the_next_numbers,
                 a_replay_of_one_is_made_at_once,

@@ -551,6 +551,24 @@ pub(crate) async fn a_replay_is_paused_resumed_and_cancelled(world: World) {
     assert_eq!(lane(&world, &ground).await.len(), 1, "what was made stays");
 }
 
+pub(crate) async fn whoever_switches_a_replay_is_told_what_they_have_made_of_it(world: World) {
+    let ground = world.ground().await;
+    let replay = of_the_dead(&world, &ground, at(10)).await;
+    for _ in 0..20 {
+        let switches: Vec<_> = (0..8)
+            .map(|n| {
+                let (store, account, id) = (world.store.clone(), ground.account.id, replay.id);
+                let to = if n % 2 == 0 { ReplaySwitch::Pause } else { ReplaySwitch::Resume };
+                tokio::spawn(async move { (to, store.switch_replay(account, id, to, at(11)).await) })
+            })
+            .collect();
+        for switch in switches {
+            let (to, replay) = switch.await.expect("a task");
+            assert_eq!(replay.unwrap().status, to.status());
+        }
+    }
+}
+
 pub(crate) async fn what_becomes_of_a_replays_deliveries_is_counted_once(world: World) {
     let ground = world.ground().await;
     dead_letters(&world, &ground, 4).await;

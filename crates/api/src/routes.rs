@@ -109,7 +109,8 @@ impl RouteInput {
         serde_json::to_value(input).expect("an input is plain data")
     }
 
-    fn check(&self, retention_days: u32) -> Result<Checked, ApiError> {
+    /// Finds everything that is wrong with it. `current` is None at creation.
+    fn check(&self, current: Option<&Route>, retention_days: u32) -> Result<Checked, ApiError> {
         let mut checks = Checks::default();
         checks.uid(self.uid.as_deref());
         if let Some(name) = &self.name {
@@ -126,7 +127,8 @@ impl RouteInput {
             None => None,
         };
         if let Some(policy) = &self.retry_policy {
-            checks.retry_policy("/retry_policy", policy, retention_days);
+            let current = current.and_then(|current| current.retry_policy.as_ref());
+            checks.retry_policy("/retry_policy", policy, current, retention_days);
         }
         if let Some(seconds) = self.timeout_seconds {
             checks.timeout("/timeout_seconds", seconds.into());
@@ -197,7 +199,7 @@ pub(crate) async fn create(
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let input = RouteInput::read(json!({}), body)?;
-    let checked = input.check(retention_days(&app, ctx.account_id()).await?)?;
+    let checked = input.check(None, retention_days(&app, ctx.account_id()).await?)?;
     let now = app.now();
     let mut route = Route {
         id: RouteId::at(now, app.dice.bits()),
@@ -279,7 +281,7 @@ pub(crate) async fn update(
         if_match.check(route.version)?;
         let mut touched = vec![route.destination_id];
         let input = RouteInput::read(RouteInput::of(&route), patch.clone())?;
-        let checked = input.check(retention_days)?;
+        let checked = input.check(Some(&route), retention_days)?;
         input.write(checked, &mut route);
         route.updated_at = app.now();
         touched.push(route.destination_id);

@@ -79,13 +79,21 @@ impl Checks {
         }
     }
 
-    /// A schedule that outlives what we keep could never be looked up.
-    pub(crate) fn retry_policy(&mut self, pointer: &str, policy: &RetryPolicy, retention_days: u32) {
+    /// A schedule that outlives what we keep could never be looked up. `current` is the policy it replaces: an account
+    /// that has come to keep less does not keep its destinations and routes from being renamed.
+    pub(crate) fn retry_policy(
+        &mut self,
+        pointer: &str,
+        policy: &RetryPolicy,
+        current: Option<&RetryPolicy>,
+        retention_days: u32,
+    ) {
         for problem in policy.validate() {
             self.refuse(format!("{pointer}{}", problem.pointer), problem.code, problem.detail);
         }
         let retention = Duration::from_secs(u64::from(retention_days) * 24 * 3600);
-        if policy.total_pause() > retention {
+        let as_it_was = current.is_some_and(|current| current.schedule == policy.schedule);
+        if !as_it_was && policy.total_pause() > retention {
             let detail =
                 format!("all pauses together exceed the account's retention of {retention_days} days");
             self.refuse(format!("{pointer}/schedule_seconds"), "out_of_range", detail);
@@ -249,9 +257,9 @@ mod tests {
     fn a_schedule_fits_into_the_retention() {
         let mut checks = Checks::default();
         let policy = RetryPolicy { schedule: vec![Duration::from_secs(86_400); 2], ..RetryPolicy::default() };
-        checks.retry_policy("/retry_policy", &policy, 2);
+        checks.retry_policy("/retry_policy", &policy, None, 2);
         assert_eq!(codes(&checks), []);
-        checks.retry_policy("/retry_policy", &policy, 1);
+        checks.retry_policy("/retry_policy", &policy, None, 1);
         assert_eq!(codes(&checks), [("/retry_policy/schedule_seconds", "out_of_range")]);
     }
 

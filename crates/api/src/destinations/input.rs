@@ -156,7 +156,8 @@ impl DestinationInput {
             checks.range("/rate_limit/requests", requests, 1..=limits::DESTINATION_RATE_MAX);
             checks.range("/rate_limit/per_seconds", per_seconds, 1..=limits::DESTINATION_RATE_SECONDS_MAX);
         }
-        checks.retry_policy("/retry_policy", &self.retry_policy, rules.retention_days);
+        let policy = current.map(|current| &current.retry_policy);
+        checks.retry_policy("/retry_policy", &self.retry_policy, policy, rules.retention_days);
         let headers = checks.headers("/headers", &self.headers);
         checks.forward_headers("/forward_headers", &self.forward_headers);
         self.auth.check(&mut checks, &headers, current.map(|current| &current.auth));

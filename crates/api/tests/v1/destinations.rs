@@ -156,6 +156,23 @@ on_every_store! {
         assert!(text(&restored["updated_at"]) > text(&restored["created_at"]));
     }
 
+    async fn a_shorter_retention_does_not_keep_a_destination_from_being_changed(world) {
+        let schedule = json!({ "schedule_seconds": [86400, 86400, 86400] });
+        let (path, made) = made(&world, json!({ "retry_policy": schedule })).await;
+        let route = json!({ "destination_id": made["id"], "retry_policy": schedule });
+        let route = format!("/v1/routes/{}", text(&world.post("/v1/routes", route).await.expect(201)["id"]));
+        world.patch("/v1/account", json!({ "retention_days": 2 })).await.expect(200);
+        for path in [&path, &route] {
+            for patch in [json!({ "name": "Renamed" }), json!({ "retry_policy": { "jitter": 0.5 } })] {
+                world.patch(path, patch).await.expect(200);
+            }
+            let longer = json!({ "retry_policy": { "schedule_seconds": [86400, 86400, 86400, 1] } });
+            world.patch(path, longer).await.expect_invalid("/retry_policy/schedule_seconds", "out_of_range");
+            let shorter = json!({ "retry_policy": { "schedule_seconds": [86400] } });
+            world.patch(path, shorter).await.expect(200);
+        }
+    }
+
     async fn secrets_go_in_and_do_not_come_out(world) {
         let given = json!({ "auth": { "type": "headers", "headers": { "X-Api-Key": "open-sesame", "x-other": "mellon" } } });
         let (path, made) = made(&world, given).await;

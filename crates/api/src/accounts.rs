@@ -191,7 +191,7 @@ async fn change(
     decide: impl Fn(Account) -> Result<Account, ApiError>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let decide = &decide;
-    let account = until_unchanged(if_match, || async move {
+    let account = until_unchanged(&*app.dice, if_match, || async move {
         let account = app.store.account(id).await?;
         if_match.check(account.version)?;
         let account = Account { updated_at: app.now(), ..decide(account)? };

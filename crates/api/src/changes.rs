@@ -11,9 +11,10 @@ use axum::{
     extract::FromRequestParts,
     response::{IntoResponse, Response},
 };
-use domain::limits;
+use domain::{dice::Dice, limits};
 use http::{HeaderMap, HeaderValue, StatusCode, header, request};
 use serde::Serialize;
+use tokio::time::sleep;
 use utoipa::IntoParams;
 
 /// The versions a caller will have changed; none: any.
@@ -73,17 +74,19 @@ impl IfMatch {
 
 /// Runs a change until it meets an unchanged row. `change` reads, checks `if_match`, decides and writes.
 pub(crate) async fn until_unchanged<T, F>(
+    dice: &dyn Dice,
     if_match: &IfMatch,
     mut change: impl FnMut() -> F,
 ) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ApiError>>,
 {
-    for _ in 1..limits::UPDATE_ROUNDS {
+    for round in 1..limits::UPDATE_ROUNDS {
         match change().await {
             Err(error) if error.code() == Code::VersionMismatch && if_match.0.is_none() => {}
             answer => return answer,
         }
+        sleep((limits::UPDATE_PAUSE * round).mul_f64(dice.unit())).await;
     }
     change().await
 }
@@ -120,6 +123,9 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::future::join_all;
+    use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+    use tokio::task::yield_now;
 
     fn if_match(values: &[&'static str]) -> Result<IfMatch, Code> {
         let mut headers = HeaderMap::new();
@@ -138,11 +144,23 @@ mod tests {
         assert_eq!(if_match(&["7"]), Err(Code::InvalidHeader));
     }
 
-    #[tokio::test]
+    struct Seven;
+
+    impl Dice for Seven {
+        fn bits(&self) -> u128 {
+            7 << 120
+        }
+
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_change_is_decided_again_unless_the_caller_named_a_version() {
         let rounds = |if_match: IfMatch| async move {
             let mut rounds = 0;
-            let answer = until_unchanged(&if_match, || {
+            let answer = until_unchanged(&Seven, &if_match, || {
                 rounds += 1;
                 let done = rounds == 3;
                 async move { if done { Ok(()) } else { Err(ApiError::version_mismatch("")) } }
@@ -151,5 +169,23 @@ mod tests {
         };
         assert_eq!(rounds(IfMatch(None)).await, (true, 3));
         assert_eq!(rounds(IfMatch(Some(vec![7]))).await, (false, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_crowd_that_names_no_version_nobody_is_turned_away() {
+        let row = AtomicI64::new(0);
+        // All read before any writes, and one of them gets through: as unlucky as it can be.
+        let one = || async {
+            let change = || async {
+                let version = row.load(Relaxed);
+                yield_now().await;
+                let written = row.compare_exchange(version, version + 1, Relaxed, Relaxed);
+                written.map_err(|_| ApiError::version_mismatch(""))
+            };
+            until_unchanged(&Seven, &IfMatch(None), change).await
+        };
+        let answers = join_all((0..limits::UPDATE_ROUNDS).map(|_| one())).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!(row.into_inner(), i64::from(limits::UPDATE_ROUNDS));
     }
 }

@@ -164,7 +164,7 @@ async fn change(
     decide: impl Fn(&mut Destination) -> Result<bool, ApiError>,
 ) -> Result<Destination, ApiError> {
     let decide = &decide;
-    until_unchanged(if_match, || async move {
+    until_unchanged(&*app.dice, if_match, || async move {
         let before = app.store.destination(account, id).await?;
         if_match.check(before.version)?;
         let mut destination = before.clone();

@@ -276,7 +276,7 @@ pub(crate) async fn update(
     let account = ctx.account_id();
     let retention_days = retention_days(&app, account).await?;
     let (app, patch, if_match) = (&app, &patch, &if_match);
-    let route = until_unchanged(if_match, || async move {
+    let route = until_unchanged(&*app.dice, if_match, || async move {
         let mut route = app.store.route(account, id).await?;
         if_match.check(route.version)?;
         let mut touched = vec![route.destination_id];

@@ -267,7 +267,7 @@ async fn change(
     decide: impl Fn(&mut Source) -> Result<(), ApiError>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     let decide = &decide;
-    let source = until_unchanged(if_match, || async move {
+    let source = until_unchanged(&*app.dice, if_match, || async move {
         let mut source = app.store.source(account, id).await?;
         if_match.check(source.version)?;
         decide(&mut source)?;

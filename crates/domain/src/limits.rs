@@ -196,8 +196,11 @@ pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
 /// "Probe now" is for people: once in this time for each destination.
 pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
-/// How often a change is decided again because the row changed under it.
-pub const UPDATE_ROUNDS: usize = 5;
+/// How often a change is decided because the row changed under it: each round somebody else's change was written, so
+/// nobody of so many at once is turned away.
+pub const UPDATE_ROUNDS: u32 = 20;
+/// Before a change is decided again, times the round and with full jitter: two seconds in all at most.
+pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
 
 // --- Lanes ---------------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ pub struct Gate {
     ramp: Option<Ramp>,
 }
 
-/// After a hold: one probe, then one more slot for every success, which doubles the pace at every round trip.
+/// After a hold: one probe, then one more slot for every success or rejection, which doubles the pace at every round trip.
 #[derive(Debug, Clone, PartialEq)]
 struct Ramp {
     /// Only requests started after the hold count: what was open before it proves nothing.
@@ -153,7 +153,12 @@ impl Gate {
         let held_before = self.held_until(now);
         match met.outcome {
             Outcome::Throttled => self.throttle.throttled(&met, proves, &settings.ladder, now),
-            Outcome::Success if proves => self.succeeded(max_concurrency, settings, now),
+            Outcome::Success if proves => self.answered(max_concurrency, settings, now),
+            // It is back: whether it likes what it is sent is the delivery's matter. While nothing is held, a rejection
+            // weighs nothing.
+            Outcome::Rejected | Outcome::Gone if proves && self.ramp.is_some() => {
+                self.answered(max_concurrency, settings, now);
+            }
             outcome if feeds_breaker(outcome) && proves => self.breaker.failed(&settings.breaker, now),
             _ => {}
         }
@@ -187,9 +192,9 @@ impl Gate {
         }
     }
 
-    fn succeeded(&mut self, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
+    fn answered(&mut self, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
         if self.held_until(now).is_some() {
-            return; // a late success of an older request says nothing about a newer hold
+            return; // a late answer to an older request says nothing about a newer hold
         }
         self.throttle = Throttle::default();
         self.breaker.succeeded(&settings.breaker, now);

@@ -132,7 +132,7 @@ struct HoldPage {
     since: Moment,
     until: Moment,
     /// Since then, of each of its owners: every one begins with one probe.
-    successes: BTreeMap<usize, u32>,
+    answers: BTreeMap<usize, u32>,
 }
 
 /// What a request is when it begins.
@@ -327,10 +327,11 @@ impl Book {
             );
         }
         self.open[destination].remove(&request);
-        if let How::Answered(200..=299) = how {
+        // Neither throttled nor unwell: it is back, whatever it thinks of what it was sent.
+        if matches!(how, How::Answered(200..=407 | 409..=424 | 426..=428 | 430..=499)) {
             let began = self.requests[request].believed;
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| began >= hold.until - DRIFT) {
-                *hold.successes.entry(life).or_default() += 1;
+                *hold.answers.entry(life).or_default() += 1;
             }
         }
     }
@@ -348,7 +349,7 @@ impl Book {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
                 let until = now + asked.unwrap_or(rung);
-                let hold = HoldPage { life, kept: None, since: now, until, successes: BTreeMap::new() };
+                let hold = HoldPage { life, kept: None, since: now, until, answers: BTreeMap::new() };
                 *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
@@ -381,7 +382,7 @@ impl Book {
 
     /// It has been asked to wait, may be asked again, and has not answered yet.
     pub(crate) fn is_probed(&self, destination: usize, now: Moment) -> bool {
-        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.successes.is_empty())
+        self.holds.get(&destination).is_some_and(|hold| hold.until <= now && hold.answers.is_empty())
     }
 
     // --- The store ---------------------------------------------------------------------------------------------------

@@ -142,6 +142,53 @@ fn after_a_hold_one_probe_then_twice_as_many_each_round() {
 }
 
 #[test]
+fn a_rejected_probe_ends_the_hold_for_the_destination_answers() {
+    for answer in [Outcome::Rejected, Outcome::Gone] {
+        for hold in [Outcome::Throttled, Outcome::ServerError] {
+            let mut bench = bench();
+            for _ in 0..10 {
+                bench.met_asking(hold, 0, 0, Some(30));
+            }
+            bench.met(answer, 0, 1);
+            assert_eq!(bench.held(1), Some(30), "it was open before the hold and proves nothing");
+            bench.gate.started();
+            bench.met(answer, 30, 31);
+            assert_eq!(bench.gate.hold(at(31)), None);
+            bench.gate.started();
+            assert!(bench.gate.permits(at(31)), "two at once, as after a success");
+            for _ in 0..LIMIT {
+                bench.met(answer, 31, 32);
+            }
+            assert!(bench.gate.at_rest(&bench.settings, at(32)));
+        }
+    }
+}
+
+#[test]
+fn what_met_nobody_ends_no_hold() {
+    for outcome in [Outcome::TlsError, Outcome::Blocked, Outcome::InternalError, Outcome::Undeliverable] {
+        let mut bench = bench();
+        bench.met(Outcome::Throttled, 0, 0);
+        bench.gate.started();
+        bench.met(outcome, 60, 61);
+        assert!(bench.gate.hold(at(61)).is_some(), "{outcome}");
+        bench.gate.started();
+        assert!(!bench.gate.permits(at(61)), "{outcome}: one probe at a time still");
+    }
+}
+
+#[test]
+fn a_rejection_weighs_nothing_while_nothing_is_held() {
+    let mut bench = bench();
+    for n in 0..9 {
+        bench.met(Outcome::ServerError, n, n);
+        bench.met(Outcome::Rejected, n, n);
+    }
+    bench.met(Outcome::ServerError, 9, 9);
+    assert_eq!(bench.held(9), Some(39), "ten failures in a row");
+}
+
+#[test]
 fn what_was_open_before_the_hold_does_not_take_the_probes_place() {
     let mut bench = bench();
     bench.met_asking(Outcome::Throttled, 0, 0, Some(2));

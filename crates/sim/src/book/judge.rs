@@ -171,8 +171,7 @@ impl Book {
         else {
             return;
         };
-        let (since, slots) =
-            (hold.since, 1 + hold.successes.get(&life).copied().unwrap_or_default() as usize);
+        let (since, slots) = (hold.since, 1 + hold.answers.get(&life).copied().unwrap_or_default() as usize);
         let until = if hold.life == life { hold.until } else { hold.kept.unwrap_or(hold.until) };
         // A large payload is read in the slot: its attempt had started when the hold began.
         if began > since && began < until - DRIFT && !self.requests[request].large {

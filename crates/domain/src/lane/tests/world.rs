@@ -140,7 +140,7 @@ struct World {
     unflushed: HashSet<DeliveryId>,
     /// By the last 429: nothing may start before …
     held_until: Timestamp,
-    /// … and then one at a time until one that started since has succeeded.
+    /// … and then one at a time until one that started since has succeeded or was rejected.
     probing_from: Option<Timestamp>,
     last_hold_ends: Timestamp,
     calm: bool,

@@ -210,7 +210,7 @@ impl World {
         tell!(self, "  meets {:?}", met.outcome);
         match met.outcome {
             Outcome::Throttled => self.note_throttle(started_at, retry_after),
-            Outcome::Success
+            Outcome::Success | Outcome::Rejected | Outcome::Gone
                 if self.probing_from.is_some_and(|from| started_at >= from && self.now >= from) =>
             {
                 self.probing_from = None;

@@ -1,9 +1,10 @@
 //! Roles: who listens, who delivers, and that they find each other.
 
-use crate::node::{Database, LONG, Node, Place, deliver_to, ended, text};
+use crate::node::{Database, LONG, Node, Place, deliver_to, ended, output, text};
 use client::{Client, NodeStatus, Publish};
 use domain::{delivery::Status, member::Role};
 use lab::{Receiver, Script};
+use serde_json::Value;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -43,6 +44,42 @@ impl Pair {
             .env("POSTHASTE_BOOTSTRAP_OPERATOR_KEY", &self.operator_key);
         Node::start(command).await
     }
+}
+
+#[tokio::test]
+async fn what_is_due_while_nobody_delivers_is_a_problem_to_the_audit() {
+    let pair = Pair::new().await;
+    let api = pair.start("api").await;
+    let client = Client::new(&api.url, &pair.api_key).unwrap();
+    let audit = async || {
+        let mut command = pair.place.command(&["doctor", "--audit", "--json"]);
+        // Overdue after two of them.
+        command.env("POSTHASTE_RESCAN", "100ms").env("POSTHASTE_MASTER_KEYS", &pair.master);
+        let run = output(command).await;
+        let told: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("no JSON: {run:?}"));
+        let findings = told["findings"].as_array().expect("a list").iter();
+        let shards =
+            findings.filter(|finding| finding["check"] == "audit.shards").cloned().collect::<Vec<_>>();
+        (run.status.code(), shards)
+    };
+    let (code, shards) = audit().await;
+    assert_eq!((code, &shards[0]["level"]), (Some(0), &Value::from("warning")), "{shards:?}");
+
+    deliver_to(&client, "http://127.0.0.1:9/nobody").await;
+    client.publish(&Publish::json("a", "1").unwrap()).await.unwrap();
+    let judged = async {
+        loop {
+            let (code, shards) = audit().await;
+            if shards[0]["level"] == "problem" {
+                return (code, shards);
+            }
+        }
+    };
+    let (code, shards) = timeout(LONG, judged).await.expect("it is overdue in the end");
+    assert_eq!(code, Some(1), "{shards:?}");
+    assert!(shards[0]["detail"].to_string().contains("no node is there that delivers"), "{shards:?}");
+    assert!(shards[0]["fix"].to_string().contains("posthaste serve"), "{shards:?}");
+    assert_eq!(shards[0]["examples"].as_array().map(Vec::len), Some(1), "{shards:?}");
 }
 
 #[tokio::test]

@@ -31,11 +31,8 @@ pub(super) async fn audit(
     let roll = look.audit_roll().await?;
     let free = unowned(&roll, terms);
     let mut second_look = Instant::now() + if free.is_empty() { Duration::ZERO } else { 2 * terms.lease };
-    let overdue = match roll.has_workers() {
-        true => overdue(look, terms, progress).await?,
-        false => Overdue::default(),
-    };
-    if !overdue.heads.first.is_empty() {
+    let overdue = overdue(look, terms, progress).await?;
+    if roll.has_workers() && !overdue.heads.first.is_empty() {
         second_look = second_look.max(Instant::now() + overdue.a_turn_takes + limits::AUDIT_SLACK);
     }
     let fan_outs = walk(EventId::MIN, "events", progress, async |from, rows| {
@@ -51,14 +48,13 @@ pub(super) async fn audit(
         progress.say(|| format!("looking again in {} s at what may be wrong", left.as_secs() + 1));
         sleep_until(second_look.min(Instant::now() + Duration::from_millis(500))).await;
     }
-    let shards = match roll.has_workers() {
-        true => still_unowned(look, &free, terms).await?,
-        false => Vec::new(),
+    let mut findings = match roll.has_workers() {
+        true => vec![
+            shards_finding(&still_unowned(look, &free, terms).await?),
+            stuck_finding(&still_overdue(look, overdue).await?),
+        ],
+        false => vec![nobody_finding(&overdue.heads)],
     };
-    let mut findings = vec![shards_finding(&roll, &shards)];
-    if roll.has_workers() {
-        findings.push(stuck_finding(&still_overdue(look, overdue).await?));
-    }
     findings.push(fan_outs_finding(&fan_outs, &still_uneven(look, &fan_outs).await?));
     findings.extend(facts_findings(&facts, &still_stray(look, &facts).await?));
     progress.clear();
@@ -135,19 +131,23 @@ async fn still_unowned(
     Ok(now.iter().filter(same).map(|shard| shard.shard).collect())
 }
 
-fn shards_finding(roll: &Roll, shards: &[u16]) -> Finding {
-    let check = "audit.shards";
-    if !roll.has_workers() {
-        return Finding::bad(
-            check,
-            Level::Warning,
-            "no node is there that delivers: what waits was not judged",
-            "Start `posthaste serve` (with role all or worker)",
-        );
-    }
+/// Worth knowing; and a problem as soon as somebody waits for it.
+fn nobody_finding(due: &Suspects<WaitingHead>) -> Finding {
+    let (level, waits) = match due.first.len() as u64 + due.beyond {
+        0 => (Level::Warning, "nothing is overdue".to_owned()),
+        1 => (Level::Problem, "something is overdue in one lane".to_owned()),
+        lanes => (Level::Problem, format!("something is overdue in {lanes} lanes")),
+    };
+    let detail = format!("no node is there that delivers, and {waits}");
+    let fix = "Start `posthaste serve` with role all or worker; what waits is then delivered by itself";
+    let examples = due.first.iter().take(limits::AUDIT_EXAMPLES).map(due_since).collect();
+    Finding { examples, ..Finding::bad("audit.shards", level, detail, fix) }
+}
+
+fn shards_finding(shards: &[u16]) -> Finding {
     let examples = shards.iter().map(|shard| format!("shard {shard}"));
     counted(
-        check,
+        "audit.shards",
         shards.len() as u64,
         examples,
         ("every shard has an owner", "shards have no live owner, and nothing of them is delivered"),
@@ -157,7 +157,6 @@ fn shards_finding(roll: &Roll, shards: &[u16]) -> Finding {
 
 // --- Deliveries that wait --------------------------------------------------------------------------------------------
 
-#[derive(Default)]
 struct Overdue {
     heads: Suspects<WaitingHead>,
     lanes: BTreeMap<DestinationId, KnownLane>,
@@ -241,22 +240,21 @@ async fn still_overdue(look: &dyn Audit, before: Overdue) -> Result<Suspects<Wai
 }
 
 fn stuck_finding(stuck: &Suspects<WaitingHead>) -> Finding {
-    let examples = stuck.first.iter().map(|head| {
-        format!(
-            "{} at {}, due since {}, {} attempts",
-            head.delivery_id, head.place.1, head.due_at, head.attempts
-        )
-    });
     counted(
         "audit.waiting",
         stuck.first.len() as u64 + stuck.beyond,
-        examples,
+        stuck.first.iter().map(due_since),
         (
             "everything that is due is under way",
             "lanes stand still although they are free and something is due",
         ),
         "Look at the log of the node that owns them; restart it: whoever takes its shards reads them anew",
     )
+}
+
+fn due_since(head: &WaitingHead) -> String {
+    let WaitingHead { place: (_, destination, _), delivery_id, due_at, attempts } = head;
+    format!("{delivery_id} at {destination}, due since {due_at}, {attempts} attempts")
 }
 
 // --- Events and facts ------------------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ pub struct Switch {
     pub deleted_at: Option<Timestamp>,
 }
 
-impl Switch {
-    /// What it holds its destination for: disabled before paused.
+impl Destination {
+    /// What its switches hold it for: disabled before paused.
     pub fn holds(&self) -> Vec<Hold> {
         let hold = |reason, since, detail: &str| Hold {
             reason,
@@ -68,15 +68,29 @@ impl Switch {
             step: None,
             probing: false,
         };
-        let disabled = self.disabled.as_ref().map(|disabled| {
+        let disabled = self.switch.disabled.as_ref().map(|disabled| {
             let detail = match disabled.reason {
                 DisabledReason::Requested => "disabled by request",
                 DisabledReason::Gone => "the destination answered 410 Gone",
             };
             hold(HoldReason::Disabled, disabled.at, detail)
         });
-        let paused = self.paused_at.map(|since| hold(HoldReason::Paused, since, "paused by request"));
+        let paused = self.switch.paused_at;
+        let paused = paused.map(|since| hold(HoldReason::Paused, since, self.why_paused(since)));
         disabled.into_iter().chain(paused).collect()
+    }
+
+    /// As far as it is known: a request notes its own time as the last change, a dead letter's pause does not.
+    fn why_paused(&self, since: Timestamp) -> &'static str {
+        match self.on_dead_letter {
+            OnDeadLetter::Continue => "paused by request",
+            OnDeadLetter::Pause if since > self.updated_at => {
+                "paused by a dead letter (`on_dead_letter`): its list of dead letters says which"
+            }
+            OnDeadLetter::Pause => {
+                "paused by request or by a dead letter (`on_dead_letter`): its list of dead letters says which"
+            }
+        }
     }
 }
 

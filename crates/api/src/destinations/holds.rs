@@ -60,5 +60,5 @@ pub(super) async fn note_ended(app: &App, before: &Destination, after: &Destinat
 }
 
 fn switched(destination: &Destination, ended_at: Option<Timestamp>) -> Vec<HoldEntry> {
-    destination.switch.holds().iter().map(|hold| HoldEntry::of(hold, ended_at)).collect()
+    destination.holds().iter().map(|hold| HoldEntry::of(hold, ended_at)).collect()
 }

@@ -61,7 +61,7 @@ pub(super) async fn switched(
         let changed = app.store.changed_destinations(account, after, last, some).await?;
         for target in app.store.targets(&changed).await?.into_iter().flatten() {
             let Ok(destination) = target.destination else { continue };
-            let holds = destination.switch.holds();
+            let holds = destination.holds();
             let recent = holds.iter().filter(|hold| hold.since >= since);
             switched.extend(recent.map(|hold| (destination.id, HoldEntry::of(hold, None))));
         }

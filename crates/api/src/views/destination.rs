@@ -309,7 +309,7 @@ impl DestinationView {
 
 /// The switches count before what the lane says: they are durable, and a lane may not have read them yet.
 pub(super) fn hold(destination: &Destination, lane: Option<&LaneView>) -> Option<HoldView> {
-    if let Some(switched) = destination.switch.holds().first() {
+    if let Some(switched) = destination.holds().first() {
         return Some(switched.into());
     }
     let hold = lane?.hold.as_ref()?;

@@ -11,7 +11,7 @@ use domain::{
 };
 use http::{Method, Request};
 use serde_json::{Value, json};
-use store::{Change, LaneView};
+use store::{Change, Consequence, LaneView};
 
 async fn made(world: &World, more: Value) -> (String, Value) {
     let mut body = json!({ "name": "Orders", "url": "https://example.com/hooks" });
@@ -267,6 +267,26 @@ on_every_store! {
         assert_eq!(second["next_cursor"], json!(null));
         let unknown = format!("/v1/destinations/{}/holds", domain::id::DestinationId::MAX);
         world.get(&unknown).await.expect_problem(404, "not_found");
+    }
+
+    async fn a_pause_by_a_dead_letter_is_not_said_to_be_a_request(world) {
+        let (destination, _) = world.routed_destination().await;
+        let path = format!("/v1/destinations/{destination}");
+        world.patch(&path, json!({ "ordering": "strict", "on_dead_letter": "pause" })).await.expect(200);
+        let detail = async || {
+            let (shown, holds) = (world.get(&path).await.expect(200), world.get(&format!("{path}/holds")).await);
+            assert_eq!(shown["hold"]["detail"], holds.expect(200)["data"][0]["detail"]);
+            text(&shown["hold"]["detail"])
+        };
+        let delivery = world.delivery_of(&world.publish("invoice.paid", json!(1)).await).await;
+        world.attempt_that(Some(Consequence::Pauses), &destination, &delivery, Outcome::Rejected, 400).await;
+        assert!(detail().await.starts_with("paused by a dead letter"));
+        // From now on it is not known any more.
+        world.patch(&path, json!({ "name": "Renamed" })).await.expect(200);
+        assert!(detail().await.starts_with("paused by request or by a dead letter"));
+        world.tell(&format!("{path}/resume")).await.expect(200);
+        world.tell(&format!("{path}/pause")).await.expect(200);
+        assert!(detail().await.starts_with("paused by request"));
     }
 
     async fn a_held_lane_is_shown(world) {

@@ -31,8 +31,8 @@ use std::{
     time::Duration,
 };
 use store::{
-    Announce, Arrival, AttemptRecord, Change, Expansion, Fact, LaneView, Lanes, NodeRecord, OpenOptions,
-    Settlement, Store, StoreError, Window, memory::MemoryStore,
+    Announce, Arrival, AttemptRecord, Change, Consequence, Expansion, Fact, LaneView, Lanes, NodeRecord,
+    OpenOptions, Settlement, Store, StoreError, Window, memory::MemoryStore,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -328,6 +328,18 @@ impl World {
         outcome: Outcome,
         http_status: u16,
     ) {
+        self.attempt_that(None, destination, delivery, outcome, http_status).await;
+    }
+
+    /// An attempt whose end switches its destination.
+    pub(crate) async fn attempt_that(
+        &self,
+        consequence: Option<Consequence>,
+        destination: &str,
+        delivery: &str,
+        outcome: Outcome,
+        http_status: u16,
+    ) {
         let destination: DestinationId = destination.parse().expect("an id");
         let delivery: DeliveryId = delivery.parse().expect("an id");
         let rows = self.store.fetch(&[whole_lane(destination)]).await.expect("a window").remove(0);
@@ -362,7 +374,7 @@ impl World {
             delivery,
             fact: Fact::Attempted(Box::new(attempt)),
             settled,
-            consequence: None,
+            consequence,
         };
         assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
     }

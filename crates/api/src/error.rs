@@ -170,9 +170,7 @@ impl ApiError {
             [one] => format!("{}: {}", one.pointer, one.detail).into(),
             many => format!("{} fields are not valid", many.len()).into(),
         };
-        let mut error = Self::validation_failed(detail);
-        error.0.errors = errors;
-        error
+        Self::validation_failed(detail).at(errors)
     }
 
     /// 422 with the one place that is wrong.
@@ -193,6 +191,12 @@ impl ApiError {
     pub fn from_bug(cause: impl fmt::Display) -> Self {
         Self::internal("the request could not be completed; the request id leads to the reason in the log")
             .because(cause)
+    }
+
+    /// With the places it is about.
+    pub fn at(mut self, errors: Vec<FieldError>) -> Self {
+        self.0.errors = errors;
+        self
     }
 
     pub fn retry_after(mut self, seconds: u32) -> Self {

@@ -6,7 +6,7 @@ mod input;
 use crate::{
     app::App,
     auth::AccountCtx,
-    error::ApiError,
+    error::{ApiError, FieldError},
     event_text,
     json::BodyUpTo,
     page::{List, ListBody, NoFilter},
@@ -28,7 +28,7 @@ use domain::{
 };
 use http::{HeaderMap, StatusCode};
 use input::ReplayInput;
-use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection};
+use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection, Survey};
 
 /// Deliver again what has ended, by a filter or by ids; with `dry_run`, only say how much that is. Scope
 /// `deliveries:retry`.
@@ -51,15 +51,11 @@ pub(crate) async fn create(
     ctx.require(Scope::DeliveriesRetry)?;
     let asked = input.checked()?;
     if asked.dry_run {
-        let survey = app.store.survey(ctx.account_id(), &asked.selection, app.now(), limits::REPLAY_SURVEY);
-        let survey = survey.await?;
-        if survey.unknown > 0 {
-            return Err(ApiError::no_such("delivery"));
-        }
+        let survey = survey(&app, &ctx, &asked.selection, &asked.given).await?;
         return Ok(Json(ReplayEstimateView::new(survey, asked.rate)).into_response());
     }
     let key = key(&headers, &asked.text)?;
-    let replay = begin(&app, &ctx, asked.selection, asked.rate, key).await?;
+    let replay = begin(&app, &ctx, asked.selection, &asked.given, asked.rate, key).await?;
     Ok((StatusCode::ACCEPTED, Json(shown(&app, replay))).into_response())
 }
 
@@ -159,21 +155,36 @@ pub(crate) fn shown(app: &App, replay: Replay) -> ReplayView {
     ReplayView::new(replay, full)
 }
 
-/// Counts what there is, and writes down what is asked for.
+/// Counts what there is, and writes down what is asked for. `given` are ids in the order in which they were given.
 pub(crate) async fn begin(
     app: &App,
     ctx: &AccountCtx,
     selection: Selection,
+    given: &[DeliveryId],
     rate: u32,
     key: Option<ReplayKey>,
 ) -> Result<Replay, ApiError> {
-    let (account, now) = (ctx.account_id(), app.now());
-    let survey = app.store.survey(account, &selection, now, limits::REPLAY_SURVEY).await?;
-    if survey.unknown > 0 {
-        return Err(ApiError::no_such("delivery"));
-    }
+    let survey = survey(app, ctx, &selection, given).await?;
     let (matched, matched_exact) = (survey.matched, survey.exact);
     made(app, ctx, NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) }).await
+}
+
+/// Counts what there is. 404 with the places of the ids that are not there.
+async fn survey(
+    app: &App,
+    ctx: &AccountCtx,
+    selection: &Selection,
+    given: &[DeliveryId],
+) -> Result<Survey, ApiError> {
+    let survey = app.store.survey(ctx.account_id(), selection, app.now(), limits::REPLAY_SURVEY).await?;
+    if survey.unknown.is_empty() {
+        return Ok(survey);
+    }
+    let unknown = given.iter().enumerate().filter(|(_, id)| survey.unknown.binary_search(id).is_ok());
+    let named = unknown
+        .take(limits::REPLAY_UNKNOWN_NAMED)
+        .map(|(index, _)| FieldError::new(format!("/delivery_ids/{index}"), "not_found", "no such delivery"));
+    Err(ApiError::no_such("delivery").at(named.collect()))
 }
 
 /// A replay of one delivery, made at once; gives the new delivery. 429 if as much of the account waits as may.

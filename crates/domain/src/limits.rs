@@ -128,6 +128,8 @@ pub const FILTER_VALUES: usize = 50;
 /// Deliveries that a replay can be given by their ids, and the body that holds them.
 pub const REPLAY_IDS: usize = 10_000;
 pub const REPLAY_BODY_BYTES: usize = 512 * 1024;
+/// Ids that are not there, named by their places in one answer.
+pub const REPLAY_UNKNOWN_NAMED: usize = 100;
 /// Deliveries a second that a replay makes: unless asked otherwise, and at most.
 pub const REPLAY_RATE: u32 = 100;
 pub const REPLAY_RATE_MAX: u32 = 10_000;

@@ -205,8 +205,8 @@ pub struct Survey {
     pub exact: bool,
     /// By destination, in the order of their ids.
     pub by_destination: Vec<(DestinationId, u64)>,
-    /// Ids that are no delivery of this account.
-    pub unknown: u64,
+    /// Ids that are no delivery of this account, sorted.
+    pub unknown: Vec<DeliveryId>,
 }
 
 /// What a replay is about: what was there when it was made.

@@ -24,6 +24,8 @@ pub(crate) struct ReplayInput {
 /// A wish that can be granted.
 pub(super) struct Asked {
     pub(super) selection: Selection,
+    /// Ids in the order in which they were given.
+    pub(super) given: Vec<DeliveryId>,
     pub(super) rate: u32,
     pub(super) dry_run: bool,
     /// The same for the same wish.
@@ -48,6 +50,7 @@ impl ReplayInput {
         }
         checks.done()?;
         let text = serde_json::to_string(&self).map_err(ApiError::from_bug)?;
+        let given = self.delivery_ids.clone().unwrap_or_default();
         let selection = match (self.filter, self.delivery_ids) {
             (_, Some(mut ids)) => {
                 ids.sort_unstable();
@@ -62,7 +65,7 @@ impl ReplayInput {
                 Selection::Filter(filter)
             }
         };
-        Ok(Asked { selection, rate, dry_run: self.dry_run, text })
+        Ok(Asked { selection, given, rate, dry_run: self.dry_run, text })
     }
 }
 

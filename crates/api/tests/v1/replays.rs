@@ -113,6 +113,30 @@ on_every_store! {
         assert_eq!(world.get("/v1/replays").await.expect(200)["data"], json!([]));
     }
 
+    async fn ids_that_are_not_there_are_named_by_their_places(world) {
+        let (destination, _) = world.routed_destination().await;
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(dead_letter(&world, &destination).await);
+        }
+        let id = |n: u128| DeliveryId::at(world.clock.now(), n << 8).to_string();
+        // Out of order, and one of them twice.
+        let (later, earlier) = (id(1 << 60), id(1));
+        let given = [&later, &ids[2], &earlier, &ids[0], &later, &ids[1]];
+        for dry_run in [true, false] {
+            let refused = world.post("/v1/replays", json!({ "delivery_ids": given, "dry_run": dry_run })).await;
+            let problem = refused.expect(404);
+            let error = |index| json!({
+                "pointer": format!("/delivery_ids/{index}"), "code": "not_found", "detail": "no such delivery",
+            });
+            assert_eq!(problem["errors"], json!([error(0), error(2), error(4)]));
+        }
+        let many: Vec<_> = (1..=200).map(id).collect();
+        let problem = world.post("/v1/replays", json!({ "delivery_ids": many })).await.expect(404);
+        assert_eq!(problem["errors"].as_array().map(Vec::len), Some(100));
+        assert_eq!(world.get("/v1/replays").await.expect(200)["data"], json!([]));
+    }
+
     async fn a_key_stands_for_one_replay(world) {
         let body = json!({ "filter": {}, "rate": 5 });
         let first = ask_with_key(&world, "/v1/replays", "monday", body.clone()).await.expect(202);

@@ -88,9 +88,9 @@ impl Replays for MemoryStore {
                     let found = ended
                         .map(|ended| ended.delivery.destination_id)
                         .or_else(|| state.waiting.of_account(account, *id).map(|it| it.destination_id));
-                    survey.unknown += u64::from(found.is_none());
-                    if let Some(destination) = found {
-                        *by_destination.entry(destination).or_default() += 1;
+                    match found {
+                        Some(destination) => *by_destination.entry(destination).or_default() += 1,
+                        None => survey.unknown.push(*id),
                     }
                 }
             }

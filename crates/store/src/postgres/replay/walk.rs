@@ -31,11 +31,13 @@ pub(super) async fn survey(
     as_of: Timestamp,
     limit: usize,
 ) -> Result<Survey, StoreError> {
-    let (rows, exact, given) = match selection {
+    let (rows, exact, unknown) = match selection {
         Selection::Deliveries(ids) => {
             let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
             let params = params![account.uuid() => UUID, ids => UUID_ARRAY];
-            (connection.read(include_str!("../sql/survey_given.sql"), params).await?, true, ids.len())
+            let rows = connection.read(include_str!("../sql/survey_given.sql"), params).await?;
+            let unknown = rows.iter().find_map(|row| row.get::<_, Option<Vec<Uuid>>>(2));
+            (rows, true, unknown.unwrap_or_default())
         }
         Selection::Filter(filter) => {
             let scan = Scan {
@@ -49,7 +51,7 @@ pub(super) async fn survey(
             };
             let rows = scan.run(connection, SURVEY).await?;
             let exact = rows.first().is_none_or(|row| row.get(2));
-            (rows, exact, 0)
+            (rows, exact, Vec::new())
         }
     };
     let counted = |row: &Row| {
@@ -58,7 +60,8 @@ pub(super) async fn survey(
     };
     let by_destination: Vec<_> = rows.iter().filter_map(counted).collect();
     let matched = by_destination.iter().map(|(_, count)| count).sum();
-    Ok(Survey { matched, exact, by_destination, unknown: (given as u64).saturating_sub(matched) })
+    let unknown = unknown.into_iter().map(DeliveryId::from_uuid).collect();
+    Ok(Survey { matched, exact, by_destination, unknown })
 }
 
 pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, StoreError> {

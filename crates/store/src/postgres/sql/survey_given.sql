@@ -1,7 +1,9 @@
--- $1 account, $2 deliveries: those that wait or have ended, by destination
-select d.destination_id, count(*)
+-- $1 account, $2 deliveries: those that wait or have ended, by destination; and without one, those that are not there
+select d.destination_id,
+       count(*),
+       case when d.destination_id is null then array_agg(given.id order by given.id) end
 from unnest($2) as given (id)
-cross join lateral (
+left join lateral (
     select q.destination_id
     from queue q
     where q.account_id = $1 and q.delivery_id = given.id
@@ -10,6 +12,6 @@ cross join lateral (
     from attempts a
     where a.account_id = $1 and a.delivery_id = given.id and a.ending is not null
     limit 1
-) d
+) d on true
 group by d.destination_id
 order by d.destination_id

@@ -33,7 +33,7 @@ pub(super) fn survey(
             for id in ids {
                 match destination_of(connection, account, *id)? {
                     Some(destination) => *by_destination.entry(destination).or_default() += 1,
-                    None => survey.unknown += 1,
+                    None => survey.unknown.push(*id),
                 }
             }
         }

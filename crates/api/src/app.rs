@@ -95,6 +95,8 @@ pub struct ApiConfig {
     pub ingest_queue: usize,
     /// How much of one account may wait to be delivered.
     pub backlog: BacklogCap,
+    /// A day of an account's `retention_days`.
+    pub retention_day: Duration,
     /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
     pub idempotency_window: Duration,
     /// What this node does beside answering.
@@ -117,6 +119,7 @@ impl ApiConfig {
             connections: limits::CONNECTIONS,
             ingest_queue: limits::INGEST_QUEUE,
             backlog: BacklogCap::default(),
+            retention_day: limits::RETENTION_DAY,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             role: Role::default(),
             unsafe_settings: Vec::new(),
@@ -245,6 +248,12 @@ impl App {
     /// Ask once per request, and tell everybody below.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// What was made earlier, and has ended, may have been pruned.
+    pub(crate) async fn kept_since(&self, account: AccountId) -> Result<Timestamp, ApiError> {
+        let days = self.store.account(account).await?.retention_days;
+        Ok(self.now().minus(self.config.retention_day * days))
     }
 
     /// The key that seals and opens the secrets of an account.

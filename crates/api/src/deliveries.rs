@@ -128,7 +128,12 @@ pub(crate) async fn replay(
 ) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
     let account = ctx.account_id();
-    let record = app.store.delivery(account, id).await?;
+    let record = match app.store.delivery(account, id).await {
+        Err(StoreError::NotFound { .. }) => {
+            return Err(replays::absent("delivery", id.made_at(), app.kept_since(account).await?));
+        }
+        found => found?,
+    };
     if matches!(record.state, DeliveryState::Waiting(_)) {
         return Err(ApiError::delivery_waiting("the delivery has not ended; retry it instead"));
     }

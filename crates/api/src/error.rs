@@ -220,6 +220,10 @@ impl ApiError {
         self.0.code
     }
 
+    pub(crate) fn detail(&self) -> Cow<'static, str> {
+        self.0.detail.clone()
+    }
+
     pub fn status(&self) -> StatusCode {
         self.0.code.status()
     }

@@ -247,15 +247,19 @@ pub(crate) async fn replay(
     Ok((StatusCode::ACCEPTED, Json(replays::shown(&app, replay))))
 }
 
-/// 410 for an event of which there are deliveries still.
+/// 410 for an event of which there are deliveries still, or which is older than what is kept.
 async fn kept_no_more(app: &App, account: AccountId, id: EventId, error: StoreError) -> ApiError {
+    if !matches!(error, StoreError::NotFound { .. }) {
+        return error.into();
+    }
     let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
     let page = Page { before: None, limit: 1 };
-    match (&error, app.store.deliveries(account, &filter, page).await) {
-        (StoreError::NotFound { .. }, Ok(found)) if !found.rows.is_empty() => {
-            ApiError::pruned("the event is no longer kept")
-        }
-        _ => error.into(),
+    match app.store.deliveries(account, &filter, page).await {
+        Ok(found) if !found.rows.is_empty() => ApiError::pruned("the event is no longer kept"),
+        _ => match app.kept_since(account).await {
+            Ok(kept_since) => replays::absent("event", id.made_at(), kept_since),
+            Err(error) => error,
+        },
     }
 }
 

@@ -63,7 +63,7 @@ problems! {
     /// A delivery is told to do something: it must not have ended.
     Moving: NotFound DeliveryEnded OutcomeUnknown;
     /// A replay is asked for.
-    Replaying: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound IdempotencyConflict QuotaExceeded OutcomeUnknown;
+    Replaying: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// An event is asked for again.
     ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// A delivery is asked for again: it must have ended.

@@ -25,6 +25,7 @@ use domain::{
     account::Scope,
     id::{AccountId, DeliveryId, ReplayId},
     limits,
+    time::Timestamp,
 };
 use http::{HeaderMap, StatusCode};
 use input::ReplayInput;
@@ -169,7 +170,7 @@ pub(crate) async fn begin(
     made(app, ctx, NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) }).await
 }
 
-/// Counts what there is. 404 with the places of the ids that are not there.
+/// Counts what there is. Where ids are not there, 404 with their places, or 410 if all of them are so old.
 async fn survey(
     app: &App,
     ctx: &AccountCtx,
@@ -180,11 +181,24 @@ async fn survey(
     if survey.unknown.is_empty() {
         return Ok(survey);
     }
+    let kept_since = app.kept_since(ctx.account_id()).await?;
     let unknown = given.iter().enumerate().filter(|(_, id)| survey.unknown.binary_search(id).is_ok());
-    let named = unknown
-        .take(limits::REPLAY_UNKNOWN_NAMED)
-        .map(|(index, _)| FieldError::new(format!("/delivery_ids/{index}"), "not_found", "no such delivery"));
-    Err(ApiError::no_such("delivery").at(named.collect()))
+    let named = unknown.take(limits::REPLAY_UNKNOWN_NAMED).map(|(index, id)| {
+        let error = absent("delivery", id.made_at(), kept_since);
+        FieldError::new(format!("/delivery_ids/{index}"), error.code().as_str(), error.detail())
+    });
+    // Sorted: the last is the newest.
+    let newest = survey.unknown.last().map_or(kept_since, |id| id.made_at());
+    Err(absent("delivery", newest, kept_since).at(named.collect()))
+}
+
+/// What is not there has been pruned if it is older than what is kept, and else never was. The time in the id alone
+/// decides: a foreign one answers as one that was never given out.
+pub(crate) fn absent(what: &'static str, made_at: Timestamp, kept_since: Timestamp) -> ApiError {
+    match made_at < kept_since {
+        true => ApiError::pruned(format!("the {what} is older than what is kept")),
+        false => ApiError::no_such(what),
+    }
 }
 
 /// A replay of one delivery, made at once; gives the new delivery. 429 if as much of the account waits as may.

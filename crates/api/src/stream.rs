@@ -34,7 +34,6 @@ use frame::Reset;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use hub::Seat;
 use mark::Mark;
-use std::time::Duration;
 use store::Resumption;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -82,9 +81,7 @@ async fn begin(app: &App, ctx: &AccountCtx, last: Option<String>) -> Result<(Mar
     let (version, place) = Mark::split(&last).ok_or_else(malformed)?;
     match app.store.feed_place(place).await? {
         Resumption::At(place) => {
-            let kept = app.store.account(account).await?.retention_days;
-            let oldest = app.now().minus(Duration::from_secs(u64::from(kept) * 86_400));
-            let reset = (place.at() < oldest).then_some(Reset::Pruned);
+            let reset = (place.at() < app.kept_since(account).await?).then_some(Reset::Pruned);
             Ok((Mark { version, place }, reset))
         }
         Resumption::Lost => Ok((Mark::now(app, account).await?, Some(Reset::Lost))),

@@ -84,7 +84,8 @@ on_every_store! {
         let none = json!({ "filter": { "http_status": [500] }, "dry_run": true });
         let told = world.post("/v1/replays", none).await.expect(200);
         assert_eq!((&told["matched"], &told["by_destination"]), (&json!(0), &json!([])));
-        let unknown = json!({ "delivery_ids": ["dlv_01h455vb4pex5vsknk084sn02q"], "dry_run": true });
+        let unknown = DeliveryId::at(world.clock.now(), 1);
+        let unknown = json!({ "delivery_ids": [unknown], "dry_run": true });
         world.post("/v1/replays", unknown).await.expect_problem(404, "not_found");
         assert_eq!(world.get("/v1/replays").await.expect(200)["data"], json!([]));
     }
@@ -135,6 +136,43 @@ on_every_store! {
         let problem = world.post("/v1/replays", json!({ "delivery_ids": many })).await.expect(404);
         assert_eq!(problem["errors"].as_array().map(Vec::len), Some(100));
         assert_eq!(world.get("/v1/replays").await.expect(200)["data"], json!([]));
+    }
+
+    async fn what_is_not_there_was_pruned_if_its_id_is_older_than_what_is_kept(world) {
+        let (destination, _) = world.routed_destination().await;
+        let delivery = dead_letter(&world, &destination).await;
+        let event = text(&world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200)["event_id"]);
+        let old = world.clock.now();
+        world.clock.days_pass(91);
+        let new = world.clock.now();
+        let ask = async |event: &str, delivery: &str, status: u16, code: &str| {
+            let given = || Some(json!({ "delivery_ids": [delivery] }));
+            let mut said = Vec::new();
+            for (path, body) in [
+                (format!("/v1/events/{event}/replay"), None),
+                (format!("/v1/deliveries/{delivery}/replay"), None),
+                ("/v1/replays".into(), given()),
+            ] {
+                let answer = world.ask_as(&world.foreign_key, Method::POST, &path, body).await.expect(status);
+                assert_eq!(answer["code"], code, "{path}: {answer}");
+                said.push((answer["detail"].clone(), answer["errors"].clone()));
+            }
+            said
+        };
+        // Another's, which are there, answer as those that never were.
+        let id = |at| (EventId::at(at, 1 << 20).to_string(), DeliveryId::at(at, 1 << 20).to_string());
+        let (foreign, (never_event, never)) = (ask(&event, &delivery, 410, "pruned").await, id(old));
+        assert_eq!(ask(&never_event, &never, 410, "pruned").await, foreign);
+        let (new_event, new) = id(new);
+        ask(&new_event, &new, 404, "not_found").await;
+
+        let both = world.post("/v1/replays", json!({ "delivery_ids": [new, delivery, never] })).await.expect(404);
+        let codes: Vec<_> = both["errors"].as_array().unwrap().iter().map(|error| (&error["pointer"], &error["code"])).collect();
+        assert_eq!(codes, [(&json!("/delivery_ids/0"), &json!("not_found")), (&json!("/delivery_ids/2"), &json!("pruned"))]);
+        // What is there still, however old, is replayed.
+        world.tell(&format!("/v1/deliveries/{delivery}/replay")).await.expect(202);
+        world.tell(&format!("/v1/events/{event}/replay")).await.expect(202);
+        world.post("/v1/replays", json!({ "delivery_ids": [delivery] })).await.expect(202);
     }
 
     async fn a_key_stands_for_one_replay(world) {

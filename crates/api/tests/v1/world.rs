@@ -419,6 +419,13 @@ impl Default for TestClock {
     }
 }
 
+impl TestClock {
+    /// Days that nobody waits for.
+    pub(crate) fn days_pass(&self, days: i64) {
+        self.0.fetch_add(days * 24 * 3600 * 1_000_000, Ordering::Relaxed);
+    }
+}
+
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))

@@ -226,6 +226,7 @@ impl Makings<'_> {
                 backlog: config.backlog,
                 role: config.role,
                 unsafe_settings,
+                retention_day: engine_settings.retention_day,
                 idempotency_window: config.idempotency_window,
                 dev: dev == Dev::Yes,
                 tracer: losses.tracer(),

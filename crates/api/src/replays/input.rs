@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 pub(crate) struct ReplayInput {
     /// The filters of the list of deliveries, as lists; without `status`, dead letters.
     filter: Option<DeliveryQuery>,
-    #[schema(value_type = Option<Vec<schema::DeliveryId>>, max_items = 10_000)]
+    #[schema(value_type = Option<Vec<schema::DeliveryId>>, min_items = 1, max_items = 10_000)]
     delivery_ids: Option<Vec<DeliveryId>>,
     /// Deliveries to make a second.
     #[schema(minimum = 1, maximum = 10_000, default = 100)]
@@ -39,6 +39,9 @@ impl ReplayInput {
         checks.range("/rate", rate, 1..=limits::REPLAY_RATE_MAX);
         match (&self.filter, &self.delivery_ids) {
             (Some(filter), None) => check_filter(filter, &mut checks),
+            (None, Some(ids)) if ids.is_empty() => {
+                checks.refuse("/delivery_ids", "missing_value", "name a delivery, or give a filter");
+            }
             (None, Some(ids)) if ids.len() > limits::REPLAY_IDS => {
                 checks.refuse("/delivery_ids", "too_many", format!("at most {} ids", limits::REPLAY_IDS));
             }

@@ -95,6 +95,7 @@ on_every_store! {
         refused(json!({})).await.expect_invalid("/filter", "missing_field");
         let both = json!({ "filter": {}, "delivery_ids": [] });
         refused(both).await.expect_invalid("/delivery_ids", "not_allowed");
+        refused(json!({ "delivery_ids": [] })).await.expect_invalid("/delivery_ids", "missing_value");
         for rate in [0, 10_001] {
             refused(json!({ "filter": {}, "rate": rate })).await.expect_invalid("/rate", "out_of_range");
         }

@@ -27,7 +27,7 @@ pub(crate) struct StreamQuery {
     kind: Vec<Kind>,
     #[param(value_type = Vec<schema::DestinationId>, required = false)]
     destination_id: Vec<DestinationId>,
-    /// Of the delivery, as the change left it.
+    /// Of the delivery, as the change left it: `retry_scheduled`, `delivered`, `dead_letter` or `cancelled`.
     #[param(value_type = Vec<words::StatusWord>, required = false)]
     status: Vec<Status>,
     /// Of the attempt.
@@ -80,6 +80,14 @@ impl Filter {
             ("/replay_id", query.replay_id.len()),
         ];
         counts.into_iter().for_each(|(pointer, count)| checks.filter_values(pointer, count));
+        // What a change has left is one of these: whoever waits for another would wait for ever.
+        for (index, status) in query.status.iter().enumerate() {
+            if matches!(status, Status::Queued | Status::Delivering) {
+                let detail =
+                    "the stream tells of `retry_scheduled`, `delivered`, `dead_letter` and `cancelled`";
+                checks.refuse(format!("/status/{index}"), "not_allowed", detail);
+            }
+        }
         checks.done()?;
         let named = |kind| query.kind.contains(&kind);
         if query.kind.is_empty() || named(Kind::Delivery) {

@@ -242,6 +242,10 @@ on_every_store! {
         world.get("/v1/stream?colour=red").await.expect_invalid("/colour", "unknown_parameter");
         world.get("/v1/stream?destination_id=evt_01").await.expect_invalid("/destination_id/0", "invalid_value");
         world.get("/v1/stream?status=lost").await.expect_invalid("/status/0", "unknown_value");
+        for never in ["queued", "delivering"] {
+            let filter = format!("/v1/stream?status=delivered&status={never}");
+            world.get(&filter).await.expect_invalid("/status/1", "not_allowed");
+        }
         world.get("/v1/stream?kind=hold").await.expect_invalid("/kind/0", "unknown_value");
         for id in ["yesterday", "1_yesterday", "_", "1_n-1-2-3"] {
             let path = format!("/v1/stream?last_event_id={id}");

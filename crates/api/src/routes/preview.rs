@@ -59,6 +59,9 @@ pub(crate) async fn preview(
 ) -> Result<Json<PreviewView>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     input.check()?;
+    if let Some(source) = input.source_id {
+        app.store.source(ctx.account_id(), source).await.map_err(super::refuse_reference)?;
+    }
     // Whatever this process remembers, somebody else may have changed it.
     let snapshot = app.snapshots.newer(ctx.account_id(), i64::MAX).await?;
     let event = match input.event_id {

@@ -100,6 +100,11 @@ on_every_store! {
         let event = world.publish("payment.made", json!({ "amount": 90 })).await;
         assert_eq!(world.post("/v1/routes/preview", json!({ "event_id": event })).await.expect(200), expected);
 
+        let unknown = json!({ "type": "a", "source_id": "src_01h455vb4pex5vsknk084sn02q" });
+        world.post("/v1/routes/preview", unknown).await.expect_invalid("/source_id", "not_found");
+        let foreign = Some(json!({ "type": "a", "source_id": source }));
+        let foreign = world.ask_as(&world.foreign_key, Method::POST, "/v1/routes/preview", foreign).await;
+        foreign.expect_invalid("/source_id", "not_found");
         world.post("/v1/routes/preview", json!({})).await.expect_invalid("/type", "missing_field");
         let both = json!({ "event_id": event, "type": "a" });
         world.post("/v1/routes/preview", both).await.expect_invalid("/event_id", "not_allowed");

@@ -15,8 +15,12 @@ pub trait Clock: Send + Sync {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected an RFC 3339 time such as 2026-04-03T14:30:00Z")]
-pub struct NotATime;
+pub enum NotATime {
+    #[error("expected an RFC 3339 time such as 2026-04-03T14:30:00Z")]
+    Malformed,
+    #[error("expected a time from {} to {}", Timestamp::MIN, Timestamp::MAX)]
+    OutOfRange,
+}
 
 impl Timestamp {
     pub const MIN: Self = Self(0);
@@ -77,10 +81,43 @@ impl FromStr for Timestamp {
 
     /// Any offset is accepted; what counts is the moment.
     fn from_str(text: &str) -> Result<Self, NotATime> {
-        let time: jiff::Timestamp = text.parse().map_err(|_| NotATime)?;
-        let found = Self(time.as_microsecond());
-        if (Self::MIN..=Self::MAX).contains(&found) { Ok(found) } else { Err(NotATime) }
+        let moment = rfc_3339(text).ok_or(NotATime::Malformed)?;
+        // Without its offset: a moment that is in the calendar, and beyond what can be kept.
+        let in_the_calendar = || moment.parse::<jiff::civil::DateTime>().is_ok();
+        let time: jiff::Timestamp = text.parse().map_err(|_| match in_the_calendar() {
+            true => NotATime::OutOfRange,
+            false => NotATime::Malformed,
+        })?;
+        // A leap second is read as the one before it, which would be early.
+        let leap = if moment.ends_with(":60") { 1_000_000 } else { 0 };
+        let found = Self(time.as_microsecond() + leap);
+        if (Self::MIN..=Self::MAX).contains(&found) { Ok(found) } else { Err(NotATime::OutOfRange) }
     }
+}
+
+/// The date and the time of day of what is written as RFC 3339 has it, which is less than a calendar's library reads.
+fn rfc_3339(text: &str) -> Option<&str> {
+    let (moment, rest) = text.split_at_checked("2026-04-03T14:30:00".len())?;
+    let fits = moment.bytes().zip(*b"0000-00-00T00:00:00").all(|(byte, like)| match like {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't' | b' '),
+        _ => byte == like,
+    });
+    let offset = match rest.strip_prefix('.') {
+        Some(fraction) => {
+            let offset = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+            Some(offset).filter(|offset| (1..=9).contains(&(fraction.len() - offset.len())))?
+        }
+        None => rest,
+    };
+    let known = match offset.as_bytes() {
+        [b'Z' | b'z'] => true,
+        [b'+' | b'-', h, i, b':', m, n] => {
+            [h, i, m, n].into_iter().all(u8::is_ascii_digit) && [*h, *i] <= *b"23"
+        }
+        _ => false,
+    };
+    (fits && known).then_some(moment)
 }
 
 impl Serialize for Timestamp {
@@ -121,11 +158,46 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_read_as_rfc_3339_has_it_and_not_otherwise() {
+        let read = |text: &str| text.parse::<Timestamp>().map(|time| time.to_string());
+        for (text, moment) in [
+            ("2026-04-03t14:30:00z", "2026-04-03T14:30:00.000000Z"),
+            ("2026-04-03 14:30:00-00:00", "2026-04-03T14:30:00.000000Z"),
+            ("2026-04-03T14:30:00.123456789+23:59", "2026-04-02T14:31:00.123456Z"),
+            ("2026-12-31T23:59:60Z", "2027-01-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(moment), "{text}");
+        }
+        for text in [
+            "",
+            "tomorrow",
+            "2026-04-03",
+            "20261117T010000Z",
+            "2026-04-03T14:30Z",
+            "2026-04-03T14:30:00",
+            "2026-04-03T14:30:00-25:00",
+            "2026-04-03T14:30:00+0200",
+            "2026-04-03T14:30:00+02",
+            "2026-04-03T14:30:00Z[UTC]",
+            "+002026-04-03T14:30:00Z",
+            "2026-04-03T14:30:00,5Z",
+            "2026-04-03T14:30:00.Z",
+            "2026-02-30T14:30:00Z",
+            "2026-04-03T25:30:00Z",
+            "2026-04-03T14:30:0éZ",
+        ] {
+            assert_eq!(read(text), Err(NotATime::Malformed), "{text}");
+        }
+        for text in ["9999-12-31T23:59:59Z", "1969-12-31T23:59:59Z", "0000-01-01T00:00:00+01:00"] {
+            assert_eq!(read(text), Err(NotATime::OutOfRange), "{text}");
+        }
+    }
+
+    #[test]
     fn arithmetic_stays_in_range() {
         assert_eq!(Timestamp::MAX.plus(Duration::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::MIN.minus(Duration::MAX), Timestamp::MIN);
         assert_eq!(Timestamp::MIN.since(Timestamp::MAX), Duration::ZERO);
-        assert_eq!("tomorrow".parse::<Timestamp>(), Err(NotATime));
         assert_eq!(Timestamp::MAX.to_string(), "9999-12-30T22:00:00.000000Z");
         assert_eq!(Timestamp::from_micros(i64::MAX).to_string(), Timestamp::MAX.to_string());
     }

@@ -77,6 +77,7 @@ impl AddressPolicy {
             "https" => {}
             "http" if self.allow_http => {}
             "http" => return invalid("must use https; an operator can allow http with egress.allow_http"),
+            _ if self.allow_http => return invalid("must use https or http"),
             _ => return invalid("must use https"),
         }
         if !url.username().is_empty() || url.password().is_some() {

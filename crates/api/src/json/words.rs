@@ -1,18 +1,31 @@
 //! What serde says, in words for people who do not write Rust.
 
+const VALUE: &str = "invalid value: ";
+
 /// `invalid type: integer `1`, expected a string` as `expected a string, found 1`, and the like.
 pub(super) fn plain(message: &str) -> String {
-    let kinds = ["invalid type: ", "invalid value: ", "invalid length "];
+    let kinds = ["invalid type: ", VALUE, "invalid length "];
     if let Some(rest) = kinds.iter().find_map(|kind| message.strip_prefix(kind))
         && let Some((found, expected)) = rest.rsplit_once(", expected ")
     {
-        return format!("expected {}, found {}", wanted(expected), given(found));
+        // Of the right kind, and yet not one of them.
+        let range = range(expected).filter(|_| found.starts_with("integer ") && message.starts_with(VALUE));
+        return format!("expected {}, found {}", range.unwrap_or(wanted(expected)), given(found));
     }
     if let Some(rest) = message.strip_prefix("unknown variant ") {
         return rest.replacen(", expected ", " is not known here: expected ", 1);
     }
     // Of a list without filters; the page is asked for elsewhere.
     message.strip_suffix(", there are no fields").unwrap_or(message).to_owned()
+}
+
+fn range(expected: &str) -> Option<&'static str> {
+    match expected {
+        "u8" => Some("a whole number from 0 to 255"),
+        "u16" => Some("a whole number from 0 to 65535"),
+        "u32" => Some("a whole number from 0 to 4294967295"),
+        _ => None,
+    }
 }
 
 fn wanted(expected: &str) -> &str {
@@ -55,6 +68,18 @@ mod tests {
             ("invalid type: string \"x\", expected a sequence", "expected a list, found string \"x\""),
             (
                 "invalid value: integer `-1`, expected u32",
+                "expected a whole number from 0 to 4294967295, found -1",
+            ),
+            (
+                "invalid value: integer `5000000000`, expected u32",
+                "expected a whole number from 0 to 4294967295, found 5000000000",
+            ),
+            (
+                "invalid value: integer `70000`, expected u16",
+                "expected a whole number from 0 to 65535, found 70000",
+            ),
+            (
+                "invalid value: integer `-1`, expected u64",
                 "expected a whole number that is not negative, found -1",
             ),
             ("invalid type: sequence, expected an object", "expected an object, found a list"),

@@ -294,6 +294,9 @@ fn http_is_the_operators_choice() {
     assert_eq!(verdict(&policy, "http://example.com/"), "ok");
     assert_eq!(verdict(&policy, "http://127.0.0.1/"), "blocked_target");
     assert_eq!(verdict(&policy, "ws://example.com/"), "invalid_url");
+    let said = |policy: &AddressPolicy| policy.check_url("ftp://example.com/").unwrap_err().to_string();
+    assert!(said(&policy).ends_with("must use https or http"), "{}", said(&policy));
+    assert!(said(&strict()).ends_with("must use https"), "{}", said(&strict()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use rustix::{
 };
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read as _, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     thread,
@@ -76,16 +76,33 @@ impl SqliteStore {
 
 impl FileLock {
     fn take(path: &Path, folder: &Path) -> Result<Self, OpenError> {
-        let file =
-            File::options().create(true).truncate(false).write(true).open(path).map_err(unavailable)?;
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(unavailable)?;
         let give_up = Instant::now() + LOCK_PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self { _file: file, database: OnceLock::new() }),
+                Ok(()) => {
+                    // For people, and for the message below. Losing it costs nothing.
+                    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+                    return Ok(Self { _file: file, database: OnceLock::new() });
+                }
                 Err(Errno::WOULDBLOCK) if Instant::now() < give_up => thread::sleep(LOCK_PATIENCE / 10),
                 Err(Errno::WOULDBLOCK) => {
+                    let mut holder = String::new();
+                    let _ = file.read_to_string(&mut holder);
+                    let who = match holder.trim() {
+                        "" => "another process".to_owned(),
+                        holder => format!("process {holder}"),
+                    };
                     let folder = folder.display();
-                    let why = format!("the data folder {folder} is in use by another process");
+                    let why = format!(
+                        "the data folder {folder} is in use by {who}: stop it, or ask the server by its API"
+                    );
                     return Err(OpenError::InUse(why));
                 }
                 Err(error) => return Err(unavailable(error)),

@@ -146,11 +146,12 @@ pub(super) async fn open(path: &Path, accept_data_loss: bool) -> Result<SqliteSt
 }
 
 #[tokio::test]
-async fn a_second_opener_is_refused_and_told_the_folder() {
+async fn a_second_opener_is_refused_and_told_the_folder_and_who_has_it() {
     let first = Fixture::new().await;
     let refused = open(&first.path(), false).await.err();
     let Some(OpenError::InUse(message)) = refused else { panic!("not refused: {refused:?}") };
     assert!(message.contains(&first.folder.path().display().to_string()), "{message}");
+    assert!(message.contains(&format!("in use by process {}: stop it", std::process::id())), "{message}");
 }
 
 #[tokio::test]

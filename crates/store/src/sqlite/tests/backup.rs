@@ -128,7 +128,6 @@ async fn a_look_beside_the_store_finds_it_whole_and_has_an_end() {
     assert!(!look.audit_roll().await.expect("the roll").has_workers());
 }
 
-/// A store whose table of events is damaged, and the folder it lives in.
 #[tokio::test]
 async fn a_file_is_in_use_as_long_as_a_process_has_it_whatever_its_rows_say() {
     let Fixture { store, folder } = Fixture::new().await;
@@ -139,6 +138,7 @@ async fn a_file_is_in_use_as_long_as_a_process_has_it_whatever_its_rows_say() {
     assert!(!is_in_use(&folder.path().join("copy.db")));
 }
 
+/// A store whose table of events is damaged, and the folder it lives in.
 async fn damaged() -> (tempfile::TempDir, PathBuf) {
     let fixture = Fixture::new().await;
     let destination = fixture.destination(&fixture.account().await).await;

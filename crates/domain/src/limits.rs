@@ -241,6 +241,8 @@ pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
 pub const SETTLE_BATCH: usize = 256;
+/// … and of so many destinations, where there is one writer: a batch of more takes several flushes.
+pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
 pub const CUT_REQUESTS_ANSWER: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
@@ -321,7 +323,7 @@ pub const RESCAN_LANES: usize = 1_000;
 /// waits for two of them at most.
 pub const EXPANSION_CHUNK: usize = 500;
 /// The same where one thread writes everything, and everybody waits for it.
-pub const EXPANSION_CHUNK_ONE_WRITER: usize = 100;
+pub const EXPANSION_CHUNK_ONE_WRITER: usize = 50;
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
@@ -494,7 +496,7 @@ pub const CHECKPOINT_LOOK: u32 = 4;
 pub const CHECKPOINT_PAGES: i64 = 16_000;
 /// … until so few are left that the writer copies them itself and the log begins again: some milliseconds. Another round
 /// would be another flush, and flushes of two files hold each other up.
-pub const CHECKPOINT_PAGES_LEFT: i64 = 4_000;
+pub const CHECKPOINT_PAGES_LEFT: i64 = 1_500;
 /// The same when room is short: the log is used again from its beginning instead of growing.
 pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
 /// A log this long begins again however many are left, and waits for its readers: without, overlapping reads let it grow

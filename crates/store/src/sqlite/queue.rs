@@ -56,15 +56,10 @@ impl Queue for SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
-        let mut one_by_one = false;
-        let settled = self
-            .write(Turn::Settle, move |connection| {
-                let settled = settle::settle(connection, &entries, one_by_one, now);
-                // The writer rolls back what has failed and asks once more.
-                one_by_one |= settled.is_err();
-                settled
-            })
-            .await?;
+        let mut settled = Vec::with_capacity(entries.len());
+        while settled.len() < entries.len() {
+            settled.extend(self.settle_part(&entries, settled.len(), now).await?);
+        }
         self.stir.ring();
         Ok(settled)
     }
@@ -152,6 +147,27 @@ impl Queue for SqliteStore {
                 Ok(count.query_row(row, |row| Ok((row.get(0)?, row::maybe_time(row, 1)?)))?)
             };
             destinations.iter().map(&mut count).collect()
+        })
+        .await
+    }
+}
+
+impl SqliteStore {
+    /// As many of them, from there on, as an event that comes meanwhile may wait for.
+    async fn settle_part(
+        &self,
+        entries: &Arc<[settle::Entry]>,
+        from: usize,
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError> {
+        let entries = Arc::clone(entries);
+        let part = from..from + settle::part(&entries[from..]);
+        let mut one_by_one = false;
+        self.write(Turn::Settle, move |connection| {
+            let settled = settle::settle(connection, &entries[part.clone()], one_by_one, now);
+            // The writer rolls back what has failed and asks once more.
+            one_by_one |= settled.is_err();
+            settled
         })
         .await
     }

@@ -17,11 +17,12 @@ use domain::{
     attempt::Attempt,
     delivery::{Delivery, Ending, Settled},
     id::{AccountId, AttemptId, DestinationId, NodeId},
+    limits,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub(super) const END: &str = include_str!("sql/settle_end.sql");
 pub(super) const WAIT: &str = include_str!("sql/settle_wait.sql");
@@ -207,6 +208,17 @@ impl Attempted {
             detail: serde_json::to_string(&attempt.detail).expect("texts and numbers are always JSON"),
         }
     }
+}
+
+/// How many of them the writer takes in one flush. Rows of one destination lie side by side, those of another on other pages: 256 of
+/// a crowd would hold it for much longer than 256 of a few.
+pub(super) fn part(entries: &[Entry]) -> usize {
+    let mut destinations = HashSet::new();
+    let mut fits = |entry: &Entry| {
+        destinations.insert(entry.delivery.destination_id);
+        destinations.len() <= limits::SETTLE_DESTINATIONS_ONE_WRITER
+    };
+    entries.iter().take_while(|entry| fits(entry)).count()
 }
 
 /// All at once or, where SQLite will not take one of them, one by one. Nobody asks which node it is: one process has the

@@ -166,6 +166,7 @@ macro_rules! kept_by {
                 a_retry_waits_at_its_new_place,
                 a_throttled_delivery_keeps_its_place,
                 a_dead_letter_keeps_its_reason,
+                results_of_many_destinations_are_answered_in_their_order,
                 tls_errors_are_counted,
                 every_outcome_and_every_detail_is_kept,
                 settling_twice_answers_the_same_and_moves_nothing_more,

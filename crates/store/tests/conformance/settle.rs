@@ -5,7 +5,7 @@ use domain::{
     attempt::{AttemptError, Detail, Response, Timing},
     delivery::{CancelReason, Delivery, Ending, Position, Settled},
     destination::{Disabled, DisabledReason},
-    id::{DeliveryId, NodeId},
+    id::{AttemptId, DeliveryId, NodeId},
     limits,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
@@ -67,6 +67,26 @@ pub(crate) async fn a_dead_letter_keeps_its_reason(world: World) {
             DeliveryState::Ended { ending: Ending::DeadLetter(reason), at: over(at(2)) }
         );
     }
+}
+
+/// More than a store with one writer takes in one flush.
+pub(crate) async fn results_of_many_destinations_are_answered_in_their_order(world: World) {
+    let account = world.account().await;
+    let mut routes = Vec::new();
+    for _ in 0..2 * limits::SETTLE_DESTINATIONS_ONE_WRITER + 5 {
+        routes.push(world.route(&world.destination(&account).await).await);
+    }
+    let deliveries = world.commit_event(event(&account, at(1)), &routes.iter().collect::<Vec<_>>()).await;
+    let is_cancelled = |place: usize| place % 3 == 1;
+    for (_, delivery) in deliveries.iter().enumerate().filter(|(place, _)| is_cancelled(*place)) {
+        let fact = AttemptId::at(at(2), chance());
+        assert!(world.store.cancel(account.id, delivery.id, fact, at(2)).await.unwrap().is_some());
+    }
+    let results: Vec<_> = deliveries.iter().map(|delivery| delivered(delivery, at(2))).collect();
+    let expected: Vec<_> = (0..deliveries.len()).map(|place| !is_cancelled(place)).collect();
+    assert_eq!(world.settle(&results, at(3)).await, expected);
+    assert_eq!(world.settle(&results, at(4)).await, expected, "said again");
+    assert!(world.store.lanes(&all_shards(), None, 10).await.unwrap().is_empty());
 }
 
 pub(crate) async fn tls_errors_are_counted(world: World) {

@@ -321,9 +321,12 @@ pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
 /// waits for two of them at most.
-pub const EXPANSION_CHUNK: usize = 500;
+pub const EXPANSION_CHUNK: usize = 250;
 /// The same where one thread writes everything, and everybody waits for it.
 pub const EXPANSION_CHUNK_ONE_WRITER: usize = 50;
+/// After a chunk the store is left to others for this part of the time it took, if that is worth a pause at all.
+pub const EXPANSION_REST_PART: u32 = 4;
+pub const EXPANSION_REST_MIN: Duration = Duration::from_millis(2);
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;

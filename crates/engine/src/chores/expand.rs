@@ -23,6 +23,7 @@ use pages::{Orderings, Pages};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, failpoint};
 use tokio::{
@@ -71,7 +72,9 @@ impl Expander {
                 next_look = Instant::now() + limits::EXPANSION_LOOK;
             }
             if let Some(open) = self.turns.next() {
+                let begun = Instant::now();
                 let gone_on = self.go_on(open).await;
+                rest(begun.elapsed()).await;
                 self.after(gone_on).await;
                 continue;
             }
@@ -204,6 +207,14 @@ impl Expander {
             sequenced,
             due_at,
         }
+    }
+}
+
+/// Events that are committed meanwhile wait for the same processors and the same flush.
+async fn rest(took: Duration) {
+    let rest = took / limits::EXPANSION_REST_PART;
+    if rest >= limits::EXPANSION_REST_MIN {
+        sleep(rest).await;
     }
 }
 

@@ -9,6 +9,7 @@ use client::{NewRoute, Publish};
 use domain::id::EventId;
 use domain::rollup::Span;
 use domain::time::Timestamp;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Database, Stage, StoreKind};
@@ -108,6 +109,26 @@ impl History {
         };
         Ok(bytes as f64 / self.events as f64)
     }
+
+    /// The same by table and index, of those in which it has a byte or more.
+    pub(crate) async fn bytes_by_relation(&self, database: &Database) -> Result<BTreeMap<String, u64>> {
+        let sql = match database.kind() {
+            StoreKind::Sqlite => "select name, pgsize from dbstat where aggregate = 1",
+            StoreKind::Postgres => {
+                "select p.relname, sum(pg_table_size(i.inhrelid))::bigint
+                 from pg_inherits i join pg_class p on p.oid = i.inhparent
+                 where p.relnamespace = current_schema()::regnamespace
+                 group by 1"
+            }
+        };
+        let mut each = BTreeMap::new();
+        for row in database.rows(sql).await? {
+            let (name, bytes) = (row[0].text().context("a name")?, row[1].number().context("a size")?);
+            each.insert(name.to_owned(), bytes as u64 / self.events);
+        }
+        each.retain(|_, bytes| *bytes > 0);
+        Ok(each)
+    }
 }
 
 fn partitions(day: Timestamp) -> String {
@@ -151,10 +172,10 @@ impl Sql {
         let (column, value) = attempts_column;
         format!(
             "insert into events (id, account_id, source_id, type, idempotency_key, content_type, ordering_key,
-                 received_at, deliver_at, deliveries, size_bytes, headers, metadata, payload)
+                 received_at, deliver_at, deliveries, size_bytes, headers, metadata, payload, payload_crc)
              {numbers}
              select {event}, e.account_id, e.source_id, e.type, null, e.content_type, e.ordering_key,
-                 {ms} * 1000, null, 1, e.size_bytes, e.headers, e.metadata, e.payload
+                 {ms} * 1000, null, 1, e.size_bytes, e.headers, e.metadata, e.payload, e.payload_crc
              from n cross join (select * from events where id = {template}) e
              order by n.i;
              insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id,

@@ -220,6 +220,9 @@ pub const WINDOW_MAX: usize = 2_048;
 pub const CARRIED_BYTES: usize = 16 * 1024;
 /// Payloads from here on are packed where they are stored; of smaller ones hardly a byte is saved.
 pub const PACKED_FROM_BYTES: usize = 256;
+/// More than the detail of any attempt has, with every byte of its headers and body escaped; nothing larger is packed,
+/// and nothing that says it is larger is unpacked.
+pub const DETAIL_UNPACKED_BYTES: usize = 1024 * 1024;
 /// What a delivery costs in memory besides its payload, about.
 pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
 /// Windows, hand-overs, open requests and unflushed results of a node together.

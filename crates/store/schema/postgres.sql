@@ -46,6 +46,7 @@ table attempts
     ended_at bigint
     late boolean not null
     sequence bigint
+    detail_packed bytea
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
@@ -92,6 +93,7 @@ table attempts_default
     ended_at bigint
     late boolean not null
     sequence bigint
+    detail_packed bytea
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))

@@ -10,6 +10,7 @@ mod backlog;
 mod catalog;
 mod checksum;
 mod chores;
+mod detail;
 mod error;
 mod expand;
 pub mod failpoint;

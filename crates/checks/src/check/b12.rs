@@ -72,8 +72,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.exactly("left_in_queue", left, 0u64);
     let sql = "select count(*) from attempts where ending = 'delivered'";
     report.exactly("deliveries", stage.database.number(sql).await?, wanted);
-    let sql = "select coalesce(reason, '') || ' ' || coalesce(outcome, '') || ' ' || coalesce(substr(detail, 1, 200), ''),
-                   count(*) from attempts where ending is not null and ending <> 'delivered' group by 1 order by 2 desc limit 5";
+    let sql = "select coalesce(reason, '') || ' ' || coalesce(outcome, ''), count(*) from attempts
+               where ending is not null and ending <> 'delivered' group by 1 order by 2 desc limit 5";
     let others = stage.database.rows(sql).await?;
     let others = others.iter().map(|row| (row[0].text().unwrap_or("").to_owned(), row[1].number()));
     report.note("other_endings", others.collect::<Vec<_>>());

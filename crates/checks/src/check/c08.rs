@@ -91,10 +91,16 @@ async fn dead_letters(stage: &Stage, count: u64) -> Result<()> {
 
 /// The facts about everything that was not replayed.
 async fn originals(stage: &Stage) -> Result<Vec<Vec<crate::harness::Cell>>> {
-    let sql = "select delivery_id, attempt_id, event_id, destination_id, number, spent, started_at, duration_us, outcome,
-                   http_status, detail, ending, reason, ended_at
-               from attempts where replay_id is null order by delivery_id, attempt_id";
-    stage.database.rows(sql).await
+    let detail = match stage.database.kind() {
+        StoreKind::Sqlite => "detail",
+        StoreKind::Postgres => "detail, detail_packed",
+    };
+    let sql = format!(
+        "select delivery_id, attempt_id, event_id, destination_id, number, spent, started_at, duration_us, outcome,
+             http_status, {detail}, ending, reason, ended_at
+         from attempts where replay_id is null order by delivery_id, attempt_id"
+    );
+    stage.database.rows(&sql).await
 }
 
 fn of_replay(store: StoreKind, id: uuid::Uuid) -> String {

@@ -165,11 +165,13 @@ impl Sql {
         let (event, delivery) = (self.id(&ms, "7001"), self.id(&ms, "7002"));
         let attempt = self.id(&format!("({ms} + k.n * 2)"), "7003");
         let numbers = self.numbers(first + 1, first + count);
-        let attempts_column =
-            if self.kind == StoreKind::Postgres { ("attempts, ", "k.n, ") } else { ("", "") };
         let no = if self.kind == StoreKind::Postgres { "false" } else { "0" };
         let destination = "(select id, row_number() over (order by id) - 1 as place from destinations where deleted_at is null) d";
-        let (column, value) = attempts_column;
+        // Columns of one store alone, and what is in them.
+        let (columns, values) = match self.kind {
+            StoreKind::Sqlite => ("", ""),
+            StoreKind::Postgres => (", attempts, detail_packed", ", k.n, a.detail_packed"),
+        };
         format!(
             "insert into events (id, account_id, source_id, type, idempotency_key, content_type, ordering_key,
                  received_at, deliver_at, deliveries, size_bytes, headers, metadata, payload, payload_crc)
@@ -179,10 +181,10 @@ impl Sql {
              from n cross join (select * from events where id = {template}) e
              order by n.i;
              insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id,
-                 origin, number, {column}spent, started_at, duration_us, outcome, http_status, node_id, ending, reason,
-                 ended_at, late, detail)
+                 origin, number, spent, started_at, duration_us, outcome, http_status, node_id, ending, reason,
+                 ended_at, late, detail{columns})
              {numbers}
-             select {delivery}, {attempt}, a.account_id, {event}, d.id, a.route_id, null, {delivery}, k.n, {value}
+             select {delivery}, {attempt}, a.account_id, {event}, d.id, a.route_id, null, {delivery}, k.n,
                  k.n - 1, {ms} * 1000 + k.n * 2000, 5000 + n.i % 90000,
                  case when k.n < k.of or n.i % 20 = 7 then 'server_error' else 'success' end,
                  case when k.n < k.of or n.i % 20 = 7 then 500 + n.i / 20 % 5 else 200 end,
@@ -190,7 +192,7 @@ impl Sql {
                  case when k.n < k.of then null when n.i % 20 = 7 then 'dead_letter' else 'delivered' end,
                  case when k.n = k.of and n.i % 20 = 7 then 'exhausted' end,
                  case when k.n = k.of then {ms} * 1000 + k.n * 2000 + 5000 + n.i % 90000 end,
-                 {no}, a.detail
+                 {no}, a.detail{values}
              from n
              join (select 1 as n, 1 as of union all select 1, 2 union all select 2, 2) k
                on k.of = case when n.i % 20 in (7, 13) then 2 else 1 end

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
-    FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
+    FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, detail, history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -421,7 +421,7 @@ fn delivery_record(row: &Row, at: usize) -> Result<DeliveryRecord, StoreError> {
 }
 
 /// attempt_id, delivery_id, event_id, destination_id, number, started_at, duration_us, outcome, http_status, detail,
-/// node_id, late.
+/// detail_packed, node_id, late.
 fn attempt_record(row: &Row) -> Result<AttemptRecord, StoreError> {
     let outcome: &str = row.get(7);
     Ok(AttemptRecord {
@@ -434,9 +434,12 @@ fn attempt_record(row: &Row) -> Result<AttemptRecord, StoreError> {
         duration: Duration::from_micros(row.get::<_, i64>(6).max(0) as u64),
         outcome: outcome.parse::<Outcome>().map_err(|_| unreadable("outcome", outcome))?,
         http_status: rows::http_status(row, 8),
-        detail: serde_json::from_str(row.get(9)).unwrap_or_default(),
-        node: NodeId::from_uuid(row.get(10)),
-        late: row.get(11),
+        detail: match row.get::<_, Option<&[u8]>>(10) {
+            Some(packed) => detail::of_packed(packed),
+            None => detail::of_text(row.get::<_, &str>(9).as_bytes()),
+        },
+        node: NodeId::from_uuid(row.get(11)),
+        late: row.get(12),
     })
 }
 

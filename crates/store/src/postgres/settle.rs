@@ -6,7 +6,7 @@ use super::{
     replay,
     trouble::Trouble,
 };
-use crate::{Consequence, Fact, Settlement, StoreError};
+use crate::{Consequence, Fact, Settlement, StoreError, detail};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
@@ -262,7 +262,9 @@ pub(super) struct Facts {
     duration_us: Vec<Option<i64>>,
     outcome: Vec<Option<&'static str>>,
     http_status: Vec<Option<i16>>,
+    /// Empty where it is packed, and so is all a node of the version before sees.
     detail: Vec<Option<String>>,
+    detail_packed: Vec<Option<Vec<u8>>>,
     node_id: Vec<Uuid>,
     ending: Vec<Option<&'static str>>,
     reason: Vec<Option<&'static str>>,
@@ -320,8 +322,12 @@ impl Facts {
                 self.duration_us.push(Some(i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX)));
                 self.outcome.push(Some(attempt.outcome.as_str()));
                 self.http_status.push(attempt.http_status.map(|status| status as i16));
-                self.detail
-                    .push(Some(serde_json::to_string(&attempt.detail).expect("text and numbers are JSON")));
+                let (text, packed) = match detail::Kept::of(&attempt.detail) {
+                    detail::Kept::Text(text) => (text, None),
+                    detail::Kept::Packed(packed) => (String::new(), Some(packed)),
+                };
+                self.detail.push(Some(text));
+                self.detail_packed.push(packed);
                 self.node_id.push(attempt.node.uuid());
                 self.ended_at.push(attempt.started_at.plus(attempt.duration).micros());
                 self.tls_errors
@@ -337,6 +343,7 @@ impl Facts {
                 self.outcome.push(delivery.last_outcome.map(Outcome::as_str));
                 self.http_status.push(delivery.last_http_status.map(|status| status as i16));
                 self.detail.push(None);
+                self.detail_packed.push(None);
                 self.node_id.push(node.uuid());
                 self.ended_at.push(at.micros());
                 self.tls_errors.push(delivery.tls_errors as i32);
@@ -356,7 +363,7 @@ impl Facts {
             self.http_status => INT2_ARRAY, self.detail => TEXT_ARRAY, self.node_id => UUID_ARRAY,
             self.ending => TEXT_ARRAY, self.reason => TEXT_ARRAY, self.ended_at => INT8_ARRAY,
             self.track => INT8_ARRAY, self.rank => INT8_ARRAY, self.due_at => INT8_ARRAY,
-            self.tls_errors => INT4_ARRAY, self.sequence => INT8_ARRAY,
+            self.tls_errors => INT4_ARRAY, self.sequence => INT8_ARRAY, self.detail_packed => BYTEA_ARRAY,
         ]
         .to_vec()
     }

@@ -12,7 +12,7 @@ use super::{
     tally,
     trouble::Reach,
 };
-use crate::{Consequence, Fact, Settlement, StoreError};
+use crate::{Consequence, Fact, Settlement, StoreError, detail};
 use domain::{
     attempt::Attempt,
     delivery::{Delivery, Ending, Settled},
@@ -21,7 +21,10 @@ use domain::{
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{
+    Connection, OptionalExtension as _, params,
+    types::{ToSqlOutput, ValueRef},
+};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub(super) const END: &str = include_str!("sql/settle_end.sql");
@@ -59,7 +62,7 @@ struct Attempted {
     duration_us: i64,
     outcome: Outcome,
     http_status: Option<u16>,
-    detail: String,
+    detail: detail::Kept,
 }
 
 impl Entry {
@@ -185,7 +188,7 @@ impl Entry {
             ending.and_then(Ending::reason),
             ending.map(|_| self.ended_at.micros()),
             !moved,
-            tried.map(|tried| tried.detail.as_str()),
+            tried.map(|tried| written(&tried.detail)),
             delivery.sequence,
         ])?;
         if let (1, Some(Ending::DeadLetter(reason))) = (written, ending) {
@@ -205,13 +208,13 @@ impl Attempted {
             duration_us: i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX),
             outcome: attempt.outcome,
             http_status: attempt.http_status,
-            detail: serde_json::to_string(&attempt.detail).expect("texts and numbers are always JSON"),
+            detail: detail::Kept::of(&attempt.detail),
         }
     }
 }
 
-/// How many of them the writer takes in one flush. Rows of one destination lie side by side, those of another on other pages: 256 of
-/// a crowd would hold it for much longer than 256 of a few.
+/// How many of them the writer takes in one flush. Rows of one destination lie side by side, those of another on other
+/// pages: 256 of a crowd would hold it for much longer than 256 of a few.
 pub(super) fn part(entries: &[Entry]) -> usize {
     let mut destinations = HashSet::new();
     let mut fits = |entry: &Entry| {
@@ -219,6 +222,14 @@ pub(super) fn part(entries: &[Entry]) -> usize {
         destinations.len() <= limits::SETTLE_DESTINATIONS_ONE_WRITER
     };
     entries.iter().take_while(|entry| fits(entry)).count()
+}
+
+/// A blob where it is packed.
+fn written(detail: &detail::Kept) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(match detail {
+        detail::Kept::Text(text) => ValueRef::Text(text.as_bytes()),
+        detail::Kept::Packed(packed) => ValueRef::Blob(packed),
+    })
 }
 
 /// All at once or, where SQLite will not take one of them, one by one. Nobody asks which node it is: one process has the

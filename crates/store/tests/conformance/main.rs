@@ -169,6 +169,7 @@ macro_rules! kept_by {
                 results_of_many_destinations_are_answered_in_their_order,
                 tls_errors_are_counted,
                 every_outcome_and_every_detail_is_kept,
+                a_large_detail_is_kept_too,
                 settling_twice_answers_the_same_and_moves_nothing_more,
                 a_repeated_settlement_is_told_apart_from_new_ones_beside_it,
                 a_word_about_an_earlier_attempt_moves_nothing,

@@ -147,6 +147,25 @@ pub(crate) async fn every_outcome_and_every_detail_is_kept(world: World) {
     assert_eq!(delivery.attempts as usize, Outcome::ALL.len());
 }
 
+pub(crate) async fn a_large_detail_is_kept_too(world: World) {
+    let ground = world.ground().await;
+    for body in [
+        "x".repeat(limits::RESPONSE_BODY_KEPT_BYTES),
+        // Each takes six bytes in JSON.
+        "\u{1}".repeat(limits::RESPONSE_BODY_KEPT_BYTES),
+        // More than is ever packed.
+        "x".repeat(limits::DETAIL_UNPACKED_BYTES),
+    ] {
+        let delivery = world.delivery(&ground, at(1)).await;
+        let mut given = attempt(&delivery, at(2), Outcome::Success, Some(200));
+        given.node = world.node.id;
+        given.detail.response = Some(Response { body: Some(body), ..Response::default() });
+        world.move_on(settlement(&delivery, given.clone(), Settled::Ended(Ending::Delivered))).await;
+        let kept = world.store.attempts_of_delivery(ground.account.id, delivery.id, 1).await.unwrap();
+        assert!(kept[0].detail == given.detail);
+    }
+}
+
 pub(crate) async fn settling_twice_answers_the_same_and_moves_nothing_more(world: World) {
     let ground = world.ground().await;
     let mut waiting = Vec::new();

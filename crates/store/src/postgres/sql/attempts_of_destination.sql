@@ -1,6 +1,6 @@
 -- $1 account, $2 destination, $3-$4 attempts below this one, $5 limit
 select a.attempt_id, a.delivery_id, a.event_id, a.destination_id, a.number, a.started_at, a.duration_us, a.outcome,
-       a.http_status, a.detail, a.node_id, a.late
+       a.http_status, a.detail, a.detail_packed, a.node_id, a.late
 from attempts a
 where a.account_id = $1
   and a.destination_id = $2

@@ -1,5 +1,5 @@
 /* posthaste:settle */
--- $1 node, $2-$27 settlements, sorted by delivery
+-- $1 node, $2-$28 settlements, sorted by delivery
 -- Fenced twice. A node whose row is gone moves nothing: the lock lets renewals pass and makes the reaper wait. And the
 -- row decides: it must be there with the attempts it had at the start, so a cancel that commits meanwhile stays, and
 -- a batch that is run again finds nothing to move. Run with other joins than nested loops switched off: on a young
@@ -10,10 +10,10 @@ with me as materialized (
 c as materialized (
     select *
     from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-                $24, $25, $26, $27)
+                $24, $25, $26, $27, $28)
         as c (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
               attempts_before, number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
-              ending, reason, ended_at, track, rank, due_at, tls_errors, sequence)
+              ending, reason, ended_at, track, rank, due_at, tls_errors, sequence, detail_packed)
 ),
 gone as (
     delete from queue q
@@ -37,12 +37,12 @@ moved as (
 )
 insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
                       number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
-                      ending, reason, ended_at, late, sequence)
+                      ending, reason, ended_at, late, sequence, detail_packed)
 select c.delivery_id, c.attempt_id, c.account_id, c.event_id, c.destination_id, c.route_id, c.replay_id, c.origin,
        c.number, c.attempts, c.spent, c.started_at, c.duration_us, c.outcome, c.http_status, c.detail, c.node_id,
        case when c.gone then c.ending end, case when c.gone then c.reason end, case when c.gone then c.ended_at end,
        not (c.gone or c.moved),                                 -- a former owner's word, or overtaken by a cancel
-       c.sequence
+       c.sequence, c.detail_packed
 from (
     select c.*,
            c.delivery_id in (select delivery_id from gone) as gone,

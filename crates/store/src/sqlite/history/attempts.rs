@@ -5,12 +5,12 @@ use super::super::{
     row::{self, Key as _},
     trouble::unreadable,
 };
-use crate::{AttemptRecord, SuccessRate, history::first_counted};
+use crate::{AttemptRecord, SuccessRate, detail, history::first_counted};
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
     time::Timestamp,
 };
-use rusqlite::{Connection, Row, Rows, params};
+use rusqlite::{Connection, Row, Rows, params, types::ValueRef};
 use std::time::Duration;
 
 macro_rules! select {
@@ -84,7 +84,10 @@ fn collect(mut rows: Rows<'_>) -> Result<Vec<AttemptRecord>, Trouble> {
 }
 
 fn read(row: &Row<'_>) -> Result<AttemptRecord, Trouble> {
-    let detail = row.get_ref(11)?.as_str().map_err(rusqlite::Error::from)?;
+    let detail = match row.get_ref(11)? {
+        ValueRef::Blob(packed) => detail::of_packed(packed),
+        text => detail::of_text(text.as_bytes().map_err(rusqlite::Error::from)?),
+    };
     Ok(AttemptRecord {
         id: row::id(row, 0)?,
         delivery_id: row::id(row, 1)?,
@@ -97,6 +100,6 @@ fn read(row: &Row<'_>) -> Result<AttemptRecord, Trouble> {
         http_status: row.get(8)?,
         node: row::id(row, 9)?,
         late: row.get(10)?,
-        detail: serde_json::from_str(detail).map_err(|error| unreadable("detail", error))?,
+        detail,
     })
 }

@@ -101,6 +101,26 @@ async fn a_target_that_does_not_read_back_says_so_for_itself_alone() {
 }
 
 #[tokio::test]
+async fn a_detail_that_does_not_read_back_is_told_with_its_attempt() {
+    let fixture = Fixture::new().await;
+    let destination = fixture.destination(&fixture.account().await).await;
+    let delivery = fixture.commit(&destination, 1).await.remove(0);
+    fixture.store.settle(NodeId::MIN, &[delivered(&delivery)], NOW).await.expect("settled");
+    for broken in ["x''", "x'00'", "x'01'", "x'0120ff'", "''", "'x'"] {
+        damage(&fixture.outsider(), &format!("update attempts set detail = {broken}"), &[]);
+        let attempts = fixture.store.attempts_of_delivery(delivery.account_id, delivery.id, 10).await;
+        let attempt = attempts.expect("a list").remove(0);
+        assert_eq!(attempt.outcome, Outcome::Success, "{broken}");
+        assert_eq!(attempt.detail.error.expect("what is wrong").code, "detail_unreadable", "{broken}");
+    }
+    // As the version before wrote it.
+    let text = "update attempts set detail = '{\"url\":\"https://a.example/\",\"request_headers\":[],\"timing\":{}}'";
+    damage(&fixture.outsider(), text, &[]);
+    let attempts = fixture.store.attempts_of_delivery(delivery.account_id, delivery.id, 10).await;
+    assert_eq!(attempts.expect("a list")[0].detail.url, "https://a.example/");
+}
+
+#[tokio::test]
 async fn our_own_damage_is_never_the_callers_fault() {
     for doc in ["'x'", "x'ff'"] {
         let fixture = Fixture::new().await;

@@ -87,7 +87,7 @@ CREATE INDEX attempts_dead_letter_group
     on attempts (account_id, destination_id, reason, http_status, delivery_id, ending)
     where ending = 'dead_letter';
 
-CREATE INDEX attempts_destination on attempts (destination_id, delivery_id, attempt_id);
+CREATE INDEX attempts_destination on attempts (destination_id, delivery_id);
 
 CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id) where ending is not null;
 

@@ -168,9 +168,9 @@ impl Sql {
         let no = if self.kind == StoreKind::Postgres { "false" } else { "0" };
         let destination = "(select id, row_number() over (order by id) - 1 as place from destinations where deleted_at is null) d";
         // Columns of one store alone, and what is in them.
-        let (columns, values) = match self.kind {
-            StoreKind::Sqlite => ("", ""),
-            StoreKind::Postgres => (", attempts, detail_packed", ", k.n, a.detail_packed"),
+        let (origin, columns, values) = match self.kind {
+            StoreKind::Sqlite => ("a.origin", "", ""),
+            StoreKind::Postgres => (delivery.as_str(), ", attempts, detail_packed", ", k.n, a.detail_packed"),
         };
         format!(
             "insert into events (id, account_id, source_id, type, idempotency_key, content_type, ordering_key,
@@ -184,7 +184,7 @@ impl Sql {
                  origin, number, spent, started_at, duration_us, outcome, http_status, node_id, ending, reason,
                  ended_at, late, detail{columns})
              {numbers}
-             select {delivery}, {attempt}, a.account_id, {event}, d.id, a.route_id, null, {delivery}, k.n,
+             select {delivery}, {attempt}, a.account_id, {event}, d.id, a.route_id, null, {origin}, k.n,
                  k.n - 1, {ms} * 1000 + k.n * 2000, 5000 + n.i % 90000,
                  case when k.n < k.of or n.i % 20 = 7 then 'server_error' else 'success' end,
                  case when k.n < k.of or n.i % 20 = 7 then 500 + n.i / 20 % 5 else 200 end,

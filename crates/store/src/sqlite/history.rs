@@ -21,7 +21,7 @@ use domain::{
 };
 
 #[cfg(test)]
-pub(super) use attempts::OF_DESTINATION;
+pub(super) use attempts::{OF_DESTINATION, SUCCESS_RATES};
 #[cfg(test)]
 pub(super) use deliveries::{
     DEAD_AFTER_BY_ACCOUNT, DEAD_BY_ACCOUNT, ENDED_AFTER_BY_ACCOUNT, ENDED_AFTER_BY_DESTINATION,

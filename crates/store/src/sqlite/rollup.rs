@@ -240,7 +240,7 @@ fn slack(span: Span) -> Duration {
 }
 
 /// The first row near which something began at or after this moment.
-fn first_row(connection: &Connection, from: Timestamp) -> Result<i64, Trouble> {
+pub(super) fn first_row(connection: &Connection, from: Timestamp) -> Result<i64, Trouble> {
     let wanted = AttemptId::at(from, 0).blob();
     let ends = "select (select min(rowid) from attempts), (select max(rowid) from attempts)";
     let (first, last): (Option<i64>, Option<i64>) =

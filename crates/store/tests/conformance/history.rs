@@ -393,6 +393,34 @@ pub(crate) async fn attempts_of_a_destination_are_paged(world: World) {
     }
 }
 
+pub(crate) async fn attempts_are_listed_by_their_beginnings_however_late_they_were_written(world: World) {
+    let ground = world.ground().await;
+    let delivery = world.delivery(&ground, at(1)).await;
+    world.move_on(retried(&delivery, at(5), at(20))).await;
+    // What others say who believe that they own it.
+    for second in [7, 3, 6] {
+        let late = [retried(&delivery, at(second), at(20))];
+        assert_eq!(world.settle(&late, at(9)).await, [false]);
+    }
+    for limit in [1, 2, 3, 50] {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let rows =
+                world.store.attempts_of_destination(ground.account.id, ground.destination.id, before, limit);
+            let rows = rows.await.unwrap();
+            let Some(last) = rows.last() else { break };
+            before = Some((last.delivery_id, last.id));
+            found.extend(rows.iter().map(|attempt| attempt.started_at));
+        }
+        assert_eq!(found, [7, 6, 5, 3].map(at), "in pages of {limit}");
+    }
+    let of_delivery = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
+    assert_eq!(
+        of_delivery.iter().map(|attempt| attempt.started_at).collect::<Vec<_>>(),
+        [3, 5, 6, 7].map(at)
+    );
+}
+
 pub(crate) async fn a_deleted_destinations_attempts_are_still_history(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;

@@ -223,6 +223,7 @@ macro_rules! kept_by {
                 deliveries_are_filtered,
                 attempts_of_a_delivery_come_oldest_first,
                 attempts_of_a_destination_are_paged,
+                attempts_are_listed_by_their_beginnings_however_late_they_were_written,
                 a_deleted_destinations_attempts_are_still_history,
                 a_destination_has_a_success_rate,
                 one_account_sees_nothing_of_another,

@@ -2,12 +2,14 @@
 
 use super::super::{
     Trouble,
+    rollup::first_row,
     row::{self, Key as _},
     trouble::unreadable,
 };
 use crate::{AttemptRecord, SuccessRate, detail, history::first_counted};
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    limits,
     time::Timestamp,
 };
 use rusqlite::{Connection, Row, Rows, params, types::ValueRef};
@@ -30,6 +32,8 @@ pub(in super::super) const OF_DESTINATION: &str = select!(
     "where destination_id = ?1 and account_id = ?2 and number is not null and (delivery_id, attempt_id) < (?3, ?4)
      order by delivery_id desc, attempt_id desc limit ?5"
 );
+
+pub(in super::super) const SUCCESS_RATES: &str = include_str!("../sql/success_rates.sql");
 
 pub(super) fn of_delivery(
     connection: &Connection,
@@ -65,11 +69,12 @@ pub(super) fn success_rates(
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<SuccessRate>, Trouble> {
-    let mut select = connection.prepare_cached(include_str!("../sql/success_rates.sql"))?;
+    let mut select = connection.prepare_cached(SUCCESS_RATES)?;
+    let oldest = first_counted(since).blob();
+    // A fact is written when its attempt has ended.
+    let first = first_row(connection, since.minus(limits::ROLLUP_MINUTE_AFTER))?;
     let mut rate = |id: &DestinationId| {
         let read = |row: &Row<'_>| Ok(SuccessRate { successes: row.get(0)?, attempts: row.get(1)? });
-        // An attempt's id is made when it begins.
-        let (oldest, first) = (first_counted(since).blob(), AttemptId::at(since, 0).blob());
         Ok(select.query_row(params![id.blob(), since.micros(), oldest, limit as i64, first], read)?)
     };
     destinations.iter().map(&mut rate).collect()

@@ -3,11 +3,11 @@
 select e.id, e.account_id, e.received_at, e.deliveries,
   exists (select 1 from queue q where q.event_id = e.id and q.origin = q.delivery_id),
   (select count(*) from attempts a
-   where a.event_id = e.id and a.ending is not null and a.origin = a.delivery_id and a.ending = 'delivered'),
+   where a.event_id = e.id and a.ending is not null and a.origin in (x'', a.delivery_id) and a.ending = 'delivered'),
   (select count(*) from attempts a
-   where a.event_id = e.id and a.ending is not null and a.origin = a.delivery_id and a.ending <> 'delivered'),
+   where a.event_id = e.id and a.ending is not null and a.origin in (x'', a.delivery_id) and a.ending <> 'delivered'),
   (select max(a.ended_at) from attempts a
-   where a.event_id = e.id and a.ending is not null and a.origin = a.delivery_id)
+   where a.event_id = e.id and a.ending is not null and a.origin in (x'', a.delivery_id))
 from events e
 where e.id >= ?1
   and e.id < ?2

@@ -2,7 +2,7 @@
 -- so a row's number is higher than that of every row before it. Where there was no attempt (expired, cancelled), the
 -- last one before it tells the rest.
 select f.rowid, f.account_id, f.delivery_id, f.attempt_id, f.event_id, f.route_id, f.destination_id, f.replay_id,
-  f.origin, f.number, coalesce(f.number, l.number, 0), f.spent, coalesce(f.outcome, l.outcome), f.http_status,
+  iif(f.origin = x'', f.delivery_id, f.origin), f.number, coalesce(f.number, l.number, 0), f.spent, coalesce(f.outcome, l.outcome), f.http_status,
   f.started_at, f.duration_us, f.ending, f.reason, f.ended_at, f.sequence, f.late,
   coalesce(e.type, 'unknown'), e.source_id, e.ordering_key, q.due_at
 from (select rowid, * from attempts where rowid > ?1 order by rowid limit ?2) f

@@ -1,11 +1,13 @@
 //! What was damaged by hand, or written by a newer version: it is told, it ends, and it holds up nobody else.
 
 use super::{Fixture, NOW, all_shards, window};
-use crate::{Catalog as _, DeliveryState, Fact, History as _, Queue as _, Settlement, StoreError};
+use crate::{
+    Catalog as _, DeliveryState, Fact, History as _, Queue as _, Rollups as _, Settlement, StoreError,
+};
 use domain::{
     attempt::{Attempt, Detail},
     delivery::{Delivery, Ending, Position, Settled},
-    id::{AttemptId, NodeId},
+    id::{AttemptId, EventId, NodeId},
     outcome::{DeadReason, Outcome},
 };
 use rusqlite::{Connection, ToSql};
@@ -118,6 +120,26 @@ async fn a_detail_that_does_not_read_back_is_told_with_its_attempt() {
     damage(&fixture.outsider(), text, &[]);
     let attempts = fixture.store.attempts_of_delivery(delivery.account_id, delivery.id, 10).await;
     assert_eq!(attempts.expect("a list")[0].detail.url, "https://a.example/");
+}
+
+/// The version before wrote the delivery itself where we leave its origin empty.
+#[tokio::test]
+async fn an_origin_reads_the_same_whichever_version_wrote_it() {
+    let fixture = Fixture::new().await;
+    let destination = fixture.destination(&fixture.account().await).await;
+    let delivery = fixture.commit(&destination, 1).await.remove(0);
+    fixture.store.settle(NodeId::MIN, &[delivered(&delivery)], NOW).await.expect("settled");
+    let later = NOW.plus(Duration::from_secs(60));
+    let read = async || {
+        let record = fixture.store.delivery(delivery.account_id, delivery.id).await.expect("a record");
+        let (sums, _) = fixture.store.sum_fanouts(EventId::MIN, later, 10).await.expect("sums");
+        (record.origin, sums)
+    };
+    let ours = read().await;
+    assert_eq!((ours.0, ours.1.len()), (delivery.id, 1));
+    let before = "update attempts set origin = delivery_id where origin = x''";
+    damage(&fixture.outsider(), before, &[]);
+    assert_eq!(read().await, ours);
 }
 
 #[tokio::test]

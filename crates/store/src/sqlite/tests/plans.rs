@@ -111,7 +111,17 @@ async fn lists_walk_their_index() {
     .await;
     check(
         history::OF_DESTINATION,
-        "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND (delivery_id,attempt_id)<",
+        "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND delivery_id<?)\n\
+         USE TEMP B-TREE FOR LAST TERM OF ORDER BY",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_success_rate_is_chosen_from_the_index_alone() {
+    check(
+        history::SUCCESS_RATES,
+        "SEARCH attempts USING COVERING INDEX attempts_destination (destination_id=? AND delivery_id>?)",
     )
     .await;
 }

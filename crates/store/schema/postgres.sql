@@ -284,12 +284,13 @@ table queue
     available_at bigint not null
     payload_bytes integer not null
     sequence bigint
+    tie uuid not null default delivery_id
     constraint queue_account_id_delivery_id_key UNIQUE (account_id, delivery_id)
     constraint queue_attempts_check CHECK ((attempts >= 0))
     constraint queue_check CHECK (((attempts >= spent) AND (attempts >= tls_errors)))
     constraint queue_check1 CHECK (((attempts = 0) = (last_outcome IS NULL)))
     constraint queue_payload_bytes_check CHECK ((payload_bytes >= 0))
-    constraint queue_pkey PRIMARY KEY (shard, destination_id, track, rank, delivery_id)
+    constraint queue_pkey PRIMARY KEY (shard, destination_id, track, rank, tie)
     constraint queue_spent_check CHECK ((spent >= 0))
     constraint queue_tls_errors_check CHECK ((tls_errors >= 0))
     index queue_by_event USING btree (event_id)

@@ -3,7 +3,7 @@
 use super::{
     PostgresStore,
     catalog::docs,
-    planned::{Planned, Statement},
+    planned::{self, Planned, Statement},
     pool::params,
     rows,
 };
@@ -21,7 +21,7 @@ pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
         name: "routes_after",
         sql: include_str!("sql/routes_after.sql"),
         kept: true,
-        settings: "set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off",
+        settings: planned::IN_ORDER,
         gives: "doc text, route_version bigint, account_version bigint",
     };
     let (account, source, known) = (Uuid::nil(), None::<Uuid>, None::<i64>);

@@ -1,7 +1,7 @@
 //! Ordered lanes: their tracks, and turns for those whose time has come.
 
 use super::{
-    planned::{Planned, Statement},
+    planned::{self, Planned, Statement},
     pool::{Connection, Param, params},
     rows,
 };
@@ -18,14 +18,22 @@ use std::{
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub(super) const TRACKS: &str = include_str!("sql/tracks.sql");
+pub(super) static TRACKS: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "tracks",
+        sql: include_str!("sql/tracks.sql"),
+        kept: true,
+        settings: planned::IN_ORDER,
+        gives: "track int8, rank int8, delivery_id uuid, due_at int8",
+    };
+    Planned::new(statement, params![0_i16 => INT2, Uuid::nil() => UUID, 0_i64 => INT8, 0_i64 => INT8])
+});
 pub(super) static TAKE_TURNS: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "take_turns",
         sql: include_str!("sql/take_turns.sql"),
         kept: true,
-        settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
-                   set enable_bitmapscan = off",
+        settings: planned::LOOKED_UP,
         gives: "delivery_id uuid",
     };
     Planned::new(statement, &Turns::default().params(&Uuid::nil(), &0))
@@ -41,7 +49,7 @@ pub(super) async fn tracks(
     let params = params![
         shard as i16 => INT2, destination.uuid() => UUID, from => INT8, limit as i64 => INT8,
     ];
-    Ok(connection.read(TRACKS, params).await?.iter().map(head).collect())
+    Ok(connection.read(&TRACKS.call, params).await?.iter().map(head).collect())
 }
 
 fn head(row: &Row) -> TrackHead {

@@ -32,6 +32,16 @@ pub(super) struct Statement {
     pub(super) gives: &'static str,
 }
 
+/// For statements that change rows of the queue by their ids. Only bitmaps are left: they are never read without a key.
+/// While the table was empty when it was analysed the planner takes it for one row, however full it is, and would
+/// rather walk an index from end to end once than look up each of a batch.
+pub(super) const LOOKED_UP: &str = "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
+                                    set enable_indexscan = off set enable_indexonlyscan = off";
+
+/// For statements that read some rows in the order of a key: else all the others would be read and sorted with them.
+pub(super) const IN_ORDER: &str =
+    "set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off";
+
 impl Planned {
     /// With the types of these values.
     pub(super) fn new(statement: Statement, takes: Params<'_>) -> Self {
@@ -43,7 +53,8 @@ impl Planned {
         let takes = types.iter().map(|kind| (*kind).to_owned()).collect();
         let (types, places) = (types.join(", "), places.join(", "));
         let body = format!(
-            "({types}) returns table ({gives}) language plpgsql set plan_cache_mode = {mode} {settings} \
+            "({types}) returns table ({gives}) language plpgsql set jit = off \
+             set plan_cache_mode = {mode} {settings} \
              as $function$\n#variable_conflict use_column\nbegin return query\n{sql};\nend $function$"
         );
         let name = format!("{name}_{:016x}", content(&body));

@@ -2,7 +2,7 @@
 
 use super::{
     PostgresStore, order,
-    planned::{Planned, Statement},
+    planned::{self, Planned, Statement},
     pool::{Connection, Param, params},
     rows, settle,
 };
@@ -40,7 +40,28 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
     Planned::new(statement, &Lanes::of(&[]).params())
 });
 pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
-pub(super) const LANES: &str = include_str!("sql/lanes.sql");
+pub(super) static LANES: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "lanes",
+        sql: include_str!("sql/lanes.sql"),
+        kept: true,
+        settings: planned::IN_ORDER,
+        gives: "shard int2, destination_id uuid, track int8, rank int8, delivery_id uuid",
+    };
+    let leap: Vec<i16> = Vec::new();
+    Planned::new(statement, params![leap => INT2_ARRAY, 0_i16 => INT2, Uuid::nil() => UUID, 0_i64 => INT8])
+});
+pub(super) static BACKLOG: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "backlog",
+        sql: include_str!("sql/backlog.sql"),
+        kept: true,
+        settings: planned::IN_ORDER,
+        gives: "rows int8, oldest int8",
+    };
+    let destinations: Vec<Uuid> = Vec::new();
+    Planned::new(statement, params![destinations => UUID_ARRAY, 0_i64 => INT8])
+});
 /// The columns of the payload in `fetch_events`.
 const PAYLOAD: usize = 11;
 const PAYLOAD_CRC: usize = 12;
@@ -109,7 +130,7 @@ impl Queue for PostgresStore {
         let params = params![
             leap.table() => INT2_ARRAY, shard => INT2, destination.uuid() => UUID, limit as i64 => INT8,
         ];
-        let rows = connection.read(LANES, params).await?;
+        let rows = connection.read(&LANES.call, params).await?;
         Ok(rows.iter().map(head).collect())
     }
 
@@ -173,7 +194,7 @@ impl Queue for PostgresStore {
         let connection = self.pools.general().await?;
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
         let params = params![ids => UUID_ARRAY, limit => INT8];
-        let rows = connection.read(include_str!("sql/backlog.sql"), params).await?;
+        let rows = connection.read(&BACKLOG.call, params).await?;
         Ok(rows.iter().map(|row| (row.get(0), rows::optional_time(row, 1))).collect())
     }
 }

@@ -1,7 +1,7 @@
 //! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
 
 use super::{
-    planned::{Planned, Statement},
+    planned::{self, Planned, Statement},
     pool::{Connection, Param, Transaction, params},
     replay,
     trouble::Trouble,
@@ -26,7 +26,7 @@ pub(super) static SETTLE: LazyLock<Planned> = LazyLock::new(|| {
         name: "settle",
         sql: include_str!("sql/settle.sql"),
         kept: true,
-        settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off",
+        settings: planned::LOOKED_UP,
         gives: "attempt_id uuid, late boolean",
     };
     Planned::new(statement, &Facts::default().params(&Uuid::nil()))

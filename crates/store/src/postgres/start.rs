@@ -30,13 +30,16 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
     let migrated = async {
         migrate(&mut door.client, address).await?;
-        let all: [&planned::Planned; 7] = [
+        let all: [&planned::Planned; 10] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
             &expand::ROUTES_AFTER,
             &queue::FETCH,
+            &queue::LANES,
+            &queue::BACKLOG,
             &settle::SETTLE,
             &order::TAKE_TURNS,
+            &order::TRACKS,
             &history::FANOUT_COUNTS,
         ];
         planned::make(&door.client, &all).await.map_err(refused)

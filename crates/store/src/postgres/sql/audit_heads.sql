@@ -5,7 +5,7 @@ with recursive heads as (
         select q.shard, q.destination_id, q.track, q.delivery_id, q.due_at, q.attempts
         from queue q
         where (q.shard, q.destination_id, q.track) >= ($1, $2, $3)
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     )
     union all
@@ -15,7 +15,7 @@ with recursive heads as (
         select q.shard, q.destination_id, q.track, q.delivery_id, q.due_at, q.attempts
         from queue q
         where (q.shard, q.destination_id, q.track) > (heads.shard, heads.destination_id, heads.track)
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     ) next
 )

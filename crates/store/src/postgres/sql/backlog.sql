@@ -8,7 +8,7 @@ cross join lateral (
         from queue q
         where q.shard = (select destinations.shard from destinations where destinations.id = d.id)
           and q.destination_id = d.id
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit $2
     ) lane
 ) waiting

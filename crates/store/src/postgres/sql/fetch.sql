@@ -11,9 +11,9 @@ cross join lateral (
     from queue q
     where q.shard = w.shard
       and q.destination_id = w.destination_id
-      and (q.track, q.rank, q.delivery_id) >= (w.track, w.rank, w.delivery_id)
+      and (q.track, q.rank, q.tie) >= (w.track, w.rank, w.delivery_id)
       and q.track <= w.last_track
-    order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+    order by q.shard, q.destination_id, q.track, q.rank, q.tie
     limit w.rows
 ) q
 order by w.place, q.track, q.rank, q.delivery_id

@@ -4,17 +4,17 @@
 -- a shard that is not asked for, it leaps to the end of the one before the next that is.
 with recursive heads as (
     (
-        select q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        select q.shard, q.destination_id, q.track, q.rank, q.tie as delivery_id
         from queue q
         where (q.shard, q.destination_id) > ($2, $3)
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     )
     union all
     select next.shard, next.destination_id, next.track, next.rank, next.delivery_id
     from heads
     cross join lateral (
-        select q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        select q.shard, q.destination_id, q.track, q.rank, q.tie as delivery_id
         from queue q
         where (q.shard, q.destination_id) > (
                   case when ($1)[heads.shard + 1] = heads.shard then heads.shard
@@ -22,7 +22,7 @@ with recursive heads as (
                   case when ($1)[heads.shard + 1] = heads.shard then heads.destination_id
                        else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
               )
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     ) next
 )

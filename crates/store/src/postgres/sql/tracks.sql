@@ -5,7 +5,7 @@ with recursive heads as (
         select q.track, q.rank, q.delivery_id, q.due_at
         from queue q
         where q.shard = $1 and q.destination_id = $2 and q.track >= $3
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     )
     union all
@@ -15,7 +15,7 @@ with recursive heads as (
         select q.track, q.rank, q.delivery_id, q.due_at
         from queue q
         where q.shard = $1 and q.destination_id = $2 and q.track > heads.track
-        order by q.shard, q.destination_id, q.track, q.rank, q.delivery_id
+        order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     ) next
 )

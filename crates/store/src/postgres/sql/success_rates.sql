@@ -7,7 +7,7 @@ left join lateral (
         select attempts.outcome, attempts.number, attempts.started_at
         from attempts
         where attempts.destination_id = d.id and attempts.delivery_id >= $3
-        order by attempts.delivery_id desc, attempts.attempt_id desc
+        order by attempts.delivery_id desc          -- as the index has them: which attempts of the last one, no matter
         limit $4
     ) newest
     where newest.number is not null and newest.started_at >= $2 and newest.outcome <> 'throttled'

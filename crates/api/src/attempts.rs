@@ -39,8 +39,8 @@ pub(crate) async fn every_request(
 
 /// An event that is gone costs two headers, not the answer.
 async fn of_event(app: &App, account: AccountId, id: EventId) -> Result<EveryRequest, ApiError> {
-    match app.store.event(account, id).await {
-        Ok(record) => Ok(EveryRequest::of(&record.event)),
+    match app.store.event_alone(account, id).await {
+        Ok(event) => Ok(EveryRequest::of(&event)),
         Err(StoreError::NotFound { .. }) => Ok(EveryRequest::default()),
         Err(error) => Err(error.into()),
     }

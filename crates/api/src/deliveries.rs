@@ -137,7 +137,7 @@ pub(crate) async fn replay(
     if matches!(record.state, DeliveryState::Waiting(_)) {
         return Err(ApiError::delivery_waiting("the delivery has not ended; retry it instead"));
     }
-    match app.store.event(account, record.event_id).await {
+    match app.store.event_alone(account, record.event_id).await {
         Err(StoreError::NotFound { .. }) => return Err(gone()),
         found => found?,
     };

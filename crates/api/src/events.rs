@@ -230,7 +230,7 @@ pub(crate) async fn replay(
         checks.refuse("/destination_ids", "missing_value", "name a destination, or leave it out for all");
     }
     checks.done()?;
-    if let Err(error) = app.store.event(account, id).await {
+    if let Err(error) = app.store.event_alone(account, id).await {
         return Err(kept_no_more(&app, account, id, error).await);
     }
     for destination in some.iter().flatten() {

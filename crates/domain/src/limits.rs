@@ -359,6 +359,8 @@ pub const FANOUT_HOURS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Facts that one step reads, events whose fan-outs it looks at, and rows that it writes.
 pub const ROLLUP_FACTS: usize = 5_000;
 pub const ROLLUP_FANOUTS: usize = 500;
+/// Fewer where they are large: so many deliveries are counted in one statement, or those of one event.
+pub const ROLLUP_FANOUT_DELIVERIES: u64 = 50_000;
 pub const ROLLUP_ROWS: usize = 200;
 /// Of deliveries older than this, attempts are counted when the hour is summed up, not the minute.
 pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);

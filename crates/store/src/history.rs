@@ -28,7 +28,10 @@ pub trait History: Send + Sync {
         filter: &EventFilter,
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError>;
+    /// With its fan-out, counted to the end.
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError>;
+    /// Without its payload. Costs the same however many deliveries it has.
+    async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
     /// How far these events' fan-outs are, in order, counted as in a list; None where the event is gone. Of any account:
     /// it is the node that asks.
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError>;

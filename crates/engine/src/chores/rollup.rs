@@ -75,11 +75,12 @@ impl RollUp {
             }
             Part::HoursAndDays => {
                 self.sums(Span::Hour).await?;
+                // Before the fan-outs: nothing is forgotten before its day is summed up, whatever may befall those.
+                self.sums(Span::Day).await?;
                 for hours in limits::FANOUT_HOURS_AFTER {
                     let after = Span::Hour.length() * u32::from(hours);
                     self.fanouts(Mark::FanoutHour(hours), Span::Hour, after).await?;
                 }
-                self.sums(Span::Day).await?;
                 self.prune(Kind::Sums(Span::Hour), limits::ROLLUP_HOURS_KEPT).await?;
                 self.prune(Kind::Fanout(Span::Hour), limits::FANOUT_HOURS_KEPT).await
             }

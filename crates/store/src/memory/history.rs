@@ -40,6 +40,11 @@ impl History for MemoryStore {
         state.event(account, id).map(|kept| state.event_record(kept, None))
     }
 
+    async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        let state = self.state();
+        state.event(account, id).map(|kept| state.event_record(kept, None).event)
+    }
+
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
         let state = self.state();
         let of = |id| state.events.get(id).map(|kept| state.fanout(kept, Some(limits::FANOUT_COUNTED)));

@@ -31,6 +31,7 @@ const DELIVERIES_OF_REPLAY: &str =
     concat!(include_str!("sql/deliveries_of_replay.sql"), include_str!("sql/deliveries_page.sql"));
 /// In a busy hour one large fan-out is all that the statistics know, and the planner would look for every other event by
 /// reading the table.
+const EVENT: &str = include_str!("sql/event.sql");
 pub(super) static FANOUT_COUNTS: LazyLock<Planned> = LazyLock::new(|| {
     let statement = Statement {
         name: "fanout_counts",
@@ -95,10 +96,17 @@ impl History for PostgresStore {
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
         let connection = self.pools.general().await?;
         let params = params![account.uuid() => UUID, id.uuid() => UUID];
-        let row = connection.read_opt(include_str!("sql/event.sql"), params).await?;
+        let row = connection.read_opt(EVENT, params).await?;
         let row = row.ok_or(StoreError::NotFound { what: "event" })?;
         let mut found = event_records(&connection, &[&row], None).await?;
         found.pop().ok_or(StoreError::NotFound { what: "event" })
+    }
+
+    async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account.uuid() => UUID, id.uuid() => UUID];
+        let row = connection.read_opt(EVENT, params).await?;
+        row.map(|row| rows::event(&row)).ok_or(StoreError::NotFound { what: "event" })
     }
 
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {

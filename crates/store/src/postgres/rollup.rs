@@ -17,6 +17,8 @@ use uuid::Uuid;
 pub(super) const SUM_FACTS: &str = include_str!("sql/sum_facts.sql");
 pub(super) const SUM_TAIL: &str = include_str!("sql/sum_tail.sql");
 pub(super) const FANOUTS: &str = include_str!("sql/fanouts.sql");
+const FANOUT_SIZES: &str =
+    "select e.id, e.deliveries from events e where e.id >= $1 and e.id < $2 order by e.id limit $3";
 
 #[async_trait]
 impl Rollups for PostgresStore {
@@ -68,18 +70,22 @@ impl Rollups for PostgresStore {
         to: Timestamp,
         limit: usize,
     ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError> {
+        let connection = self.pools.general().await?;
+        let end = EventId::at(to, 0).uuid();
+        let params = params![from.uuid() => UUID, end => UUID, limit as i64 + 1 => INT8];
+        let sizes = connection.read(FANOUT_SIZES, params).await?;
+        let taken = at_once(sizes.iter().take(limit).map(|row| row.get(1)));
+        let next = sizes.get(taken).map(|row| EventId::from_uuid(row.get(0)));
         // A fan-out's deliveries are made within a day, give or take what clocks differ.
         let oldest = DeliveryId::at(from.made_at().minus(limits::ID_SLACK), 0).uuid();
         let newest = DeliveryId::at(to.plus(limits::ID_SLACK), 0).uuid();
-        let below = EventId::at(to, 0).uuid();
+        let below = next.map_or(end, |next| next.uuid());
         let params = params![
-            from.uuid() => UUID, below => UUID, limit as i64 + 1 => INT8, oldest => UUID, newest => UUID,
+            from.uuid() => UUID, below => UUID, limit as i64 => INT8, oldest => UUID, newest => UUID,
         ];
-        let connection = self.pools.general().await?;
         let found = connection.read(FANOUTS, params).await?;
-        let next = found.get(limit).map(|row| EventId::from_uuid(row.get(0)));
         let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-        for row in found.iter().take(limit) {
+        for row in &found {
             fanned(row).add_to(sums.entry(AccountId::from_uuid(row.get(1))).or_default());
         }
         Ok((sums.into_iter().collect(), next))
@@ -220,6 +226,20 @@ fn add(row: &Row, sums: &mut Sums) {
 }
 
 /// id, account_id, received_at, deliveries, waits, delivered, not delivered, last at
+/// How many of these fan-outs are counted in one statement, by their sizes: one at least.
+fn at_once(sizes: impl Iterator<Item = Option<i32>>) -> usize {
+    let mut counted = 0;
+    // One that is being made is as large as any.
+    let size = |size: Option<i32>| size.map_or(limits::ROLLUP_FANOUT_DELIVERIES, |size| size as u64);
+    sizes
+        .take_while(|of| {
+            let first = counted == 0;
+            counted += size(*of).max(1);
+            first || counted <= limits::ROLLUP_FANOUT_DELIVERIES
+        })
+        .count()
+}
+
 fn fanned(row: &Row) -> Fanned {
     Fanned {
         received_at: rows::time(row, 2),
@@ -228,5 +248,21 @@ fn fanned(row: &Row) -> Fanned {
         delivered: row.get::<_, i64>(5) as u32,
         not_delivered: row.get::<_, i64>(6) as u32,
         last_at: rows::optional_time(row, 7),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_fan_outs_are_counted_a_few_at_a_time() {
+        let check =
+            |sizes: &[Option<i32>], taken| assert_eq!(at_once(sizes.iter().copied()), taken, "{sizes:?}");
+        check(&[], 0);
+        check(&[Some(0); 500], 500);
+        check(&[Some(20_000); 5], 2);
+        check(&[Some(200_000), Some(1)], 1);
+        check(&[Some(1), None, Some(1)], 1);
     }
 }

@@ -54,6 +54,10 @@ impl History for SqliteStore {
         self.read(move |connection| events::get(connection, account, id)).await
     }
 
+    async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+        self.read(move |connection| events::alone(connection, account, id)).await
+    }
+
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
         let events = events.to_owned();
         self.read(move |connection| events.iter().map(|id| events::fanout_of(connection, *id)).collect())

@@ -79,14 +79,16 @@ impl Rollups for SqliteStore {
             let range = params![from.blob(), EventId::at(to, 0).blob(), limit as i64 + 1];
             let mut rows = select.query(range)?;
             let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-            let mut looked_at = 0;
+            let (mut looked_at, mut counted) = (0, 0);
             while let Some(row) = rows.next()? {
-                if looked_at == limit {
+                if looked_at == limit || counted >= limits::ROLLUP_FANOUT_DELIVERIES {
                     let next = Some(row::id(row, 0)?);
                     return Ok((sums.into_iter().collect(), next));
                 }
+                let fanned = fanned(row)?;
                 looked_at += 1;
-                fanned(row)?.add_to(sums.entry(row::id(row, 1)?).or_default());
+                counted += u64::from(fanned.delivered) + u64::from(fanned.not_delivered);
+                fanned.add_to(sums.entry(row::id(row, 1)?).or_default());
             }
             Ok((sums.into_iter().collect(), None))
         })

@@ -137,6 +137,8 @@ pub(crate) async fn a_fan_out_is_counted_through_its_life(world: World) {
     let id = given.id;
     let deliveries = world.commit_event(given, &[&ground.route; 4]).await;
     let fanout = async || world.store.event(ground.account.id, id).await.unwrap().fanout;
+    let alone = world.store.event_alone(ground.account.id, id).await.unwrap();
+    assert_eq!(alone, world.store.event(ground.account.id, id).await.unwrap().event);
     let mut expected = FanoutCounts { total: 4, waiting: 4, ..FanoutCounts::default() };
     assert_eq!(fanout().await, expected);
 
@@ -465,6 +467,7 @@ pub(crate) async fn one_account_sees_nothing_of_another(world: World) {
     world.move_on(delivered(&ended, at(3))).await;
     for id in [ended.event_id, EventId::at(at(0), chance())] {
         is_not_found(world.store.event(me, id).await, "event");
+        is_not_found(world.store.event_alone(me, id).await, "event");
         is_not_found(world.store.event_payload(me, id).await, "event");
     }
     for id in [waiting.id, ended.id, DeliveryId::at(at(0), chance())] {

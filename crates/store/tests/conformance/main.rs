@@ -136,6 +136,7 @@ macro_rules! kept_by {
                 a_replays_deliveries_are_listed_and_are_not_their_events_fan_out,
                 dead_letters_are_grouped,
                 a_walk_over_what_does_not_match_moves_its_cursor,
+                a_long_replay_is_listed_to_its_end,
                 what_is_no_longer_kept_is_skipped,
                 what_was_counted_and_had_its_time_before_its_turn_is_skipped,
             }

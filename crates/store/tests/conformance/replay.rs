@@ -1,8 +1,8 @@
 //! Replays: each original once, whoever works on them and whatever happens in between; and dead letters in groups.
 
 use crate::fixtures::{
-    Ground, World, at, chance, delivered, destination, ended_without, event, first, is_not_found, promise_in,
-    rejected, retried, window,
+    Ground, World, at, chance, delivered, destination, ended_without, event, first, is_not_found, promise,
+    promise_in, rejected, retried, window,
 };
 use domain::{
     account::Account,
@@ -18,7 +18,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use store::{
     Chore, CreatedReplay, DeliveryFilter, DeliveryState, EventWalk, GroupKey, NewDelivery, NewReplay,
     OpenReplay, Original, OriginalWalk, Replay, ReplayChunk, ReplayHold, ReplayKey, ReplayStatus,
-    ReplaySwitch, Replayed, Selection, Store, StoreError,
+    ReplaySwitch, Replayed, Selection, Settlement, Store, StoreError,
 };
 
 fn dead() -> DeliveryFilter {
@@ -767,12 +767,8 @@ pub(crate) async fn a_walk_over_what_does_not_match_moves_its_cursor(world: Worl
     let mut batch = Vec::new();
     for place in 0..count {
         let received = at(1).plus(Duration::from_millis(place));
-        let new = world
-            .matched(
-                event(&ground.account, received),
-                vec![crate::fixtures::promise(&ground.route, received)],
-            )
-            .await;
+        let new =
+            world.matched(event(&ground.account, received), vec![promise(&ground.route, received)]).await;
         batch.push(new);
     }
     world.store.commit(&batch, at(2)).await.expect("a commit");
@@ -783,6 +779,45 @@ pub(crate) async fn a_walk_over_what_does_not_match_moves_its_cursor(world: Worl
     let filter = DeliveryFilter { reasons: vec!["rejected".into()], ..DeliveryFilter::default() };
     let replay = begin(&world, &new(&ground.account, Selection::Filter(filter), at(10))).await;
     assert_eq!(finish(&world, &replay, 1).await, [last]);
+}
+
+/// What waits is found behind more than a page of looking that has ended since.
+pub(crate) async fn a_long_replay_is_listed_to_its_end(world: World) {
+    let ground = world.ground().await;
+    let promises = (0..limits::PAGE_SCAN + 2).map(|_| promise(&ground.route, at(1))).collect();
+    let large = world.matched(event(&ground.account, at(1)), promises).await;
+    world.commit(&large).await;
+    end_all_but(&world, &ground, None, |waiting| rejected(waiting, at(2))).await;
+    let replay = of_the_dead(&world, &ground, at(10)).await;
+    finish(&world, &replay, 500).await;
+    let of_replay = DeliveryFilter { replay_ids: vec![replay.id], ..DeliveryFilter::default() };
+    let made = world.deliveries(&ground.account, &of_replay, 200).await;
+    assert_eq!(made.len(), limits::PAGE_SCAN + 2);
+    let oldest = made.iter().map(|made| made.id).min().expect("some");
+    end_all_but(&world, &ground, Some(oldest), |waiting| delivered(waiting, at(20))).await;
+    for (status, count) in [(Status::Queued, 1), (Status::Delivered, limits::PAGE_SCAN + 1)] {
+        let filter = DeliveryFilter { statuses: vec![status], ..of_replay.clone() };
+        let found = world.deliveries(&ground.account, &filter, 200).await;
+        let ids: BTreeSet<DeliveryId> = found.iter().map(|found| found.id).collect();
+        assert_eq!((found.len(), ids.len()), (count, count), "{status:?}: each once");
+        assert_eq!(ids.contains(&oldest), status == Status::Queued);
+    }
+}
+
+async fn end_all_but(
+    world: &World,
+    ground: &Ground,
+    kept: Option<DeliveryId>,
+    end: impl Fn(&Delivery) -> Settlement,
+) {
+    loop {
+        let waiting = lane(world, ground).await;
+        let ends: Vec<_> = waiting.iter().filter(|it| Some(it.id) != kept).map(&end).collect();
+        if ends.is_empty() {
+            break;
+        }
+        world.settle(&ends, at(30)).await;
+    }
 }
 
 pub(crate) async fn what_is_no_longer_kept_is_skipped(world: World) {

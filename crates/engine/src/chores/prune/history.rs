@@ -95,14 +95,18 @@ impl Retention {
         self.days(days_end).await?;
         for (account, days) in accounts {
             let horizon = self.horizon(now, days).min(summed_up);
-            // What goes with its day anyway is not taken from it row by row.
-            let goes_by_day = days == longest && self.store.has_days() && self.settings.day == DAY;
-            let horizon = if goes_by_day { Span::Day.start_of(horizon) } else { horizon };
+            let horizon = if days == longest { self.whole_days(horizon) } else { horizon };
             self.account(account, horizon).await?;
             self.replays(account, horizon).await?;
         }
-        self.facts(kept_by_all).await?;
+        self.facts(self.whole_days(kept_by_all)).await?;
         self.give_room_back().await
+    }
+
+    /// What goes with its day anyway is not looked for in it row by row.
+    fn whole_days(&self, horizon: Timestamp) -> Timestamp {
+        let by_day = self.store.has_days() && self.settings.day == DAY;
+        if by_day { Span::Day.start_of(horizon) } else { horizon }
     }
 
     /// Much takes long; what has had its time meanwhile does not wait for it.

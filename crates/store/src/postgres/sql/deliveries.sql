@@ -42,3 +42,6 @@ with scan as materialized (
     order by s.delivery_id desc
     limit $4 + 1
 ),
+looked as (
+    select scan.delivery_id, scan.place from scan
+),

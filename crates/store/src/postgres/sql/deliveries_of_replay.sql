@@ -1,6 +1,7 @@
 -- The same scan, over what one replay has made: each is looked up, and is either waiting or ended.
+-- What is not wanted leaves a gap in it, so how far the scan has come is told by what was made.
 with made as materialized (
-    select r.delivery_id
+    select r.delivery_id, row_number() over (order by r.delivery_id desc) as place
     from replayed r
     where r.replay_id = ($19::uuid[])[1]
       and r.delivery_id < $2 and r.delivery_id >= $3
@@ -8,9 +9,9 @@ with made as materialized (
     limit $4 + 1
 ),
 scan as materialized (
-    select s.*, row_number() over (order by s.delivery_id desc) as place
+    select s.*
     from (
-        select q.*
+        select q.*, made.place
         from made
         cross join lateral (
             select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id,
@@ -23,7 +24,7 @@ scan as materialized (
         ) q
         where $6
         union all
-        select a.*
+        select a.*, made.place
         from made
         cross join lateral (
             select null::smallint, a.delivery_id, a.account_id, a.event_id, a.destination_id, a.route_id, a.replay_id,
@@ -38,4 +39,7 @@ scan as materialized (
     ) s
     order by s.delivery_id desc
     limit $4 + 1
+),
+looked as (
+    select made.delivery_id, made.place from made
 ),

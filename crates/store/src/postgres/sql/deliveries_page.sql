@@ -1,4 +1,4 @@
--- Follows a scan: of what was looked at, what is wanted.
+-- Follows a scan, and the places it has looked at: of those, what is wanted.
 page as (
     select s.*, e.type, e.source_id, e.ordering_key
     from scan s
@@ -23,8 +23,8 @@ page as (
     order by s.place
     limit $5
 )
-select (select scan.delivery_id from scan order by scan.place desc limit 1),      -- the last there was to look at
-       (select scan.delivery_id from scan where scan.place = $4),                 -- the last that was looked at
+select (select looked.delivery_id from looked order by looked.place desc limit 1),    -- the last there was to look at
+       (select looked.delivery_id from looked where looked.place = $4),               -- the last that was looked at
        page.shard, page.delivery_id, page.account_id, page.event_id, page.destination_id, page.route_id,
        page.replay_id, page.origin, page.track, page.rank, page.due_at, page.attempts, page.spent, page.tls_errors,
        page.last_outcome, page.last_http_status, page.created_at, page.available_at, page.payload_bytes,

@@ -9,7 +9,9 @@ with going as materialized (
       and expanding.yes is null
 )
 select g.id, d.delivery_id
-from going g
+from (
+    select going.id from going order by going.id offset 0       -- before they are joined, so that the limit ends it
+) g
 left join lateral (
     select a.delivery_id
     from attempts a

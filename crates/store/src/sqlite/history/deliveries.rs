@@ -96,12 +96,12 @@ pub(super) fn list(
     page: Page<DeliveryId>,
 ) -> Result<Listed<DeliveryRecord, DeliveryId>, Trouble> {
     let range = Range::of(filter, page);
-    let ((waiting, waiting_whose), (ended, ended_whose)) = indexes(account, filter);
+    let ((waiting, waiting_whose), (ended_index, ended_whose)) = indexes(account, filter);
     let mut waiting = connection.prepare_cached(waiting)?;
     let mut waiting = Stream::open(&mut waiting, &waiting_whose, &range, waits(filter), waiting_record)?;
-    let mut ended = connection.prepare_cached(ended)?;
+    let mut ended = connection.prepare_cached(ended_index)?;
     let mut ended = Stream::open(&mut ended, &ended_whose, &range, ends(filter), ended_record)?;
-    listed(page.limit, || {
+    let mut listed = listed(page.limit, || {
         let newest_waits = match (&waiting.head, &ended.head) {
             (Some(waiting), Some(ended)) => waiting.id > ended.id,
             (waiting, _) => waiting.is_some(),
@@ -111,7 +111,29 @@ pub(super) fn list(
             let wanted = record.account_id == account && wanted(filter, &record);
             (record.id, wanted.then_some(record))
         }))
-    })
+    })?;
+    if listed.next.is_none() && ended_index == ENDED_BY_REPLAY {
+        listed.next = last_looked_up(connection, &ended_whose, &range)?;
+    }
+    Ok(listed)
+}
+
+/// Of what a replay has made only so much is looked up for a page, and what is not wanted leaves a gap in it: where that
+/// ended, if there is more.
+fn last_looked_up(
+    connection: &Connection,
+    replay: &[u8; 16],
+    range: &Range,
+) -> Result<Option<DeliveryId>, Trouble> {
+    let mut select = connection.prepare_cached(
+        "select delivery_id from replayed where replay_id = ?1 and delivery_id < ?2 and delivery_id >= ?3
+         order by delivery_id desc limit 2 offset ?4",
+    )?;
+    let values: [&dyn ToSql; 4] =
+        [replay, &range.before.blob(), &range.from.blob(), &(limits::PAGE_SCAN as i64)];
+    let mut rows = select.query(values)?;
+    let last = rows.next()?.map(|row| row::id(row, 0)).transpose()?;
+    Ok(if rows.next()?.is_some() { last } else { None })
 }
 
 pub(super) fn get(

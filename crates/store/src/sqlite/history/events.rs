@@ -58,6 +58,13 @@ pub(super) fn get(connection: &Connection, account: AccountId, id: EventId) -> R
     found.ok_or(StoreError::NotFound { what: "event" }.into())
 }
 
+pub(super) fn alone(connection: &Connection, account: AccountId, id: EventId) -> Result<Event, Trouble> {
+    let mut select = connection.prepare_cached(select!("where id = ?1 and account_id = ?2"))?;
+    let mut rows = select.query(params![id.blob(), account.blob()])?;
+    let found = rows.next()?.map(|row| row::event(row, Bytes::new())).transpose()?;
+    found.ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
 /// None: the event is gone.
 pub(super) fn fanout_of(connection: &Connection, id: EventId) -> Result<Option<FanoutCounts>, Trouble> {
     let mut select = connection.prepare_cached("select deliveries from events where id = ?1")?;

@@ -26,8 +26,11 @@ pub(super) struct Rounds {
 struct Own {
     /// Whether this node looks at all.
     looking: bool,
-    told: BTreeMap<i16, i64>,
+    /// The rounds it made itself since it looked last, by row.
+    told: Told,
 }
+
+type Told = BTreeMap<i16, Vec<i64>>;
 
 impl Rounds {
     pub(super) async fn tell(&self, connection: &Connection, news: &[News]) -> Result<(), Trouble> {
@@ -40,7 +43,7 @@ impl Rounds {
         let mut own = self.own();
         if own.looking {
             for row in told {
-                *own.told.entry(row.get(0)).or_default() += 1;
+                own.told.entry(row.get(0)).or_default().push(row.get(1));
             }
         }
         Ok(())
@@ -118,10 +121,15 @@ impl Drop for Look<'_> {
     }
 }
 
-fn compare(seen: &BTreeMap<i16, i64>, own: &BTreeMap<i16, i64>, now: &BTreeMap<i16, i64>) -> Vec<News> {
-    let count = |rounds: &BTreeMap<i16, i64>, row: &i16| rounds.get(row).copied().unwrap_or_default();
-    let told = now.iter().filter(|(row, round)| **round > count(seen, row) + count(own, row));
-    let told: Vec<i16> = told.map(|(row, _)| *row).collect();
+/// An own round that the last look has seen already is not taken for one of this time: it was written down late.
+fn compare(seen: &BTreeMap<i16, i64>, own: &Told, now: &BTreeMap<i16, i64>) -> Vec<News> {
+    let others = |(row, round): &(&i16, &i64)| {
+        let before = seen.get(row).copied().unwrap_or_default();
+        let ours = own.get(row).map_or(&[][..], Vec::as_slice).iter();
+        let ours = ours.filter(|ours| before < **ours && *ours <= *round).count();
+        **round > before + ours as i64
+    };
+    let told: Vec<i16> = now.iter().filter(others).map(|(row, _)| *row).collect();
     let shards: Vec<u16> = told.iter().filter_map(|row| u16::try_from(*row).ok()).collect();
     let mut news = Vec::new();
     news.extend(told.contains(&ROLL).then_some(News::Roll));
@@ -136,9 +144,15 @@ mod tests {
     #[test]
     fn only_what_others_told_since_the_last_look_is_news() {
         let seen = BTreeMap::from([(ROLL, 4), (7, 2), (8, 2)]);
-        let own = BTreeMap::from([(7, 1), (8, 1), (9, 1)]);
+        let own = Told::from([(7, vec![3]), (8, vec![3]), (9, vec![1])]);
         let now = BTreeMap::from([(ROLL, 5), (7, 3), (8, 4), (9, 1), (10, 1)]);
         assert_eq!(compare(&seen, &own, &now), [News::Roll, News::Shards(vec![8, 10])]);
-        assert_eq!(compare(&now, &BTreeMap::new(), &now), []);
+        assert_eq!(compare(&now, &Told::new(), &now), []);
+    }
+
+    #[test]
+    fn an_own_round_that_is_written_down_late_hides_nobody_elses() {
+        let (seen, now) = (BTreeMap::from([(7, 6)]), BTreeMap::from([(7, 7)]));
+        assert_eq!(compare(&seen, &Told::from([(7, vec![6])]), &now), [News::Shards(vec![7])]);
     }
 }

@@ -246,6 +246,8 @@ pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 pub const SETTLE_BATCH: usize = 256;
 /// … and of so many destinations, where there is one writer: a batch of more takes several flushes.
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
+/// … unless no event has come for so long: a backlog is worked off faster by whole batches.
+pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
 pub const CUT_REQUESTS_ANSWER: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,

@@ -47,7 +47,7 @@ use keys::Keys;
 use open::FileLock;
 use readers::Readers;
 use rusqlite::Connection;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicI64};
 use tally::{FirstCount, Tally};
 use trouble::Trouble;
 use writer::{Turn, Writer};
@@ -60,6 +60,8 @@ pub struct SqliteStore {
     /// For what the engine reads to deliver: a crowd of API reads never stands before it.
     engine_readers: Arc<Readers>,
     keys: Arc<Keys>,
+    /// When an event came last, in microseconds: who comes next does not wait for long.
+    ingested_at: AtomicI64,
     stir: Stir,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,

@@ -16,11 +16,15 @@ use domain::{
     time::Timestamp,
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 #[async_trait]
 impl Ingest for SqliteStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
+        self.ingested_at.store(now.micros(), Ordering::Relaxed);
         // Documents are written here, not by the one thread everybody waits for.
         let entries: Arc<[Entry]> = batch.iter().map(Entry::new).collect();
         // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.

@@ -10,7 +10,7 @@ use super::{
     writer::Writer,
 };
 use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir};
-use domain::limits;
+use domain::{limits, time::Timestamp};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::{
     fs::{FlockOperation, flock},
@@ -20,7 +20,7 @@ use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read as _, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicI64},
     thread,
     time::{Duration, Instant},
 };
@@ -70,7 +70,8 @@ impl SqliteStore {
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
         let (stir, _first_count, _lock) = (Stir::default(), first_count, lock);
-        Ok(Self { tally, _first_count, writer, readers, engine_readers, keys, stir, _lock })
+        let ingested_at = AtomicI64::new(Timestamp::MIN.micros());
+        Ok(Self { tally, _first_count, writer, readers, engine_readers, keys, ingested_at, stir, _lock })
     }
 }
 

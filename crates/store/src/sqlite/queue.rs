@@ -20,7 +20,10 @@ use domain::{
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params, types::Value};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
 pub(super) const LANES: &str = include_str!("sql/lanes.sql");
@@ -153,7 +156,7 @@ impl Queue for SqliteStore {
 }
 
 impl SqliteStore {
-    /// As many of them, from there on, as an event that comes meanwhile may wait for.
+    /// As many of them, from there on, as an event that comes meanwhile may wait for; all, if none has come for a while.
     async fn settle_part(
         &self,
         entries: &Arc<[settle::Entry]>,
@@ -161,7 +164,9 @@ impl SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let entries = Arc::clone(entries);
-        let part = from..from + settle::part(&entries[from..]);
+        let ingested_at = Timestamp::from_micros(self.ingested_at.load(Ordering::Relaxed));
+        let quiet = now.since(ingested_at) >= limits::INGEST_QUIET;
+        let part = if quiet { from..entries.len() } else { from..from + settle::part(&entries[from..]) };
         let mut one_by_one = false;
         self.write(Turn::Settle, move |connection| {
             let settled = settle::settle(connection, &entries[part.clone()], one_by_one, now);

@@ -87,6 +87,7 @@ forward! { Catalog:
 forward! { History:
     fn events(account: AccountId, filter: &EventFilter, page: Page<EventId>) -> Listed<EventRecord, EventId>;
     fn event(account: AccountId, id: EventId) -> EventRecord;
+    fn event_alone(account: AccountId, id: EventId) -> Event;
     fn fanouts(events: &[EventId]) -> Vec<Option<FanoutCounts>>;
     fn event_payload(account: AccountId, id: EventId) -> Event;
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;

@@ -168,10 +168,8 @@ impl Backups {
                 let (began_us, began) = (lab::clock::unix_us(), std::time::Instant::now());
                 let run = command.output().await?;
                 ensure!(run.status.success(), "backup: {}", String::from_utf8_lossy(&run.stderr));
-                // One is enough to be looked at.
-                if !made.is_empty() {
-                    std::fs::remove_file(&path)?;
-                }
+                // It stays until the end: to remove it now would be work of the file system that no backup does, and a
+                // disk that is told of what is free lets every flush wait for it.
                 made.push(Made { path, began_us, seconds: began.elapsed().as_secs_f64() });
             }
             Ok(made)

@@ -70,7 +70,12 @@ impl Replayer {
                 next_look = now + limits::REPLAY_LOOK;
                 self.look(&mut held).await
             } else if let Some(id) = next_of(&held).filter(|id| held[id].next_at <= now) {
-                self.go_on(&mut held, id).await
+                let done = self.go_on(&mut held, id).await;
+                if done.is_err() {
+                    // It may have been written all the same: it is taken, and read, anew. The others go on meanwhile.
+                    held.remove(&id);
+                }
+                done
             } else {
                 let next = next_of(&held).map_or(next_look, |id| held[&id].next_at.min(next_look));
                 sleep_until(next).await;
@@ -82,8 +87,6 @@ impl Replayer {
                     if backoff.worth_telling() {
                         tracing::warn!(%error, "a replay could not go on; trying again");
                     }
-                    // It may have been written all the same: whatever is held is taken, and read, anew.
-                    held.clear();
                     sleep(backoff.pause(self.dice.as_ref())).await;
                 }
             }

@@ -5,6 +5,7 @@ pub(super) mod docs;
 
 use super::{
     PostgresStore,
+    planned::{self, Planned, Statement},
     pool::{Transaction, params},
     rows,
 };
@@ -20,10 +21,25 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
+use std::sync::LazyLock;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) const CHANGED_DESTINATIONS: &str = include_str!("sql/changed_destinations.sql");
+pub(super) static TARGETS: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "targets",
+        sql: include_str!("sql/targets.sql"),
+        kept: true,
+        settings: planned::BY_KEY,
+        gives: "doc text, version bigint, paused_at bigint, resumed_at bigint, disabled_at bigint, \
+                disabled_reason text, deleted_at bigint, probed_at bigint, account_id uuid, shard smallint, \
+                account_doc text, route_docs text[], route_versions bigint[], account_version bigint, \
+                gate_doc text, gate_kept_at bigint",
+    };
+    let destinations: Vec<Uuid> = Vec::new();
+    Planned::new(statement, params![destinations => UUID_ARRAY])
+});
 
 #[async_trait]
 impl Catalog for PostgresStore {
@@ -384,7 +400,7 @@ impl Catalog for PostgresStore {
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
         let connection = self.pools.engine().await?;
         let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
-        let rows = connection.read(include_str!("sql/targets.sql"), params![uuids => UUID_ARRAY]).await?;
+        let rows = connection.read(&TARGETS.call, params![uuids => UUID_ARRAY]).await?;
         Ok(rows.iter().zip(ids).map(|(row, id)| docs::target(row, *id)).collect())
     }
 

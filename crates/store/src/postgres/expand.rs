@@ -28,6 +28,17 @@ pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
     let params = params![account => UUID, account => UUID, source => UUID, 0_i64 => INT8, known => INT8];
     Planned::new(statement, params)
 });
+pub(super) static ORDERINGS_OF: LazyLock<Planned> = LazyLock::new(|| {
+    let statement = Statement {
+        name: "orderings_of",
+        sql: include_str!("sql/orderings_of.sql"),
+        kept: true,
+        settings: planned::BY_KEY,
+        gives: "destination_id uuid, found text",
+    };
+    let destinations: Vec<Uuid> = Vec::new();
+    Planned::new(statement, params![destinations => UUID_ARRAY])
+});
 
 #[async_trait]
 impl Expansions for PostgresStore {
@@ -69,8 +80,7 @@ impl Expansions for PostgresStore {
         let found = rows.iter().filter(|row| row.get::<_, Option<i64>>(1).is_some());
         let routes = found.map(docs::route).collect::<Result<Vec<_>, _>>()?;
         let destinations: Vec<Uuid> = routes.iter().map(|route| route.destination_id.uuid()).collect();
-        let sql = include_str!("sql/orderings_of.sql");
-        let ordered = connection.read(sql, params![destinations => UUID_ARRAY]).await?;
+        let ordered = connection.read(&ORDERINGS_OF.call, params![destinations => UUID_ARRAY]).await?;
         Ok(RoutePage::Read { version, routes, orderings: ordered.iter().map(docs::ordering).collect() })
     }
 

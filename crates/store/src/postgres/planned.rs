@@ -42,6 +42,10 @@ pub(super) const LOOKED_UP: &str = "set enable_hashjoin = off set enable_mergejo
 pub(super) const IN_ORDER: &str =
     "set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off";
 
+/// For statements that look up some rows by their keys, of tables that may be large and have never been counted.
+pub(super) const BY_KEY: &str =
+    "set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off";
+
 impl Planned {
     /// With the types of these values.
     pub(super) fn new(statement: Statement, takes: Params<'_>) -> Self {

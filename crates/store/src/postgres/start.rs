@@ -1,6 +1,6 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
-use super::{durability, expand, history, ingest, order, planned, queue, settle, tls, url::Address};
+use super::{catalog, durability, expand, history, ingest, order, planned, queue, settle, tls, url::Address};
 use crate::{BoxError, OpenError, StoreError, UnsafeSetting};
 use domain::limits;
 use std::time::Duration;
@@ -30,10 +30,12 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
     let migrated = async {
         migrate(&mut door.client, address).await?;
-        let all: [&planned::Planned; 10] = [
+        let all: [&planned::Planned; 12] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
+            &catalog::TARGETS,
             &expand::ROUTES_AFTER,
+            &expand::ORDERINGS_OF,
             &queue::FETCH,
             &queue::LANES,
             &queue::BACKLOG,

@@ -33,8 +33,9 @@ mod migrations {
 const CACHE_KIB: i64 = 8_192;
 /// Whoever only asks whether a file is in use has its lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
-/// The log is cut back to this after it was longer.
-const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
+/// The log is cut back to this after it was longer: after a backup, not each time it begins again, since cutting takes up
+/// to 25 ms, and each flush that makes it longer again waits for the file system's own log.
+const LOG_KEPT_BYTES: i64 = (limits::CHECKPOINT_PAGES_WAIT + limits::CHECKPOINT_PAGES) * 4_120;
 
 /// Held as long as the store is open; the system lets it go with the process, however that ends.
 pub(super) struct FileLock {

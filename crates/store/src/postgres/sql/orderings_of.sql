@@ -1,8 +1,10 @@
--- $1 destinations: those of them that are ordered
+-- $1 destinations: those of them that are ordered. Most are not, and a search is quicker than a pattern.
 select d.id, o.ordering
 from destinations d
-cross join lateral (select coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') as ordering) o
+cross join lateral (
+    select case when strpos(d.doc, '"ordering":"none"') > 0 then 'none'
+                else coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') end as ordering
+) o
 where d.id = any($1)
-  and strpos(d.doc, '"ordering":"none"') = 0               -- most are, and a search is quicker than a pattern
   and o.ordering <> 'none'
 order by d.id

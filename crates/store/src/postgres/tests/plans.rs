@@ -6,7 +6,8 @@ use crate::{
     leap::Leap,
     postgres::{
         audit,
-        expand::ROUTES_AFTER,
+        catalog::TARGETS,
+        expand::{ORDERINGS_OF, ROUTES_AFTER},
         history::FANOUT_COUNTS,
         ingest::{COMMIT, COMMIT_PLAIN},
         order::{TAKE_TURNS, TRACKS},
@@ -114,6 +115,16 @@ async fn a_page_of_routes_is_read_in_their_order() {
     let by_key = "Index Scan Backward using routes_of_account";
     check(&plan, AGES[0], &["Limit", by_key], &["Seq Scan", "Bitmap"]);
     assert_eq!(plan.matches("Sort Key").count(), 1, "only the page itself is sorted: {plan}");
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn what_a_lane_needs_is_looked_up() {
+    let world = World::new().await;
+    for planned in [&*TARGETS, &*ORDERINGS_OF] {
+        let plan = world.explain_planned(planned).await;
+        check(&plan, AGES[0], &["destinations_pkey"], &["Seq Scan", "Hash Join", "Merge Join"]);
+    }
     world.clean_up().await;
 }
 

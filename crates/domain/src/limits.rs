@@ -213,8 +213,10 @@ pub const DISPATCHER_TURN: usize = 1_024;
 pub const LANE_TURN: usize = 8;
 /// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
 pub const HELD_FRESH: Duration = Duration::from_secs(1);
-/// Deliveries of one lane in memory: a lane starts small and grows with its pace.
+/// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
+/// stale before its turn comes: with thousands of lanes at work each has one or two turns a second.
 pub const WINDOW_MIN: usize = 16;
+pub const WINDOW_LEAST: usize = 2;
 pub const WINDOW_MAX: usize = 2_048;
 /// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
 pub const CARRIED_BYTES: usize = 16 * 1024;
@@ -342,8 +344,8 @@ pub const REPLAYS_HELD: usize = 1_000;
 pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
 /// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
 pub const REPLAY_STEPS_A_SECOND: u32 = 4;
-/// Pages of routes kept for the next event of the same account.
-pub const EXPANSION_PAGES_KEPT: usize = 16;
+/// Routes kept, by the page, for the next event of the same account.
+pub const EXPANSION_ROUTES_KEPT: usize = 10_000;
 
 // --- Sums ----------------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ impl WindowSize {
 
     /// Rows went stale before they could start: read less next time.
     pub(super) fn wasted(&mut self) {
-        self.size = (self.size / 2).max(limits::WINDOW_MIN);
+        self.size = (self.size / 2).max(limits::WINDOW_LEAST);
         self.came_full = false;
     }
 }
@@ -87,7 +87,7 @@ mod tests {
             window.wasted();
             window.ask(SLOTS, false, at(stale * 2_000));
         }
-        assert_eq!(window.ask(SLOTS, false, at(30_000)), limits::WINDOW_MIN);
+        assert_eq!(window.ask(SLOTS, false, at(30_000)), limits::WINDOW_LEAST);
     }
 
     #[test]

@@ -45,8 +45,18 @@ impl Pages {
             }
         };
         let read = (Arc::clone(&page.routes), Arc::clone(&page.orderings));
-        self.0.truncate(limits::EXPANSION_PAGES_KEPT - 1);
         self.0.insert(0, page);
+        self.forget_the_rest();
         Ok(read)
+    }
+
+    fn forget_the_rest(&mut self) {
+        let mut routes = 0;
+        let fits = |page: &&Page| {
+            routes += page.routes.len().max(1);
+            routes <= limits::EXPANSION_ROUTES_KEPT
+        };
+        let kept = self.0.iter().take_while(fits).count();
+        self.0.truncate(kept);
     }
 }

@@ -50,6 +50,11 @@ impl Pages {
         Ok(read)
     }
 
+    #[cfg(test)]
+    pub(super) fn routes(&self) -> usize {
+        self.0.iter().map(|page| page.routes.len()).sum()
+    }
+
     fn forget_the_rest(&mut self) {
         let mut routes = 0;
         let fits = |page: &&Page| {

@@ -237,6 +237,24 @@ async fn the_routes_of_an_event_that_is_gone_on_with_are_those_of_now() {
 }
 
 #[tokio::test]
+async fn as_many_routes_are_kept_as_may_be() {
+    let world = World::new().await;
+    let mut expander = world.expander();
+    for routes in [5_000, limits::EXPANSION_ROUTES_KEPT] {
+        let account = world.another_account().await;
+        world.routes(account, routes).await;
+        expander.turns.extend([world.commit(account).await]);
+        expander.finish().await;
+    }
+    let kept = expander.pages.routes();
+    let page = limits::EXPANSION_CHUNK;
+    assert!(
+        (limits::EXPANSION_ROUTES_KEPT - page..=limits::EXPANSION_ROUTES_KEPT).contains(&kept),
+        "{kept} routes are kept"
+    );
+}
+
+#[tokio::test]
 async fn two_that_work_on_the_same_event_make_each_delivery_once() {
     let world = World::new().await;
     let destinations = world.routes(world.account, 3 * limits::EXPANSION_CHUNK).await;

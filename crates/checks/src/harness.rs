@@ -13,6 +13,7 @@
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the facts of the tables |
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
+//! | [`disk`] | how long the disk alone takes, beside whatever else writes to it |
 //! | [`doctor`] | the installation as `posthaste doctor` sees it; C19 at the end of any check |
 //! | [`history`] | a million events that have ended, written straight into the tables |
 //! | [`leftovers`] | rows whose owner is gone |
@@ -31,6 +32,7 @@ pub(crate) mod backlog;
 pub(crate) mod bursts;
 pub(crate) mod crowd;
 pub(crate) mod database;
+pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod fleet;
 pub(crate) mod history;

@@ -1,7 +1,7 @@
 //! Hazard: what several nodes say to each other costs more than they carry.
 //!
 //! The same closed loop of 128 connections on one node and on four, with everything on the same cores; three pairs, one
-//! after the other, of ten seconds each (`--seconds`).
+//! after the other, of ten seconds each (`--seconds`). With `--rate` as many events a second instead, however many nodes.
 //!
 //! Holds if the CPU time that nodes and database spend on an event grows by less than 15 % from one node to four (median
 //! of three), and everything arrives.
@@ -73,7 +73,10 @@ async fn cost(ask: &Ask, store: StoreKind, nodes: usize, report: &mut Report) ->
         // One delivery an event.
         config.event_types.pop();
         config.keep_log = false;
-        config
+        match ask.rate {
+            Some(rate) => config.open(rate),
+            None => config,
+        }
     };
     let warm = lab::pump::run(load(Duration::from_secs(2))).await?;
     stage.receiver.wait_for_succeeded(warm.accepted, Duration::from_secs(30)).await;

@@ -303,6 +303,9 @@ pub const RESCAN: Duration = Duration::from_secs(30);
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
+/// The pause between two steps of retention, which reads and writes pages that nobody else needs: while it goes on, the
+/// disk is mostly for those who wait. A step is a hundred events and more, so that a hundred million go in a day.
+pub const RETENTION_BREATH: Duration = Duration::from_millis(60);
 /// Events that one step of retention looks at, and rows it may remove …
 pub const PRUNE_EVENTS: usize = 200;
 pub const PRUNE_ROWS: usize = 2_000;

@@ -6,16 +6,18 @@
 //!
 //! Holds if everything is answered within 50 ms, if the day that goes makes p99 of ingest no more than twice what it
 //! was (or 10 ms), if no lock that others wait for is held for more than 100 ms, if a day's worth has gone and nothing
-//! without what it belongs to is left. What an event takes on disk is told; with `--only bytes`, nothing else.
+//! without what it belongs to is left. What an event takes on disk is told, with
+//! `--only bytes` nothing else; and how long the disk took for a page of its own beside both loads.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use domain::limits;
-use lab::{Load, PumpConfig, Recording, Reply, Target, Until};
+use lab::{Histogram, Load, PumpConfig, Recording, Reply, Target, Until};
 use tokio::time::sleep;
 
 use crate::Ask;
+use crate::harness::disk::DiskProbe;
 use crate::harness::history::History;
 use crate::harness::report::rounded;
 use crate::harness::scrape::Scrape;
@@ -56,11 +58,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.note("summed_up_in_seconds", rounded(began.elapsed().as_secs_f64()));
     ask_all(&stage, &mut report).await?;
 
-    let before = load(ask, &stage).await?;
+    let (before, disk_before) = beside_the_disk(ask, &stage).await?;
     let (events, facts) = (count(&stage, "events").await?, count(&stage, "attempts").await?);
     stage.client.update_own_account(&serde_json::json!({ "retention_days": KEPT_DAYS })).await?;
     let watched = Locks::watch(&stage.database);
-    let during = load(ask, &stage).await?;
+    let (during, disk_during) = beside_the_disk(ask, &stage).await?;
     let (began, mut old) = (Instant::now(), u64::MAX);
     while old > 0 && began.elapsed() < Duration::from_secs(300) {
         old = count_old(&stage, &history).await?;
@@ -71,7 +73,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     report.note("events", [events, after]);
     report.note("facts", [facts, left_facts]);
     report.exactly("left_of_the_oldest_day", old, 0u64);
-    let p99 = |load: &lab::PumpReport| load.latency.percentile(99.0).as_secs_f64() * 1e3;
+    let p99 = |took: &Histogram| took.percentile(99.0).as_secs_f64() * 1e3;
+    report.note("disk_p99_ms", [rounded(p99(&disk_before)), rounded(p99(&disk_during))]);
     report.note("ingest_p99_ms_before", rounded(p99(&before)));
     let allowed = (2.0 * p99(&before)).max(P99_AT_LEAST_MS);
     report.at_most("ingest_p99_ms_while_pruning", rounded(p99(&during)), allowed);
@@ -134,6 +137,13 @@ async fn ask_all(stage: &Stage, report: &mut Report) -> Result<()> {
     let stats = stage.client.stats().await?;
     report.note("stats", [stats.totals.events, stats.totals.delivered, stats.totals.dead_letter]);
     Ok(())
+}
+
+/// How long events took to be answered, and how long the disk alone took meanwhile.
+async fn beside_the_disk(ask: &Ask, stage: &Stage) -> Result<(Histogram, Histogram)> {
+    let disk = DiskProbe::start(stage.dir())?;
+    let sent = load(ask, stage).await?;
+    Ok((sent.latency, disk.stop()?))
 }
 
 async fn load(ask: &Ask, stage: &Stage) -> Result<lab::PumpReport> {

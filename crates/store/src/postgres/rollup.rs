@@ -10,15 +10,29 @@ use domain::{
     rollup::{FanoutSums, SKETCH_BOUNDS, Span, Sums},
     time::Timestamp,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) const SUM_FACTS: &str = include_str!("sql/sum_facts.sql");
 pub(super) const SUM_TAIL: &str = include_str!("sql/sum_tail.sql");
+/// Waits for less than the time after which the server stops a vacuum that somebody waits for.
+static SUMMARISE: LazyLock<String> = LazyLock::new(|| {
+    let patience = format!("{}ms", limits::DDL_LOCK.as_millis());
+    include_str!("sql/summarise.sql").replace("PATIENCE", &patience)
+});
 pub(super) const FANOUTS: &str = include_str!("sql/fanouts.sql");
 const FANOUT_SIZES: &str =
     "select e.id, e.deliveries from events e where e.id >= $1 and e.id < $2 order by e.id limit $3";
+
+impl PostgresStore {
+    /// Whatever stands in its way, the sum itself meets it too or can do without.
+    async fn summarise(&self) {
+        if let Ok(connection) = self.pools.general().await {
+            let _ = connection.write(&SUMMARISE, &[]).await;
+        }
+    }
+}
 
 #[async_trait]
 impl Rollups for PostgresStore {
@@ -41,6 +55,9 @@ impl Rollups for PostgresStore {
         let params = params![
             first => UUID, below => UUID, oldest.uuid() => UUID, bounds => INT8_ARRAY,
         ];
+        if span == Span::Minute && at.is_none() {
+            self.summarise().await;
+        }
         let connection = self.pools.general().await?;
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
         for row in connection.read(SUM_FACTS, params).await? {

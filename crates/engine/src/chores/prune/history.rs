@@ -113,7 +113,7 @@ impl Retention {
     async fn give_room_back(&self) -> Result<(), Stopped> {
         let next_pass = Instant::now() + self.settings.every;
         while Instant::now() < next_pass && self.store.give_room_back().await? {
-            tokio::time::sleep(limits::PRUNE_BREATH).await;
+            tokio::time::sleep(limits::RETENTION_BREATH).await;
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Retention {
             let term = self.term().await?;
             match self.store.prune_days(term, before).await?.ok_or(Stopped::TermOver)? {
                 0 => return Ok(()),
-                _ => tokio::time::sleep(limits::PRUNE_BREATH).await,
+                _ => tokio::time::sleep(limits::RETENTION_BREATH).await,
             }
         }
     }
@@ -169,7 +169,7 @@ impl Retention {
             failpoint::hit("prune.after");
             let Some(next) = pruned.next else { break };
             from = next;
-            tokio::time::sleep(limits::PRUNE_BREATH).await;
+            tokio::time::sleep(limits::RETENTION_BREATH).await;
         }
         // All that was made before is gone, or had to stay.
         self.places.insert(account_id, EventId::at(before, 0));
@@ -187,7 +187,7 @@ impl Retention {
             failpoint::hit("prune.replays");
             let Some(next) = pruned.next else { return Ok(()) };
             from = next;
-            tokio::time::sleep(limits::PRUNE_BREATH).await;
+            tokio::time::sleep(limits::RETENTION_BREATH).await;
         }
     }
 
@@ -199,7 +199,7 @@ impl Retention {
             let pruned = self.store.prune_facts(term, walk).await?.ok_or(Stopped::TermOver)?;
             let Some(next) = pruned.next else { return Ok(()) };
             from = next;
-            tokio::time::sleep(limits::PRUNE_BREATH).await;
+            tokio::time::sleep(limits::RETENTION_BREATH).await;
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The feed and the order of commits: what becomes visible late is told late, and once.
 
 use super::{World, delivered, open};
-use crate::{Feed as _, Followed, Queue as _, What};
-use domain::{id::AttemptId, limits};
+use crate::{Feed as _, Followed, Queue as _, Rollups as _, What};
+use domain::{id::AttemptId, limits, rollup::Span};
 use std::{collections::BTreeSet, time::Duration};
 
 /// A transaction that began early, with the lower id, and ends after others have been told.
@@ -104,14 +104,12 @@ async fn a_look_at_the_feed_goes_by_block_ranges() {
         .await
         .expect("a long past");
     world.client.batch_execute("analyze attempts").await.expect("statistics");
-    world
-        .client
-        .batch_execute(
-            "select brin_summarize_new_values(i.inhrelid) from pg_inherits i
-        where i.inhparent = 'attempts_by_start'::regclass",
-        )
-        .await
-        .expect("summaries");
+    let minute = Span::Minute.length();
+    world.store.sum_facts(Span::Minute, world.now.minus(minute), world.now, None).await.expect("a sum");
+    let left = "select sum(brin_summarize_new_values(i.inhrelid))::bigint from pg_inherits i
+                where i.inhparent = 'attempts_by_time'::regclass";
+    let left: i64 = world.client.query_one(left, &[]).await.expect("summaries").get(0);
+    assert_eq!(left, 0, "who sums up has the ranges summarised first");
     let from = AttemptId::at(world.now.minus(limits::FEED_LOOKBACK), 0).uuid();
     let (accounts, below, open, none) = (vec![account], None::<uuid::Uuid>, Vec::<i64>::new(), None::<i64>);
     let params = super::super::pool::params![

@@ -1,0 +1,15 @@
+-- Block ranges that are not summarised are read whole, by everybody who looks for a time.
+do $$
+declare
+    day regclass;
+begin
+    set local lock_timeout = 'PATIENCE';
+    for day in select inhrelid from pg_inherits where inhparent = to_regclass('attempts_by_time') loop
+        begin
+            perform brin_summarize_new_values(day);
+        exception
+            -- It is being vacuumed, which does the same; it has gone; the tables are somebody else's.
+            when others then null;
+        end;
+    end loop;
+end $$

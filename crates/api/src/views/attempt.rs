@@ -8,6 +8,7 @@ use domain::{
     trace::{TRACEPARENT, TraceContext},
 };
 use serde::Serialize;
+use std::time::Duration;
 use store::AttemptRecord;
 use utoipa::ToSchema;
 
@@ -149,7 +150,7 @@ impl AttemptView {
             destination_id: attempt.destination_id,
             number: attempt.number,
             started_at: attempt.started_at,
-            duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: millis(attempt.duration),
             timing_ms: TimingView::from(&detail.timing),
             connection_reused: detail.connection_reused,
             outcome: attempt.outcome,
@@ -171,10 +172,16 @@ impl AttemptView {
     }
 }
 
+/// Rounded: half a millisecond of TLS is not nothing, and not a whole one either. The same for the whole and its parts,
+/// so that no part is longer.
+pub(super) fn millis(took: Duration) -> u64 {
+    ((took.as_micros() + 500) / 1000) as u64
+}
+
 impl From<&Timing> for TimingView {
     fn from(timing: &Timing) -> Self {
-        // Rounded: half a millisecond of TLS is not nothing, and not a whole one either.
-        let millis = |micros: Option<u32>| micros.map(|micros| micros.saturating_add(500) / 1000);
+        let millis =
+            |micros: Option<u32>| micros.map(|micros| millis(Duration::from_micros(micros.into())) as u32);
         Self {
             dns: millis(timing.dns_us),
             connect: millis(timing.connect_us),
@@ -192,5 +199,18 @@ impl From<&Response> for ResponseView {
             body_base64: response.body_base64.clone(),
             truncated: response.truncated,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_part_of_an_attempt_is_longer_than_the_whole() {
+        let took = Duration::from_micros(1_663);
+        let timing = Timing { first_byte_us: Some(1_601), connect_us: Some(400), ..Timing::default() };
+        let shown = TimingView::from(&timing);
+        assert_eq!((millis(took), shown.first_byte, shown.connect), (2, Some(2), Some(0)));
     }
 }

@@ -30,8 +30,9 @@ pub struct StatsView {
 #[schema(as = StatsTotals)]
 pub struct TotalsView {
     pub events: u64,
-    /// That these events gave rise to.
+    /// That these events gave rise to; what replays made of them is not among these.
     pub deliveries: u64,
+    /// Deliveries that ended so in this time, whenever their events came, and those of replays too.
     pub delivered: u64,
     pub dead_letter: u64,
     pub cancelled: u64,

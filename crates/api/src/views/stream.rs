@@ -1,4 +1,5 @@
 use super::{
+    attempt::millis,
     delivery::{OutcomeWord, StatusWord},
     destination::{DestinationStatus, HoldEntryView, HoldView, hold, status},
     schema,
@@ -101,7 +102,7 @@ impl DeliveryChangeView {
             id: attempt.id,
             number: fact.attempts,
             started_at: attempt.started_at,
-            duration_ms: attempt.duration.as_millis() as u64,
+            duration_ms: millis(attempt.duration),
             outcome: fact.outcome,
             http_status: fact.http_status,
         };

@@ -297,6 +297,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_)
             | StoreError::Failed(_)
             | StoreError::Altered
+            | StoreError::Unreadable(_)
             | StoreError::NodeLost => {
                 Self::unavailable("the store is not available: ask again in a moment").because(error)
             }
@@ -345,9 +346,12 @@ mod tests {
     #[test]
     fn a_store_that_is_away_is_never_a_refusal() {
         let away = || "gone".into();
-        for error in
-            [StoreError::Unavailable(away()), StoreError::Failed(away()), StoreError::OutcomeUnknown(away())]
-        {
+        for error in [
+            StoreError::Unavailable(away()),
+            StoreError::Failed(away()),
+            StoreError::OutcomeUnknown(away()),
+            StoreError::Unreadable(away()),
+        ] {
             let error = ApiError::from(error);
             assert_eq!(error.status(), 503);
             assert!(!error.to_string().contains("gone"), "the cause is for the log alone");

@@ -16,8 +16,7 @@ pub enum StoreError {
     /// The row has changed since it was read: read it again and decide again (412 if the caller named a version).
     #[error("changed meanwhile")]
     Changed,
-    /// 503, and certainly nothing was written: the database is away, full or busy, or what we kept does not read back.
-    /// Trying again is safe.
+    /// 503, and certainly nothing was written: the database is away, full or busy. Trying again is safe.
     #[error("the store is unavailable: {0}")]
     Unavailable(#[source] BoxError),
     /// 503, and it is not known whether it was written: the connection broke during the commit.
@@ -32,6 +31,10 @@ pub enum StoreError {
     /// What is stored is not what was accepted: a payload whose checksum does not fit. Reading it again will not help.
     #[error("the stored payload is not what was accepted")]
     Altered,
+    /// 503: something in a row does not read: damaged by hand, or written by a newer version. Reading it again will not
+    /// help. Said of reads only.
+    #[error("what is stored does not read: {0}")]
+    Unreadable(#[source] BoxError),
     /// This node's row is gone: others own its lanes.
     #[error("this node has been declared dead and replaced")]
     NodeLost,

@@ -1,71 +1,72 @@
-//! All checks, by name. The letter and number are those of the reliability table where a check has a row there.
+//! All checks: what each is called, what it shows, and on which stores. The alias is what it was called before, and the
+//! number of the reliability table where it has a row there; it works wherever the name does.
 
-mod a01;
-mod a02;
-mod a03;
-mod a05;
-mod a06;
-mod a07;
-mod a08;
-mod a09;
-mod a10;
-mod a11;
-mod b01;
-mod b02;
-mod b03;
-mod b04;
-mod b05;
-mod b06;
-mod b07;
-mod b08;
-mod b09;
-mod b10;
-mod b11;
-mod b12;
-mod b13;
-mod b14;
-mod badinput;
-mod c01;
-mod c02;
-mod c03;
-mod c04;
-mod c05;
-mod c06;
-mod c07;
-mod c08;
-mod c09;
-mod c10;
-mod c12;
-mod c13;
-mod c14;
-mod c15;
-mod c16;
-mod c17;
-mod c19;
-mod c20;
-mod coldstart;
-mod e01;
-mod e02;
-mod e08;
-mod e11;
-mod e12;
-mod fanout50;
-mod fanout5k;
-mod g06;
-mod hang20;
-mod heldmillion;
-mod history;
-mod keys_order;
-mod latency;
-mod memory;
-mod outage60;
-mod rolling;
-mod scale;
-mod slack;
-mod slots;
-mod speed;
+mod attempts_told_apart;
+mod audit_finds_faults;
+mod backup_under_load;
+mod bad_input;
+mod behind_pgbouncer;
+mod bodies_unaltered;
+mod breaker;
+mod changes_obeyed;
+mod cold_start;
+mod connections_cut;
+mod cost_of_more_nodes;
+mod damaged_files;
+mod database_crash;
+mod database_network_cut;
+mod deep_backlog;
+mod every_outcome;
+mod failed_flush;
+mod fanout_to_100k;
+mod fanout_to_50;
+mod fanout_to_5k;
+mod flushed_before_answered;
+mod frozen_chore;
+mod frozen_node;
+mod full_disk;
+mod graceful_stop;
+mod hanging_destination;
+mod held_million;
+mod idempotency_race;
+mod idle_latency;
+mod judge_all_logs;
+mod key_over_its_limit;
+mod killed_at_every_failpoint;
+mod killed_under_load;
+mod killed_while_expanding;
+mod limit_across_nodes;
+mod long_history;
+mod lost_commit_answer;
+mod memory_of_a_million;
+mod metrics_agree;
+mod minute_without_database;
+mod no_deadlocks;
+mod nodes_killed;
+mod order_by_key;
+mod order_under_faults;
+mod outage_is_no_denial;
+mod overload;
+mod panics;
+mod read_only_database;
+mod replay_under_kills;
+mod retention_keeps_waiting;
+mod retry_after_obeyed;
+mod retry_race;
+mod rolling_restart;
+mod second_process_refused;
+mod slots_in_use;
+mod slow_backlog;
+mod slow_disk;
 mod starvation;
-mod window429;
+mod throughput;
+mod too_few_connections;
+mod undeliverable_rows;
+mod unfinished_connections;
+mod unknown_limits;
+mod unsafe_settings_refused;
+mod windowed_receiver;
+mod wrong_clocks;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -80,122 +81,128 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Report>>>>;
 
 pub(crate) struct Check {
     pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
     pub(crate) shows: &'static str,
     pub(crate) stores: &'static [StoreKind],
     pub(crate) run: fn(Ask, StoreKind) -> Running,
+}
+
+/// The check that is called so, by its name or an alias.
+pub(crate) fn named(word: &str) -> Option<&'static Check> {
+    CHECKS.iter().find(|check| check.name == word || check.aliases.contains(&word))
 }
 
 const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Postgres];
 const SQLITE: &[StoreKind] = &[StoreKind::Sqlite];
 const POSTGRES: &[StoreKind] = &[StoreKind::Postgres];
 
-macro_rules! check {
-    ($name:ident, $stores:expr, $shows:literal) => {
-        check!($name as $name, $stores, $shows)
-    };
-    ($name:ident as $file:ident, $stores:expr, $shows:literal) => {
-        Check {
+macro_rules! checks {
+    ($($name:ident [$($alias:literal)?] $stores:ident => $shows:literal;)*) => {
+        pub(crate) const CHECKS: &[Check] = &[$(Check {
             name: stringify!($name),
+            aliases: &[$($alias)?],
             shows: $shows,
             stores: $stores,
-            run: |ask, store| Box::pin(async move { $file::run(&ask, store).await }),
-        }
+            run: |ask, store| Box::pin(async move { $name::run(&ask, store).await }),
+        }),*];
     };
 }
 
-pub(crate) const CHECKS: &[Check] = &[
-    check!(a01, BOTH, "killed every two seconds under load, nothing acknowledged is lost"),
-    check!(a02, BOTH, "killed at every named place in the code, nothing acknowledged is lost"),
-    check!(a03, SQLITE, "no event is acknowledged before its flush has returned"),
-    check!(a05, SQLITE, "a flush that fails is never taken for one that did not"),
-    check!(a06, SQLITE, "a full disk refuses events, settles deliveries, and recovers by itself"),
-    check!(
-        a07,
-        BOTH,
-        "a cut log costs its tail and no more, damage is named, and no altered payload is sent"
-    ),
-    check!(a08, SQLITE, "a backup made under load has everything, and events hardly notice it"),
-    check!(a09, SQLITE, "a second process on the same folder is turned away"),
-    check!(a10, SQLITE, "a disk on which every flush takes 200 ms costs time and nothing else"),
-    check!(a11, BOTH, "a store that may forget is refused, unless that is accepted for all to see"),
-    check!(b01, POSTGRES, "nodes killed under load lose nothing, and their lanes go on"),
-    check!(b02, POSTGRES, "a node that slept through its lease sends nothing and moves nothing"),
-    check!(b03, POSTGRES, "a database that crashes under load costs time and nothing else"),
-    check!(b04, POSTGRES, "connections to the database cut one by one cost nothing"),
-    check!(b05, POSTGRES, "a network to the database that is cut or silent is noticed and survived"),
-    check!(b06, POSTGRES, "a commit whose answer is lost happens once"),
-    check!(b07, POSTGRES, "through a pooler in transaction mode everything still holds"),
-    check!(b08, POSTGRES, "clocks that are hours off or jump change nothing"),
-    check!(b09, POSTGRES, "a database with too few connections slows down and harms nothing"),
-    check!(b10, POSTGRES, "three nodes together keep to the limit of a destination"),
-    check!(
-        b11,
-        POSTGRES,
-        "order survives failures, stalls and killed nodes, and one that is blocked blocks no other"
-    ),
-    check!(b12, POSTGRES, "a chore whose node falls asleep is ended by another, once"),
-    check!(b13, POSTGRES, "a database that is read-only for a while refuses events and loses none"),
-    check!(b14, POSTGRES, "changes of configuration and large fan-outs never lock each other out"),
-    check!(outage60, POSTGRES, "a database that is away for a minute costs no lane its owner"),
-    check!(
-        rolling,
-        POSTGRES,
-        "a rolling restart delays nothing by more than two seconds and doubles nothing"
-    ),
-    check!(scale, POSTGRES, "four nodes cost what one costs"),
-    check!(
-        c01,
-        BOTH,
-        "a node killed while it expands a large fan-out leaves no delivery out and makes none twice"
-    ),
-    check!(c02, BOTH, "one event for a hundred thousand destinations holds up nobody else"),
-    check!(
-        c03,
-        BOTH,
-        "a destination that says 429 is left alone as long as it asks, and nobody else notices"
-    ),
-    check!(c04, BOTH, "a breaker opens, probes and closes as it should, over restarts and all nodes"),
-    check!(c05, BOTH, "a slow destination with a long backlog delays none of the quiet ones"),
-    check!(c06, BOTH, "every outcome has its attempts, its pauses and its ending"),
-    check!(c07, BOTH, "a delivery that cannot be made ends in a dead letter and harms no other"),
-    check!(c08, BOTH, "a replay that many ask for at once, on nodes that die, makes each delivery once"),
-    check!(c09, BOTH, "a retry asked for at the moment of the automatic one is still one attempt"),
-    check!(c10, BOTH, "a change of a destination is obeyed by every node within a second"),
-    check!(c12, BOTH, "ten thousand odd bodies arrive byte for byte"),
-    check!(c13, BOTH, "attempts and replays of an event can be told apart, and each verifies"),
-    check!(c14, BOTH, "one idempotency key is one event, whatever races or dies"),
-    check!(c15, BOTH, "retention never touches what waits, and leaves nothing of what has gone"),
-    check!(c16, BOTH, "a node that is told to stop ends what it has and hands over the rest"),
-    check!(c17, BOTH, "a panic in the middle of a delivery harms nothing else"),
-    check!(c19, BOTH, "work that nobody will ever do, and facts that do not fit, are found by the audit"),
-    check!(c20, BOTH, "metrics agree with the tables and with the receivers, to the last one"),
-    check!(e01, BOTH, "three times too much is refused in time, and nothing accepted is lost"),
-    check!(e02, BOTH, "connections that never finish harm nobody who does"),
-    check!(e08, BOTH, "a key that is far too fast is held to its limit and no other key notices"),
-    check!(e11, BOTH, "a million waiting deliveries slow down neither the start nor the rest"),
-    check!(e12, POSTGRES, "a database that is away is never taken for a denial"),
-    check!(g06, POSTGRES, "everything the other checks have logged, judged once more by all rules"),
-    check!(starvation, BOTH, "a million waiting at one destination do not slow down a thousand others"),
-    check!(hang20, BOTH, "a destination that hangs delays nobody else"),
-    check!(heldmillion, BOTH, "a million waiting for a destination that is held cost the others nothing"),
-    check!(history, BOTH, "a million events of history slow down no list, and a day of them goes unnoticed"),
-    check!(
-        keyorder as keys_order,
-        BOTH,
-        "order by key: a key that is blocked holds up no other, and no key is ever out of order"
-    ),
-    check!(
-        window429,
-        BOTH,
-        "a receiver that counts by windows gets everything and little more than it allows"
-    ),
-    check!(slack, BOTH, "one slot and no other setting are enough for a receiver with unknown limits"),
-    check!(slots, BOTH, "every slot of a slow destination is in use all the time"),
-    check!(fanout50, BOTH, "one event reaches fifty slow destinations at once"),
-    check!(fanout5k, BOTH, "twenty events a second for five thousand destinations are accepted at once"),
-    check!(speed, BOTH, "events per second from post to delivered, and what they cost"),
-    check!(latency, BOTH, "from post to receiver on an idle node"),
-    check!(memory, BOTH, "memory with a million deliveries waiting"),
-    check!(coldstart, BOTH, "from start to serving"),
-    check!(badinput, BOTH, "each bad input has its answer and no effect"),
-];
+checks! {
+    killed_under_load ["a01"] BOTH => "killed every two seconds under load, nothing acknowledged is lost";
+    killed_at_every_failpoint ["a02"] BOTH =>
+        "killed at every named place in the code, nothing acknowledged is lost";
+    flushed_before_answered ["a03"] SQLITE => "no event is acknowledged before its flush has returned";
+    failed_flush ["a05"] SQLITE => "a flush that fails is never taken for one that did not";
+    full_disk ["a06"] SQLITE => "a full disk refuses events, settles deliveries, and recovers by itself";
+    damaged_files ["a07"] BOTH =>
+        "a cut log costs its tail and no more, damage is named, and no altered payload is sent";
+    backup_under_load ["a08"] SQLITE =>
+        "a backup made under load has everything, and events hardly notice it";
+    second_process_refused ["a09"] SQLITE => "a second process on the same folder is turned away";
+    slow_disk ["a10"] SQLITE => "a disk on which every flush takes 200 ms costs time and nothing else";
+    unsafe_settings_refused ["a11"] BOTH =>
+        "a store that may forget is refused, unless that is accepted for all to see";
+    nodes_killed ["b01"] POSTGRES => "nodes killed under load lose nothing, and their lanes go on";
+    frozen_node ["b02"] POSTGRES => "a node that slept through its lease sends nothing and moves nothing";
+    database_crash ["b03"] POSTGRES => "a database that crashes under load costs time and nothing else";
+    connections_cut ["b04"] POSTGRES => "connections to the database cut one by one cost nothing";
+    database_network_cut ["b05"] POSTGRES =>
+        "a network to the database that is cut or silent is noticed and survived";
+    lost_commit_answer ["b06"] POSTGRES => "a commit whose answer is lost happens once";
+    behind_pgbouncer ["b07"] POSTGRES => "through a pooler in transaction mode everything still holds";
+    wrong_clocks ["b08"] POSTGRES => "clocks that are hours off or jump change nothing";
+    too_few_connections ["b09"] POSTGRES =>
+        "a database with too few connections slows down and harms nothing";
+    limit_across_nodes ["b10"] POSTGRES => "three nodes together keep to the limit of a destination";
+    order_under_faults ["b11"] POSTGRES =>
+        "order survives failures, stalls and killed nodes, and one that is blocked blocks no other";
+    frozen_chore ["b12"] POSTGRES => "a chore whose node falls asleep is ended by another, once";
+    read_only_database ["b13"] POSTGRES =>
+        "a database that is read-only for a while refuses events and loses none";
+    no_deadlocks ["b14"] POSTGRES => "changes of configuration and large fan-outs never lock each other out";
+    minute_without_database ["outage60"] POSTGRES =>
+        "a database that is away for a minute costs no lane its owner";
+    rolling_restart ["rolling"] POSTGRES =>
+        "a rolling restart delays nothing by more than two seconds and doubles nothing";
+    cost_of_more_nodes ["scale"] POSTGRES =>
+        "four nodes spend no more CPU time on an event than one, within 15 %";
+    killed_while_expanding ["c01"] BOTH =>
+        "a node killed while it expands a large fan-out leaves no delivery out and makes none twice";
+    fanout_to_100k ["c02"] BOTH => "one event for a hundred thousand destinations holds up no other account";
+    retry_after_obeyed ["c03"] BOTH =>
+        "a destination that says 429 is left alone as long as it asks, and no other notices";
+    breaker ["c04"] BOTH => "a breaker opens, probes and closes as it should, over restarts and all nodes";
+    slow_backlog ["c05"] BOTH => "a slow destination with a long backlog delays none of the quiet ones";
+    every_outcome ["c06"] BOTH => "every outcome has its attempts, its pauses and its ending";
+    undeliverable_rows ["c07"] BOTH =>
+        "a delivery that cannot be made ends in a dead letter and harms no other";
+    replay_under_kills ["c08"] BOTH =>
+        "a replay that many ask for at once, on nodes that die, makes each delivery once";
+    retry_race ["c09"] BOTH => "a retry asked for at the moment of the automatic one is still one attempt";
+    changes_obeyed ["c10"] BOTH => "a change of a destination is obeyed by every node within a second";
+    bodies_unaltered ["c12"] BOTH => "ten thousand odd bodies arrive byte for byte";
+    attempts_told_apart ["c13"] BOTH =>
+        "attempts and replays of an event can be told apart, and each verifies";
+    idempotency_race ["c14"] BOTH => "one idempotency key is one event, whatever races or dies";
+    retention_keeps_waiting ["c15"] BOTH =>
+        "retention never touches what waits, and leaves nothing of what has gone";
+    graceful_stop ["c16"] BOTH => "a node that is told to stop ends what it has and hands over the rest";
+    panics ["c17"] BOTH => "a panic in the middle of a delivery harms nothing else";
+    audit_finds_faults ["c19"] BOTH =>
+        "work that no node will ever do, and rows that do not fit together, are found by the audit";
+    metrics_agree ["c20"] BOTH => "metrics agree with the tables and with the receivers, to the last one";
+    overload ["e01"] BOTH => "three times too much is refused in time, and nothing accepted is lost";
+    unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
+    key_over_its_limit ["e08"] BOTH =>
+        "a key that is far too fast is held to its limit and no other key notices";
+    deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";
+    outage_is_no_denial ["e12"] POSTGRES => "a database that is away is never taken for a denial";
+    judge_all_logs ["g06"] POSTGRES =>
+        "everything the other checks have logged, judged once more by all rules";
+    starvation [] BOTH => "a million waiting at one destination do not slow down a thousand others";
+    hanging_destination ["hang20"] BOTH => "a destination that hangs delays no other";
+    held_million ["heldmillion"] BOTH =>
+        "a million waiting for a destination that is held cost the others nothing";
+    long_history ["history"] BOTH =>
+        "a million events of history slow down no list, and a day of them goes unnoticed";
+    order_by_key ["keyorder"] BOTH =>
+        "order by key: a key that is blocked holds up no other, and no key is ever out of order";
+    windowed_receiver ["window429"] BOTH =>
+        "a receiver that counts by windows gets everything and little more than it allows";
+    unknown_limits ["slack"] BOTH =>
+        "one slot and no other setting are enough for a receiver with unknown limits";
+    slots_in_use ["slots"] BOTH => "every slot of a slow destination is in use all the time";
+    fanout_to_50 ["fanout50"] BOTH => "one event reaches fifty slow destinations at once";
+    fanout_to_5k ["fanout5k"] BOTH =>
+        "twenty events a second for five thousand destinations are accepted at once";
+    throughput ["speed"] BOTH => "thousands of events a second go through, and what each costs is told";
+    idle_latency ["latency"] BOTH =>
+        "on an idle node half of all events reach their receiver within ten milliseconds";
+    memory_of_a_million ["memory"] BOTH => "a million waiting deliveries are not kept in memory";
+    cold_start ["coldstart"] BOTH => "a node serves within a second of its start";
+    bad_input ["badinput"] BOTH => "each bad input has its answer and no effect";
+}
+
+#[cfg(test)]
+mod tests;

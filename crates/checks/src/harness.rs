@@ -14,7 +14,7 @@
 //! | [`backlog`] | a million waiting deliveries, written straight into the tables |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
 //! | [`disk`] | how long the disk alone takes, beside whatever else writes to it |
-//! | [`doctor`] | the installation as `posthaste doctor` sees it; C19 at the end of any check |
+//! | [`doctor`] | the installation as `posthaste doctor` sees it, and its audit at the end of any check |
 //! | [`history`] | a million events that have ended, written straight into the tables |
 //! | [`leftovers`] | rows whose owner is gone |
 //! | [`sums`] | whether what was summed up is what happened |

@@ -20,7 +20,7 @@ use harness::{Report, StoreKind};
 /// Try the built binary as its users and its enemies would.
 #[derive(Debug, Clone, Parser)]
 pub(crate) struct Ask {
-    /// Which check; `list` names them.
+    /// Which check, by its name or an alias; `list` names them.
     name: String,
     /// Only on this store; otherwise on every store the check is for.
     #[arg(long, value_enum)]
@@ -79,10 +79,12 @@ impl Ask {
 async fn main() -> ExitCode {
     let ask = Ask::parse();
     if ask.name == "list" {
-        CHECKS.iter().for_each(|check| println!("{:<11} {}", check.name, check.shows));
+        for check in CHECKS {
+            println!("{:<26} {:<12} {}", check.name, check.aliases.join(" "), check.shows);
+        }
         return ExitCode::SUCCESS;
     }
-    let Some(check) = CHECKS.iter().find(|check| check.name == ask.name) else {
+    let Some(check) = check::named(&ask.name) else {
         eprintln!("there is no check {:?}: `checks list` names them", ask.name);
         return ExitCode::from(2);
     };
@@ -97,7 +99,7 @@ async fn run(check: &Check, ask: &Ask, store: StoreKind) -> bool {
     let started = Instant::now();
     harness::logbook::begin(check.name, store);
     let mut report = (check.run)(ask.clone(), store).await.unwrap_or_else(|error| Report::failed(&error));
-    report.name(check.name, store, started.elapsed());
+    report.name(check, store, started.elapsed());
     println!("{report}");
     report.holds()
 }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::Record;
 use crate::nemesis::{Fault, FaultKind};
+use crate::promises;
 use crate::pump::Sent;
 
 /// An answer given this long before a kill may not have been written down yet.
@@ -115,24 +116,29 @@ pub struct Verdict {
     pub requests: u64,
     /// Events delivered though their producer has no answer: allowed, and worth knowing.
     pub unacked_delivered: u64,
-    /// The first few broken promises, in words.
+    /// Each broken promise by its sentence.
+    pub broken: Vec<String>,
+    /// The first few places where one was broken.
     pub examples: Vec<String>,
 }
 
 impl Verdict {
-    pub fn holds(&self) -> bool {
-        let broken = [
-            self.lost,
-            self.duplicates.saturating_sub(self.budget),
-            self.over_limit,
-            self.strangers,
-            self.inversions,
-            self.altered,
-            self.misrouted,
-            self.twins,
-            self.merged,
-        ];
-        broken.iter().all(|count| *count == 0)
+    fn broken_promises(&self) -> Vec<String> {
+        let inexcusable = self.duplicates.saturating_sub(self.budget);
+        [
+            promises::broken(1, "an acknowledged event was lost", self.lost),
+            promises::broken(1, "a payload was altered on its way", self.altered),
+            promises::broken(1, "an event went to a destination that no route named", self.misrouted),
+            promises::broken(6, "a destination had more requests open than its limit", self.over_limit),
+            promises::broken(7, "an ordered destination got an event out of order", self.inversions),
+            promises::broken(8, "an event was delivered twice, and no fault excuses it", inexcusable),
+            promises::broken(9, "a node sent for a lane that it did not own", self.strangers),
+            promises::broken(13, "one idempotency key became two events", self.twins),
+            promises::broken(13, "two idempotency keys became one event", self.merged),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     fn example(&mut self, text: impl FnOnce() -> String) {
@@ -159,7 +165,8 @@ impl Case {
         self.judge_twins(&events, &mut verdict);
         self.judge_owners(&mut verdict);
         verdict.budget = self.budget();
-        verdict.holds = verdict.holds();
+        verdict.broken = verdict.broken_promises();
+        verdict.holds = verdict.broken.is_empty();
         verdict
     }
 

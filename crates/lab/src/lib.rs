@@ -12,6 +12,7 @@
 //! | [`log`] | the receiver's log: one record a request |
 //! | [`body`] | the payload both ends agree on, and its hash |
 //! | [`judge`] | pure: two logs in, a verdict out |
+//! | [`promises`] | what is promised, I1 to I16, as data |
 //! | [`proxy`] | TCP between two parties: cut, stall, delay, throttle, lose a reply |
 //! | [`process`] | a real child process: start, await readiness, kill -9, freeze, measure |
 //! | [`nemesis`] | what is done to the nodes: a schedule from a seed, a log of faults, a wrong clock |
@@ -29,6 +30,7 @@ pub mod log;
 pub mod nemesis;
 mod peers;
 pub mod process;
+pub mod promises;
 pub mod proxy;
 pub mod pump;
 pub mod receiver;

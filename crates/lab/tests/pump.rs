@@ -120,7 +120,7 @@ async fn the_judge_agrees_with_a_faultless_run_and_sees_a_theft() {
     let acked = judge::acked(&report.sent, |_| vec![a.clone()]);
     let limits = HashMap::from([(a.clone(), 2)]);
     let mut case = Case { acked, received, limits, ..Case::default() };
-    assert!(case.judge().holds(), "{}", case.judge());
+    assert!(case.judge().holds, "{}", case.judge());
     case.received.pop();
     assert_eq!(case.judge().lost, 1);
 }

@@ -76,16 +76,11 @@ impl Audit {
 
     pub(crate) fn rules(&self, report: &mut Report) {
         report.note("tables", self);
-        let zeros = [
-            ("deliveries that ended twice", self.ended_twice),
-            ("deliveries that wait and have ended", self.ended_and_waiting),
-            ("deliveries with gaps in their attempts", self.gaps),
-            ("events with a partial fan-out", self.partial_fan_outs),
-            ("idempotency keys stored twice", self.keys_stored_twice),
-        ];
-        for (what, count) in zeros {
-            report.must(count == 0, format!("{count} {what}"));
-        }
+        report.kept(1, "an event has not the deliveries it was committed with", self.partial_fan_outs);
+        report.kept(3, "a delivery ended twice", self.ended_twice);
+        report.kept(3, "a delivery has ended and waits", self.ended_and_waiting);
+        report.kept(12, "the attempts of a delivery are not numbered from 1 without gaps", self.gaps);
+        report.kept(13, "one idempotency key is stored with two events", self.keys_stored_twice);
     }
 }
 
@@ -169,10 +164,12 @@ pub(crate) async fn settle_accounts_on(
     let verdict = case.judge();
     logbook::keep(&stage.database, case).await?;
     report.note("verdict", &verdict);
-    report.must(verdict.holds, "the judge found broken promises");
+    for broken in &verdict.broken {
+        report.must(false, broken);
+    }
     let audit = Audit::of(&stage.database).await?;
     audit.rules(report);
-    report.must(audit.waiting == 0, format!("{} deliveries still wait", audit.waiting));
+    report.kept(2, "a delivery has not ended", audit.waiting);
     doctor::audit(stage, report).await?;
     Ok(verdict)
 }

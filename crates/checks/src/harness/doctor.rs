@@ -86,7 +86,7 @@ pub(crate) async fn verdict(mut command: Command) -> Result<Verdict> {
     Ok(Verdict { code: run.status.code(), findings: told.findings, said, took: began.elapsed() })
 }
 
-/// C19, at the end of any check: nothing stands still, nothing was lost, nothing is about something that is not there.
+/// The audit at the end of any check: nothing stands still, nothing was lost, nothing is about something that is not there.
 pub(crate) async fn audit(stage: &Stage, report: &mut Report) -> Result<()> {
     let verdict = doctor(stage, &["--audit"]).await?;
     report.note("audit_ms", verdict.took.as_millis() as u64);

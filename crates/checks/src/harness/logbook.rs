@@ -1,4 +1,4 @@
-//! What every check leaves behind for the judge of judges (`g06`): the producer's log, the receiver's log, the faults,
+//! What every check leaves behind for `judge_all_logs`: the producer's log, the receiver's log, the faults,
 //! who owned what, and the facts of the tables. One file a check and store, the latest run; under cargo's target folder.
 
 use std::fs;

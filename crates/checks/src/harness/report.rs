@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::StoreKind;
+use crate::check::Check;
 
 /// Displays as one line of JSON.
 #[derive(Debug, Default)]
@@ -40,6 +41,11 @@ impl Report {
         }
     }
 
+    /// A promise of the product, by its number: noted as broken if the count of what breaks it is not zero.
+    pub(crate) fn kept(&mut self, promise: u8, what_breaks_it: &str, times: u64) {
+        self.broken.extend(lab::promises::broken(promise, what_breaks_it, times));
+    }
+
     /// A count that has to be exactly this.
     pub(crate) fn exactly(&mut self, name: &str, count: impl Into<u64>, wanted: impl Into<u64>) {
         let (count, wanted) = (count.into(), wanted.into());
@@ -62,8 +68,9 @@ impl Report {
         self.broken.is_empty()
     }
 
-    pub(crate) fn name(&mut self, check: &str, store: StoreKind, took: Duration) {
-        self.name.insert("check".into(), check.into());
+    pub(crate) fn name(&mut self, check: &Check, store: StoreKind, took: Duration) {
+        self.name.insert("check".into(), check.name.into());
+        self.name.insert("aliases".into(), json!(check.aliases));
         self.name.insert("store".into(), json!(store));
         self.name.insert("holds".into(), self.holds().into());
         self.name.insert("took_seconds".into(), rounded(took.as_secs_f64()).into());

@@ -46,7 +46,7 @@ fn both() -> Vec<Record> {
 #[test]
 fn everything_delivered_once_holds() {
     let verdict = case(both()).judge();
-    assert!(verdict.holds(), "{verdict}");
+    assert!(verdict.holds, "{verdict}");
     assert_eq!((verdict.acked, verdict.expected, verdict.delivered), (2, 2, 2));
     let line: serde_json::Value = serde_json::from_str(&verdict.to_string()).unwrap();
     assert_eq!((&line["holds"], &line["lost"]), (&true.into(), &0.into()));
@@ -57,7 +57,8 @@ fn an_acked_event_without_a_2xx_is_lost() {
     let mut received = both();
     received[1].ending = Ending::Answered(500);
     let verdict = case(received).judge();
-    assert_eq!((verdict.lost, verdict.holds()), (1, false));
+    assert_eq!((verdict.lost, verdict.holds), (1, false));
+    assert_eq!(verdict.broken, ["an acknowledged event was lost (I1), 1 times"]);
     assert!(verdict.examples[0].contains("evt_2"));
 }
 
@@ -75,7 +76,7 @@ fn a_dead_letter_is_not_a_loss() {
     let mut case = case(vec![request(1, 0)]);
     case.dead.insert(("evt_2".into(), "a".into()));
     let verdict = case.judge();
-    assert!(verdict.holds(), "{verdict}");
+    assert!(verdict.holds, "{verdict}");
     assert_eq!(verdict.dead_lettered, 1);
 }
 
@@ -91,7 +92,7 @@ fn a_duplicate_without_a_kill_breaks_the_promise() {
     let mut received = both();
     received.push(request(1, 300_000));
     let verdict = case(received).judge();
-    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds()), (1, 0, false));
+    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds), (1, 0, false));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_retry_after_a_failure_is_no_duplicate_and_a_replay_is_none_either() {
     received.push(Record { ending: Ending::Answered(503), ..request(1, 50_000) });
     received.push(Record { replay: Some("rpl_1".into()), ..request(1, 400_000) });
     let verdict = case(received).judge();
-    assert_eq!((verdict.duplicates, verdict.holds()), (0, true));
+    assert_eq!((verdict.duplicates, verdict.holds), (0, true));
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn a_kill_pays_for_what_was_open_or_just_answered_and_for_no_more() {
         let mut received = both();
         received.push(request(1, 900_000));
         let verdict = Case { kills_us: vec![kill_us], ..case(received) }.judge();
-        (verdict.budget, verdict.holds())
+        (verdict.budget, verdict.holds)
     };
     assert_eq!(budget_of(99_999), (0, false)); // nothing had begun
     assert_eq!(budget_of(105_000), (1, true)); // one open
@@ -123,26 +124,26 @@ fn a_kill_pays_for_what_was_open_or_just_answered_and_for_no_more() {
 fn settlements_of_unknown_outcome_widen_the_budget() {
     let mut received = both();
     received.push(request(1, 900_000));
-    assert!(Case { unknown_settlements: 1, ..case(received) }.judge().holds());
+    assert!(Case { unknown_settlements: 1, ..case(received) }.judge().holds);
 }
 
 #[test]
 fn one_request_more_than_the_limit_breaks_it() {
     let mut received = both();
     received[1].open_at_start = 2;
-    assert!(case(received.clone()).judge().holds());
+    assert!(case(received.clone()).judge().holds);
     received[1].open_at_start = 4;
     let verdict = case(received).judge();
-    assert_eq!((verdict.over_limit, verdict.worst_excess, verdict.holds()), (1, 2, false));
+    assert_eq!((verdict.over_limit, verdict.worst_excess, verdict.holds), (1, 2, false));
 }
 
 #[test]
 fn overtaking_matters_only_where_order_is_promised() {
     let overtaken = vec![request(2, 100_000), request(1, 200_000)];
-    assert!(case(overtaken.clone()).judge().holds());
+    assert!(case(overtaken.clone()).judge().holds);
     let ordered = HashSet::from(["a".into()]);
     let verdict = Case { ordered, ..case(overtaken) }.judge();
-    assert_eq!((verdict.inversions, verdict.holds()), (1, false));
+    assert_eq!((verdict.inversions, verdict.holds), (1, false));
 }
 
 #[test]
@@ -150,7 +151,7 @@ fn events_in_flight_together_have_no_order_but_their_sequence() {
     let mut case = case(vec![request(2, 100_000), request(1, 200_000)]);
     case.ordered.insert("a".into());
     case.acked[0].answered_us = 5_000; // after event 2 was sent
-    assert!(case.judge().holds());
+    assert!(case.judge().holds);
     case.received[0].sequence = Some(8);
     case.received[1].sequence = Some(7);
     assert_eq!(case.judge().inversions, 1);
@@ -169,10 +170,10 @@ fn a_repeat_is_no_inversion() {
 fn an_altered_body_is_seen_and_one_never_read_is_not_blamed() {
     let mut received = both();
     received.push(Record { body_hash: None, ending: Ending::Aborted, ..request(1, 90_000) });
-    assert!(case(received.clone()).judge().holds());
+    assert!(case(received.clone()).judge().holds);
     received[0].body_hash = Some(77);
     let verdict = case(received).judge();
-    assert_eq!((verdict.altered, verdict.holds()), (1, false));
+    assert_eq!((verdict.altered, verdict.holds), (1, false));
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn an_event_at_the_wrong_destination_is_misrouted() {
     let mut received = both();
     received.push(Record { destination: "b".into(), ..request(1, 90_000) });
     let verdict = case(received).judge();
-    assert_eq!((verdict.misrouted, verdict.holds()), (1, false));
+    assert_eq!((verdict.misrouted, verdict.holds), (1, false));
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn one_key_stored_as_two_events_is_seen_by_its_body() {
     let mut received = both();
     received.push(Record { event_id: "evt_other".into(), ..request(1, 90_000) });
     let verdict = case(received).judge();
-    assert_eq!((verdict.twins, verdict.holds()), (1, false));
+    assert_eq!((verdict.twins, verdict.holds), (1, false));
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn delivering_what_was_never_acked_is_allowed_and_counted() {
     let mut received = both();
     received.push(request(3, 300_000));
     let verdict = case(received).judge();
-    assert_eq!((verdict.unacked_delivered, verdict.holds()), (1, true));
+    assert_eq!((verdict.unacked_delivered, verdict.holds), (1, true));
 }
 
 #[test]
@@ -216,10 +217,10 @@ fn a_fault_excuses_the_requests_of_the_node_it_struck() {
     let mut case = case(received);
     case.faults = vec![Fault::new(FaultKind::Kill, 105_000, Some(2))];
     let verdict = case.judge();
-    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds()), (1, 0, false));
+    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds), (1, 0, false));
     case.faults[0].sender = Some(1);
     let verdict = case.judge();
-    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds()), (1, 1, true));
+    assert_eq!((verdict.duplicates, verdict.budget, verdict.holds), (1, 1, true));
 }
 
 #[test]
@@ -248,7 +249,7 @@ fn only_the_owner_of_a_lane_may_send() {
     let tenure = |sender, from_us, until_us| Tenure { destination: "a".into(), sender, from_us, until_us };
     case.tenures = vec![tenure(1, 0, 150_000), tenure(2, 150_000, u64::MAX)];
     let verdict = case.judge();
-    assert_eq!((verdict.strangers, verdict.holds()), (1, false));
+    assert_eq!((verdict.strangers, verdict.holds), (1, false));
     case.tenures.push(tenure(1, 190_000, u64::MAX));
-    assert!(case.judge().holds());
+    assert!(case.judge().holds);
 }

@@ -1,0 +1,96 @@
+//! Hazard: requests with one idempotency key race, or repeat after a crash, and become two events.
+//!
+//! For each of a hundred keys (`--count`), two hundred requests at once with the same body, on three nodes where there
+//! can be several; then one with another body; then the node is made to die between the commit and the answer, and the request is repeated.
+//!
+//! Holds if all answers to a key name one event and only one of them says that it is new, another body is answered
+//! 409, the repeat after the crash names the event that was committed, and the tables have one event a key. Needs
+//! the debug build.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use client::{AcceptedStatus, Client, Error};
+use domain::id::EventId;
+use http::{HeaderName, HeaderValue};
+use tokio::task::JoinSet;
+
+use crate::Ask;
+use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
+
+const AT_ONCE: usize = 200;
+const CRASHES: u64 = 3;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let keys = ask.count(100);
+    let mut stage = Plan::with_failpoints(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
+    let fleet = Fleet::assemble(&stage, 1, 100).await?;
+    let bases = stage.members.iter().map(|member| Client::without_key(&member.base()));
+    let clients = bases.collect::<Result<Vec<Client>, Error>>()?;
+    let (client, path) = (clients[0].clone(), fleet.ingest_path());
+
+    let (mut split, mut created, mut conflicts) = (0u64, 0u64, 0u64);
+    for n in 0..keys {
+        let key = format!("race-{n}");
+        let mut racers = JoinSet::new();
+        for racer in 0..AT_ONCE {
+            let client = clients[racer % clients.len()].clone();
+            let (path, key) = (path.clone(), key.clone());
+            racers.spawn(async move { send(&client, &path, &key, "{\"same\":1}").await });
+        }
+        let mut ids = HashSet::new();
+        while let Some(answer) = racers.join_next().await {
+            let (id, is_new) = answer?.with_context(|| key.clone())?;
+            ids.insert(id);
+            created += u64::from(is_new);
+        }
+        split += u64::from(ids.len() != 1);
+        let other = send(&client, &path, &key, "{\"other\":1}").await;
+        conflicts += u64::from(matches!(other, Err(Error::Refused(problem)) if problem.status == 409));
+    }
+    report.exactly("keys_with_two_events", split, 0u64);
+    report.exactly("created", created, keys);
+    report.exactly("conflicts", conflicts, keys);
+
+    let mut kept = 0u64;
+    for round in 0..CRASHES {
+        kept += u64::from(crash_before_the_answer(&mut stage, &path, &format!("crash-{round}")).await?);
+    }
+    report.exactly("kept_through_a_crash", kept, CRASHES);
+    let left = stage.quiesce(Duration::from_secs(30)).await?;
+    report.exactly("left_in_queue", left, 0u64);
+    let audit = Audit::of(&stage.database).await?;
+    report.exactly("events_stored", audit.events, keys + CRASHES);
+    audit.rules(&mut report);
+    stage.strike().await?;
+    Ok(report)
+}
+
+/// Whether the repeat of a request that died before its answer names the event that was committed.
+async fn crash_before_the_answer(stage: &mut crate::harness::Stage, path: &str, key: &str) -> Result<bool> {
+    stage.stop().await?;
+    stage.set_env("POSTHASTE_FAIL", Some("ack.before:abort:1"));
+    stage.start().await?;
+    let client = Client::without_key(&stage.base())?;
+    let unanswered = send(&client, path, key, "{}").await.is_err();
+    let died = stage.wait_for_end(Duration::from_secs(5)).await;
+    stage.set_env("POSTHASTE_FAIL", None);
+    stage.start().await?;
+    let sql = format!("select id from events where idempotency_key = '{key}'");
+    let rows = stage.database.rows(&sql).await?;
+    let committed = rows.first().and_then(|row| row[0].id()).map(EventId::from_bytes);
+    let (id, is_new) = send(&Client::without_key(&stage.base())?, path, key, "{}").await?;
+    Ok(unanswered && died && committed == Some(id) && !is_new)
+}
+
+async fn send(client: &Client, path: &str, key: &str, body: &'static str) -> Result<(EventId, bool), Error> {
+    let headers = [
+        (HeaderName::from_static("x-event-type"), HeaderValue::from_static("lab.d00")),
+        (HeaderName::from_static("idempotency-key"), key.parse().expect("a plain word")),
+    ];
+    let accepted = client.ingest(path, &headers, Bytes::from_static(body.as_bytes())).await?;
+    Ok((accepted.id, accepted.status == AcceptedStatus::Queued))
+}

@@ -1,0 +1,125 @@
+//! Hazard: changes of configuration and fan-outs lock the same rows in different orders.
+//!
+//! Three nodes, two hundred destinations, events that go to all of them; meanwhile fifty changes a second, on the nodes in
+//! turn: destinations are paused, resumed, deleted and made anew, for thirty seconds.
+//!
+//! Holds if the database counts no deadlock, no call of the API is answered 5xx, every event has all its deliveries, each
+//! ends once, and nothing waits at the end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use client::{Client, Error, NewDestination, NewRoute};
+use domain::id::{DestinationId, SourceId};
+use lab::{Pump, Recording, Until};
+use rand::RngExt;
+use tokio::task::JoinSet;
+use tokio::time::interval;
+
+use crate::Ask;
+use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
+
+const DESTINATIONS: usize = 200;
+const CHANGES_PER_SECOND: u32 = 50;
+const CHANGERS: usize = 10;
+const DEADLOCKS: &str = "select deadlocks from pg_stat_database where datname = current_database()";
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let span = ask.seconds(30);
+    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
+    stage.balanced(Duration::from_secs(30)).await?;
+    stage.receiver.recording(Recording::Counts);
+    let server = stage.database.server().context("this check needs PostgreSQL")?.clone();
+    let fleet = Fleet::assemble(&stage, ask.count(DESTINATIONS as u64) as usize, 4).await?;
+    let before = server.number(DEADLOCKS).await?;
+    let mut config = fleet.pump(Until::Stopped).open(ask.rate(10.0));
+    config.event_types = vec!["lab.all".into()];
+    let pump = Pump::start(config)?;
+
+    // Ten at a time, each with destinations of its own: two changes of one would rightly be told of each other.
+    let mut changers = JoinSet::new();
+    for (number, ids) in fleet.ids.chunks(fleet.ids.len().div_ceil(CHANGERS)).enumerate() {
+        let clients = stage.members.iter().map(|member| member.client.clone()).collect();
+        let anew = NewDestination { max_concurrency: Some(4), ..stage.destination("new") };
+        let changer = Changer { number, clients, ids: ids.to_vec(), source: fleet.source, anew };
+        changers.spawn(changer.run(span));
+    }
+    let (mut ids, mut answers) = (Vec::new(), BTreeMap::new());
+    while let Some(done) = changers.join_next().await {
+        let (its, words) = done?;
+        ids.extend(its);
+        for (word, count) in words {
+            *answers.entry(word).or_insert(0u64) += count;
+        }
+    }
+    let sent = pump.finish().await;
+    for id in &ids {
+        stage.client.resume(*id).await?;
+    }
+    let left = stage.quiesce(Duration::from_secs(60)).await?;
+    report.exactly("left_in_queue", left, 0u64);
+    let wrong: Vec<_> =
+        answers.keys().filter(|word| !matches!(word.as_str(), "done" | "409" | "412")).collect();
+    report.must(wrong.is_empty(), format!("changes were answered {wrong:?}"));
+    report.note("changes", &answers);
+    report.note("pump", &sent);
+    report
+        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
+    report.exactly("deadlocks", (server.number(DEADLOCKS).await? - before) as u64, 0u64);
+    report.must(stage.all_running(), "a node exited");
+    Audit::of(&stage.database).await?.rules(&mut report);
+    stage.strike().await?;
+    Ok(report)
+}
+
+/// Changes some destinations, one after the other.
+struct Changer {
+    number: usize,
+    clients: Vec<Client>,
+    ids: Vec<DestinationId>,
+    source: SourceId,
+    /// What takes the place of a deleted one.
+    anew: NewDestination,
+}
+
+impl Changer {
+    /// Its destinations at the end, and how often it was answered how.
+    async fn run(mut self, span: Duration) -> (Vec<DestinationId>, BTreeMap<String, u64>) {
+        let mut answers = BTreeMap::new();
+        let mut pace = interval(Duration::from_secs(1) * CHANGERS as u32 / CHANGES_PER_SECOND);
+        let began = Instant::now();
+        for change in self.number.. {
+            pace.tick().await;
+            if began.elapsed() >= span {
+                break;
+            }
+            let word = match self.change(change).await {
+                Ok(()) => "done".to_owned(),
+                Err(Error::Refused(problem)) => problem.status.to_string(),
+                Err(other) => other.to_string(),
+            };
+            *answers.entry(word).or_insert(0) += 1;
+        }
+        (self.ids, answers)
+    }
+
+    /// One change in ten deletes a destination and makes another.
+    async fn change(&mut self, change: usize) -> Result<(), Error> {
+        let client = &self.clients[change % self.clients.len()];
+        let at = rand::rng().random_range(0..self.ids.len());
+        match change % 10 {
+            0 => {
+                client.delete_destination(self.ids[at]).await?;
+                self.ids[at] = client.create_destination(&self.anew).await?.id;
+                let route = NewRoute::from_source(self.source, self.ids[at]);
+                let types = Some(vec!["lab.all".to_owned()]);
+                client.create_route(&NewRoute { event_types: types, ..route }).await?;
+            }
+            odd if odd % 2 == 1 => drop(client.pause(self.ids[at]).await?),
+            _ => drop(client.resume(self.ids[at]).await?),
+        }
+        Ok(())
+    }
+}

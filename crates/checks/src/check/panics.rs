@@ -1,0 +1,135 @@
+//! Hazard: a fault in our own code, in the middle of a delivery, takes the worker, its slot or its neighbours
+//! along.
+//!
+//! Every fiftieth delivery panics, at one of three places in turn: before it is sent, after it was answered, and while
+//! its result is written. Load for twenty seconds each, then a drain.
+//!
+//! Holds if nothing is lost, every slot is free again (each destination has its full number of requests open
+//! afterwards), the process is the same and has as many threads as before, as many events go through as without
+//! faults (within a tenth), and the log tells of the panics without their message and without a payload. Needs the
+//! debug build.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use lab::{Latency, Reply, Until};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::Ask;
+use crate::harness::audit::{Circumstances, settle_accounts_on};
+use crate::harness::report::rounded;
+use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+
+const PLACES: [&str; 3] = ["send.before", "send.answered", "settle.before"];
+const DESTINATIONS: usize = 10;
+const SLOTS: u32 = 8;
+const THROUGHPUT: f64 = 0.9;
+/// A few for blocking work are always there once there was any.
+const SPARE_THREADS: usize = 6;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let alone = one_run(ask, store, None, &mut report).await?;
+    let mut runs = vec![alone.shown("none")];
+    for place in PLACES {
+        let run = one_run(ask, store, Some(place), &mut report).await.with_context(|| place.to_owned())?;
+        runs.push(run.shown(place));
+        let slow =
+            format!("{place}: {:.0} deliveries/s, {:.0} without faults", run.per_second, alone.per_second);
+        report.must(run.per_second >= alone.per_second * THROUGHPUT, slow);
+    }
+    report.note("runs", runs);
+    Ok(report)
+}
+
+struct Run {
+    /// While the load lasted.
+    per_second: f64,
+    /// When all was done.
+    threads: usize,
+}
+
+impl Run {
+    fn shown(&self, place: &str) -> Value {
+        json!({ "place": place, "deliveries_per_second": rounded(self.per_second), "threads": self.threads })
+    }
+}
+
+async fn one_run(ask: &Ask, store: StoreKind, place: Option<&str>, report: &mut Report) -> Result<Run> {
+    let mut part = Report::default();
+    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
+    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
+    let latency = Latency::Uniform { from: Duration::from_millis(2), to: Duration::from_millis(20) };
+    stage.receiver.default_script(Reply::ok().after(latency));
+    // Setting up has reached places too.
+    stage.stop().await?;
+    let failpoint = place.map(|place| format!("{place}:panic:2%"));
+    stage.set_env("POSTHASTE_FAIL", failpoint.as_deref());
+    stage.start().await?;
+    let pid = stage.node()?.pid();
+    let threads_before = threads(pid);
+
+    let began = Instant::now();
+    let mut config = fleet.pump(Until::Elapsed(ask.seconds(20))).open(ask.rate(500.0));
+    config.retry_for = Duration::from_secs(5);
+    let sent = lab::pump::run(config).await?;
+    let per_second = stage.receiver.succeeded() as f64 / began.elapsed().as_secs_f64();
+    // Of a node that has ended there is nothing to wait for.
+    let patience = Duration::from_secs(if stage.is_running() { 60 } else { 0 });
+    let left = stage.quiesce(patience).await?;
+    part.exactly("left_in_queue", left, 0u64);
+    let alive = stage.is_running() && stage.node()?.pid() == pid;
+    part.must(alive, "the process ended");
+    // An answer that was lost in a panic is asked for again: the price of it, and no more than that.
+    let answered = stage.receiver.snapshot().len() as u64;
+    let on = Circumstances {
+        unknown_settlements: if place == Some("send.answered") { answered / 50 + 1 } else { 0 },
+        ..Circumstances::default()
+    };
+    settle_accounts_on(&stage, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
+    if alive {
+        all_slots_are_free(&stage, &fleet, &mut part).await?;
+        let enough = threads_before + SPARE_THREADS;
+        let after = threads_when_idle(pid, enough).await;
+        part.must(after <= enough, format!("{after} threads, {threads_before} at the start"));
+    }
+    let run = Run { per_second, threads: threads(pid) };
+    if let Some(place) = place {
+        let log = stage.log();
+        part.must(log.contains("panicked"), "the log does not tell of a panic");
+        part.must(!log.contains(&format!("failpoint {place}")), "the log has the panic's message");
+        part.must(!log.contains("\"pad\""), "the log has a payload");
+    }
+    report.must(part.holds(), format!("{}: {part}", place.unwrap_or("no faults")));
+    stage.strike().await?;
+    Ok(run)
+}
+
+/// Slow receivers and more than enough events: each destination must come to have all its slots in use.
+async fn all_slots_are_free(stage: &Stage, fleet: &Fleet, part: &mut Report) -> Result<()> {
+    stage.receiver.clear();
+    stage.receiver.default_script(Reply::ok().after(Duration::from_millis(300)));
+    let mut config = fleet.pump(Until::Count(u64::from(SLOTS) * 3));
+    config.event_types = vec!["lab.all".into()];
+    lab::pump::run(config).await?;
+    let left = stage.quiesce(Duration::from_secs(30)).await?;
+    part.exactly("left_after_the_slots_were_counted", left, 0u64);
+    let most = fleet.names.iter().map(|name| stage.receiver.max_open(name));
+    let wrong = most.filter(|most| *most != SLOTS).count();
+    part.exactly("destinations_without_all_their_slots", wrong as u64, 0u64);
+    Ok(())
+}
+
+/// Threads for blocking work leave when they have been idle for a while.
+async fn threads_when_idle(pid: u32, enough: usize) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while threads(pid) > enough && Instant::now() < deadline {
+        sleep(Duration::from_millis(100)).await;
+    }
+    threads(pid)
+}
+
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}

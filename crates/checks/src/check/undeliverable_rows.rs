@@ -1,0 +1,110 @@
+//! Hazard: a row that nobody can deliver any more stops the worker, or takes its neighbours along.
+//!
+//! Twenty deliveries wait for each of several destinations; the node is stopped and the rows are spoiled in the
+//! tables: a header no HTTP can carry, a URL that does not parse, a secret that does not open, settings that are no
+//! JSON, an event whose row is gone. An empty body and one of the greatest size go to a healthy destination.
+//!
+//! Holds if every spoiled delivery ends as a dead letter that says why, if everything for the healthy destinations
+//! arrives, and if the process lives on without a panic.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use client::Client;
+use domain::id::DestinationId;
+use lab::Until;
+use serde_json::{Value, json};
+
+use crate::Ask;
+use crate::harness::{Audit, Database, Fleet, Plan, Report, StoreKind};
+
+const EACH: u64 = 20;
+const HEALTHY: [usize; 2] = [0, 1];
+const BAD_HEADER: usize = 2;
+const BAD_URL: usize = 3;
+const BAD_SECRET: usize = 4;
+const BAD_SETTINGS: usize = 5;
+const NO_EVENT: usize = 6;
+const SIZE: usize = 7;
+/// The greatest body that is accepted.
+const GREATEST: usize = 5 * 1024 * 1024;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let mut stage = Plan::new(ask, store)?.start().await?;
+    let fleet = Fleet::assemble(&stage, SIZE, 4).await?;
+    for id in &fleet.ids {
+        stage.client.pause(*id).await?;
+    }
+    // In turns of one to each and one to all: twice a turn for each.
+    let turns = EACH / 2;
+    let sent = lab::pump::run(fleet.pump(Until::Count(turns * (SIZE as u64 + 1)))).await?;
+    ensure!(sent.accepted == sent.offered, "not everything was accepted: {sent}");
+    let anonymous = Client::without_key(&stage.base())?;
+    for body in [Bytes::new(), Bytes::from(vec![b'z'; GREATEST])] {
+        let headers =
+            [(http::HeaderName::from_static("x-event-type"), http::HeaderValue::from_static("lab.d00"))];
+        anonymous.ingest(&fleet.ingest_path(), &headers, body).await?;
+    }
+    stage.stop().await?;
+
+    spoil(&stage.database, fleet.ids[BAD_HEADER], |doc| doc["headers"] = json!([["x-\u{1}", "a\r\nb: c"]]))
+        .await?;
+    spoil(&stage.database, fleet.ids[BAD_URL], |doc| doc["url"] = json!("http://[half an address")).await?;
+    spoil(&stage.database, fleet.ids[BAD_SECRET], |doc| doc["secret"]["current"] = json!("AQJrMQAAAAAAAAAA"))
+        .await?;
+    let id = stage.database.literal(fleet.ids[BAD_SETTINGS].bytes());
+    stage.database.write(&format!("update destinations set doc = '{{' where id = {id}")).await?;
+    let id = stage.database.literal(fleet.ids[NO_EVENT].bytes());
+    let sole = "select event_id from queue group by event_id having count(*) = 1";
+    stage
+        .database
+        .write(&format!(
+            "delete from events where id in (select event_id from queue where destination_id = {id}
+             and event_id in ({sole}))"
+        ))
+        .await?;
+    stage.database.write("update destinations set paused_at = null").await?;
+
+    stage.start().await?;
+    let left = stage.quiesce(Duration::from_secs(30)).await?;
+    report.exactly("left_in_queue", left, 0u64);
+    let healthy = HEALTHY.len() as u64 * EACH + 2;
+    let arrived: u64 = HEALTHY.iter().map(|at| stage.receiver.succeeded_at(&fleet.names[*at])).sum();
+    report.exactly("healthy_delivered", arrived, healthy);
+    for (what, at, wanted) in [
+        ("bad_header", BAD_HEADER, EACH),
+        ("bad_url", BAD_URL, EACH),
+        ("bad_secret", BAD_SECRET, EACH),
+        ("bad_settings", BAD_SETTINGS, EACH),
+        ("no_event", NO_EVENT, EACH / 2),
+    ] {
+        let id = stage.database.literal(fleet.ids[at].bytes());
+        let dead = format!(
+            "select count(*) from attempts where destination_id = {id} and ending = 'dead_letter'
+             and reason = 'undeliverable'"
+        );
+        report.exactly(what, stage.database.number(&dead).await?, wanted);
+    }
+    let unexplained = "select count(*) from attempts where ending = 'dead_letter' and number is null";
+    report.exactly("dead_letters_without_an_attempt", stage.database.number(unexplained).await?, 0u64);
+    report.must(stage.is_running(), "the process ended");
+    report.must(!stage.log().contains("panicked"), "something panicked");
+    let mut audit = Audit::of(&stage.database).await?;
+    // The events that we removed ourselves.
+    audit.partial_fan_outs = 0;
+    audit.rules(&mut report);
+    stage.strike().await?;
+    Ok(report)
+}
+
+async fn spoil(database: &Database, id: DestinationId, how: impl Fn(&mut Value)) -> Result<()> {
+    let id = database.literal(id.bytes());
+    let rows = database.rows(&format!("select doc from destinations where id = {id}")).await?;
+    let text = rows.first().and_then(|row| row[0].text()).context("the destination is gone")?;
+    let mut doc: Value = serde_json::from_str(text)?;
+    how(&mut doc);
+    let text = doc.to_string().replace('\'', "''");
+    database.write(&format!("update destinations set doc = '{text}' where id = {id}")).await
+}

@@ -1,0 +1,106 @@
+//! Hazard: connections that never finish what they began use up the node.
+//!
+//! A baseline of 100 events a second; then five thousand connections with half a head and two thousand with a body of
+//! one byte a second are held open beside the same load.
+//!
+//! Holds if half heads are closed within ten seconds and slow bodies within thirty (a second more for the clocks), if
+//! the good traffic is all accepted and its 99th percentile stays within twice the baseline, and if the node keeps its
+//! memory (512 MiB) and lives.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use lab::{Histogram, Until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::Ask;
+use crate::harness::report::rounded;
+use crate::harness::{Fleet, Plan, Report, StoreKind};
+
+const HALF_HEADS: usize = 5_000;
+const SLOW_BODIES: usize = 2_000;
+/// One after the other: what is tried is that they stay, not how fast they come.
+const EVERY: Duration = Duration::from_millis(1);
+const HEAD_WITHIN: f64 = 11.0;
+const BODY_WITHIN: f64 = 31.0;
+const TOLERANCE: f64 = 2.0;
+/// Below this the machine's own noise decides.
+const QUIET_MS: f64 = 10.0;
+const MEMORY_MIB: f64 = 512.0;
+
+pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
+    let mut report = Report::default();
+    let mut stage = Plan::new(ask, store)?.start().await?;
+    let fleet = Fleet::assemble(&stage, 5, 20).await?;
+    let load = |span| fleet.pump(Until::Elapsed(span)).open(ask.rate(100.0));
+    let alone = lab::pump::run_apart(load(ask.seconds(10))).await?;
+
+    let scale = ask.count(HALF_HEADS as u64 + SLOW_BODIES as u64) as usize;
+    let (heads, bodies) =
+        (scale * HALF_HEADS / (HALF_HEADS + SLOW_BODIES), scale * SLOW_BODIES / (HALF_HEADS + SLOW_BODIES));
+    let mut attackers = JoinSet::new();
+    let (addr, path) = (stage.addr, fleet.ingest_path());
+    let head = format!("POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d");
+    for at in 0..heads {
+        let head = head.clone();
+        attackers.spawn(async move {
+            sleep(EVERY * at as u32).await;
+            (true, held(addr, head.as_bytes(), &[]).await)
+        });
+    }
+    let body = format!(
+        "POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d00\r\ncontent-length: 10000\r\n\r\n{{"
+    );
+    for at in 0..bodies {
+        let body = body.clone();
+        attackers.spawn(async move {
+            sleep(EVERY * at as u32).await;
+            (false, held(addr, body.as_bytes(), b"x").await)
+        });
+    }
+    let beside = tokio::spawn(lab::pump::run_apart(load(ask.seconds(10).max(Duration::from_secs(35)))));
+    let (mut slowest_head, mut slowest_body, mut failed, mut most) = (0.0f64, 0.0f64, 0u64, 0);
+    while let Some(attacker) = attackers.join_next().await {
+        most = most.max(stage.node()?.rss_bytes().unwrap_or(0));
+        match attacker? {
+            (true, Some(held)) => slowest_head = slowest_head.max(held),
+            (false, Some(held)) => slowest_body = slowest_body.max(held),
+            (_, None) => failed += 1,
+        }
+    }
+    let beside = beside.await??;
+    report.note("attackers", scale);
+    report.note("attackers_turned_away", failed);
+    report.at_most("slowest_half_head_seconds", slowest_head, HEAD_WITHIN);
+    report.at_most("slowest_body_seconds", slowest_body, BODY_WITHIN);
+    report.exactly("good_events_not_accepted", beside.offered - beside.accepted - beside.duplicates, 0u64);
+    let p99 = |latency: &Histogram| latency.percentile_us(99.0) as f64 / 1e3;
+    report.note("p99_alone_ms", rounded(p99(&alone.latency)));
+    report.at_most("p99_beside_ms", p99(&beside.latency), (p99(&alone.latency) * TOLERANCE).max(QUIET_MS));
+    report.at_most("most_memory_mib", most as f64 / f64::from(1 << 20), MEMORY_MIB);
+    report.must(stage.is_running(), "the node exited");
+    stage.strike().await?;
+    Ok(report)
+}
+
+/// How long the server bore with a connection that sends a beginning, then a little every second, and never the end.
+/// None: it was not let in.
+async fn held(addr: std::net::SocketAddr, beginning: &[u8], more: &[u8]) -> Option<f64> {
+    let mut stream = TcpStream::connect(addr).await.ok()?;
+    let began = Instant::now();
+    stream.write_all(beginning).await.ok()?;
+    let mut answer = [0; 1024];
+    while began.elapsed() < Duration::from_secs(60) {
+        match timeout(Duration::from_secs(1), stream.read(&mut answer)).await {
+            // Closed, reset, or told no: the connection is given up.
+            Ok(Ok(0) | Err(_)) => break,
+            Ok(Ok(_)) => {}
+            Err(_) if !more.is_empty() && stream.write_all(more).await.is_err() => break,
+            Err(_) => {}
+        }
+    }
+    Some(began.elapsed().as_secs_f64())
+}

@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 use store::Scraped;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 pub(crate) use lines::Flush;
 pub(crate) use otlp::{Exporter, Exporting};
@@ -36,13 +36,10 @@ pub(crate) enum LogFormat {
 const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 
 /// How much is to be said.
-pub(crate) fn filter() -> anyhow::Result<EnvFilter> {
-    match std::env::var("POSTHASTE_LOG") {
-        Ok(text) if !text.is_empty() => {
-            text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")
-        }
-        _ => Ok(EnvFilter::new(DEFAULT_FILTER)),
-    }
+pub(crate) fn filter() -> anyhow::Result<Targets> {
+    let set = std::env::var("POSTHASTE_LOG").ok().filter(|text| !text.is_empty());
+    let text = set.as_deref().unwrap_or(DEFAULT_FILTER);
+    text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")
 }
 
 /// Lines are written as long as this is kept; what is left then is written before it is gone.
@@ -55,11 +52,13 @@ pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
         LogFormat::Json => true,
     };
     let (lines, flush) = Lines::start().context("logs cannot be written")?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
+    let filtered = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(lines);
     if json {
-        lines.json().flatten_event(true).with_span_list(false).init();
+        filtered.with(lines.json().flatten_event(true).with_span_list(false)).init();
     } else {
-        lines.with_ansi(terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())).init();
+        let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+        filtered.with(lines.with_ansi(colours)).init();
     }
     std::panic::set_hook(Box::new(tell_of_panic));
     Ok(flush)

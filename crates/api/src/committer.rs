@@ -23,7 +23,7 @@ use domain::{
     event::Event,
     id::{AccountId, DeliveryId, DestinationId},
     limits,
-    time::{Clock, Timestamp},
+    time::Clock,
     trace::{Span, SpanKind, TraceContext, Tracer},
 };
 use futures_util::FutureExt;
@@ -32,7 +32,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
 };
-use store::{Announce, Arrival, Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
+use store::{Announce, Arrival, Committed, Expansion, Ingest, NewEvent, StoreError, failpoint};
 use tokio::{
     select,
     sync::{mpsc, oneshot},
@@ -414,37 +414,13 @@ fn arrivals_of(new: &NewEvent) -> impl Iterator<Item = Arrival> {
     } else {
         Arc::new(Event { payload: bytes::Bytes::new(), ..Event::clone(&new.event) })
     };
-    let size = new.event.payload.len() as u32;
+    let payload_bytes = new.event.payload.len() as u32;
     new.deliveries.iter().map(move |delivery| Arrival {
         shard: delivery.shard,
-        delivery: arrived(delivery, &event, size),
+        delivery: Delivery { payload_bytes, ..delivery.of(&event) },
         event: Some(event.clone()),
         has_payload,
     })
-}
-
-fn arrived(new: &NewDelivery, event: &Event, payload_bytes: u32) -> Delivery {
-    let created_at: Timestamp = new.id.made_at();
-    Delivery {
-        id: new.id,
-        account_id: event.account_id,
-        event_id: event.id,
-        destination_id: new.destination_id,
-        route_id: new.route_id,
-        replay_id: None,
-        origin: new.id,
-        position: new.position,
-        sequence: None,
-        due_at: new.due_at,
-        attempts: 0,
-        spent: 0,
-        tls_errors: 0,
-        last_outcome: None,
-        last_http_status: None,
-        created_at,
-        available_at: event.deliver_at.map_or(created_at, |at| at.max(created_at)),
-        payload_bytes,
-    }
 }
 
 #[cfg(test)]

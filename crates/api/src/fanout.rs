@@ -121,9 +121,9 @@ mod tests {
     use super::*;
     use crate::error::Code;
     use domain::{
-        event::EventType,
-        id::{AccountId, DestinationId, EventId, RouteId},
+        id::{AccountId, DestinationId, RouteId},
         route::RouteTable,
+        testing,
     };
 
     const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -140,20 +140,7 @@ mod tests {
     }
 
     fn event() -> Event {
-        Event {
-            id: EventId::MIN,
-            account_id: AccountId::MIN,
-            source_id: None,
-            event_type: EventType::unknown(),
-            idempotency_key: None,
-            content_type: "application/json".into(),
-            headers: Vec::new(),
-            payload: Default::default(),
-            ordering_key: None,
-            metadata: Default::default(),
-            received_at: NOW,
-            deliver_at: None,
-        }
+        testing::event(AccountId::MIN, NOW, 7)
     }
 
     /// So many routes, the last of which take everything and the others nothing.

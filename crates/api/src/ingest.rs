@@ -21,7 +21,6 @@ use domain::{
     source::{Source, Verification},
 };
 use http::StatusCode;
-use serde_json::Map;
 
 /// Takes an event in by a source's URL. The answer comes when the event and its deliveries are durable.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
@@ -52,19 +51,13 @@ pub(crate) async fn ingest(
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
     let (payload, room) = body::read(headers, body, limit, deadlines, &app.admission).await?;
     let now = app.now();
+    let event_type = event_text::event_type(headers, &payload)?;
     let event = Event {
-        id: EventId::at(now, app.dice.bits()),
-        account_id: door.account_id,
         source_id: Some(door.source_id),
-        event_type: event_text::event_type(headers, &payload)?,
         idempotency_key: given_key,
         content_type,
         headers: event_text::kept(headers),
-        payload,
-        ordering_key: None,
-        metadata: Map::new(),
-        received_at: now,
-        deliver_at: None,
+        ..Event::new(EventId::at(now, app.dice.bits()), door.account_id, event_type, payload, now)
     };
     let scope = door.source_id.uuid();
     let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));

@@ -232,18 +232,14 @@ impl Publish<'_> {
             return Err(ApiError::invalid_field("/deliver_at", "out_of_range", detail));
         }
         let event = Event {
-            id: EventId::at(now, chance),
-            account_id: by.account_id,
             source_id: by.source_id,
-            event_type,
             idempotency_key,
             content_type,
             headers,
-            payload,
             ordering_key,
             metadata: self.metadata.map(metadata).transpose()?.unwrap_or_default(),
-            received_at: now,
             deliver_at: self.deliver_at,
+            ..Event::new(EventId::at(now, chance), by.account_id, event_type, payload, now)
         };
         let scope = by.source_id.map_or(by.account_id.uuid(), |source| source.uuid());
         let key = event.idempotency_key.as_deref().map(|key| self::idempotency_key(scope, key, &event));

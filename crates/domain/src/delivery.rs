@@ -5,6 +5,7 @@
 
 use crate::{
     destination::Ordering,
+    event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
     outcome::{Classified, DeadReason, Next, Outcome},
     retry::RetryPolicy,
@@ -39,6 +40,40 @@ pub struct Delivery {
     /// The later of creation and `deliver_at`: the age of a delivery counts from here.
     pub available_at: Timestamp,
     pub payload_bytes: u32,
+}
+
+impl Delivery {
+    /// A delivery of this event that has not been tried yet. It was created when its id was made.
+    pub fn new(
+        id: DeliveryId,
+        event: &Event,
+        destination_id: DestinationId,
+        route_id: RouteId,
+        position: Position,
+        due_at: Timestamp,
+    ) -> Self {
+        let created_at = id.made_at();
+        Self {
+            id,
+            account_id: event.account_id,
+            event_id: event.id,
+            destination_id,
+            route_id,
+            replay_id: None,
+            origin: id,
+            position,
+            sequence: None,
+            due_at,
+            attempts: 0,
+            spent: 0,
+            tls_errors: 0,
+            last_outcome: None,
+            last_http_status: None,
+            created_at,
+            available_at: event.deliver_at.map_or(created_at, |at| at.max(created_at)),
+            payload_bytes: u32::try_from(event.payload.len()).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 /// Where a delivery stands in its lane: the queue is sorted by this.

@@ -28,6 +28,32 @@ pub struct Event {
     pub deliver_at: Option<Timestamp>,
 }
 
+impl Event {
+    /// An event of which no more is known than its type and its payload, which is JSON.
+    pub fn new(
+        id: EventId,
+        account_id: AccountId,
+        event_type: EventType,
+        payload: Bytes,
+        received_at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            account_id,
+            source_id: None,
+            event_type,
+            idempotency_key: None,
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            payload,
+            ordering_key: None,
+            metadata: Map::new(),
+            received_at,
+            deliver_at: None,
+        }
+    }
+}
+
 /// Header names (lower case) and values, in the order they came.
 pub type Headers = Vec<(String, String)>;
 

@@ -27,5 +27,7 @@ pub mod route;
 pub mod seal;
 pub mod signature;
 pub mod source;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod trace;

@@ -171,28 +171,15 @@ impl fmt::Debug for Tracer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::EventType, id::AccountId};
+    use crate::{id::AccountId, testing};
 
     const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
     fn event(traceparent: Option<&str>) -> Event {
         Event {
-            id: EventId::at(NOW, 7),
-            account_id: AccountId::MIN,
-            source_id: None,
-            event_type: EventType::unknown(),
-            idempotency_key: None,
-            content_type: "text/plain".into(),
-            headers: traceparent
-                .map(|value| (TRACEPARENT.to_owned(), value.to_owned()))
-                .into_iter()
-                .collect(),
-            payload: Default::default(),
-            ordering_key: None,
-            metadata: Default::default(),
-            received_at: NOW,
-            deliver_at: None,
+            headers: traceparent.map(|value| (TRACEPARENT.into(), value.into())).into_iter().collect(),
+            ..testing::event(AccountId::MIN, NOW, 7)
         }
     }
 

@@ -110,19 +110,13 @@ impl Door {
     /// Matched; a producer whose event cannot be matched hears so when the order is dropped.
     async fn submission(&mut self, order: Order) -> Result<Submission, StoreError> {
         let now = self.clock.now();
+        let id = EventId::at(now, self.dice.bits());
+        let event_type = order.event_type.parse().expect("the world's types are well-formed");
         let event = Event {
-            id: EventId::at(now, self.dice.bits()),
-            account_id: order.account,
-            source_id: None,
-            event_type: order.event_type.parse().expect("the world's types are well-formed"),
             idempotency_key: Some(order.key.clone()),
-            content_type: "application/json".into(),
-            headers: Vec::new(),
-            payload: vec![b'x'; order.payload].into(),
             ordering_key: order.ordering_key.map(Into::into),
-            metadata: Default::default(),
-            received_at: now,
             deliver_at: order.later.map(|later| now.plus(later)),
+            ..Event::new(id, order.account, event_type, vec![b'x'; order.payload].into(), now)
         };
         let hash = hash_of(&order.key);
         let key = IdempotencyKey { scope: order.account.uuid(), hash, body_hash: hash };
@@ -387,26 +381,7 @@ fn arrivals_of(new: &NewEvent) -> Vec<Arrival> {
     };
     let arrival = |promise: &NewDelivery| Arrival {
         shard: promise.shard,
-        delivery: Delivery {
-            id: promise.id,
-            account_id: event.account_id,
-            event_id: event.id,
-            destination_id: promise.destination_id,
-            route_id: promise.route_id,
-            replay_id: None,
-            origin: promise.id,
-            position: promise.position,
-            sequence: None,
-            due_at: promise.due_at,
-            attempts: 0,
-            spent: 0,
-            tls_errors: 0,
-            last_outcome: None,
-            last_http_status: None,
-            created_at: promise.id.made_at(),
-            available_at: event.deliver_at.map_or(promise.id.made_at(), |at| at.max(promise.id.made_at())),
-            payload_bytes,
-        },
+        delivery: Delivery { payload_bytes, ..promise.of(&event) },
         event: Some(Arc::clone(&event)),
         has_payload,
     };

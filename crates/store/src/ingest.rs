@@ -3,7 +3,7 @@
 use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
-    delivery::Position,
+    delivery::{Delivery, Position},
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
     time::Timestamp,
@@ -53,6 +53,13 @@ pub struct NewDelivery {
     pub due_at: Timestamp,
     /// Whoever writes it gives it the destination's next number; the rank that is given here counts for nothing.
     pub sequenced: bool,
+}
+
+impl NewDelivery {
+    /// The delivery as it waits for its first attempt; the commit gives it its number if it takes one.
+    pub fn of(&self, event: &Event) -> Delivery {
+        Delivery::new(self.id, event, self.destination_id, self.route_id, self.position, self.due_at)
+    }
 }
 
 /// Unique within its scope: the source, or the account for what is published.

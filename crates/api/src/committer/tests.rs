@@ -3,12 +3,8 @@ use crate::{admission::Admission, error::Code, keys::tests::Counting};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
-    account::Account,
-    destination::Destination,
-    event::EventType,
-    id::{EventId, RouteId},
-    route::Route,
-    seal::Sealed,
+    account::Account, destination::Destination, id::RouteId, route::Route, seal::Sealed, testing,
+    time::Timestamp,
 };
 use std::{collections::VecDeque as Script, sync::Mutex, time::Duration};
 use store::{Catalog, Change, Expansion, IdempotencyKey, memory::MemoryStore};
@@ -179,18 +175,9 @@ impl World {
 
     fn event(&self, key: Option<&str>, payload: &'static str) -> Event {
         Event {
-            id: EventId::at(NOW, self.dice.bits()),
-            account_id: self.account,
-            source_id: None,
-            event_type: EventType::unknown(),
             idempotency_key: key.map(Into::into),
-            content_type: "application/json".into(),
-            headers: Vec::new(),
             payload: Bytes::from_static(payload.as_bytes()),
-            ordering_key: None,
-            metadata: Default::default(),
-            received_at: NOW,
-            deliver_at: None,
+            ..testing::event(self.account, NOW, self.dice.bits())
         }
     }
 

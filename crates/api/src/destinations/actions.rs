@@ -24,7 +24,7 @@ use domain::{
     time::Timestamp,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::{Change, Page};
 use utoipa::ToSchema;
 
@@ -181,20 +181,8 @@ pub(crate) async fn test(
     let greeting =
         || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
     let payload = body.data.unwrap_or_else(greeting).to_string();
-    let event = Event {
-        id: EventId::at(now, app.dice.bits()),
-        account_id: ctx.account_id(),
-        source_id: None,
-        event_type,
-        idempotency_key: None,
-        content_type: "application/json".into(),
-        headers: Vec::new(),
-        payload: payload.into(),
-        ordering_key: None,
-        metadata: Map::new(),
-        received_at: now,
-        deliver_at: None,
-    };
+    let event =
+        Event::new(EventId::at(now, app.dice.bits()), ctx.account_id(), event_type, payload.into(), now);
     let every = EveryRequest::of(&event);
     let attempt = app.sender.test_send(id, event).await?;
     Ok(Json(AttemptView::new(&attempt, &every)))

@@ -1,7 +1,10 @@
 //! What becomes of a delivery, whatever it meets.
 
 use super::*;
-use crate::outcome::{Fault, ResponseFacts, classify, classify_fault};
+use crate::{
+    outcome::{Fault, ResponseFacts, classify, classify_fault},
+    testing,
+};
 use proptest::prelude::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -12,26 +15,7 @@ fn at(seconds: i64) -> Timestamp {
 
 fn delivery() -> Delivery {
     let id = DeliveryId::at(at(0), 1);
-    Delivery {
-        id,
-        account_id: AccountId::MIN,
-        event_id: EventId::MIN,
-        destination_id: DestinationId::MIN,
-        route_id: RouteId::MIN,
-        replay_id: None,
-        origin: id,
-        sequence: None,
-        position: Position::due(at(0), id),
-        due_at: at(0),
-        attempts: 0,
-        spent: 0,
-        tls_errors: 0,
-        last_outcome: None,
-        last_http_status: None,
-        created_at: at(0),
-        available_at: at(0),
-        payload_bytes: 0,
-    }
+    testing::delivery(id, &testing::event(AccountId::MIN, at(0), 1), DestinationId::MIN)
 }
 
 fn policy(schedule: &[u64]) -> RetryPolicy {

@@ -6,8 +6,9 @@ mod world;
 use super::*;
 use crate::{
     delivery::CancelReason,
-    id::{AccountId, DestinationId, EventId},
+    id::{AccountId, DestinationId},
     outcome::{DeadReason, Outcome},
+    testing,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -27,24 +28,11 @@ fn delivery(n: u128) -> Delivery {
 
 fn due(n: u128, millis: i64) -> Delivery {
     Delivery {
-        id: id(n),
-        account_id: AccountId::MIN,
-        event_id: EventId::MIN,
-        destination_id: DestinationId::MIN,
-        route_id: RouteId::MIN,
-        replay_id: None,
-        origin: id(n),
         position: Position::due(at(millis), id(n)),
-        sequence: None,
         due_at: at(millis),
-        attempts: 0,
-        spent: 0,
-        tls_errors: 0,
-        last_outcome: None,
-        last_http_status: None,
         created_at: at(0),
         available_at: at(0),
-        payload_bytes: 0,
+        ..testing::delivery(id(n), &testing::event(AccountId::MIN, at(0), 1), DestinationId::MIN)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which routes an event takes, and why not the others.
 
 use super::*;
-use crate::{event::EventType, id::EventId, limits::ROUTES_PAGE};
+use crate::{limits::ROUTES_PAGE, testing};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
@@ -46,18 +46,12 @@ fn filtered(n: u128, filter: Value) -> Route {
 
 fn event(event_type: &str, payload: &str) -> Event {
     Event {
-        id: EventId::MIN,
-        account_id: AccountId::MIN,
         source_id: source(1),
-        event_type: event_type.parse::<EventType>().expect("an event type"),
-        idempotency_key: None,
-        content_type: "application/json".into(),
+        event_type: event_type.parse().expect("an event type"),
         headers: vec![("x-tier".into(), "gold".into())],
         payload: Bytes::copy_from_slice(payload.as_bytes()),
-        ordering_key: None,
         metadata: json!({"region": "eu"}).as_object().expect("an object").clone(),
-        received_at: Timestamp::MIN,
-        deliver_at: None,
+        ..testing::event(AccountId::MIN, Timestamp::MIN, 0)
     }
 }
 

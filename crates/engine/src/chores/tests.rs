@@ -8,14 +8,13 @@ use crate::{
     board::Board,
     claim::{Claim, Lease},
 };
-use bytes::Bytes;
 use domain::{
     account::Account,
-    event::Event,
     id::{AccountId, EventId, NodeId},
     limits,
     rollup::{Span, Sums},
     seal::Sealed,
+    testing,
     time::{Clock, Timestamp},
 };
 use std::{sync::Arc, time::Duration};
@@ -65,20 +64,7 @@ impl World {
 
     async fn event(&self) -> EventId {
         let now = self.clock.now();
-        let event = Event {
-            id: EventId::at(now, 7),
-            account_id: self.account.id,
-            source_id: None,
-            event_type: "a.b".parse().expect("an event type"),
-            idempotency_key: None,
-            content_type: "application/json".into(),
-            headers: Vec::new(),
-            payload: Bytes::from_static(b"{}"),
-            ordering_key: None,
-            metadata: serde_json::Map::new(),
-            received_at: now,
-            deliver_at: None,
-        };
+        let event = testing::event(self.account.id, now, 7);
         let id = event.id;
         let new = NewEvent {
             event: Arc::new(event),

@@ -75,12 +75,12 @@ impl State {
 
     /// Puts a new delivery into its lane, with its number if it takes one.
     pub(super) fn promise(&mut self, event: &Event, promise: &NewDelivery) {
-        self.wait(first_state(event, promise), promise);
+        self.wait(promise.of(event), promise);
     }
 
     /// The same for one that a replay makes: its time is now, whenever its event's was.
     pub(super) fn promise_again(&mut self, event: &Event, one: &Replayed, replay: ReplayId) {
-        let first = first_state(event, &one.delivery);
+        let first = one.delivery.of(event);
         let available_at = first.created_at;
         let again = Delivery { replay_id: Some(replay), origin: one.origin, available_at, ..first };
         self.wait(again, &one.delivery);
@@ -99,30 +99,5 @@ impl State {
         let last = self.sequences.entry(id).or_default();
         *last += 1;
         *last
-    }
-}
-
-/// A delivery that nobody has tried yet.
-fn first_state(event: &Event, promise: &NewDelivery) -> Delivery {
-    let created_at = promise.id.made_at();
-    Delivery {
-        id: promise.id,
-        account_id: event.account_id,
-        event_id: event.id,
-        destination_id: promise.destination_id,
-        route_id: promise.route_id,
-        replay_id: None,
-        origin: promise.id,
-        position: promise.position,
-        sequence: None,
-        due_at: promise.due_at,
-        attempts: 0,
-        spent: 0,
-        tls_errors: 0,
-        last_outcome: None,
-        last_http_status: None,
-        created_at,
-        available_at: event.deliver_at.map_or(created_at, |at| at.max(created_at)),
-        payload_bytes: event.payload.len() as u32,
     }
 }

@@ -18,19 +18,19 @@ use crate::{
     Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Membership as _, NewDelivery, NewEvent,
     NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
 };
-use bytes::Bytes;
 use domain::{
     account::Account,
     attempt::{Attempt, Detail},
     delivery::{Delivery, Ending, Position, Settled},
     destination::Destination,
     event::Event,
-    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, NodeId, RouteId},
     limits,
     member::Role,
     outcome::Outcome,
     route::Route,
     seal::Sealed,
+    testing,
     time::Timestamp,
 };
 use std::{sync::Arc, time::Duration};
@@ -128,18 +128,9 @@ impl Ground {
     /// An event with one delivery that is due at once.
     fn event(&self, at: Timestamp, key: Option<u8>) -> NewEvent {
         let event = Event {
-            id: EventId::at(at, rand::random()),
-            account_id: self.account_id,
-            source_id: None,
             event_type: "invoice.paid".parse().expect("an event type"),
-            idempotency_key: None,
-            content_type: "application/json".into(),
             headers: vec![("x-trace".into(), "1".into())],
-            payload: Bytes::from_static(b"{}"),
-            ordering_key: None,
-            metadata: serde_json::Map::new(),
-            received_at: at,
-            deliver_at: None,
+            ..testing::event(self.account_id, at, rand::random())
         };
         let id = DeliveryId::at(at, rand::random());
         let delivery = NewDelivery {

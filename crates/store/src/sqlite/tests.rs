@@ -18,14 +18,14 @@ use super::SqliteStore;
 use crate::{
     Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent, OpenError, OpenOptions, Queue as _, Window,
 };
-use bytes::Bytes;
 use domain::{
     account::Account,
     delivery::{Delivery, Position},
     destination::Destination,
     event::Event,
-    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId, SHARDS},
+    id::{AccountId, DeliveryId, DestinationId, RouteId, SHARDS},
     seal::Sealed,
+    testing,
     time::Timestamp,
 };
 use rusqlite::Connection;
@@ -85,18 +85,8 @@ impl Fixture {
     async fn event(&self, destination: &Destination, deliveries: usize) -> NewEvent {
         let account = self.store.account(destination.account_id).await.expect("the account");
         let event = Event {
-            id: EventId::at(NOW, rand::random()),
-            account_id: account.id,
-            source_id: None,
             event_type: "invoice.paid".parse().expect("an event type"),
-            idempotency_key: None,
-            content_type: "application/json".into(),
-            headers: Vec::new(),
-            payload: Bytes::from_static(b"{}"),
-            ordering_key: None,
-            metadata: serde_json::Map::new(),
-            received_at: NOW,
-            deliver_at: None,
+            ..testing::event(account.id, NOW, rand::random())
         };
         let promise = |_| {
             let id = DeliveryId::at(NOW, rand::random());

@@ -8,13 +8,12 @@ use domain::{
     delivery::{Delivery, Ending, Position, Settled},
     destination::Destination,
     event::Event,
-    id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId, SHARDS, SourceId,
-    },
+    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, NodeId, RouteId, SHARDS, SourceId},
     outcome::{DeadReason, Outcome},
     route::Route,
     seal::Sealed,
     source::{Source, Verification},
+    testing,
     time::Timestamp,
 };
 use std::{
@@ -154,18 +153,10 @@ pub(crate) fn told(route: &Route) -> (serde_json::Value, i64) {
 
 pub(crate) fn event(account: &Account, received_at: Timestamp) -> Event {
     Event {
-        id: EventId::at(received_at, chance()),
-        account_id: account.id,
-        source_id: None,
         event_type: "invoice.paid".parse().expect("an event type"),
-        idempotency_key: None,
-        content_type: "application/json".into(),
         headers: vec![("x-trace".into(), "1".into())],
         payload: Bytes::from_static(br#"{"amount":100}"#),
-        ordering_key: None,
-        metadata: serde_json::Map::new(),
-        received_at,
-        deliver_at: None,
+        ..testing::event(account.id, received_at, chance())
     }
 }
 

@@ -7,6 +7,7 @@ use domain::{
     filter::Filter,
     id::{AccountId, DestinationId},
     seal::Sealed,
+    testing,
     time::Timestamp,
 };
 use serde_json::json;
@@ -113,18 +114,8 @@ impl World {
 
     async fn commit(&self, account_id: AccountId) -> Expansion {
         let event = Event {
-            id: EventId::at(NOW, self.dice.bits()),
-            account_id,
-            source_id: None,
-            event_type: "order.paid".parse().unwrap(),
-            idempotency_key: None,
-            content_type: "application/json".into(),
-            headers: Vec::new(),
             payload: br#"{"n": 1}"#.to_vec().into(),
-            ordering_key: None,
-            metadata: Default::default(),
-            received_at: NOW,
-            deliver_at: None,
+            ..testing::event(account_id, NOW, self.dice.bits())
         };
         let id = event.id;
         let account_version = self.store.account(account_id).await.unwrap().version;

@@ -6,11 +6,11 @@ use domain::{
     account::Account,
     delivery::{Ending, Settled, Status},
     destination::Destination,
-    event::Event,
     id::{AccountId, ApiKeyId, AttemptId, EventId, RouteId},
     member::Role,
     outcome::DeadReason,
     seal::Sealed,
+    testing,
     time::Timestamp,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,20 +87,7 @@ impl World {
         let mut batch = Vec::new();
         for _ in 0..count {
             let now = self.clock.now();
-            let event = Event {
-                id: EventId::at(now, self.dice.bits()),
-                account_id: self.account,
-                source_id: None,
-                event_type: "order.paid".parse().unwrap(),
-                idempotency_key: None,
-                content_type: "application/json".into(),
-                headers: Vec::new(),
-                payload: b"{}".to_vec().into(),
-                ordering_key: None,
-                metadata: Default::default(),
-                received_at: now,
-                deliver_at: None,
-            };
+            let event = testing::event(self.account, now, self.dice.bits());
             let id = DeliveryId::at(now, self.dice.bits());
             let delivery = NewDelivery {
                 id,

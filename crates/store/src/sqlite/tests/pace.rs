@@ -7,8 +7,9 @@ use domain::{
     account::Account,
     delivery::Position,
     event::Event,
-    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    id::{AccountId, DeliveryId, DestinationId, RouteId},
     seal::Sealed,
+    testing,
     time::Timestamp,
 };
 use std::{sync::Arc, time::Instant};
@@ -52,18 +53,10 @@ fn new_event(account_id: AccountId, account_version: i64, n: i64) -> NewEvent {
     let destination_id = DestinationId::at(Timestamp::MIN, (n % 20) as u128);
     let id = DeliveryId::at(at, chance);
     let event = Event {
-        id: EventId::at(at, chance),
-        account_id,
-        source_id: None,
         event_type: "payment.succeeded".parse().expect("a type"),
-        idempotency_key: None,
-        content_type: "application/json".into(),
         headers: vec![("user-agent".into(), "pace".into())],
         payload: Bytes::from_static(&[b'x'; 512]),
-        ordering_key: None,
-        metadata: serde_json::Map::new(),
-        received_at: at,
-        deliver_at: None,
+        ..testing::event(account_id, at, chance)
     };
     let delivery = NewDelivery {
         id,

@@ -265,7 +265,18 @@ pub fn settle(delivery: &Delivery, met: &Classified, on: Circumstances<'_>) -> S
         Next::Retry { not_before } => retry(delivery, not_before, on, DeadReason::Exhausted),
         Next::RetryOnce if delivery.tls_errors > 0 => Settled::Ended(Ending::DeadLetter(DeadReason::Tls)),
         Next::RetryOnce => retry(delivery, None, on, DeadReason::Tls),
+        Next::RetryRenewed if was_refused(delivery) => {
+            Settled::Ended(Ending::DeadLetter(DeadReason::Rejected))
+        }
+        Next::RetryRenewed => keep_place(delivery, on),
     }
+}
+
+/// Whether the last attempt was refused for its credential. A kind that is not HTTP has no status.
+fn was_refused(delivery: &Delivery) -> bool {
+    const UNAUTHORIZED: u16 = 401;
+    delivery.last_outcome == Some(Outcome::Rejected)
+        && delivery.last_http_status.is_none_or(|status| status == UNAUTHORIZED)
 }
 
 /// When a waiting delivery stops being worth a try. Nothing expires while paused: its age counts from the last resume.
@@ -274,7 +285,7 @@ pub fn expires_at(delivery: &Delivery, expire_after: Duration, resumed_at: Optio
     counted_from.plus(expire_after)
 }
 
-/// A throttled delivery spends no retry and stands one microsecond behind where it stood.
+/// A delivery that was throttled, or that has a new credential, spends no retry and stands one microsecond behind where it stood.
 fn keep_place(delivery: &Delivery, on: Circumstances<'_>) -> Settled {
     if on.now >= expires_at(delivery, on.policy.expire_after, on.resumed_at) {
         return Settled::Ended(Ending::DeadLetter(DeadReason::Expired));

@@ -71,6 +71,26 @@ pub enum Fault {
     Unbuildable,
     /// The stored payload is not what was accepted: no request was made.
     Altered,
+    /// What proves to the destination who sends could not be had: no request was made.
+    NoCredential,
+}
+
+/// What a destination answered that is not called by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Accepted,
+    /// It asks for a pause, as long as it says.
+    Throttled {
+        retry_after: Option<Duration>,
+    },
+    /// Something is wrong with it, and another try may do.
+    Failed {
+        retry_after: Option<Duration>,
+    },
+    /// It will never take this delivery.
+    Rejected,
+    /// It will never take anything any more.
+    Gone,
 }
 
 /// An outcome and what to do about it.
@@ -94,6 +114,9 @@ pub enum Next {
     },
     /// By schedule, unless this delivery met the same before: then it is a dead letter, reason `tls`.
     RetryOnce,
+    /// At once and without spending a retry, with another credential, unless the last attempt met the same: then it is a
+    /// dead letter, reason `rejected`.
+    RetryRenewed,
     /// Dead letter, reason `gone`, and the destination is disabled.
     Disable,
     DeadLetter(DeadReason),
@@ -124,6 +147,19 @@ pub fn classify(response: &ResponseFacts<'_>, policy: &RetryPolicy) -> Classifie
     }
 }
 
+/// The answer of a destination that is not called by HTTP, judged.
+pub fn classify_reply(reply: Reply) -> Classified {
+    match reply {
+        Reply::Accepted => judged(Outcome::Success, Next::Deliver),
+        Reply::Throttled { retry_after } => judged(Outcome::Throttled, Next::Hold { retry_after }),
+        Reply::Failed { retry_after } => {
+            judged(Outcome::ServerError, Next::Retry { not_before: retry_after })
+        }
+        Reply::Rejected => judged(Outcome::Rejected, Next::DeadLetter(DeadReason::Rejected)),
+        Reply::Gone => judged(Outcome::Gone, Next::Disable),
+    }
+}
+
 /// No answer, judged.
 pub fn classify_fault(fault: Fault) -> Classified {
     let retry = Next::Retry { not_before: None };
@@ -132,7 +168,7 @@ pub fn classify_fault(fault: Fault) -> Classified {
         Fault::Dns | Fault::Refused | Fault::Reset | Fault::Protocol => judged(Outcome::NetworkError, retry),
         Fault::Tls => judged(Outcome::TlsError, Next::RetryOnce),
         Fault::BlockedTarget => judged(Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked)),
-        Fault::Panic => judged(Outcome::InternalError, retry),
+        Fault::Panic | Fault::NoCredential => judged(Outcome::InternalError, retry),
         Fault::Unbuildable | Fault::Altered => {
             judged(Outcome::Undeliverable, Next::DeadLetter(DeadReason::Undeliverable))
         }
@@ -161,7 +197,7 @@ impl Fault {
             Fault::Protocol => "protocol_error",
             Fault::Tls => "tls_error",
             Fault::BlockedTarget => "blocked_target",
-            Fault::Panic => "internal_error",
+            Fault::Panic | Fault::NoCredential => "internal_error",
             Fault::Unbuildable => "undeliverable",
             Fault::Altered => "payload_altered",
         }
@@ -378,6 +414,7 @@ mod tests {
             (Fault::Tls, Outcome::TlsError, Next::RetryOnce, "tls_error"),
             (Fault::BlockedTarget, Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked), "blocked_target"),
             (Fault::Panic, Outcome::InternalError, RETRY, "internal_error"),
+            (Fault::NoCredential, Outcome::InternalError, RETRY, "internal_error"),
             (
                 Fault::Unbuildable,
                 Outcome::Undeliverable,
@@ -394,6 +431,20 @@ mod tests {
         for (fault, outcome, next, code) in table {
             assert_eq!(classify_fault(fault), judged(outcome, next), "{fault:?}");
             assert_eq!(fault.error_code(), code);
+        }
+    }
+
+    #[test]
+    fn a_reply_means_what_the_status_means_that_says_the_same() {
+        for (reply, status) in [
+            (Reply::Accepted, 200),
+            (Reply::Throttled { retry_after: MINUTE }, 429),
+            (Reply::Failed { retry_after: MINUTE }, 503),
+            (Reply::Rejected, 400),
+            (Reply::Gone, 410),
+        ] {
+            let response = ResponseFacts { retry_after: MINUTE, ..answer(status) };
+            assert_eq!(classify_reply(reply), classify(&response, &RetryPolicy::default()), "{reply:?}");
         }
     }
 

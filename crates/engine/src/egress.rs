@@ -3,7 +3,10 @@
 //! Resolution and judgement are one step, so a name that changes its answer between them has no window. The rule
 //! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
 
-use crate::{claim::Lease, transport::ConnectionFacts};
+use crate::{
+    claim::{Claim, Lease},
+    transport::ConnectionFacts,
+};
 use async_trait::async_trait;
 use domain::{address::AddressPolicy, limits, outcome::Fault};
 use http::Uri;
@@ -75,11 +78,36 @@ impl EgressError {
     }
 }
 
-/// The connector of the HTTP client.
+/// The connector of the HTTP client, and what the dialers of other kinds connect through.
 #[derive(Clone)]
 pub struct Egress {
     inner: Arc<Inner>,
-    lease: Option<Arc<Lease>>,
+    fence: Option<Fence>,
+}
+
+/// What a connection must not outlive: nothing is written once it has ended.
+#[derive(Clone)]
+pub(crate) enum Fence {
+    /// Of a connection that is kept for whatever is sent next.
+    Lease(Arc<Lease>),
+    /// Of a connection that is made for one attempt.
+    Claim(Arc<Claim>),
+}
+
+impl Fence {
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Lease(lease) => lease.has_ended(),
+            Self::Claim(claim) => !claim.stands(),
+        }
+    }
+}
+
+/// How a connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    Plain,
+    Tls,
 }
 
 struct Inner {
@@ -87,6 +115,8 @@ struct Inner {
     resolver: Arc<dyn Resolve>,
     dialer: Arc<dyn Dial>,
     tls: tokio_rustls::TlsConnector,
+    /// The same, for a server that may ask what is to be spoken.
+    https: tokio_rustls::TlsConnector,
     connect_timeout: Duration,
 }
 
@@ -98,27 +128,50 @@ impl Egress {
         connect_timeout: Duration,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_platform_verifier()?
             .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls = tokio_rustls::TlsConnector::from(Arc::new(tls));
-        let inner = Inner { policy, resolver, dialer, tls, connect_timeout };
-        Ok(Self { inner: Arc::new(inner), lease: None })
+        let mut https = tls.clone();
+        https.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
+        let inner = Inner { policy, resolver, dialer, tls, https, connect_timeout };
+        Ok(Self { inner: Arc::new(inner), fence: None })
     }
 
     /// Writes nothing once the lease has ended: not the first byte of a request whose connection took long to make,
     /// and not the rest of one that was begun in time.
     pub(crate) fn under(self, lease: Arc<Lease>) -> Self {
-        Self { lease: Some(lease), ..self }
+        Self { fence: Some(Fence::Lease(lease)), ..self }
+    }
+
+    /// A connection for a protocol other than HTTP. The host is judged by the same rules as that of a URL.
+    pub(crate) async fn open(
+        &self,
+        host: &str,
+        port: u16,
+        security: Security,
+        fence: Fence,
+    ) -> Result<Link, EgressError> {
+        // As the URL of this host would be: whoever allows it for one protocol allows it for all.
+        let scheme = if security == Security::Tls { "https" } else { "http" };
+        let url = self.inner.check(&format!("{scheme}://{host}:{port}/"))?;
+        self.inner.connect(url, &self.inner.tls, Some(fence)).await
     }
 }
 
 impl Inner {
-    async fn connect(&self, uri: Uri, lease: Option<Arc<Lease>>) -> Result<Link, EgressError> {
-        // The scheme is checked where the request is built too; a row edited by hand passes here first.
-        let url = self.policy.check_url(&uri.to_string()).map_err(|_| EgressError::Blocked)?;
+    /// The URL was checked when the destination was written; a row edited by hand passes here first.
+    fn check(&self, url: &str) -> Result<url::Url, EgressError> {
+        self.policy.check_url(url).map_err(|_| EgressError::Blocked)
+    }
+
+    async fn connect(
+        &self,
+        url: url::Url,
+        tls: &tokio_rustls::TlsConnector,
+        fence: Option<Fence>,
+    ) -> Result<Link, EgressError> {
         let port = url.port_or_known_default().ok_or(EgressError::Blocked)?;
         let host = url.host().ok_or(EgressError::Blocked)?.to_owned();
         let started = Instant::now();
@@ -139,7 +192,7 @@ impl Inner {
         let connect = Some(started.elapsed());
         if url.scheme() != "https" {
             let facts = ConnectionFacts { reused: false, dns, connect, tls: None };
-            return Ok(Link::new(stream, facts, lease));
+            return Ok(Link::new(stream, facts, fence));
         }
         let started = Instant::now();
         let name = match host {
@@ -149,11 +202,10 @@ impl Inner {
             url::Host::Ipv4(address) => ServerName::from(IpAddr::V4(address)),
             url::Host::Ipv6(address) => ServerName::from(IpAddr::V6(address)),
         };
-        let stream =
-            self.tls.connect(name, stream).await.map_err(|error| EgressError::Tls(tls_reason(&error)))?;
+        let stream = tls.connect(name, stream).await.map_err(|error| EgressError::Tls(tls_reason(&error)))?;
         let tls = Some(started.elapsed());
         let facts = ConnectionFacts { reused: false, dns, connect, tls };
-        Ok(Link::new(Box::new(stream), facts, lease))
+        Ok(Link::new(Box::new(stream), facts, fence))
     }
 
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
@@ -207,8 +259,11 @@ impl tower_service::Service<Uri> for Egress {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (inner, lease) = (Arc::clone(&self.inner), self.lease.clone());
-        Box::pin(async move { inner.connect(uri, lease).await })
+        let (inner, fence) = (Arc::clone(&self.inner), self.fence.clone());
+        Box::pin(async move {
+            let url = inner.check(&uri.to_string())?;
+            inner.connect(url, &inner.https, fence).await
+        })
     }
 }
 
@@ -224,20 +279,24 @@ pub struct LinkFacts {
 pub struct Link {
     stream: TokioIo<Box<dyn Duplex>>,
     facts: LinkFacts,
-    lease: Option<Arc<Lease>>,
+    fence: Option<Fence>,
     /// Dropped after the stream: whoever waits for the end finds the socket closed.
     _closed: DropGuard,
 }
 
 impl Link {
-    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, lease: Option<Arc<Lease>>) -> Self {
+    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, fence: Option<Fence>) -> Self {
         let closed = CancellationToken::new();
         let facts = LinkFacts { facts, used: Arc::default(), closed: closed.clone() };
-        Self { stream: TokioIo::new(stream), facts, lease, _closed: closed.drop_guard() }
+        Self { stream: TokioIo::new(stream), facts, fence, _closed: closed.drop_guard() }
+    }
+
+    pub(crate) fn facts(&self) -> LinkFacts {
+        self.facts.clone()
     }
 
     fn may_write(&self) -> io::Result<()> {
-        let ended = self.lease.as_ref().is_some_and(|lease| lease.has_ended());
+        let ended = self.fence.as_ref().is_some_and(Fence::has_ended);
         if ended { Err(io::Error::other("the lease has ended")) } else { Ok(()) }
     }
 }

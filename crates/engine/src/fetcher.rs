@@ -2,7 +2,7 @@
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
 //! one batch of turns under way, and a few looks for the tracks of ordered lanes.
 
-use crate::{dispatcher::Message, target::Prepared};
+use crate::{dispatcher::Message, sink::Sinks, target::Prepared};
 use domain::{
     id::{DestinationId, NodeId},
     lane::{TrackWish, Wish},
@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) master_keys: Arc<MasterKeys>,
+    pub(crate) sinks: Arc<Sinks>,
     pub(crate) dispatcher: mpsc::WeakSender<Message>,
 }
 
@@ -85,7 +86,7 @@ impl Fetcher {
         let targets = self.store.targets(ids).await?;
         let read = |(id, target): (&DestinationId, Option<store::Target>)| {
             Arc::new(match target {
-                Some(target) => Prepared::new(target, &self.master_keys),
+                Some(target) => Prepared::new(target, &self.master_keys, &self.sinks),
                 None => Prepared::missing(*id),
             })
         };

@@ -64,29 +64,10 @@ impl EngineHandle {
             .pop()
             .flatten()
             .ok_or(TestSendError::NotFound)?;
-        let target = Prepared::new(target, &self.master_keys);
+        let target = Prepared::new(target, &self.master_keys, &self.sender.sinks);
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
-        let delivery = Delivery {
-            id,
-            account_id: event.account_id,
-            event_id: event.id,
-            destination_id: destination,
-            route_id: RouteId::MIN,
-            replay_id: None,
-            origin: id,
-            position: Position::due(now, id),
-            sequence: None,
-            due_at: now,
-            attempts: 0,
-            spent: 0,
-            tls_errors: 0,
-            last_outcome: None,
-            last_http_status: None,
-            created_at: now,
-            available_at: now,
-            payload_bytes: u32::try_from(event.payload.len()).unwrap_or(u32::MAX),
-        };
+        let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
         let cargo = Budget::new(usize::MAX).load(Some(Arc::new(event)), true);
         match self.sender.deliver(&self.board.claim(), &target, delivery, cargo).await {
             Sent::Attempted { settlement, .. } => match settlement.fact {

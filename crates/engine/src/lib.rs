@@ -1,7 +1,7 @@
 //! The hands of Posthaste: the only crate that calls destinations.
 //!
 //! The [`dispatcher`] runs the lanes: a delivery is handed over after its commit or fetched from the queue, [`sender`]
-//! makes one HTTP attempt of it, [`settler`] makes the result durable together with many others. [`owner`] keeps this
+//! has one attempt made of it by its destination's [`sink`], [`settler`] makes the result durable together with many others. [`owner`] keeps this
 //! node's place among the others and its share of the shards, [`wakes`] and [`watch`] bring what happens on other nodes,
 //! [`egress`] is the only way out of the process.
 
@@ -11,6 +11,7 @@ mod board;
 mod budget;
 mod chores;
 mod claim;
+pub mod credentials;
 mod dispatcher;
 pub mod egress;
 mod fetcher;
@@ -20,6 +21,7 @@ mod owner;
 mod publish;
 mod sender;
 mod settler;
+pub mod sink;
 mod start;
 mod target;
 pub mod transport;

@@ -1,4 +1,4 @@
-//! One attempt: build the request, sign it, send it, and say what it met and what follows.
+//! One attempt: read what is to be sent, have the destination's sink send it, and say what it met and what follows.
 //!
 //! No transaction and no connection to the store is held meanwhile. Whatever happens in here, a panic included, comes
 //! out as a settlement or as "abandoned".
@@ -6,34 +6,33 @@
 use crate::{
     budget::Cargo,
     claim::Claim,
+    sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
     target::Prepared,
-    transport::{Answer, Failure, Outgoing, Permit, Received, SharedTransport},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use domain::{
-    attempt::{Attempt, AttemptError, Detail, Response, Timing},
+    attempt::{Attempt, Detail},
     delivery::{Circumstances, Delivery, Ending, Settled, settle},
     destination::Ordering,
     dice::Dice,
-    event::Event,
     gate::Met,
     id::AttemptId,
     limits,
-    outcome::{Classified, Fault, Next, Outcome, ResponseFacts, classify, classify_fault},
-    retry::{RetryPolicy, parse_retry_after},
+    outcome::{Classified, Fault, Next, Outcome},
     time::{Clock, Timestamp},
-    trace::{Span, SpanKind, TRACEPARENT, TraceContext, Tracer, span_of_event},
+    trace::{Span, SpanKind, TraceContext, Tracer, span_of_event},
 };
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
 use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 pub(crate) struct Sender {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) transport: SharedTransport,
+    pub(crate) sinks: Arc<Sinks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     /// Kibibytes of large payloads that may be in memory.
@@ -66,13 +65,10 @@ impl Sender {
         let id = AttemptId::at(started_at, self.dice.bits());
         let attempt = self.attempt(claim, target, &delivery, (&cargo, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
-        let attempted = match attempted {
+        let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
             Ok(None) => return Sent::Abandoned(delivery),
-            Err(_) => {
-                tracing::error!(delivery_id = %delivery.id, "an attempt panicked; it is recorded and retried");
-                Attempted::of_fault(Fault::Panic, "an internal fault".into())
-            }
+            Err(_) => (AttemptFacts::of_panic(&delivery), None),
         };
         let now = self.clock.now();
         let policy = target.policy(delivery.route_id);
@@ -83,8 +79,8 @@ impl Sender {
             ordered: target.lane.ordering != Ordering::None,
             jitter: self.dice.unit(),
         };
-        let settled = settle(&delivery, &attempted.classified, on);
-        let Classified { outcome, next } = attempted.classified;
+        let settled = settle(&delivery, &facts.classified, on);
+        let Classified { outcome, next } = facts.classified;
         let retry_after = match next {
             Next::Hold { retry_after } | Next::Retry { not_before: retry_after } => retry_after,
             _ => None,
@@ -96,12 +92,12 @@ impl Sender {
             started_at,
             duration: now.since(started_at),
             outcome,
-            http_status: attempted.http_status,
-            detail: Detail { url: target.url.clone(), ..attempted.detail },
+            http_status: facts.http_status,
+            detail: Detail { url: target.url.clone(), ..facts.detail },
             node: claim.node,
         };
-        log(&delivery, &attempt, settled, attempted.trace);
-        self.trace(&delivery, &attempt, attempted.trace);
+        log(&delivery, &attempt, settled, trace);
+        self.trace(target, &delivery, &attempt, trace);
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -115,7 +111,8 @@ impl Sender {
         Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
     }
 
-    /// None: given up before anything was sent (the store or our claim on the lane is away).
+    /// What was met, and what the destination was told of the trace. None: given up, because the store or our claim on the
+    /// lane is away.
     async fn attempt(
         &self,
         claim: &Arc<Claim>,
@@ -124,17 +121,20 @@ impl Sender {
         (cargo, room): (&Cargo, Option<OwnedSemaphorePermit>),
         id: AttemptId,
         started_at: Timestamp,
-    ) -> Option<Attempted> {
+    ) -> Option<(AttemptFacts, Option<TraceContext>)> {
         failpoint::hit("send.before");
         let event = match &cargo.event {
             Some(event) if cargo.has_payload => Arc::clone(event),
             _ => match self.store.payload(delivery.event_id).await {
                 Ok(Some(event)) => event,
-                Ok(None) => return Some(Attempted::unbuildable("its event is gone".into())),
+                Ok(None) => {
+                    let message = "its event is gone".into();
+                    return Some((AttemptFacts::of_fault(Fault::Unbuildable, message), None));
+                }
                 Err(StoreError::Altered) => {
                     tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, "payload.altered");
                     let message = "the stored payload is not what was accepted; it is not sent";
-                    return Some(Attempted::of_fault(Fault::Altered, message.into()));
+                    return Some((AttemptFacts::of_fault(Fault::Altered, message.into()), None));
                 }
                 Err(error) => {
                     tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
@@ -143,34 +143,46 @@ impl Sender {
                 }
             },
         };
-        let policy = target.policy(delivery.route_id);
         let trace = TraceContext::of_attempt(&event, id);
-        let (mut request, shown) = match build(claim, target, delivery, &event, trace, started_at) {
-            Ok(built) => built,
-            Err(reason) => return Some(Attempted::unbuildable(reason)),
+        let sink = match &target.sink {
+            Ok(sink) => sink.as_ref(),
+            Err(unready) => return Some((unready.facts(), None)),
         };
+        let mut payload = event.payload.clone();
         if let Some(room) = room {
-            request.body = Bytes::from_owner(Roomed { payload: request.body, _room: room });
+            payload = Bytes::from_owner(Roomed { payload, _room: room });
         }
-        // A large payload is the request's alone: when that has been written, the answer is waited for without it.
-        drop(event);
-        // The last look before the first byte: a node that has lost its claim sends nothing.
-        if !claim.may_start() {
-            return None;
-        }
-        failpoint::hit("send.first_byte");
-        let answer = self.transport.send(request).await;
-        failpoint::hit("send.answered");
-        // What fails once our time is up was cut off by ourselves, or may have been: that is no fault of theirs.
-        if answer.result.is_err() && !claim.stands() {
-            return None;
-        }
-        let attempted = Attempted::of_answer(answer, shown, policy, self.clock.now());
-        Some(Attempted { trace: Some(trace), ..attempted })
+        let timeout = target.timeout(delivery.route_id);
+        let attempt = SinkAttempt {
+            id,
+            number: delivery.attempts + 1,
+            delivery,
+            event,
+            payload,
+            trace,
+            started_at,
+            deadline: Instant::now() + timeout,
+            timeout,
+            signing: target.signing(delivery.route_id),
+            policy: target.policy(delivery.route_id),
+            credential: None,
+            permit: Permit::of(claim),
+            clock: self.clock.as_ref(),
+        };
+        let facts = sink::attempt(sink, self.sinks.egress(), claim, attempt).await?;
+        // What broke here, or could not be built, was told to nobody.
+        let untold = matches!(facts.classified.outcome, Outcome::Undeliverable | Outcome::InternalError);
+        Some((facts, (!untold).then_some(trace)))
     }
 
     /// Tells of the attempt, if anybody collects that.
-    fn trace(&self, delivery: &Delivery, attempt: &Attempt, context: Option<TraceContext>) {
+    fn trace(
+        &self,
+        target: &Prepared,
+        delivery: &Delivery,
+        attempt: &Attempt,
+        context: Option<TraceContext>,
+    ) {
         let Some(context) = context.filter(|_| self.tracer.is_on()) else { return };
         self.tracer.tell(context, || {
             let mut attributes = vec![
@@ -180,8 +192,10 @@ impl Sender {
                 ("posthaste.destination_id", delivery.destination_id.to_string().into()),
                 ("posthaste.attempt", i64::from(attempt.number).into()),
                 ("posthaste.outcome", attempt.outcome.as_str().into()),
-                ("http.request.method", "POST".into()),
             ];
+            if let Ok(sink) = &target.sink {
+                sink.describe(&mut attributes);
+            }
             attributes.extend(
                 attempt.http_status.map(|status| ("http.response.status_code", i64::from(status).into())),
             );
@@ -218,144 +232,6 @@ impl AsRef<[u8]> for Roomed {
     fn as_ref(&self) -> &[u8] {
         &self.payload
     }
-}
-
-/// An attempt, judged but not yet written.
-struct Attempted {
-    classified: Classified,
-    http_status: Option<u16>,
-    detail: Detail,
-    /// What the destination was told; None if nothing was sent.
-    trace: Option<TraceContext>,
-}
-
-impl Attempted {
-    fn of_fault(fault: Fault, message: String) -> Self {
-        let error = Some(AttemptError { code: fault.error_code().into(), message });
-        let detail = Detail { error, ..Detail::default() };
-        Self { classified: classify_fault(fault), http_status: None, detail, trace: None }
-    }
-
-    fn unbuildable(reason: String) -> Self {
-        Self::of_fault(Fault::Unbuildable, reason)
-    }
-
-    fn of_answer(answer: Answer, shown: Vec<(String, String)>, policy: &RetryPolicy, now: Timestamp) -> Self {
-        let timing = timing(&answer);
-        let reused = answer.connection.is_some_and(|connection| connection.reused);
-        let mut attempted = match answer.result {
-            Ok(received) => Self::of_response(received, policy, now),
-            Err(Failure { fault, message }) => Self::of_fault(fault, message),
-        };
-        attempted.detail.request_headers = shown;
-        attempted.detail.timing = timing;
-        attempted.detail.connection_reused = reused;
-        attempted
-    }
-
-    fn of_response(received: Received, policy: &RetryPolicy, now: Timestamp) -> Self {
-        let asked: Vec<&str> = received
-            .headers
-            .get_all(header::RETRY_AFTER)
-            .iter()
-            .map(|value| value.to_str().unwrap_or(""))
-            .collect();
-        let retry_after = parse_retry_after(&asked, now.seconds());
-        let control = received.headers.get("webhook-delivery").and_then(|value| value.to_str().ok());
-        let facts = ResponseFacts { status: received.status, retry_after, delivery_control: control };
-        let classified = classify(&facts, policy);
-        let response = Some(response_shown(&received));
-        let detail = Detail {
-            retry_after_seconds: retry_after.map(|pause| pause.as_secs()),
-            response,
-            ..Detail::default()
-        };
-        Self { classified, http_status: Some(received.status), detail, trace: None }
-    }
-}
-
-/// The request, and the headers of it that are kept with the attempt.
-fn build(
-    claim: &Arc<Claim>,
-    target: &Prepared,
-    delivery: &Delivery,
-    event: &Event,
-    trace: TraceContext,
-    now: Timestamp,
-) -> Result<(Outgoing, Vec<(String, String)>), String> {
-    let ready = target.ready.as_ref().map_err(String::clone)?;
-    let mut headers = HeaderMap::with_capacity(ready.headers.len() + 12);
-    let mut shown = ready.shown.clone();
-    let id = event.id.to_string();
-    let mut set = |name: HeaderName, value: &str| match HeaderValue::from_str(value) {
-        Ok(value) => {
-            headers.insert(name, value);
-            Ok(())
-        }
-        Err(_) => Err(format!("the value of header `{name}` is not valid")),
-    };
-    set(header::CONTENT_TYPE, &event.content_type)?;
-    set(HeaderName::from_static("webhook-id"), &id)?;
-    set(HeaderName::from_static("webhook-timestamp"), &now.seconds().to_string())?;
-    set(HeaderName::from_static("posthaste-event-type"), event.event_type.as_str())?;
-    set(HeaderName::from_static("posthaste-delivery"), &delivery.id.to_string())?;
-    set(HeaderName::from_static("posthaste-attempt"), &(delivery.attempts + 1).to_string())?;
-    if let Some(sequence) = delivery.sequence {
-        set(HeaderName::from_static("posthaste-sequence"), &sequence.to_string())?;
-    }
-    if let Some(replay) = delivery.replay_id {
-        set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
-    }
-    if let Some(signature) = ready.signature(target.signing(delivery.route_id), &id, now, &event.payload) {
-        set(HeaderName::from_static("webhook-signature"), &signature)?;
-        shown.push(("webhook-signature".into(), signature));
-    }
-    let trace = trace.to_string();
-    set(HeaderName::from_static(TRACEPARENT), &trace)?;
-    for (name, value) in &event.headers {
-        // The trace goes on, with the attempt as its next span.
-        if name == TRACEPARENT {
-            shown.push((name.clone(), trace.clone()));
-            continue;
-        }
-        let forwarded = ready.forward.iter().any(|wanted| wanted == name.as_str());
-        if forwarded && let Ok(name) = name.parse::<HeaderName>() {
-            set(name.clone(), value)?;
-            shown.push((name.to_string(), value.clone()));
-        }
-    }
-    for (name, value) in &ready.headers {
-        headers.entry(name).or_insert_with(|| value.clone());
-    }
-    let timeout = target.timeout(delivery.route_id);
-    let (uri, body) = (ready.uri.clone(), event.payload.clone());
-    Ok((Outgoing { uri, headers, body, timeout, permit: Permit::of(claim) }, shown))
-}
-
-fn timing(answer: &Answer) -> Timing {
-    let micros = |pause: Duration| u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
-    let connection = answer.connection.unwrap_or_default();
-    Timing {
-        dns_us: connection.dns.map(micros),
-        connect_us: connection.connect.map(micros),
-        tls_us: connection.tls.map(micros),
-        first_byte_us: answer.first_byte.map(micros),
-    }
-}
-
-/// The answer as it is kept: bounded, and text where it is text.
-fn response_shown(received: &Received) -> Response {
-    let mut room = limits::RESPONSE_HEADERS_KEPT_BYTES;
-    let mut headers = Vec::with_capacity(received.headers.len());
-    for (name, value) in &received.headers {
-        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let Some(left) = room.checked_sub(name.as_str().len() + value.len()) else { break };
-        room = left;
-        headers.push((name.to_string(), value));
-    }
-    let text = std::str::from_utf8(&received.body).ok().map(str::to_owned);
-    let body_base64 = text.is_none().then(|| STANDARD.encode(&received.body));
-    Response { headers, body: text, body_base64, truncated: received.truncated }
 }
 
 /// The one wide line per attempt: who, where, how it went, how long it took, and what comes next. Never a payload, a

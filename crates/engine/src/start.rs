@@ -13,7 +13,8 @@ use crate::{
     publish,
     sender::Sender,
     settler::{self, Settler},
-    transport::{HttpTransport, SharedTransport},
+    sink::Sinks,
+    transport::HttpTransport,
     wakes::{Ear, Outbox},
     watch::{Watch, Watching},
 };
@@ -103,20 +104,17 @@ impl Engine {
         let timeout = parts.settings.connect_timeout;
         let lease = Lease::new();
         let egress = Egress::new(Arc::clone(&parts.addresses), resolver, Arc::new(TcpDialer), timeout)?;
-        let transport = Arc::new(HttpTransport::new(egress.under(Arc::clone(&lease))));
-        Self::begin(parts, transport, lease).await
+        let http = HttpTransport::new(egress.clone().under(Arc::clone(&lease)));
+        Self::begin(parts, Sinks::http(Arc::new(http)).through(egress), lease).await
     }
 
-    /// With an internet of the caller's choice.
-    pub async fn start_with(parts: EngineParts, transport: SharedTransport) -> Result<Self, StartError> {
-        Self::begin(parts, transport, Lease::new()).await
+    /// With destinations of the caller's kinds, or an internet of the caller's choice.
+    pub async fn start_with(parts: EngineParts, sinks: Sinks) -> Result<Self, StartError> {
+        Self::begin(parts, sinks, Lease::new()).await
     }
 
-    async fn begin(
-        parts: EngineParts,
-        transport: SharedTransport,
-        lease: Arc<Lease>,
-    ) -> Result<Self, StartError> {
+    async fn begin(parts: EngineParts, sinks: Sinks, lease: Arc<Lease>) -> Result<Self, StartError> {
+        let sinks = Arc::new(sinks);
         let EngineParts { store, clock, dice, master_keys, node, settings, .. } = parts;
         let registrar = Registrar {
             store: Arc::clone(&store),
@@ -130,7 +128,7 @@ impl Engine {
         let (outbox, rescans, watch) = (Arc::<Outbox>::default(), Arc::<Rescans>::default(), Arc::default());
         let sender = Arc::new(Sender {
             store: Arc::clone(&store),
-            transport,
+            sinks: Arc::clone(&sinks),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
             large_payloads: Arc::new(Semaphore::new(limits::LARGE_PAYLOADS_BYTES / 1024)),
@@ -150,6 +148,7 @@ impl Engine {
         let fetcher = Fetcher {
             store: Arc::clone(&store),
             master_keys: Arc::clone(&master_keys),
+            sinks,
             dispatcher: inbox.downgrade(),
         };
         let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);

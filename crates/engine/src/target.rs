@@ -1,28 +1,24 @@
-//! A destination made ready: URL parsed, headers built, secrets opened. Done once per change, used for every attempt.
+//! A destination made ready: what its lane goes by, and its sink. Done once per change, used for every attempt.
 //!
 //! What cannot be made ready is not an error here: its deliveries end as `undeliverable`, with the reason.
 
+use crate::sink::{Sink, Sinks, Unready};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     delivery::{CancelReason, Ending, Settled},
-    destination::{Auth, Destination, OnDeadLetter, Ordering, Scheme, Signing, Switch},
+    destination::{Destination, OnDeadLetter, Ordering, Signing, Switch},
     id::{AccountId, DestinationId, RouteId},
     lane::{LaneSettings, Mode},
     limits,
-    outcome::DeadReason,
+    outcome::{DeadReason, Fault},
     retry::RetryPolicy,
     route::Route,
-    seal::{DataKey, MasterKeys},
-    signature::SigningSecret,
+    seal::MasterKeys,
     time::Timestamp,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use store::{Consequence, KeptGate, Target};
 
-pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
-
-#[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) account_id: AccountId,
     pub(crate) name: Arc<str>,
@@ -34,7 +30,7 @@ pub(crate) struct Prepared {
     pub(crate) lane: LaneSettings,
     on_dead_letter: OnDeadLetter,
     pub(crate) url: String,
-    pub(crate) ready: Result<Ready, String>,
+    pub(crate) sink: Result<Box<dyn Sink>, Unready>,
     policy: RetryPolicy,
     timeout: Duration,
     signing: Signing,
@@ -42,20 +38,15 @@ pub(crate) struct Prepared {
     overrides: HashMap<RouteId, Route>,
 }
 
-/// What every request to this destination has in common.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
-    /// The same headers as people may see them.
-    pub(crate) shown: Vec<(String, String)>,
-    pub(crate) forward: Vec<HeaderName>,
-    secret: SigningSecret,
-    previous: Option<(SigningSecret, Timestamp)>,
+impl fmt::Debug for Prepared {
+    /// Its URL and what its sink knows may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Prepared {
-    pub(crate) fn new(target: Target, master_keys: &MasterKeys) -> Self {
+    pub(crate) fn new(target: Target, master_keys: &MasterKeys, sinks: &Sinks) -> Self {
         let (destination, unreadable) = match target.destination {
             Ok(destination) => (destination, None),
             Err(reason) => {
@@ -63,12 +54,13 @@ impl Prepared {
                 (blank, Some(format!("its settings cannot be read: {reason}")))
             }
         };
-        let ready = match unreadable {
-            Some(reason) => Err(reason),
+        let unbuildable = |reason| Unready::new(Fault::Unbuildable, reason);
+        let sink = match unreadable {
+            Some(reason) => Err(unbuildable(reason)),
             None => master_keys
                 .data_key(target.account_id, &target.data_key)
-                .map_err(|error| format!("its account's data key: {error}"))
-                .and_then(|key| Ready::new(&destination, &key)),
+                .map_err(|error| unbuildable(format!("its account's data key: {error}")))
+                .and_then(|key| sinks.prepare(&destination, &key)),
         };
         let overrides: HashMap<_, _> = target.overrides.into_iter().map(|route| (route.id, route)).collect();
         let own_age = |route: &Route| Some((route.id, route.retry_policy.as_ref()?.expire_after));
@@ -90,7 +82,7 @@ impl Prepared {
             on_dead_letter: destination.on_dead_letter,
             lane,
             url: destination.url,
-            ready,
+            sink,
             policy: destination.retry_policy,
             timeout: destination.timeout.clamp(Duration::from_secs(1), limits::TIMEOUT_MAX),
             signing: destination.signing,
@@ -113,7 +105,7 @@ impl Prepared {
             gate: None,
         };
         let no_keys = MasterKeys::parse(&STANDARD.encode([0; 32])).expect("32 bytes are a key");
-        Self::new(target, &no_keys)
+        Self::new(target, &no_keys, &Sinks::default())
     }
 
     /// What follows for the destination when one of its deliveries is settled like this.
@@ -136,54 +128,6 @@ impl Prepared {
     }
 }
 
-impl Ready {
-    fn new(destination: &Destination, key: &DataKey) -> Result<Self, String> {
-        let uri = destination.url.parse::<Uri>().map_err(|_| "its URL cannot be used".to_owned())?;
-        let mut headers = HeaderMap::new();
-        let mut shown = Vec::new();
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        for (name, value) in &destination.headers {
-            insert(&mut headers, name, value)?;
-            shown.push((name.clone(), value.clone()));
-        }
-        for (name, value) in auth_headers(destination, key)? {
-            insert(&mut headers, &name, &value)?;
-            shown.push((name, "***".into()));
-        }
-        let forward = destination.forward_headers.iter().map(|name| name.parse::<HeaderName>());
-        let forward =
-            forward.collect::<Result<_, _>>().map_err(|_| "a forwarded header's name is not valid")?;
-        let place = Destination::secret_place(destination.id);
-        let open = |sealed| -> Result<SigningSecret, String> {
-            let plain = key.open(&place, sealed).map_err(|error| format!("its signing secret: {error}"))?;
-            let text = std::str::from_utf8(&plain).map_err(|_| "its signing secret is not text")?;
-            text.parse().map_err(|error| format!("its signing secret: {error}"))
-        };
-        let previous = match &destination.secret.previous {
-            Some(previous) => Some((open(&previous.secret)?, previous.until)),
-            None => None,
-        };
-        Ok(Self { uri, headers, shown, forward, secret: open(&destination.secret.current)?, previous })
-    }
-
-    /// The new secret signs first; the old one signs too until the overlap ends.
-    pub(crate) fn signature(
-        &self,
-        signing: Signing,
-        id: &str,
-        now: Timestamp,
-        body: &[u8],
-    ) -> Option<String> {
-        if signing.scheme == Scheme::None {
-            return None;
-        }
-        let previous = self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
-        let secrets = std::iter::once(&self.secret).chain(previous);
-        Some(domain::signature::sign(secrets, id, now.seconds(), body))
-    }
-}
-
 fn mode(switch: &Switch) -> Mode {
     if let Some(since) = switch.deleted_at {
         Mode::End { with: Ending::Cancelled(CancelReason::DestinationDeleted), since }
@@ -194,34 +138,4 @@ fn mode(switch: &Switch) -> Mode {
     } else {
         Mode::Deliver
     }
-}
-
-fn auth_headers(destination: &Destination, key: &DataKey) -> Result<Vec<(String, String)>, String> {
-    let place = Destination::auth_place(destination.id);
-    let open = |sealed| -> Result<String, String> {
-        let plain = key.open(&place, sealed).map_err(|error| format!("its credentials: {error}"))?;
-        String::from_utf8(plain.to_vec()).map_err(|_| "its credentials are not text".into())
-    };
-    Ok(match &destination.auth {
-        Auth::None => Vec::new(),
-        Auth::Bearer { token } => vec![("authorization".into(), format!("Bearer {}", open(token)?))],
-        Auth::Basic { username, password } => {
-            let pair = STANDARD.encode(format!("{username}:{}", open(password)?));
-            vec![("authorization".into(), format!("Basic {pair}"))]
-        }
-        Auth::Headers { headers } => {
-            let opened = headers.iter().map(|(name, value)| Ok((name.clone(), open(value)?)));
-            opened.collect::<Result<_, String>>()?
-        }
-    })
-}
-
-fn insert(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
-    let name =
-        name.parse::<HeaderName>().map_err(|_| format!("the header name `{name:.64}` is not valid"))?;
-    let mut value =
-        HeaderValue::from_str(value).map_err(|_| format!("the value of header `{name}` is not valid"))?;
-    value.set_sensitive(true);
-    headers.append(name, value);
-    Ok(())
 }

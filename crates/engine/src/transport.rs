@@ -1,11 +1,10 @@
-//! One HTTP request and its answer, as the sender sees them: a trait, so that the engine can run against a simulated
+//! One HTTP request and its answer, as the HTTP sink sees them: a trait, so that the engine can run against a simulated
 //! internet, and its real form on hyper.
 
 use crate::{
-    claim::Claim,
     egress::{Egress, EgressError, LinkFacts},
+    sink::Permit,
 };
-use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use domain::{limits, outcome::Fault};
 use http::{HeaderMap, Request, Uri};
@@ -18,13 +17,13 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioTimer},
 };
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{error::Error as StdError, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// Sends one request. Never fails: trouble is a [`Fault`] in the answer.
-#[async_trait]
+/// Sends one request. Never fails: trouble is a [`Fault`] in the answer. It returns when the use of the connection has
+/// ended or the connection is closed.
 pub trait Transport: Send + Sync {
-    async fn send(&self, request: Outgoing) -> Answer;
+    fn send(&self, request: Outgoing) -> impl Future<Output = Answer> + Send;
 }
 
 #[derive(Debug)]
@@ -32,24 +31,12 @@ pub struct Outgoing {
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// For everything: name, connection, TLS, request, answer.
+    /// For everything: name, connection, TLS, request, answer …
+    pub deadline: Instant,
+    /// … and how long that was when the attempt began.
     pub timeout: Duration,
     /// To be asked again before the first byte, however long that takes to come about.
     pub permit: Permit,
-}
-
-/// Whether this node still may send what it has begun: its claim may end while a connection is being made.
-#[derive(Debug, Clone)]
-pub struct Permit(Arc<Claim>);
-
-impl Permit {
-    pub(crate) fn of(claim: &Arc<Claim>) -> Self {
-        Self(Arc::clone(claim))
-    }
-
-    pub fn holds(&self) -> bool {
-        self.0.stands()
-    }
 }
 
 #[derive(Debug)]
@@ -74,6 +61,13 @@ pub struct Failure {
     pub fault: Fault,
     /// For the account's eyes: no address, no resolver text.
     pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn timed_out(timeout: Duration) -> Self {
+        let message = format!("no answer within {} s", timeout.as_secs_f64());
+        Self { fault: Fault::ReadTimeout, message }
+    }
 }
 
 /// How the connection came about; nothing of it is spent on a reused one.
@@ -106,11 +100,10 @@ impl HttpTransport {
     }
 }
 
-#[async_trait]
 impl Transport for HttpTransport {
     async fn send(&self, outgoing: Outgoing) -> Answer {
         let started = Instant::now();
-        let deadline = started + outgoing.timeout;
+        let deadline = outgoing.deadline;
         let mut request = Request::new(Full::new(outgoing.body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = outgoing.uri;
@@ -124,9 +117,7 @@ impl Transport for HttpTransport {
                 if let Some(link) = link_of(&captured) {
                     link.closed().await;
                 }
-                let seconds = outgoing.timeout.as_secs_f64();
-                let message = format!("no answer within {seconds} s");
-                return Answer::failed(Failure { fault: Fault::ReadTimeout, message });
+                return Answer::failed(Failure::timed_out(outgoing.timeout));
             }
         };
         let first_byte = started.elapsed();
@@ -226,6 +217,3 @@ fn in_chain<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> O
     }
     None
 }
-
-/// Shared by whoever sends.
-pub type SharedTransport = Arc<dyn Transport>;

@@ -6,7 +6,6 @@ use crate::{
     scene::{Scene, Temper, count},
     time::{NodeClock, SECOND, moment},
 };
-use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{id::DeliveryId, limits, outcome::Fault, time::Clock};
 use engine::transport::{Answer, Failure, Outgoing, Received, Transport};
@@ -26,7 +25,6 @@ pub(crate) fn url(destination: usize) -> String {
     format!("http://receiver.example/{destination}")
 }
 
-#[async_trait]
 impl Transport for Internet {
     async fn send(&self, outgoing: Outgoing) -> Answer {
         let deadline = Instant::now() + outgoing.timeout;

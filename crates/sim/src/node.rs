@@ -14,7 +14,7 @@ use crate::{
 use domain::{
     address::AddressPolicy, dice::Dice, gate::GateSettings, id::NodeId, member::Role, seal::MasterKeys,
 };
-use engine::{Engine, EngineParts, EngineSettings};
+use engine::{Engine, EngineParts, EngineSettings, sink::Sinks};
 use std::{
     collections::BTreeMap,
     pin::Pin,
@@ -141,7 +141,7 @@ impl Process {
         let (own_scene, own_stage) = (Arc::clone(scene), Arc::clone(&stage));
         let main = async move {
             let tell = |told: Stage| *own_stage.lock().expect("never poisoned") = told;
-            let engine = match Engine::start_with(parts, internet).await {
+            let engine = match Engine::start_with(parts, Sinks::http(internet)).await {
                 Ok(engine) => engine,
                 Err(error) => return tell(Stage::Ended(error.to_string())),
             };

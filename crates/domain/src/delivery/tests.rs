@@ -51,6 +51,7 @@ fn any_met() -> impl Strategy<Value = Classified> {
         Fault::Panic,
         Fault::Unbuildable,
         Fault::Altered,
+        Fault::NoCredential,
     ])
     .prop_map(classify_fault);
     prop_oneof![answer, common, fault]
@@ -150,6 +151,18 @@ fn the_second_tls_error_ends_it_whatever_the_schedule_has_left() {
 fn a_tls_error_without_a_retry_left_says_tls() {
     let ending = run(&policy(&[]), |_| classify_fault(Fault::Tls));
     assert_eq!(ending, (1, Ending::DeadLetter(DeadReason::Tls)));
+}
+
+#[test]
+fn a_credential_is_renewed_once_and_that_spends_no_retry() {
+    let rejected = Ending::DeadLetter(DeadReason::Rejected);
+    let refused = Classified { outcome: Outcome::Rejected, next: Next::RetryRenewed };
+    assert_eq!(run(&policy(&[]), |_| refused), (2, rejected));
+    let accepted = |n| if n == 1 { status(200, None) } else { refused };
+    assert_eq!(run(&policy(&[]), accepted), (2, Ending::Delivered));
+    // It had been accepted meanwhile: another one may have expired.
+    let another = |n| if n == 1 { status(500, None) } else { refused };
+    assert_eq!(run(&policy(&[1]), another), (4, rejected));
 }
 
 #[test]

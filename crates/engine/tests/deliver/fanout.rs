@@ -1,9 +1,10 @@
 //! Large fan-outs: more destinations than a node has lanes in memory.
 
 use crate::bench::{Bench, bench_with};
-use domain::{event::Event, id::EventId, limits};
+use domain::{id::EventId, limits, testing};
 use engine::{
     EngineSettings,
+    sink::Sinks,
     transport::{Answer, Outgoing, Received, Transport},
 };
 use std::{
@@ -25,7 +26,6 @@ struct Welcoming {
     most_open: AtomicUsize,
 }
 
-#[async_trait::async_trait]
 impl Transport for Welcoming {
     async fn send(&self, _: Outgoing) -> Answer {
         let open = 1 + self.open.fetch_add(1, Ordering::Relaxed);
@@ -43,20 +43,7 @@ impl Bench {
     /// Commits an event for every destination there is, and tells the engine if asked to.
     async fn send_to_all(&self, tell: bool) -> EventId {
         let now = self.now();
-        let event = Event {
-            id: EventId::at(now, rand::random()),
-            account_id: self.account,
-            source_id: None,
-            event_type: "test.sent".parse().unwrap(),
-            idempotency_key: None,
-            content_type: "application/json".into(),
-            headers: Vec::new(),
-            payload: b"{}".to_vec().into(),
-            ordering_key: None,
-            metadata: Default::default(),
-            received_at: now,
-            deliver_at: None,
-        };
+        let event = testing::event(self.account, now, rand::random());
         let id = event.id;
         let account_version = self.store.account(self.account).await.unwrap().version;
         let (event, deliveries) = (Arc::new(event), Vec::new());
@@ -89,7 +76,7 @@ async fn an_event_reaches_more_destinations_than_a_node_keeps_lanes() {
     let welcoming = Arc::new(Welcoming::default());
     // The net is not needed: it would only hide a lane that was forgotten.
     let settings = EngineSettings { rescan: Duration::from_secs(3600), ..EngineSettings::default() };
-    let bench = bench_with(settings, Some(welcoming.clone())).await;
+    let bench = bench_with(settings, Some(Sinks::http(welcoming.clone()))).await;
     let count = limits::LANES_KEPT + 500;
     for at in 0..count {
         bench.destination(&at.to_string(), |_| {}).await;
@@ -102,7 +89,7 @@ async fn an_event_reaches_more_destinations_than_a_node_keeps_lanes() {
 #[tokio::test]
 async fn a_crowd_is_sent_to_a_few_at_a_time() {
     let welcoming = Arc::new(Welcoming { after: Duration::from_millis(20), ..Welcoming::default() });
-    let bench = bench_with(EngineSettings::default(), Some(welcoming.clone())).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(welcoming.clone()))).await;
     let count = 3_000;
     for at in 0..count {
         bench.destination(&at.to_string(), |_| {}).await;
@@ -118,7 +105,7 @@ async fn a_crowd_is_sent_to_a_few_at_a_time() {
 #[tokio::test]
 async fn an_expansion_that_nobody_told_of_is_found() {
     let welcoming = Arc::new(Welcoming::default());
-    let bench = bench_with(EngineSettings::default(), Some(welcoming.clone())).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(welcoming.clone()))).await;
     for name in ["a", "b", "c"] {
         bench.destination(name, |_| {}).await;
     }

@@ -1,18 +1,17 @@
 //! What the engine does when something inside it breaks, runs late or would grow too large.
 
-use crate::bench::{Bench, bench, bench_with, schedule};
+use crate::bench::{Bench, bench, bench_with, egress, schedule};
 use bytes::Bytes;
 use domain::{
-    address::AddressPolicy,
     delivery::{Position, Status},
     destination::{Disabled, DisabledReason},
     event::Event,
-    id::{DeliveryId, DestinationId, EventId, RouteId},
-    limits,
+    id::{DeliveryId, DestinationId, RouteId},
+    limits, testing,
 };
 use engine::{
     EngineSettings,
-    egress::{Egress, SystemResolver, TcpDialer},
+    sink::Sinks,
     transport::{Answer, HttpTransport, Outgoing, Transport},
 };
 use lab::Reply;
@@ -49,7 +48,6 @@ impl Silent {
     }
 }
 
-#[async_trait::async_trait]
 impl Transport for Silent {
     async fn send(&self, request: Outgoing) -> Answer {
         self.bytes.fetch_add(request.body.len(), Ordering::SeqCst);
@@ -64,20 +62,7 @@ impl Bench {
         let now = self.now();
         let account_version = self.store.account(self.account).await.unwrap().version;
         let event = |_| {
-            Arc::new(Event {
-                id: EventId::at(now, rand::random()),
-                account_id: self.account,
-                source_id: None,
-                event_type: "test.sent".parse().unwrap(),
-                idempotency_key: None,
-                content_type: "application/json".into(),
-                headers: Vec::new(),
-                payload: payload.clone(),
-                ordering_key: None,
-                metadata: Default::default(),
-                received_at: now,
-                deliver_at: None,
-            })
+            Arc::new(Event { payload: payload.clone(), ..testing::event(self.account, now, rand::random()) })
         };
         let events: Vec<Arc<Event>> = (0..destinations.len() * each).map(event).collect();
         let new = events.iter().zip(destinations.iter().cycle()).map(|(event, destination)| {
@@ -152,7 +137,7 @@ async fn a_payload_that_cannot_be_read_is_asked_for_again_after_a_pause() {
 #[tokio::test]
 async fn large_payloads_are_in_memory_a_few_at_a_time() {
     let silent = Silent::new();
-    let bench = bench_with(EngineSettings::default(), Some(silent.clone())).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(silent.clone()))).await;
     const PAYLOAD: usize = 8 * 1024 * 1024;
     let fit = limits::LARGE_PAYLOADS_BYTES / PAYLOAD;
     let mut destinations = Vec::new();
@@ -173,7 +158,7 @@ async fn large_payloads_are_in_memory_a_few_at_a_time() {
 async fn what_is_fetched_ahead_is_bounded_in_bytes() {
     const LANES: usize = 1_500;
     let silent = Silent::new();
-    let bench = bench_with(EngineSettings::default(), Some(silent.clone())).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(silent.clone()))).await;
     let mut destinations = Vec::new();
     for n in 0..LANES {
         destinations.push(bench.destination(&format!("d{n}"), |it| it.max_concurrency = 1).await);
@@ -244,11 +229,10 @@ struct Unanswered {
     seen: mpsc::UnboundedSender<std::io::Result<Vec<u8>>>,
 }
 
-#[async_trait::async_trait]
 impl Transport for Unanswered {
     async fn send(&self, mut request: Outgoing) -> Answer {
         request.uri = format!("http://{}/", self.silent.local_addr().unwrap()).parse().unwrap();
-        request.timeout = Duration::from_millis(200);
+        request.deadline = Instant::now() + Duration::from_millis(200);
         let answer = self.inner.send(request).await;
         // The attempt is over, and with it its slot, when this returns. Nothing else runs in between: what the
         // destination sees now is what it sees when the next request begins.
@@ -263,17 +247,10 @@ impl Transport for Unanswered {
 
 #[tokio::test]
 async fn a_slot_is_free_only_when_the_connection_of_a_timed_out_request_is_closed() {
-    let addresses = AddressPolicy {
-        allow: domain::address::parse_allow_list("127.0.0.0/8").unwrap(),
-        allow_http: true,
-        ..AddressPolicy::default()
-    };
-    let (resolver, dialer) = (Arc::new(SystemResolver), Arc::new(TcpDialer));
-    let egress = Egress::new(Arc::new(addresses), resolver, dialer, limits::CONNECT_TIMEOUT).unwrap();
     let (seen, mut told) = mpsc::unbounded_channel();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let transport = Arc::new(Unanswered { inner: HttpTransport::new(egress), silent, seen });
-    let bench = bench_with(EngineSettings::default(), Some(transport)).await;
+    let transport = Arc::new(Unanswered { inner: HttpTransport::new(egress()), silent, seen });
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(transport))).await;
     let destination = bench.destination("a", |it| it.retry_policy = schedule(&[])).await;
     bench.send(&[destination], b"{}").await;
     let seen = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();

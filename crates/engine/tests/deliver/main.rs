@@ -1,16 +1,19 @@
 //! Does the engine keep its hands in order? Real HTTP against a scripted receiver.
 
 mod bench;
+mod credentials;
 mod fanout;
 mod hardening;
 mod metrics;
 mod nodes;
 mod order;
+mod sinks;
 
 use bench::{bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature};
 use engine::{
     EngineSettings,
+    sink::Sinks,
     transport::{Answer, Outgoing, Received, Transport},
 };
 use lab::{Reply, Script};
@@ -257,7 +260,6 @@ async fn a_large_payload_is_read_when_it_starts() {
 /// An internet in which every other request makes us panic.
 struct Panicking(std::sync::atomic::AtomicU32);
 
-#[async_trait::async_trait]
 impl Transport for Panicking {
     async fn send(&self, _: Outgoing) -> Answer {
         let n = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -275,7 +277,7 @@ fn answered() -> Answer {
 #[tokio::test]
 async fn a_panic_is_recorded_retried_and_leaks_no_slot() {
     let transport = Arc::new(Panicking(Default::default()));
-    let bench = bench_with(EngineSettings::default(), Some(transport)).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(transport))).await;
     let destination = bench
         .destination("a", |it| {
             it.max_concurrency = 1;
@@ -315,7 +317,6 @@ async fn a_graceful_stop_finishes_what_is_open_and_starts_nothing_more() {
 #[derive(Default)]
 struct AtTheLastMoment(tokio::sync::Notify);
 
-#[async_trait::async_trait]
 impl Transport for AtTheLastMoment {
     async fn send(&self, _: Outgoing) -> Answer {
         self.0.notify_one();
@@ -332,7 +333,7 @@ impl Transport for AtTheLastMoment {
 #[tokio::test]
 async fn what_ends_in_the_moment_the_grace_time_does_is_written() {
     let transport = Arc::new(AtTheLastMoment::default());
-    let bench = bench_with(EngineSettings::default(), Some(transport.clone())).await;
+    let bench = bench_with(EngineSettings::default(), Some(Sinks::http(transport.clone()))).await;
     let destination = bench.destination("a", |_| {}).await;
     bench.send(&[destination], b"{}").await;
     transport.0.notified().await;

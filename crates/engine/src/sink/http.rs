@@ -1,0 +1,248 @@
+//! Destinations that are called by HTTP: one signed POST an attempt.
+
+use super::{AttemptFacts, Dialer, Sink, SinkAttempt, SinkKind};
+use crate::{
+    credentials::{Credentials, append},
+    transport::{Answer, Failure, Outgoing, Received, Transport},
+};
+use async_trait::async_trait;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::{
+    attempt::{Detail, Response, Timing},
+    destination::{Destination, Scheme, Signing},
+    limits,
+    outcome::{Fault, ResponseFacts, classify},
+    retry::{RetryPolicy, parse_retry_after},
+    seal::DataKey,
+    signature::SigningSecret,
+    time::Timestamp,
+    trace::{Attribute, TRACEPARENT},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use std::{sync::Arc, time::Duration};
+
+const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
+
+/// HTTP, over a transport.
+pub struct HttpKind<T> {
+    transport: Arc<T>,
+    credentials: Box<CredentialsOf>,
+}
+
+/// Where a destination's credentials come from.
+type CredentialsOf = dyn Fn(&Destination, &DataKey) -> Result<Credentials, String> + Send + Sync;
+
+impl<T: Transport> HttpKind<T> {
+    pub fn new(transport: Arc<T>) -> Self {
+        Self { transport, credentials: Box::new(Credentials::of) }
+    }
+
+    /// With credentials of another origin than the destinations' settings.
+    pub fn with_credentials(
+        self,
+        credentials: impl Fn(&Destination, &DataKey) -> Result<Credentials, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { credentials: Box::new(credentials), ..self }
+    }
+}
+
+impl<T: Transport + 'static> SinkKind for HttpKind<T> {
+    fn prepare(&self, destination: &Destination, key: &DataKey) -> Result<Box<dyn Sink>, String> {
+        let uri = destination.url.parse::<Uri>().map_err(|_| "its URL cannot be used".to_owned())?;
+        let mut headers = HeaderMap::new();
+        let mut shown = Vec::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        for (name, value) in &destination.headers {
+            append(&mut headers, name, value)?;
+            shown.push((name.clone(), value.clone()));
+        }
+        let credentials = (self.credentials)(destination, key)?;
+        if let Credentials::Fixed(credential) = &credentials {
+            shown.extend_from_slice(&credential.shown);
+        }
+        let forward = destination.forward_headers.iter().map(|name| name.parse::<HeaderName>());
+        let forward =
+            forward.collect::<Result<_, _>>().map_err(|_| "a forwarded header's name is not valid")?;
+        let place = Destination::secret_place(destination.id);
+        let open = |sealed| -> Result<SigningSecret, String> {
+            let plain = key.open(&place, sealed).map_err(|error| format!("its signing secret: {error}"))?;
+            let text = std::str::from_utf8(&plain).map_err(|_| "its signing secret is not text")?;
+            text.parse().map_err(|error| format!("its signing secret: {error}"))
+        };
+        let previous = match &destination.secret.previous {
+            Some(previous) => Some((open(&previous.secret)?, previous.until)),
+            None => None,
+        };
+        let secret = open(&destination.secret.current)?;
+        let transport = Arc::clone(&self.transport);
+        Ok(Box::new(HttpSink { transport, uri, headers, shown, credentials, forward, secret, previous }))
+    }
+}
+
+/// What every request to this destination has in common.
+struct HttpSink<T> {
+    transport: Arc<T>,
+    uri: Uri,
+    headers: HeaderMap,
+    /// The same headers as people may see them, with those of a credential that is known.
+    shown: Vec<(String, String)>,
+    credentials: Credentials,
+    forward: Vec<HeaderName>,
+    secret: SigningSecret,
+    previous: Option<(SigningSecret, Timestamp)>,
+}
+
+#[async_trait]
+impl<T: Transport> Sink for HttpSink<T> {
+    async fn attempt(&self, attempt: SinkAttempt<'_>, _: Dialer<'_>) -> AttemptFacts {
+        let (policy, clock) = (attempt.policy, attempt.clock);
+        // The event goes with what it was asked for: when the request has been written, the answer is waited for without.
+        let (request, shown) = match self.request(attempt) {
+            Ok(built) => built,
+            Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
+        };
+        let answer = self.transport.send(request).await;
+        facts(answer, shown, policy, clock.now())
+    }
+
+    fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    fn keeps_deadline(&self) -> bool {
+        true
+    }
+
+    fn describe(&self, attributes: &mut Vec<(&'static str, Attribute)>) {
+        attributes.push(("http.request.method", "POST".into()));
+    }
+}
+
+impl<T> HttpSink<T> {
+    /// The request, and the headers of it that are kept with the attempt.
+    fn request(&self, attempt: SinkAttempt<'_>) -> Result<(Outgoing, Vec<(String, String)>), String> {
+        let SinkAttempt { delivery, event, payload, credential, started_at, .. } = attempt;
+        let asked = credential.filter(|_| matches!(self.credentials, Credentials::Asked(_)));
+        let known = self.headers.len() + credential.map_or(0, |credential| credential.headers.len());
+        let mut headers = HeaderMap::with_capacity(known + 12);
+        let mut shown = self.shown.clone();
+        shown.extend_from_slice(asked.map_or(&[], |credential| &credential.shown));
+        let id = event.id.to_string();
+        let mut set = |name: HeaderName, value: &str| match HeaderValue::from_str(value) {
+            Ok(value) => {
+                headers.insert(name, value);
+                Ok(())
+            }
+            Err(_) => Err(format!("the value of header `{name}` is not valid")),
+        };
+        set(header::CONTENT_TYPE, &event.content_type)?;
+        set(HeaderName::from_static("webhook-id"), &id)?;
+        set(HeaderName::from_static("webhook-timestamp"), &started_at.seconds().to_string())?;
+        set(HeaderName::from_static("posthaste-event-type"), event.event_type.as_str())?;
+        set(HeaderName::from_static("posthaste-delivery"), &delivery.id.to_string())?;
+        set(HeaderName::from_static("posthaste-attempt"), &attempt.number.to_string())?;
+        if let Some(sequence) = delivery.sequence {
+            set(HeaderName::from_static("posthaste-sequence"), &sequence.to_string())?;
+        }
+        if let Some(replay) = delivery.replay_id {
+            set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
+        }
+        if let Some(signature) = self.signature(attempt.signing, &id, started_at, &payload) {
+            set(HeaderName::from_static("webhook-signature"), &signature)?;
+            shown.push(("webhook-signature".into(), signature));
+        }
+        let trace = attempt.trace.to_string();
+        set(HeaderName::from_static(TRACEPARENT), &trace)?;
+        for (name, value) in &event.headers {
+            // The trace goes on, with the attempt as its next span.
+            if name == TRACEPARENT {
+                shown.push((name.clone(), trace.clone()));
+                continue;
+            }
+            let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str());
+            if forwarded && let Ok(name) = name.parse::<HeaderName>() {
+                set(name.clone(), value)?;
+                shown.push((name.to_string(), value.clone()));
+            }
+        }
+        for (name, value) in self.headers.iter().chain(credential.into_iter().flat_map(|it| &it.headers)) {
+            headers.entry(name).or_insert_with(|| value.clone());
+        }
+        let SinkAttempt { deadline, timeout, permit, .. } = attempt;
+        Ok((Outgoing { uri: self.uri.clone(), headers, body: payload, deadline, timeout, permit }, shown))
+    }
+
+    /// The new secret signs first; the old one signs too until the overlap ends.
+    fn signature(&self, signing: Signing, id: &str, now: Timestamp, body: &[u8]) -> Option<String> {
+        if signing.scheme == Scheme::None {
+            return None;
+        }
+        let previous = self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
+        let secrets = std::iter::once(&self.secret).chain(previous);
+        Some(domain::signature::sign(secrets, id, now.seconds(), body))
+    }
+}
+
+fn facts(answer: Answer, shown: Vec<(String, String)>, policy: &RetryPolicy, now: Timestamp) -> AttemptFacts {
+    let timing = timing(&answer);
+    let reused = answer.connection.is_some_and(|connection| connection.reused);
+    let mut facts = match answer.result {
+        Ok(received) => facts_of_response(&received, policy, now),
+        Err(Failure { fault, message }) => AttemptFacts::of_fault(fault, message),
+    };
+    facts.detail.request_headers = shown;
+    facts.detail.timing = timing;
+    facts.detail.connection_reused = reused;
+    facts
+}
+
+fn facts_of_response(received: &Received, policy: &RetryPolicy, now: Timestamp) -> AttemptFacts {
+    let asked: Vec<&str> = received
+        .headers
+        .get_all(header::RETRY_AFTER)
+        .iter()
+        .map(|value| value.to_str().unwrap_or(""))
+        .collect();
+    let retry_after = parse_retry_after(&asked, now.seconds());
+    let control = received.headers.get("webhook-delivery").and_then(|value| value.to_str().ok());
+    let facts = ResponseFacts { status: received.status, retry_after, delivery_control: control };
+    let detail = Detail {
+        retry_after_seconds: retry_after.map(|pause| pause.as_secs()),
+        response: Some(response_shown(received)),
+        ..Detail::default()
+    };
+    AttemptFacts {
+        classified: classify(&facts, policy),
+        http_status: Some(received.status),
+        detail,
+        // The receiver's own word counts more.
+        credential_refused: received.status == StatusCode::UNAUTHORIZED && control.is_none(),
+    }
+}
+
+fn timing(answer: &Answer) -> Timing {
+    let micros = |pause: Duration| u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
+    let connection = answer.connection.unwrap_or_default();
+    Timing {
+        dns_us: connection.dns.map(micros),
+        connect_us: connection.connect.map(micros),
+        tls_us: connection.tls.map(micros),
+        first_byte_us: answer.first_byte.map(micros),
+    }
+}
+
+/// The answer as it is kept: bounded, and text where it is text.
+fn response_shown(received: &Received) -> Response {
+    let mut room = limits::RESPONSE_HEADERS_KEPT_BYTES;
+    let mut headers = Vec::with_capacity(received.headers.len());
+    for (name, value) in &received.headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let Some(left) = room.checked_sub(name.as_str().len() + value.len()) else { break };
+        room = left;
+        headers.push((name.to_string(), value));
+    }
+    let text = std::str::from_utf8(&received.body).ok().map(str::to_owned);
+    let body_base64 = text.is_none().then(|| STANDARD.encode(&received.body));
+    Response { headers, body: text, body_base64, truncated: received.truncated }
+}

@@ -134,6 +134,23 @@ fn nothing_depends_on_the_checks_or_the_simulator_not_even_a_test() {
 }
 
 #[test]
+fn no_server_is_built_with_the_model_of_the_store() {
+    let metadata = metadata();
+    check(metadata.workspace_packages().into_iter().filter(|package| package.name != "sim").flat_map(
+        |package| {
+            let shipped = |kind: DependencyKind| kind != DependencyKind::Development;
+            let with_model = package.dependencies.iter().filter(move |dependency| {
+                dependency.name == "store"
+                    && shipped(dependency.kind)
+                    && dependency.features.iter().any(|it| it == "memory")
+            });
+            with_model
+                .map(|_| format!("{} switches on `memory`: it is for tests and the simulator", package.name))
+        },
+    ));
+}
+
+#[test]
 fn no_banned_crate_is_anywhere_in_the_graph() {
     let metadata = metadata();
     check(BANNED.iter().filter_map(|(banned, reason)| {

@@ -1,7 +1,7 @@
 //! The memory of Posthaste, and the only crate that knows SQL.
 //!
 //! Small traits by purpose, so that a function asks only for what it uses; three stores that keep the same promises
-//! ([`memory`] is the executable specification), proven by one conformance suite. Methods work on batches, take the
+//! (`memory` is the executable specification), proven by one conformance suite. Methods work on batches, take the
 //! time as an argument and say what guards them.
 
 mod announce;
@@ -23,6 +23,7 @@ mod lanes;
 mod leap;
 mod look;
 mod membership;
+#[cfg(feature = "memory")]
 pub mod memory;
 mod open;
 pub mod postgres;

@@ -100,7 +100,7 @@ impl From<OpenError> for Failure {
             OpenError::InUse(_) => Code::InUse,
             OpenError::Unsafe(_) => Code::Unsafe,
             OpenError::Damaged(_) => Code::Damaged,
-            OpenError::TooOld(_) | OpenError::Unavailable(_) => Code::Failed,
+            OpenError::TooOld(_) | OpenError::Unreleased(_) | OpenError::Unavailable(_) => Code::Failed,
         };
         Self { code, error: error.into() }
     }

@@ -51,6 +51,7 @@ CREATE TABLE attempts (
     destination_id blob not null,
     route_id blob not null,
     replay_id blob,
+    -- Empty where it is the delivery itself.
     origin blob not null,
     -- Null: an ending without an attempt.
     number integer check (number > 0),
@@ -58,6 +59,7 @@ CREATE TABLE attempts (
     started_at integer,
     duration_us integer check (duration_us >= 0),
     outcome text,
+    -- Of an ending without an attempt: the status of the last attempt before it, as its group of dead letters has it.
     http_status integer,
     node_id blob,
     ending text,
@@ -65,7 +67,9 @@ CREATE TABLE attempts (
     ended_at integer,
     -- A former owner's word, or one overtaken by a cancel: it moved nothing.
     late integer not null check (late in (0, 1)),
-    detail text, sequence integer,
+    -- JSON, or a blob where it is packed.
+    detail text,
+    sequence integer,
     primary key (delivery_id, attempt_id),
     check ((number is null) = (outcome is null) and (number is null) = (started_at is null)
         and (number is null) = (duration_us is null) and (number is null) = (detail is null)),
@@ -116,7 +120,9 @@ CREATE TABLE destinations (
     resumed_at integer,
     disabled_at integer,
     disabled_reason text check (disabled_reason in ('requested', 'gone')),
-    doc text not null, probed_at integer,
+    doc text not null,
+    -- "Probe now", asked on any node, seen by the owner of the lane.
+    probed_at integer,
     check ((disabled_at is null) = (disabled_reason is null))
 ) without rowid;
 
@@ -139,11 +145,15 @@ CREATE TABLE events (
     deliver_at integer,
     -- The deliveries it was committed with; null while an expansion makes them.
     deliveries integer check (deliveries >= 0),
+    -- Of the payload as it was accepted.
     size_bytes integer not null check (size_bytes >= 0),
     headers text not null,
     metadata text not null,
-    payload blob not null
-, payload_crc integer);
+    -- Packed where it is shorter than it was accepted.
+    payload blob not null,
+    -- CRC-32 of the payload as it is kept; null: not to be checked. Whoever asks for it has read the payload.
+    payload_crc integer
+);
 
 CREATE INDEX events_account on events (account_id, id);
 
@@ -153,7 +163,12 @@ CREATE TABLE expansions (
     -- The last route that has its delivery; moved by compare-and-swap.
     cursor blob,
     deliveries integer not null default 0,
-    created_at integer not null, account_version integer not null default 0, inline_routes blob not null default x'') without rowid;
+    created_at integer not null,
+    -- The account's version when the event was committed: a route that has not changed since was there.
+    account_version integer not null default 0,
+    -- Routes of ordered destinations, one id after the other: their deliveries were committed with the event.
+    inline_routes blob not null default x''
+) without rowid;
 
 CREATE TABLE gates (
     destination_id blob not null primary key,
@@ -169,7 +184,10 @@ CREATE TABLE holds (
     until integer,
     detail text not null,
     step integer,
-    ended_at integer, changed_at integer not null default 0,
+    ended_at integer,
+    -- When the row was last written, for those who follow what happens: never the same twice, and always growing. Holds
+    -- begin and end seldom; no delivery pays for this.
+    changed_at integer not null default 0,
     primary key (destination_id, since, reason)
 ) without rowid;
 
@@ -177,10 +195,11 @@ CREATE INDEX holds_changed on holds (changed_at);
 
 CREATE INDEX holds_ended on holds (ended_at) where ended_at is not null;
 
-CREATE TABLE "idempotency" (
+CREATE TABLE idempotency (
     number integer not null primary key,
     scope blob not null,
     key_hash blob not null,
+    -- The event that came first.
     event_id blob not null,
     body_hash blob not null,
     created_at integer not null
@@ -210,8 +229,11 @@ CREATE TABLE nodes (
     proof text not null,
     version text not null,
     joined_at integer not null,
-    expires_at integer not null
-, role text not null default 'all' check (role in ('all', 'api', 'worker')), address text) without rowid;
+    expires_at integer not null,
+    role text not null default 'all' check (role in ('all', 'api', 'worker')),
+    -- Where it listens, for people.
+    address text
+) without rowid;
 
 CREATE TABLE queue (
     shard integer not null check (shard between 0 and 1023),
@@ -232,7 +254,9 @@ CREATE TABLE queue (
     last_http_status integer,
     created_at integer not null,
     available_at integer not null check (available_at >= created_at),
-    payload_bytes integer not null check (payload_bytes >= 0), sequence integer,
+    payload_bytes integer not null check (payload_bytes >= 0),
+    -- Null where nothing is ordered, and while a delivery waits for its time.
+    sequence integer,
     primary key (shard, destination_id, track, rank, delivery_id),
     check ((attempts = 0) = (last_outcome is null)),
     check (last_http_status is null or last_outcome is not null)
@@ -344,8 +368,10 @@ CREATE TABLE settings (
 CREATE TABLE shards (
     shard integer not null primary key check (shard between 0 and 1023),
     node_id blob,
-    epoch integer not null default 0
-, wanted_by blob);
+    epoch integer not null default 0,
+    -- A node that would like to have it; its owner drains it.
+    wanted_by blob
+);
 
 CREATE TABLE sources (
     id blob not null primary key check (length(id) = 16),

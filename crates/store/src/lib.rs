@@ -52,7 +52,7 @@ pub use history::{
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
-pub use look::{Look, SchemaVersion, UnsafeSetting, look};
+pub use look::{FoundTables, Look, SchemaVersion, UnsafeSetting, look};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};

@@ -18,9 +18,17 @@ pub trait Look: Audit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaVersion {
-    /// 0: there are no tables yet.
-    pub found: i64,
+    pub found: FoundTables,
     pub known: i64,
+}
+
+/// Which tables a store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundTables {
+    None,
+    /// Those of a version from before the first release: nothing leads from them to ours.
+    Unreleased,
+    Version(i64),
 }
 
 /// A setting under which acknowledged events can be lost.

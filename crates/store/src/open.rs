@@ -1,7 +1,11 @@
-//! "sqlite:…" | "postgres:…" | "memory:" -> a store, migrated and ready.
+//! "sqlite:…" | "postgres:…" -> a store, migrated and ready.
 
 use crate::{Store, StoreError, postgres, sqlite};
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
+
+/// Where a store writes down which migrations it has had. Versions from before the first release had another list, under
+/// another name: their tables are told apart by this one being missing, and are refused.
+pub(crate) const MIGRATIONS_TABLE: &str = "posthaste_migrations";
 
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -32,9 +36,22 @@ pub enum OpenError {
     /// The schema is newer than this binary.
     #[error("{0}")]
     TooOld(String),
+    /// Its tables are those of a version from before the first release: nothing leads from them to ours.
+    #[error("{0}")]
+    Unreleased(String),
     /// Worth trying again: the server is not there (yet).
     #[error(transparent)]
     Unavailable(StoreError),
+}
+
+impl OpenError {
+    /// `instead` is what to begin with, as in "an empty folder".
+    pub(crate) fn unreleased(store: impl fmt::Display, instead: &str) -> Self {
+        Self::Unreleased(format!(
+            "{store} has the tables of a development version from before the first release, which cannot be brought up \
+             to date: start with {instead}"
+        ))
+    }
 }
 
 pub async fn open(options: &OpenOptions) -> Result<Arc<dyn Store>, OpenError> {

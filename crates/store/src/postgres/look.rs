@@ -2,8 +2,8 @@
 
 use super::{PostgresStore, durability, pool::params, start, url::Address};
 use crate::{
-    Audit, FactKey, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError, StrayFact,
-    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    Audit, FactKey, FoundTables, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError,
+    StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
 };
 use async_trait::async_trait;
 use domain::{
@@ -30,12 +30,12 @@ impl Look for PostgresLook {
         let known = start::known_schema_version();
         let there = connection.read("select to_regclass('refinery_schema_history') is not null", &[]).await?;
         if !there[0].get::<_, bool>(0) {
-            return Ok(SchemaVersion { found: 0, known });
+            return Ok(SchemaVersion { found: FoundTables::None, known });
         }
         let found = connection
             .read("select coalesce(max(version), 0)::bigint from refinery_schema_history", &[])
             .await?;
-        Ok(SchemaVersion { found: found[0].get(0), known })
+        Ok(SchemaVersion { found: FoundTables::Version(found[0].get(0)), known })
     }
 
     async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

@@ -35,10 +35,7 @@ impl SqliteLook {
 impl Look for SqliteLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let read = |connection: &rusqlite::Connection| {
-            Ok(SchemaVersion {
-                found: open::schema_version(connection)?,
-                known: open::known_schema_version(),
-            })
+            Ok(SchemaVersion { found: open::found_tables(connection)?, known: open::known_schema_version() })
         };
         self.readers.read(read).await
     }

@@ -9,7 +9,9 @@ use super::{
     trouble::{Reach, reach},
     writer::Writer,
 };
-use crate::{OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir};
+use crate::{
+    FoundTables, OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir, open::MIGRATIONS_TABLE,
+};
 use domain::{limits, time::Timestamp};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rustix::{
@@ -241,16 +243,21 @@ pub(super) fn unsafe_settings(synchronous: i64, journal_mode: &str) -> Vec<Unsaf
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let runner = migrations::migrations::runner();
     let known = known_schema_version();
-    let found = schema_version(connection).map_err(|error| of_sql(path, error))?;
-    if found > known {
-        return Err(OpenError::TooOld(format!(
-            "{} has schema {found}, this program knows schemas up to {known}: use a newer version of it",
-            path.display()
-        )));
+    match found_tables(connection).map_err(|error| of_sql(path, error))? {
+        FoundTables::Unreleased => return Err(OpenError::unreleased(path.display(), "an empty folder")),
+        FoundTables::Version(found) if found > known => {
+            return Err(OpenError::TooOld(format!(
+                "{} has schema {found}, this program knows schemas up to {known}: use a newer version of it",
+                path.display()
+            )));
+        }
+        _ => {}
     }
-    match runner.run(connection) {
+    let mut runner = migrations::migrations::runner();
+    // In one transaction with the list of them: who is killed in the middle has none of it.
+    runner.set_migration_table_name(MIGRATIONS_TABLE);
+    match runner.set_grouped(true).run(connection) {
         Ok(_) => Ok(()),
         // A disk that is full or a file that is busy stops a migration too, and is not the schema's fault.
         Err(error) => match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
@@ -267,12 +274,17 @@ pub(super) fn known_schema_version() -> i64 {
     runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0)
 }
 
-pub(super) fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
-    if !connection.table_exists(None, "refinery_schema_history")? {
-        return Ok(0);
+/// The list of migrations comes before any other table: a file with tables and without it is none of ours, or from
+/// before the first release.
+pub(super) fn found_tables(connection: &Connection) -> rusqlite::Result<FoundTables> {
+    if !connection.table_exists(None, MIGRATIONS_TABLE)? {
+        let any = "select exists (select 1 from sqlite_schema where type = 'table')";
+        let any: bool = connection.query_row(any, [], |row| row.get(0))?;
+        return Ok(if any { FoundTables::Unreleased } else { FoundTables::None });
     }
-    connection
-        .query_row("select coalesce(max(version), 0) from refinery_schema_history", [], |row| row.get(0))
+    let last = format!("select max(version) from {MIGRATIONS_TABLE}");
+    let last: Option<i64> = connection.query_row(&last, [], |row| row.get(0))?;
+    Ok(last.map_or(FoundTables::None, FoundTables::Version))
 }
 
 fn of_sql(path: &Path, error: rusqlite::Error) -> OpenError {

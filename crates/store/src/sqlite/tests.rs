@@ -14,9 +14,10 @@ mod retention;
 mod tally;
 mod writer;
 
-use super::SqliteStore;
+use super::{SqliteLook, SqliteStore};
 use crate::{
-    Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent, OpenError, OpenOptions, Queue as _, Window,
+    Catalog as _, Committed, FoundTables, Ingest as _, Look as _, NewDelivery, NewEvent, OpenError,
+    OpenOptions, Queue as _, Window,
 };
 use domain::{
     account::Account,
@@ -180,11 +181,43 @@ async fn a_newer_schema_is_refused() {
     let path = fixture.path();
     fixture
         .outsider()
-        .execute("insert into refinery_schema_history (version, name, applied_on, checksum) values (99, 'next', '', '')", [])
+        .execute("insert into posthaste_migrations (version, name, applied_on, checksum) values (99, 'next', '', '')", [])
         .expect("the history of the schema");
     let Fixture { store, folder: _kept } = fixture;
     drop(store);
     assert!(matches!(open(&path, false).await.err(), Some(OpenError::TooOld(_))));
+}
+
+#[tokio::test]
+async fn the_tables_of_a_development_version_are_refused_and_left_alone() {
+    let refused = async |tables: &str| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("posthaste.db");
+        let outsider = Connection::open(&path).expect("a file");
+        outsider.execute_batch(tables).expect("older tables");
+        let Some(OpenError::Unreleased(why)) = open(&path, false).await.err() else {
+            panic!("not refused: {tables}")
+        };
+        assert!(why.contains(&path.display().to_string()), "{why}");
+        assert!(why.contains("development version") && why.ends_with("start with an empty folder"), "{why}");
+        let look = SqliteLook::open(&path).expect("a look");
+        assert_eq!(look.schema().await.expect("tables").found, FoundTables::Unreleased);
+        assert!(!outsider.table_exists(None, "posthaste_migrations").expect("a catalogue"), "left alone");
+    };
+    refused("create table refinery_schema_history (version integer primary key, name text); create table events (id)")
+        .await;
+    refused("create table events (id blob)").await;
+}
+
+#[tokio::test]
+async fn a_first_start_that_was_killed_before_its_tables_is_begun_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("posthaste.db");
+    let list = "create table posthaste_migrations (version int4 primary key, name text, applied_on text, checksum text)";
+    Connection::open(&path)
+        .and_then(|outsider| outsider.execute_batch(list))
+        .expect("a list without an entry");
+    open(&path, false).await.expect("all tables are made");
 }
 
 /// `UPDATE_SCHEMA=1 cargo test -p store the_schema` writes it anew.
@@ -195,7 +228,7 @@ async fn the_schema_is_the_one_that_was_agreed_on() {
     let mut select = connection
         .prepare(
             "select sql from sqlite_schema
-             where sql is not null and name <> 'refinery_schema_history' order by tbl_name, type desc, name",
+             where sql is not null and name <> 'posthaste_migrations' order by tbl_name, type desc, name",
         )
         .expect("a catalogue");
     let texts = select.query_map([], |row| row.get::<_, String>(0)).expect("rows");

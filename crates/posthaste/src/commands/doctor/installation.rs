@@ -18,7 +18,7 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Look, Member, OpenError, SchemaVersion, StoreError,
+    FoundTables, Look, Member, OpenError, SchemaVersion, StoreError,
     sqlite::{Depth, Examination},
 };
 
@@ -40,7 +40,7 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
     match look.schema().await {
         Ok(schema) => {
             let finding = tables(schema);
-            let goes_on = finding.level == Level::Ok && schema.found > 0;
+            let goes_on = finding.level == Level::Ok && schema.found != FoundTables::None;
             chart.enter(finding);
             if !goes_on {
                 return Ok(None);
@@ -56,8 +56,21 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
 
 fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
     let check = "schema";
+    let found = match found {
+        FoundTables::None => {
+            return Finding::ok(check, "there are no tables yet; the first start makes them");
+        }
+        FoundTables::Unreleased => {
+            return Finding::bad(
+                check,
+                Level::Problem,
+                "the tables are those of a development version, from before the first release",
+                "Start with an empty folder, or an empty database: nothing leads from those tables to these",
+            );
+        }
+        FoundTables::Version(found) => found,
+    };
     match found {
-        0 => Finding::ok(check, "there are no tables yet; the first start makes them"),
         newer if newer > known => Finding::bad(
             check,
             Level::Problem,

@@ -120,7 +120,7 @@ async fn a_look_beside_the_store_finds_it_whole_and_has_an_end() {
     let options = OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
     let look = crate::look(&options).await.expect("a look");
     let schema = look.schema().await.expect("its schema");
-    assert!(schema.found == schema.known && schema.known > 0, "{schema:?}");
+    assert!(schema.found == crate::FoundTables::Version(schema.known) && schema.known > 0, "{schema:?}");
     assert_eq!(look.setting("no such").await.expect("none"), None);
     let settings: Vec<String> =
         look.unsafe_settings().await.expect("its settings").into_iter().map(|found| found.setting).collect();

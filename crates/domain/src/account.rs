@@ -5,6 +5,7 @@ use crate::{
     limits,
     seal::Sealed,
     time::Timestamp,
+    word::words,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,16 +29,17 @@ impl Account {
     pub const DEFAULT_RETENTION_DAYS: u32 = limits::RETENTION_DAYS;
 }
 
-/// What a key may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyKind {
-    /// `phk_`: acts for one account, within its scopes.
-    Account,
-    /// `phi_`: brings events in by one source.
-    Ingest,
-    /// `pho_`: runs the installation; belongs to no account.
-    Operator,
+words! {
+    "the kind of a key",
+    /// What a key may be used for.
+    KeyKind {
+        /// `phk_`: acts for one account, within its scopes.
+        Account = "account",
+        /// `phi_`: brings events in by one source.
+        Ingest = "ingest",
+        /// `pho_`: runs the installation; belongs to no account.
+        Operator = "operator",
+    }
 }
 
 /// A key as it is kept: enough to recognise it, nothing that would let somebody use it.
@@ -67,28 +69,19 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-macro_rules! scopes {
-    ($($variant:ident = $text:literal,)*) => {
-        /// A permission of a key.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Scope { $(#[serde(rename = $text)] $variant,)* }
-
-        impl Scope {
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-            pub const fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
-        }
-    };
-}
-
-scopes! {
-    IngestWrite = "ingest:write",
-    EventsRead = "events:read",
-    DeliveriesRead = "deliveries:read",
-    DeliveriesRetry = "deliveries:retry",
-    DestinationsRead = "destinations:read",
-    DestinationsWrite = "destinations:write",
-    SecretsReveal = "secrets:reveal",
-    KeysManage = "keys:manage",
-    AuditRead = "audit:read",
-    AccountAdmin = "account:admin",
+words! {
+    "a scope",
+    /// A permission of a key.
+    Scope {
+        IngestWrite = "ingest:write",
+        EventsRead = "events:read",
+        DeliveriesRead = "deliveries:read",
+        DeliveriesRetry = "deliveries:retry",
+        DestinationsRead = "destinations:read",
+        DestinationsWrite = "destinations:write",
+        SecretsReveal = "secrets:reveal",
+        KeysManage = "keys:manage",
+        AuditRead = "audit:read",
+        AccountAdmin = "account:admin",
+    }
 }

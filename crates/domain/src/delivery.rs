@@ -10,6 +10,7 @@ use crate::{
     outcome::{Classified, DeadReason, Next, Outcome},
     retry::RetryPolicy,
     time::Timestamp,
+    word::words,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -144,19 +145,34 @@ pub enum Ending {
     Cancelled(CancelReason),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CancelReason {
-    Requested,
-    DestinationDeleted,
+words! {
+    "why a delivery was cancelled",
+    CancelReason {
+        Requested = "requested",
+        DestinationDeleted = "destination_deleted",
+    }
 }
 
-impl CancelReason {
+/// Why a delivery ended undelivered: the reason of a dead letter, or that of a cancelled one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum EndReason {
+    DeadLetter(DeadReason),
+    Cancelled(CancelReason),
+}
+
+impl EndReason {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Requested => "requested",
-            Self::DestinationDeleted => "destination_deleted",
+            Self::DeadLetter(reason) => reason.as_str(),
+            Self::Cancelled(reason) => reason.as_str(),
         }
+    }
+
+    /// None if no delivery ends for this reason.
+    pub fn read(word: &str) -> Option<Self> {
+        let cancelled = || word.parse().map(Self::Cancelled);
+        word.parse().map(Self::DeadLetter).or_else(|_| cancelled()).ok()
     }
 }
 
@@ -170,12 +186,17 @@ impl Ending {
         }
     }
 
-    pub fn reason(self) -> Option<&'static str> {
+    pub const fn end_reason(self) -> Option<EndReason> {
         match self {
             Self::Delivered => None,
-            Self::DeadLetter(reason) => Some(reason.as_str()),
-            Self::Cancelled(reason) => Some(reason.as_str()),
+            Self::DeadLetter(reason) => Some(EndReason::DeadLetter(reason)),
+            Self::Cancelled(reason) => Some(EndReason::Cancelled(reason)),
         }
+    }
+
+    /// The word of its reason.
+    pub fn reason(self) -> Option<&'static str> {
+        self.end_reason().map(EndReason::as_str)
     }
 
     /// Reads back what `status` and `reason` wrote.
@@ -183,48 +204,26 @@ impl Ending {
         match (status, reason) {
             ("delivered", None) => Some(Self::Delivered),
             ("dead_letter", Some(reason)) => reason.parse().ok().map(Self::DeadLetter),
-            ("cancelled", Some("requested")) => Some(Self::Cancelled(CancelReason::Requested)),
-            ("cancelled", Some("destination_deleted")) => {
-                Some(Self::Cancelled(CancelReason::DestinationDeleted))
-            }
+            ("cancelled", Some(reason)) => reason.parse().ok().map(Self::Cancelled),
             _ => None,
         }
     }
 }
 
-/// The word a delivery is shown with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    Queued,
-    Delivering,
-    RetryScheduled,
-    Delivered,
-    DeadLetter,
-    Cancelled,
+words! {
+    "the status of a delivery",
+    /// The word a delivery is shown with.
+    Status {
+        Queued = "queued",
+        Delivering = "delivering",
+        RetryScheduled = "retry_scheduled",
+        Delivered = "delivered",
+        DeadLetter = "dead_letter",
+        Cancelled = "cancelled",
+    }
 }
 
 impl Status {
-    pub const ALL: [Self; 6] = [
-        Self::Queued,
-        Self::Delivering,
-        Self::RetryScheduled,
-        Self::Delivered,
-        Self::DeadLetter,
-        Self::Cancelled,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Delivering => "delivering",
-            Self::RetryScheduled => "retry_scheduled",
-            Self::Delivered => "delivered",
-            Self::DeadLetter => "dead_letter",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     pub const fn ended(self) -> bool {
         matches!(self, Self::Delivered | Self::DeadLetter | Self::Cancelled)
     }

@@ -8,6 +8,7 @@ use crate::{
     retry::RetryPolicy,
     seal::Sealed,
     time::{Timestamp, seconds},
+    word::words,
 };
 use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
@@ -100,25 +101,19 @@ pub struct Disabled {
     pub reason: DisabledReason,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DisabledReason {
-    /// By API.
-    Requested,
-    /// The destination answered 410, or `webhook-delivery: disable`.
-    Gone,
+words! {
+    "why a destination was disabled",
+    DisabledReason {
+        /// By API.
+        Requested = "requested",
+        /// The destination answered 410, or `webhook-delivery: disable`.
+        Gone = "gone",
+    }
 }
 
 impl DisabledReason {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requested => "requested",
-            Self::Gone => "gone",
-        }
-    }
-
     pub fn parse(text: &str) -> Self {
-        if text == "gone" { Self::Gone } else { Self::Requested }
+        text.parse().unwrap_or(Self::Requested)
     }
 }
 
@@ -129,23 +124,21 @@ pub struct RateLimit {
     pub per_seconds: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ordering {
-    #[default]
-    None,
-    Strict,
-    Key,
+words! {
+    "an ordering",
+    #[derive(Default)]
+    Ordering {
+        #[default]
+        None = "none",
+        Strict = "strict",
+        Key = "key",
+    }
 }
 
 impl Ordering {
     /// A word that is not known orders nothing.
     pub fn read(word: &str) -> Self {
-        match word {
-            "strict" => Self::Strict,
-            "key" => Self::Key,
-            _ => Self::None,
-        }
+        word.parse().unwrap_or_default()
     }
 
     /// The track of a delivery: for ever the same, whatever happens to be known of other keys. Two keys may share one; an
@@ -165,12 +158,14 @@ impl Ordering {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnDeadLetter {
-    #[default]
-    Continue,
-    Pause,
+words! {
+    "what follows a dead letter",
+    #[derive(Default)]
+    OnDeadLetter {
+        #[default]
+        Continue = "continue",
+        Pause = "pause",
+    }
 }
 
 /// How we prove to a destination who we are. Secret values are sealed (see [`crate::seal`]).
@@ -199,12 +194,14 @@ pub struct Signing {
     pub svix_headers: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scheme {
-    #[default]
-    Standard,
-    None,
+words! {
+    "a scheme to sign by",
+    #[derive(Default)]
+    Scheme {
+        #[default]
+        Standard = "standard",
+        None = "none",
+    }
 }
 
 /// The signing secret, sealed; during rotation the old one signs beside it.

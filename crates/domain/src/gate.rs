@@ -11,6 +11,7 @@ mod throttle;
 use crate::{
     outcome::{Outcome, feeds_breaker},
     time::Timestamp,
+    word::words,
 };
 use breaker::Breaker;
 use serde::{Deserialize, Serialize};
@@ -46,39 +47,15 @@ pub struct Hold {
     pub probing: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HoldReason {
-    Throttle,
-    Breaker,
-    Paused,
-    Disabled,
-}
-
-impl HoldReason {
-    pub const ALL: [Self; 4] = [Self::Throttle, Self::Breaker, Self::Paused, Self::Disabled];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Throttle => "throttle",
-            Self::Breaker => "breaker",
-            Self::Paused => "paused",
-            Self::Disabled => "disabled",
-        }
+words! {
+    "the reason of a hold",
+    HoldReason {
+        Throttle = "throttle",
+        Breaker = "breaker",
+        Paused = "paused",
+        Disabled = "disabled",
     }
 }
-
-impl std::str::FromStr for HoldReason {
-    type Err = UnknownReason;
-
-    fn from_str(text: &str) -> Result<Self, UnknownReason> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(UnknownReason)
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("there is no such reason to wait")]
-pub struct UnknownReason;
 
 /// What an attempt that has just ended tells the gate.
 #[derive(Debug, Clone, Copy, PartialEq)]

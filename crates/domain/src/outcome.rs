@@ -3,44 +3,40 @@
 //! A classification looks at one attempt only. It does not know how many retries are left, how old the delivery
 //! is or what its destination's hold is: `settle` and the lane join these with what is said here.
 
-use std::fmt;
-use std::str::FromStr;
+use crate::{retry::RetryPolicy, word::words};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-use crate::retry::RetryPolicy;
-
-/// What an attempt met, as stored and shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Success,
-    Throttled,
-    ServerError,
-    Timeout,
-    Gone,
-    Rejected,
-    NetworkError,
-    TlsError,
-    Blocked,
-    InternalError,
-    Undeliverable,
+words! {
+    "an outcome",
+    /// What an attempt met, as stored and shown.
+    Outcome {
+        Success = "success",
+        Throttled = "throttled",
+        ServerError = "server_error",
+        Timeout = "timeout",
+        Gone = "gone",
+        Rejected = "rejected",
+        NetworkError = "network_error",
+        TlsError = "tls_error",
+        Blocked = "blocked",
+        InternalError = "internal_error",
+        Undeliverable = "undeliverable",
+    }
 }
 
-/// Why a delivery ended undelivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeadReason {
-    Exhausted,
-    Rejected,
-    Gone,
-    Tls,
-    Blocked,
-    Undeliverable,
-    Expired,
-    DestinationDisabled,
+words! {
+    "a dead-letter reason",
+    /// Why a delivery ended undelivered.
+    DeadReason {
+        Exhausted = "exhausted",
+        Rejected = "rejected",
+        Gone = "gone",
+        Tls = "tls",
+        Blocked = "blocked",
+        Undeliverable = "undeliverable",
+        Expired = "expired",
+        DestinationDisabled = "destination_disabled",
+    }
 }
 
 /// What the sender read of an answer, as far as it decides anything.
@@ -204,104 +200,11 @@ impl Fault {
     }
 }
 
-impl Outcome {
-    pub const ALL: [Outcome; 11] = [
-        Outcome::Success,
-        Outcome::Throttled,
-        Outcome::ServerError,
-        Outcome::Timeout,
-        Outcome::Gone,
-        Outcome::Rejected,
-        Outcome::NetworkError,
-        Outcome::TlsError,
-        Outcome::Blocked,
-        Outcome::InternalError,
-        Outcome::Undeliverable,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Success => "success",
-            Outcome::Throttled => "throttled",
-            Outcome::ServerError => "server_error",
-            Outcome::Timeout => "timeout",
-            Outcome::Gone => "gone",
-            Outcome::Rejected => "rejected",
-            Outcome::NetworkError => "network_error",
-            Outcome::TlsError => "tls_error",
-            Outcome::Blocked => "blocked",
-            Outcome::InternalError => "internal_error",
-            Outcome::Undeliverable => "undeliverable",
-        }
-    }
-}
-
 impl DeadReason {
-    pub const ALL: [DeadReason; 8] = [
-        DeadReason::Exhausted,
-        DeadReason::Rejected,
-        DeadReason::Gone,
-        DeadReason::Tls,
-        DeadReason::Blocked,
-        DeadReason::Undeliverable,
-        DeadReason::Expired,
-        DeadReason::DestinationDisabled,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DeadReason::Exhausted => "exhausted",
-            DeadReason::Rejected => "rejected",
-            DeadReason::Gone => "gone",
-            DeadReason::Tls => "tls",
-            DeadReason::Blocked => "blocked",
-            DeadReason::Undeliverable => "undeliverable",
-            DeadReason::Expired => "expired",
-            DeadReason::DestinationDisabled => "destination_disabled",
-        }
-    }
-
     /// Whether only an attempt can end a delivery like this. The others may come before the first one, or in the place
     /// of one that could not be written down.
     pub const fn takes_an_attempt(self) -> bool {
         !matches!(self, DeadReason::Undeliverable | DeadReason::Expired | DeadReason::DestinationDisabled)
-    }
-}
-
-/// A word that is none of ours; the list is long enough to be found in the reference, so it is not repeated here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("not {what}")]
-pub struct UnknownWord {
-    pub what: &'static str,
-}
-
-impl FromStr for Outcome {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<Outcome, UnknownWord> {
-        let known = Outcome::ALL.into_iter().find(|outcome| outcome.as_str() == word);
-        known.ok_or(UnknownWord { what: "an outcome" })
-    }
-}
-
-impl FromStr for DeadReason {
-    type Err = UnknownWord;
-
-    fn from_str(word: &str) -> Result<DeadReason, UnknownWord> {
-        let known = DeadReason::ALL.into_iter().find(|reason| reason.as_str() == word);
-        known.ok_or(UnknownWord { what: "a dead-letter reason" })
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for DeadReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -452,18 +355,5 @@ mod tests {
     fn only_an_unwell_destination_feeds_the_breaker() {
         let fed: Vec<_> = Outcome::ALL.into_iter().filter(|outcome| feeds_breaker(*outcome)).collect();
         assert_eq!(fed, [Outcome::ServerError, Outcome::Timeout, Outcome::NetworkError]);
-    }
-
-    #[test]
-    fn words_are_the_same_in_json_in_sql_and_on_screen() {
-        for outcome in Outcome::ALL {
-            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
-            assert_eq!(outcome.to_string().parse(), Ok(outcome));
-        }
-        for reason in DeadReason::ALL {
-            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
-            assert_eq!(reason.to_string().parse(), Ok(reason));
-        }
-        assert_eq!("Success".parse::<Outcome>(), Err(UnknownWord { what: "an outcome" }));
     }
 }

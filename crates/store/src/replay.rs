@@ -5,6 +5,8 @@
 //! originals by id, oldest first, in chunks: a chunk is written with the cursor that follows it, guarded by the cursor
 //! before it and by the hold. However often a chunk is tried, one replay makes one delivery of one origin.
 
+pub use domain::replay::ReplayStatus;
+
 use crate::{DeliveryFilter, NewDelivery, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
@@ -143,40 +145,6 @@ impl Replay {
             (self.matched, self.matched_exact) = (walked, false);
         }
         self
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplayStatus {
-    Running,
-    Paused,
-    /// Every delivery has been made.
-    Completed,
-    Cancelled,
-}
-
-impl ReplayStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    pub const fn ended(self) -> bool {
-        matches!(self, Self::Completed | Self::Cancelled)
-    }
-
-    /// A word of a newer version is an end: whoever does not know it leaves the replay alone.
-    pub(crate) fn read(word: &str) -> Self {
-        match word {
-            "running" => Self::Running,
-            "paused" => Self::Paused,
-            "completed" => Self::Completed,
-            _ => Self::Cancelled,
-        }
     }
 }
 

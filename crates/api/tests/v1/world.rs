@@ -162,9 +162,9 @@ impl World {
             _folder: folder,
         };
         world.account = world.make_account("Acme").await;
-        world.key = world.make_key(Some(world.account), KeyKind::Account, Scope::ALL).await;
+        world.key = world.make_key(Some(world.account), KeyKind::Account, &Scope::ALL).await;
         let foreign = world.make_account("Umbrella").await;
-        world.foreign_key = world.make_key(Some(foreign), KeyKind::Account, Scope::ALL).await;
+        world.foreign_key = world.make_key(Some(foreign), KeyKind::Account, &Scope::ALL).await;
         world.operator_key = world.make_key(None, KeyKind::Operator, &[]).await;
         world
     }

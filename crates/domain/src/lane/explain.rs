@@ -8,22 +8,24 @@ use crate::{
     id::DeliveryId,
     limits,
     time::Timestamp,
+    word::words,
 };
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitKind {
-    Schedule,
-    DeliverAt,
-    Concurrency,
-    Capacity,
-    Rate,
-    Throttle,
-    Breaker,
-    Order,
-    Paused,
-    NoWorker,
+words! {
+    "what a delivery waits for",
+    WaitKind {
+        Schedule = "schedule",
+        DeliverAt = "deliver_at",
+        Concurrency = "concurrency",
+        Capacity = "capacity",
+        Rate = "rate",
+        Throttle = "throttle",
+        Breaker = "breaker",
+        Order = "order",
+        Paused = "paused",
+        NoWorker = "no_worker",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

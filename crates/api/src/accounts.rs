@@ -6,67 +6,37 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     patch::patch_schema,
     path::Id,
     problems,
     validate::Checks,
-    views::{AccountView, schema},
+    views,
 };
 use axum::{Json, extract::State};
+use contract::{AccountView, ListBody, NewAccount, OwnAccountInput, schema};
 use domain::{
     account::{Account, Scope},
     id::AccountId,
     limits,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
-/// An account to be made.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewAccount)]
-pub(crate) struct AccountInput {
-    /// Your own id of it, unique in the installation.
-    uid: Option<String>,
-    name: String,
-    #[serde(default = "retention_days")]
-    #[schema(minimum = 1, maximum = 3650, default = 90)]
-    retention_days: u32,
-}
-
-/// What an account may change of itself: its uid is the operator's.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct OwnAccountInput {
-    name: String,
-    #[serde(default = "retention_days")]
-    #[schema(minimum = 1, maximum = 3650, default = 90)]
-    retention_days: u32,
-}
-
-patch_schema!(AccountPatch as "AccountPatch" of AccountInput);
+patch_schema!(AccountPatch as "AccountPatch" of NewAccount);
 patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
 
-fn retention_days() -> u32 {
-    Account::DEFAULT_RETENTION_DAYS
-}
-
-impl AccountInput {
-    fn check(&self) -> Result<(), ApiError> {
-        let mut checks = Checks::default();
-        checks.uid(self.uid.as_deref());
-        checks.name("/name", &self.name);
-        checks.range("/retention_days", self.retention_days, 1..=limits::RETENTION_DAYS_MAX);
-        checks.done()
-    }
+fn check(input: &NewAccount) -> Result<(), ApiError> {
+    let mut checks = Checks::default();
+    checks.uid(input.uid.as_deref());
+    checks.name("/name", &input.name);
+    checks.range("/retention_days", input.retention_days, 1..=limits::RETENTION_DAYS_MAX);
+    checks.done()
 }
 
 /// Make an account. Operators only.
 #[utoipa::path(
     post, path = "/v1/accounts", operation_id = "create_account", tag = "accounts",
-    request_body = AccountInput,
+    request_body = NewAccount,
     responses((status = 201, description = "Made.", body = AccountView), problems::Creating),
 )]
 pub(crate) async fn create(
@@ -74,8 +44,8 @@ pub(crate) async fn create(
     _: OperatorCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
-    let input: AccountInput = json::patched(json!({}), body)?;
-    input.check()?;
+    let input: NewAccount = json::patched(json!({}), body)?;
+    check(&input)?;
     let now = app.now();
     let id = AccountId::at(now, app.dice.bits());
     let account = Account {
@@ -89,7 +59,7 @@ pub(crate) async fn create(
         version: 0,
     };
     let account = app.store.create_account(&account).await?;
-    Ok(Versioned::created(account.version, AccountView::from(&account)))
+    Ok(Versioned::created(account.version, views::account(&account)))
 }
 
 /// List all accounts, newest first. Operators only.
@@ -105,7 +75,7 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<AccountView>>, ApiError> {
     let mut accounts = app.store.accounts(list.peek(&app, None)?).await?;
     let next = list.cut(&mut accounts, |account| account.id);
-    Ok(Json(list.body(&app, None, accounts.iter().map(AccountView::from).collect(), next)))
+    Ok(Json(list.body(&app, None, accounts.iter().map(views::account).collect(), next)))
 }
 
 /// Read an account. Operators only.
@@ -120,7 +90,7 @@ pub(crate) async fn get(
     Id(id): Id<AccountId>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let account = app.store.account(id).await?;
-    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+    Ok(Versioned::ok(account.version, views::account(&account)))
 }
 
 /// Change an account. Operators only.
@@ -140,8 +110,8 @@ pub(crate) async fn update(
         let form = json!({
             "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
         });
-        let input: AccountInput = json::patched(form, patch.clone())?;
-        input.check()?;
+        let input: NewAccount = json::patched(form, patch.clone())?;
+        check(&input)?;
         Ok(Account { uid: input.uid, name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
@@ -157,7 +127,7 @@ pub(crate) async fn get_own(
     ctx: AccountCtx,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let account = app.store.account(ctx.account_id()).await?;
-    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+    Ok(Versioned::ok(account.version, views::account(&account)))
 }
 
 /// Change the account of the key. Scope `account:admin`.
@@ -177,8 +147,8 @@ pub(crate) async fn update_own(
     change(&app, ctx.account_id(), &if_match, |account| {
         let form = json!({ "name": account.name, "retention_days": account.retention_days });
         let own: OwnAccountInput = json::patched(form, patch.clone())?;
-        let input = AccountInput { uid: None, name: own.name, retention_days: own.retention_days };
-        input.check()?;
+        let input = NewAccount { uid: None, name: own.name, retention_days: own.retention_days };
+        check(&input)?;
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
@@ -198,5 +168,5 @@ async fn change(
         Ok(app.store.update_account(&account).await?)
     })
     .await?;
-    Ok(Versioned::ok(account.version, AccountView::from(&account)))
+    Ok(Versioned::ok(account.version, views::account(&account)))
 }

@@ -6,52 +6,26 @@ use crate::{
     error::ApiError,
     json::{self, Body},
     keys::KeyText,
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
     problems,
     validate::Checks,
-    views::{ApiKeyView, NewApiKeyView, schema, words},
+    views,
 };
 use axum::{
     Json,
     extract::{FromRequestParts, State},
 };
+use contract::{ApiKeyInput, ApiKeyView, ListBody, NewApiKeyView, schema};
 use domain::{
     account::{ApiKey, KeyKind, Scope},
     id::{AccountId, ApiKeyId, SourceId},
     time::Timestamp,
 };
 use http::{StatusCode, request};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use store::StoreError;
-use utoipa::ToSchema;
-
-/// A key to be made.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = ApiKeyInput)]
-pub(crate) struct ApiKeyInput {
-    name: String,
-    /// `operator` is for operators.
-    #[schema(value_type = Option<words::KeyKindWord>)]
-    kind: Option<KeyKind>,
-    /// Left out: every scope of an account. An ingest key has `ingest:write` and nothing else.
-    #[schema(value_type = Option<Vec<words::ScopeWord>>)]
-    scopes: Option<Vec<Scope>>,
-    /// The source an ingest key is bound to.
-    #[schema(value_type = Option<schema::SourceId>)]
-    source_id: Option<SourceId>,
-    /// The account the key is for, when an operator makes it.
-    #[schema(value_type = Option<schema::AccountId>)]
-    account_id: Option<AccountId>,
-    /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
-    #[schema(minimum = 1, maximum = 1_000_000)]
-    rate_limit: Option<u32>,
-    #[schema(value_type = Option<schema::Timestamp>)]
-    expires_at: Option<Timestamp>,
-}
 
 /// Whose keys are meant: an account's, or the operator's own.
 pub(crate) enum Owner {
@@ -97,8 +71,8 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
     let input: ApiKeyInput = json::patched(json!({}), body)?;
     let now = app.now();
-    let (kind, account_id) = input.check(&owner, now)?;
-    let scopes = input.scopes(kind);
+    let (kind, account_id) = check(&input, &owner, now)?;
+    let scopes = scopes(&input, kind);
     if let Owner::Account(ctx) = &owner {
         scopes.iter().try_for_each(|scope| ctx.require(*scope))?;
     }
@@ -123,7 +97,7 @@ pub(crate) async fn create(
         created_at: now,
     };
     app.store.create_api_key(&key).await?;
-    let made = NewApiKeyView { api_key: ApiKeyView::from(&key), key: text.expose().to_owned() };
+    let made = NewApiKeyView { api_key: views::api_key(&key), key: text.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -141,7 +115,7 @@ pub(crate) async fn list(
     let account = owner.account_id();
     let mut keys = app.store.api_keys(account, list.peek(&app, account)?).await?;
     let next = list.cut(&mut keys, |key| key.id);
-    Ok(Json(list.body(&app, account, keys.iter().map(ApiKeyView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, keys.iter().map(views::api_key).collect(), next)))
 }
 
 /// Revoke an API key. It stops working at once on this node and within a second on all; revoking again is fine.
@@ -160,89 +134,83 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-impl ApiKeyInput {
-    /// The kind of the key, and the account it is for.
-    fn check(&self, owner: &Owner, now: Timestamp) -> Result<(KeyKind, Option<AccountId>), ApiError> {
-        let mut checks = Checks::default();
-        checks.name("/name", &self.name);
-        let account_id = owner.account_id().or(self.account_id);
-        let default = if account_id.is_some() { KeyKind::Account } else { KeyKind::Operator };
-        let kind = self.kind.unwrap_or(default);
-        if self.account_id.is_some() && owner.account_id().is_some() {
+/// The kind of the key, and the account it is for.
+fn check(
+    input: &ApiKeyInput,
+    owner: &Owner,
+    now: Timestamp,
+) -> Result<(KeyKind, Option<AccountId>), ApiError> {
+    let mut checks = Checks::default();
+    checks.name("/name", &input.name);
+    let account_id = owner.account_id().or(input.account_id);
+    let default = if account_id.is_some() { KeyKind::Account } else { KeyKind::Operator };
+    let kind = input.kind.unwrap_or(default);
+    if input.account_id.is_some() && owner.account_id().is_some() {
+        checks.refuse("/account_id", "not_allowed", "a key is made for the account that asks; leave it out");
+    }
+    match (kind, account_id) {
+        (KeyKind::Operator, Some(_)) => {
+            checks.refuse("/kind", "not_allowed", "operator keys are made by operators, and for no account");
+        }
+        (KeyKind::Account | KeyKind::Ingest, None) => {
             checks.refuse(
                 "/account_id",
-                "not_allowed",
-                "a key is made for the account that asks; leave it out",
+                "missing_field",
+                "an operator must say which account the key is for",
             );
         }
-        match (kind, account_id) {
-            (KeyKind::Operator, Some(_)) => {
-                checks.refuse(
-                    "/kind",
-                    "not_allowed",
-                    "operator keys are made by operators, and for no account",
-                );
-            }
-            (KeyKind::Account | KeyKind::Ingest, None) => {
-                checks.refuse(
-                    "/account_id",
-                    "missing_field",
-                    "an operator must say which account the key is for",
-                );
-            }
-            _ => {}
-        }
-        match (kind, self.source_id) {
-            (KeyKind::Ingest, None) => {
-                checks.refuse("/source_id", "missing_field", "an ingest key is bound to a source");
-            }
-            (KeyKind::Account | KeyKind::Operator, Some(_)) => {
-                checks.refuse("/source_id", "not_allowed", "only an ingest key is bound to a source");
-            }
-            _ => {}
-        }
-        self.check_scopes(kind, &mut checks);
-        if self.expires_at.is_some_and(|at| at <= now) {
-            checks.refuse("/expires_at", "out_of_range", "it lies in the past");
-        }
-        checks.rate_limit(self.rate_limit);
-        if kind == KeyKind::Operator && self.rate_limit.is_some() {
-            checks.refuse("/rate_limit", "not_allowed", "an operator's key brings no events in");
-        }
-        checks.done().map(|()| (kind, account_id))
+        _ => {}
     }
+    match (kind, input.source_id) {
+        (KeyKind::Ingest, None) => {
+            checks.refuse("/source_id", "missing_field", "an ingest key is bound to a source");
+        }
+        (KeyKind::Account | KeyKind::Operator, Some(_)) => {
+            checks.refuse("/source_id", "not_allowed", "only an ingest key is bound to a source");
+        }
+        _ => {}
+    }
+    check_scopes(input, kind, &mut checks);
+    if input.expires_at.is_some_and(|at| at <= now) {
+        checks.refuse("/expires_at", "out_of_range", "it lies in the past");
+    }
+    checks.rate_limit(input.rate_limit);
+    if kind == KeyKind::Operator && input.rate_limit.is_some() {
+        checks.refuse("/rate_limit", "not_allowed", "an operator's key brings no events in");
+    }
+    checks.done().map(|()| (kind, account_id))
+}
 
-    fn check_scopes(&self, kind: KeyKind, checks: &mut Checks) {
-        let Some(scopes) = &self.scopes else { return };
-        match kind {
-            KeyKind::Account if scopes.is_empty() => {
-                checks.refuse("/scopes", "too_few", "a key without a scope can do nothing");
-            }
-            KeyKind::Ingest if scopes.as_slice() != [Scope::IngestWrite] => {
-                checks.refuse(
-                    "/scopes",
-                    "not_allowed",
-                    "an ingest key has the scope `ingest:write` and no other",
-                );
-            }
-            KeyKind::Operator if !scopes.is_empty() => {
-                checks.refuse("/scopes", "not_allowed", "an operator's key has no scopes of an account");
-            }
-            _ => {}
+fn check_scopes(input: &ApiKeyInput, kind: KeyKind, checks: &mut Checks) {
+    let Some(scopes) = &input.scopes else { return };
+    match kind {
+        KeyKind::Account if scopes.is_empty() => {
+            checks.refuse("/scopes", "too_few", "a key without a scope can do nothing");
         }
+        KeyKind::Ingest if scopes.as_slice() != [Scope::IngestWrite] => {
+            checks.refuse(
+                "/scopes",
+                "not_allowed",
+                "an ingest key has the scope `ingest:write` and no other",
+            );
+        }
+        KeyKind::Operator if !scopes.is_empty() => {
+            checks.refuse("/scopes", "not_allowed", "an operator's key has no scopes of an account");
+        }
+        _ => {}
     }
+}
 
-    fn scopes(&self, kind: KeyKind) -> Vec<Scope> {
-        let mut scopes = match (kind, &self.scopes) {
-            (KeyKind::Account, Some(scopes)) => scopes.clone(),
-            (KeyKind::Account, None) => Scope::ALL.to_vec(),
-            (KeyKind::Ingest, _) => vec![Scope::IngestWrite],
-            (KeyKind::Operator, _) => Vec::new(),
-        };
-        scopes.sort_unstable();
-        scopes.dedup();
-        scopes
-    }
+fn scopes(input: &ApiKeyInput, kind: KeyKind) -> Vec<Scope> {
+    let mut scopes = match (kind, &input.scopes) {
+        (KeyKind::Account, Some(scopes)) => scopes.clone(),
+        (KeyKind::Account, None) => Scope::ALL.to_vec(),
+        (KeyKind::Ingest, _) => vec![Scope::IngestWrite],
+        (KeyKind::Operator, _) => Vec::new(),
+    };
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
 }
 
 /// What the key is bound to must be there.

@@ -3,8 +3,9 @@
 use crate::{
     app::App,
     error::ApiError,
-    views::{AttemptView, EveryRequest},
+    views::{self, EveryRequest},
 };
+use contract::AttemptView;
 use domain::{
     id::{AccountId, EventId},
     limits,
@@ -24,7 +25,7 @@ pub(crate) async fn show(
     let events: Vec<_> =
         stream::iter(ids.into_iter().map(read)).buffered(limits::READS_AT_ONCE).collect().await;
     let events: BTreeMap<_, _> = events.into_iter().collect::<Result<_, _>>()?;
-    Ok(attempts.iter().map(|attempt| AttemptView::new(attempt, &events[&attempt.event_id])).collect())
+    Ok(attempts.iter().map(|attempt| views::attempt(attempt, &events[&attempt.event_id])).collect())
 }
 
 /// What every request of one delivery carries.

@@ -4,12 +4,12 @@ use crate::{
     app::App,
     auth::AccountCtx,
     error::ApiError,
-    page::{CursorKey, List, ListBody, NoFilter},
+    page::{CursorKey, List, NoFilter},
     page_params::PageParams,
-    problems,
-    views::DeadLetterGroupView,
+    problems, views,
 };
 use axum::{Json, extract::State};
+use contract::{DeadLetterGroupView, ListBody};
 use domain::{account::Scope, id::DestinationId, outcome::DeadReason};
 use store::GroupKey;
 
@@ -32,7 +32,7 @@ pub(crate) async fn groups(
     let page = list.peek::<GroupKey>(&app, account)?;
     let mut groups = app.store.dead_letter_groups(account, page.before, page.limit).await?;
     let next = list.cut(&mut groups, |group| group.key);
-    Ok(Json(list.body(&app, account, groups.iter().map(DeadLetterGroupView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, groups.iter().map(views::dead_letter_group).collect(), next)))
 }
 
 impl CursorKey for GroupKey {

@@ -1,20 +1,20 @@
 //! Deliveries: what became of every promise, what it waits for, the two things a person can ask of one that has not
 //! ended, and the one of one that has.
 
-mod filter;
+pub(crate) mod filter;
 
 use crate::{
     app::App,
     attempts,
     auth::AccountCtx,
     error::{ApiError, Code},
-    page::{List, ListBody},
+    page::List,
     page_params::PageParams,
     path::Id,
-    problems, replays,
-    views::{AttemptView, DeliveryDetailView, DeliveryView, schema},
+    problems, replays, views,
 };
 use axum::{Json, extract::State};
+use contract::{DeliveryDetailView, DeliveryQuery, DeliveryView, ListBody, schema};
 use domain::{
     account::Scope,
     delivery::{Delivery, Position},
@@ -22,7 +22,6 @@ use domain::{
     lane::{WaitKind, WaitingFor},
     limits,
 };
-pub(crate) use filter::DeliveryQuery;
 use http::{HeaderMap, StatusCode};
 use std::collections::{BTreeSet, HashSet};
 use store::{DeliveryRecord, DeliveryState, NewDelivery, Replayed, StoreError};
@@ -40,7 +39,7 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
-    let filter = list.filter.checked()?;
+    let filter = filter::checked(&list.filter)?;
     let found = app.store.deliveries(account, &filter, list.page(&app, account)?).await?;
     let mut views = show(&app, &found.rows).await;
     // Which of the waiting ones are being delivered is the lanes' knowledge: the store gave them all.
@@ -179,7 +178,7 @@ async fn read(app: &App, account: AccountId, id: DeliveryId) -> Result<DeliveryD
     let record = app.store.delivery(account, id).await?;
     let attempts = app.store.attempts_of_delivery(account, id, limits::ATTEMPTS_SHOWN).await?;
     let every = attempts::every_request(app, account, &record).await?;
-    let attempts = attempts.iter().map(|attempt| AttemptView::new(attempt, &every)).collect();
+    let attempts = attempts.iter().map(|attempt| views::attempt(attempt, &every)).collect();
     let delivery = show_one(app, record).await;
     Ok(DeliveryDetailView { delivery, attempts })
 }
@@ -194,7 +193,7 @@ async fn not_waiting(app: &App, account: AccountId, id: DeliveryId) -> ApiError 
 
 async fn show_one(app: &App, record: DeliveryRecord) -> DeliveryView {
     let shown = show(app, std::slice::from_ref(&record)).await;
-    shown.into_iter().next().unwrap_or_else(|| DeliveryView::new(&record, None))
+    shown.into_iter().next().unwrap_or_else(|| views::delivery(&record, None))
 }
 
 /// Deliveries with what their lanes say about them.
@@ -205,7 +204,7 @@ pub(crate) async fn show(app: &App, records: &[DeliveryRecord]) -> Vec<DeliveryV
     };
     let deliveries: Vec<_> = records.iter().filter_map(waiting).collect();
     if deliveries.is_empty() {
-        return records.iter().map(|record| DeliveryView::new(record, None)).collect();
+        return records.iter().map(|record| views::delivery(record, None)).collect();
     }
     let running = running(app, &deliveries).await;
     let mut said = app.lanes.waiting_for(deliveries).await.into_iter();
@@ -216,11 +215,7 @@ pub(crate) async fn show(app: &App, records: &[DeliveryRecord]) -> Vec<DeliveryV
         said.or_else(|| (!running.contains(&delivery.destination_id)).then(|| no_worker(&delivery)))
     };
     let explained: Vec<_> = records.iter().map(explain).collect();
-    records
-        .iter()
-        .zip(explained)
-        .map(|(record, waiting_for)| DeliveryView::new(record, waiting_for))
-        .collect()
+    records.iter().zip(explained).map(|(record, waiting_for)| views::delivery(record, waiting_for)).collect()
 }
 
 /// The destinations of these deliveries whose lane somebody runs.

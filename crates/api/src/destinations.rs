@@ -6,6 +6,7 @@ mod auth;
 pub(crate) mod holds;
 mod input;
 pub(crate) mod secret;
+pub(crate) mod signing;
 
 use crate::{
     app::App,
@@ -13,15 +14,16 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::Body,
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
-    views::{DestinationView, LaneState, schema},
+    views::{self, LaneState},
 };
 use auth::Sealer;
 use axum::{Json, extract::State};
+use contract::{DestinationView, ListBody, NewDestination, schema};
 use domain::{
     account::Scope,
     destination::Destination,
@@ -29,17 +31,15 @@ use domain::{
     limits,
 };
 use http::StatusCode;
-use input::{DestinationInput, Rules};
+use input::Rules;
 use serde_json::Value;
 
-pub(crate) use input::SigningInput;
-
-patch_schema!(DestinationPatch as "DestinationPatch" of DestinationInput);
+patch_schema!(DestinationPatch as "DestinationPatch" of NewDestination);
 
 /// Make a destination. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations", operation_id = "create_destination", tag = "destinations",
-    request_body = DestinationInput,
+    request_body = NewDestination,
     responses(
         (status = 201, description = "Made. Its signing secret is in `signing.secret`.", body = DestinationView),
         problems::CreatingCounted,
@@ -52,20 +52,20 @@ pub(crate) async fn create(
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
     let account = ctx.account_id();
-    let input = DestinationInput::created(body)?;
-    input.check(None, &rules(&app, account).await?)?;
+    let input = input::created(body)?;
+    input::check(&input, None, &rules(&app, account).await?)?;
     let now = app.now();
     let key = app.data_key(account).await?;
     let id = DestinationId::at(now, app.dice.bits());
     let mut destination = Destination::new(id, account, &input.name, &input.url, now);
-    input.write(&mut destination);
+    input::write(&input, &mut destination);
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
-    destination.auth = input.auth.to_auth(None, &sealer);
+    destination.auth = auth::read(&input.auth, None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
     let created = app.store.create_destination(&destination).await;
     let destination = app.config_written(account, &[id], created).await?;
-    let view = DestinationView::new(&destination, &LaneState::default()).revealing(&secret.expose());
+    let view = views::revealing(views::destination(&destination, &LaneState::default()), &secret.expose());
     Ok(Versioned::created(destination.version, view))
 }
 
@@ -87,7 +87,7 @@ pub(crate) async fn list(
     let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
     let lanes = lane_states(&app, &ids).await?;
     let views =
-        destinations.iter().zip(&lanes).map(|(destination, lane)| DestinationView::new(destination, lane));
+        destinations.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
     Ok(Json(list.body(&app, account, views.collect(), next)))
 }
 
@@ -126,10 +126,10 @@ pub(crate) async fn update(
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
     check_order(&app, ctx.account_id(), id, &patch).await?;
     let changed = change(&app, ctx.account_id(), id, &if_match, |destination| {
-        let input = DestinationInput::patched(destination, patch.clone())?;
-        input.check(Some(destination), &rules)?;
-        input.write(destination);
-        destination.auth = input.auth.to_auth(Some(&destination.auth), &sealer);
+        let input = input::patched(destination, patch.clone())?;
+        input::check(&input, Some(destination), &rules)?;
+        input::write(&input, destination);
+        destination.auth = auth::read(&input.auth, Some(&destination.auth), &sealer);
         Ok(true)
     });
     let destination = changed.await?;
@@ -191,7 +191,7 @@ async fn check_order(
         return Ok(());
     }
     let destination = app.store.destination(account, id).await?;
-    let input = DestinationInput::patched(&destination, patch.clone())?;
+    let input = input::patched(&destination, patch.clone())?;
     if input.ordering == destination.ordering {
         return Ok(());
     }
@@ -211,7 +211,7 @@ async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {
 
 async fn show(app: &App, destination: &Destination) -> Result<DestinationView, ApiError> {
     let lanes = lane_states(app, &[destination.id]).await?;
-    Ok(DestinationView::new(destination, lanes.first().unwrap_or(&LaneState::default())))
+    Ok(views::destination(destination, lanes.first().unwrap_or(&LaneState::default())))
 }
 
 /// What waits for these destinations and what their lanes say, in order.

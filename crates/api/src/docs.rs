@@ -26,7 +26,7 @@ fn page() -> String {
          stable; its <code>request_id</code> leads to the line in the log.</p>\n",
     );
     for code in Code::ALL {
-        let (word, status, title) = (code.as_str(), code.status().as_u16(), code.title());
+        let (word, status, title) = (code.as_str(), code.status(), code.title());
         let _ = write!(
             page,
             "<h2 id=\"{word}\">{word}</h2>\n<p><strong>{status}. {title}.</strong> {}</p>\n",

@@ -1,24 +1,25 @@
-//! What goes wrong, as RFC 9457 problem documents. HTTP statuses are chosen here and nowhere else.
+//! What goes wrong, as RFC 9457 problem documents of `contract`, which has the codes and their HTTP statuses. Here is
+//! decided what is which, and nowhere else.
 //!
 //! An [`ApiError`] travels in the extensions of an otherwise empty response; the frame (`request.rs`) writes it down,
 //! because only there is the request's id known.
+
+pub use contract::{Code, FieldError, Problem};
 
 use crate::rate::Standing;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{id::RequestId, limits};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Serialize;
 use std::{borrow::Cow, fmt};
 use store::StoreError;
-use utoipa::ToSchema;
 
 /// A refusal or a failure, ready to be told.
 #[derive(Debug, Clone)]
-pub struct ApiError(Box<Inner>);
+pub struct ApiError(Box<Refusal>);
 
 #[derive(Debug, Clone)]
-struct Inner {
+struct Refusal {
     code: Code,
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
@@ -29,137 +30,48 @@ struct Inner {
     closes: bool,
 }
 
-/// One thing that is wrong with a request's body or query.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct FieldError {
-    /// JSON pointer into the body, or `/name` of a query parameter.
-    pub pointer: String,
-    /// A stable word, such as `unknown_field`.
-    pub code: Cow<'static, str>,
-    pub detail: Cow<'static, str>,
-}
-
-impl FieldError {
-    pub fn new(
-        pointer: impl Into<String>,
-        code: impl Into<Cow<'static, str>>,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self { pointer: pointer.into(), code: code.into(), detail: detail.into() }
-    }
-}
-
-/// A problem as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct Problem {
-    /// Where the code is explained.
-    #[serde(rename = "type")]
-    #[schema(example = "/docs/errors#validation_failed")]
-    pub kind: String,
-    pub title: Cow<'static, str>,
-    pub status: u16,
-    /// Stable, for programs.
-    pub code: Cow<'static, str>,
-    /// What happened this time, for people.
-    pub detail: Cow<'static, str>,
-    pub request_id: String,
-    pub errors: Vec<FieldError>,
-}
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident $constructor:ident = $status:literal, $title:literal;)*) => {
-        /// Every problem code of the product.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Code { $($variant,)* }
-
-        impl Code {
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-            pub const fn as_str(self) -> &'static str { match self { $(Self::$variant => stringify!($constructor),)* } }
-            pub const fn title(self) -> &'static str { match self { $(Self::$variant => $title,)* } }
-            const fn number(self) -> u16 { match self { $(Self::$variant => $status,)* } }
-        }
-
+/// A constructor for each code.
+macro_rules! constructors {
+    ($($variant:ident $word:ident = $status:literal, $title:literal;)*) => {
         impl ApiError {
-            $($(#[$doc])* pub fn $constructor(detail: impl Into<Cow<'static, str>>) -> Self { Self::new(Code::$variant, detail) })*
+            $(pub fn $word(detail: impl Into<Cow<'static, str>>) -> Self { Self::new(Code::$variant, detail) })*
         }
     };
 }
 
-codes! {
-    InvalidJson invalid_json = 400, "The body is not well-formed JSON";
-    InvalidHeader invalid_header = 400, "A header is malformed";
-    InvalidCursor invalid_cursor = 400, "The cursor is not of this list";
-    MalformedRequest malformed_request = 400, "The request is not well-formed HTTP";
-    CredentialInUrl credential_in_url = 400, "Credentials do not belong into a URL";
-    Unauthorized unauthorized = 401, "A valid API key is needed";
-    SignatureInvalid signature_invalid = 401, "The signature does not verify";
-    ScopeMissing scope_missing = 403, "The API key may not do this";
-    SourceDisabled source_disabled = 403, "The source is disabled";
-    NotFound not_found = 404, "Not found";
-    MethodNotAllowed method_not_allowed = 405, "The method is not allowed here";
-    NotAcceptable not_acceptable = 406, "Only JSON can be answered";
-    RequestTimeout request_timeout = 408, "The request took too long to arrive";
-    UidTaken uid_taken = 409, "The uid is taken";
-    IdempotencyConflict idempotency_conflict = 409, "The idempotency key was used with another body";
-    DeliveryEnded delivery_ended = 409, "The delivery has ended";
-    DeliveryWaiting delivery_waiting = 409, "The delivery has not ended";
-    ReplayEnded replay_ended = 409, "The replay has ended";
-    DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
-    QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
-    Pruned pruned = 410, "It is no longer kept";
-    VersionMismatch version_mismatch = 412, "It has changed meanwhile";
-    PayloadTooLarge payload_too_large = 413, "The body is too large";
-    UriTooLong uri_too_long = 414, "The URI is too long";
-    UnsupportedMediaType unsupported_media_type = 415, "The media type is not supported";
-    /// Prefer [`ApiError::invalid`], which says where.
-    ValidationFailed validation_failed = 422, "The request is not valid";
-    RateLimited rate_limited = 429, "Too many requests";
-    BacklogFull backlog_full = 429, "Too much is waiting to be delivered";
-    HeadersTooLarge headers_too_large = 431, "The headers are too large";
-    Internal internal = 500, "Something went wrong on our side";
-    Overloaded overloaded = 503, "This node has more to do than it can take";
-    Unavailable unavailable = 503, "The store is not available";
-    Draining draining = 503, "This node is stopping";
-    OutcomeUnknown outcome_unknown = 503, "It is not known whether the event was stored";
+contract::problem_codes!(constructors);
+
+/// What comes after such a request on the same connection cannot be trusted, or is not wanted.
+const fn closes(code: Code) -> bool {
+    matches!(
+        code,
+        Code::MalformedRequest
+            | Code::RequestTimeout
+            | Code::PayloadTooLarge
+            | Code::UriTooLong
+            | Code::HeadersTooLarge
+            | Code::Draining
+    )
 }
 
-impl Code {
-    pub fn status(self) -> StatusCode {
-        StatusCode::from_u16(self.number()).expect("the table holds valid statuses")
-    }
-
-    /// What comes after such a request on the same connection cannot be trusted, or is not wanted.
-    const fn closes(self) -> bool {
-        matches!(
-            self,
-            Self::MalformedRequest
-                | Self::RequestTimeout
-                | Self::PayloadTooLarge
-                | Self::UriTooLong
-                | Self::HeadersTooLarge
-                | Self::Draining
-        )
-    }
-
-    /// Worth asking again, and when.
-    const fn retry_after(self) -> Option<u32> {
-        match self.number() {
-            429 | 503 => Some(limits::RETRY_AFTER_OVERLOADED_SECONDS),
-            _ => None,
-        }
+/// Worth asking again, and when.
+const fn retry_after(code: Code) -> Option<u32> {
+    match code.status() {
+        429 | 503 => Some(limits::RETRY_AFTER_OVERLOADED_SECONDS),
+        _ => None,
     }
 }
 
 impl ApiError {
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(Refusal {
             code,
             detail: detail.into(),
             errors: Vec::new(),
-            retry_after: code.retry_after(),
+            retry_after: retry_after(code),
             rate: Standing::default(),
             cause: None,
-            closes: code.closes(),
+            closes: closes(code),
         }))
     }
 
@@ -225,7 +137,7 @@ impl ApiError {
     }
 
     pub fn status(&self) -> StatusCode {
-        self.0.code.status()
+        StatusCode::from_u16(self.0.code.status()).expect("the list has statuses of HTTP")
     }
 
     pub(crate) fn cause(&self) -> Option<&str> {
@@ -233,11 +145,11 @@ impl ApiError {
     }
 
     pub fn problem(&self, request_id: RequestId) -> Problem {
-        let Inner { code, detail, errors, .. } = &*self.0;
+        let Refusal { code, detail, errors, .. } = &*self.0;
         Problem {
             kind: format!("/docs/errors#{}", code.as_str()),
             title: code.title().into(),
-            status: code.number(),
+            status: code.status(),
             code: code.as_str().into(),
             detail: detail.clone(),
             request_id: request_id.to_string(),
@@ -331,7 +243,7 @@ mod tests {
         for code in Code::ALL {
             let mut headers = HeaderMap::new();
             ApiError::new(*code, "").write(RequestId::MIN, &mut headers);
-            let again = matches!(code.status().as_u16(), 429 | 503);
+            let again = matches!(code.status(), 429 | 503);
             assert_eq!(headers.contains_key(header::RETRY_AFTER), again, "{code:?}");
         }
     }

@@ -1,68 +1,26 @@
 //! Events as they are kept: listed, read, downloaded byte for byte, and delivered again.
 
 use crate::{
-    app::App,
-    auth::AccountCtx,
-    deliveries,
-    error::ApiError,
-    optional_body::OptionalBody,
-    page::{List, ListBody},
-    page_params::PageParams,
-    path::Id,
-    problems, replays,
-    validate::Checks,
-    views::{EventDetailView, EventView, ReplayView, schema},
+    app::App, auth::AccountCtx, deliveries, error::ApiError, optional_body::OptionalBody, page::List,
+    page_params::PageParams, path::Id, problems, replays, validate::Checks, views,
 };
 use axum::{
     Json,
     extract::State,
     response::{IntoResponse, Response},
 };
+use contract::{
+    EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, ListBody, ReplayView, schema,
+};
 use domain::{
     account::Scope,
     delivery::Status,
-    id::{AccountId, DestinationId, EventId, SourceId},
+    id::{AccountId, EventId},
     limits,
-    pattern::Pattern,
-    time::Timestamp,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde::Deserialize;
 use store::{DeliveryFilter, EventFilter, Page, Selection, StoreError};
-use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
-
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct EventQuery {
-    /// Event type, or a pattern of it.
-    #[serde(rename = "type")]
-    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
-    types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false)]
-    source_id: Vec<SourceId>,
-    #[param(required = false)]
-    idempotency_key: Vec<String>,
-    /// Received at this time or later.
-    #[param(value_type = Option<schema::Timestamp>)]
-    since: Option<Timestamp>,
-    /// Received before this time.
-    #[param(value_type = Option<schema::Timestamp>)]
-    until: Option<Timestamp>,
-    #[param(inline)]
-    fanout: Option<FanoutState>,
-    /// An event's id, or an idempotency key.
-    q: Option<String>,
-}
-
-/// Whether every delivery of an event has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FanoutState {
-    Incomplete,
-    Complete,
-}
 
 /// What `q` asks for.
 enum Wanted {
@@ -73,37 +31,35 @@ enum Wanted {
     Nothing,
 }
 
-impl EventQuery {
-    fn checked(&self) -> Result<(EventFilter, Wanted), ApiError> {
-        let mut checks = Checks::default();
-        checks.filter_values("/type", self.types.len());
-        checks.filter_values("/source_id", self.source_id.len());
-        checks.filter_values("/idempotency_key", self.idempotency_key.len());
-        checks.done()?;
-        let mut filter = EventFilter {
-            types: self.types.clone(),
-            source_ids: self.source_id.clone(),
-            idempotency_keys: self.idempotency_key.clone(),
-            since: self.since,
-            until: self.until,
-            fanout_complete: self.fanout.map(|fanout| fanout == FanoutState::Complete),
-        };
-        let wanted = match self.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
-            None => Wanted::All,
-            Some(q) => match q.parse() {
-                Ok(id) => Wanted::One(id),
-                Err(_)
-                    if filter.idempotency_keys.is_empty()
-                        || filter.idempotency_keys.iter().any(|key| key == q) =>
-                {
-                    filter.idempotency_keys = vec![q.into()];
-                    Wanted::All
-                }
-                Err(_) => Wanted::Nothing,
-            },
-        };
-        Ok((filter, wanted))
-    }
+fn checked(query: &EventQuery) -> Result<(EventFilter, Wanted), ApiError> {
+    let mut checks = Checks::default();
+    checks.filter_values("/type", query.types.len());
+    checks.filter_values("/source_id", query.source_id.len());
+    checks.filter_values("/idempotency_key", query.idempotency_key.len());
+    checks.done()?;
+    let mut filter = EventFilter {
+        types: query.types.clone(),
+        source_ids: query.source_id.clone(),
+        idempotency_keys: query.idempotency_key.clone(),
+        since: query.since,
+        until: query.until,
+        fanout_complete: query.fanout.map(|fanout| fanout == FanoutState::Complete),
+    };
+    let wanted = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
+        None => Wanted::All,
+        Some(q) => match q.parse() {
+            Ok(id) => Wanted::One(id),
+            Err(_)
+                if filter.idempotency_keys.is_empty()
+                    || filter.idempotency_keys.iter().any(|key| key == q) =>
+            {
+                filter.idempotency_keys = vec![q.into()];
+                Wanted::All
+            }
+            Err(_) => Wanted::Nothing,
+        },
+    };
+    Ok((filter, wanted))
 }
 
 /// List events, newest first. Different filters narrow, a repeated one widens. Scope `events:read`.
@@ -119,7 +75,7 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<EventView>>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     let account = ctx.account_id();
-    let (filter, wanted) = list.filter.checked()?;
+    let (filter, wanted) = checked(&list.filter)?;
     let page = list.page(&app, account)?;
     let (rows, next) = match wanted {
         Wanted::All => {
@@ -134,7 +90,7 @@ pub(crate) async fn list(
         }
         Wanted::Nothing => (Vec::new(), None),
     };
-    Ok(Json(list.body(&app, account, rows.iter().map(EventView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, rows.iter().map(views::event).collect(), next)))
 }
 
 /// Read an event with its headers, its payload if it is short text, and its deliveries. Scope `events:read`.
@@ -160,7 +116,7 @@ pub(crate) async fn get(
     let page = Page { before: None, limit: limits::DELIVERIES_SHOWN };
     let found = app.store.deliveries(account, &filter, page).await?;
     let deliveries = deliveries::show(&app, &found.rows).await;
-    Ok(Json(EventDetailView::new(&record, payload.as_deref(), deliveries)))
+    Ok(Json(views::event_detail(&record, payload.as_deref(), deliveries)))
 }
 
 /// Download an event's payload, byte for byte. Scope `events:read`.
@@ -193,16 +149,6 @@ pub(crate) async fn payload(
     Ok((headers, event.payload).into_response())
 }
 
-/// Which destinations get an event again.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = EventReplayInput)]
-pub(crate) struct EventReplay {
-    /// All that had it, if left out.
-    #[schema(value_type = Option<Vec<schema::DestinationId>>, max_items = 50)]
-    destination_ids: Option<Vec<DestinationId>>,
-}
-
 /// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Scope
 /// `deliveries:retry`.
 #[utoipa::path(
@@ -211,7 +157,7 @@ pub(crate) struct EventReplay {
         ("id" = schema::EventId, Path),
         ("idempotency-key" = Option<String>, Header, description = "The same key and body give the same replay."),
     ),
-    request_body = Option<EventReplay>,
+    request_body = Option<EventReplayInput>,
     responses((status = 202, description = "It runs.", body = ReplayView), problems::ReplayingEvent),
 )]
 pub(crate) async fn replay(
@@ -219,7 +165,7 @@ pub(crate) async fn replay(
     ctx: AccountCtx,
     Id(id): Id<EventId>,
     headers: HeaderMap,
-    OptionalBody(body): OptionalBody<EventReplay>,
+    OptionalBody(body): OptionalBody<EventReplayInput>,
 ) -> Result<(StatusCode, Json<ReplayView>), ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
     let account = ctx.account_id();

@@ -58,7 +58,7 @@ mod sources;
 mod stats;
 mod stream;
 mod validate;
-pub mod views;
+mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
 pub use router::{Door, document, router, router_at, worker_router};

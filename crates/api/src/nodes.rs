@@ -1,7 +1,8 @@
 //! Nodes: who is there, and how much of the work each has.
 
-use crate::{app::App, auth::Caller, error::ApiError, page::ListBody, problems, views::NodeView};
+use crate::{app::App, auth::Caller, error::ApiError, problems, views};
 use axum::{Json, extract::State};
+use contract::{ListBody, NodeView};
 use domain::{account::Scope, id::NodeId};
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ pub(crate) async fn list(
     }
     let view = |member: &store::Member| {
         let owned = shards.get(&member.record.id).copied().unwrap_or(0);
-        let view = NodeView::new(member, owned);
+        let view = views::node(member, owned);
         match caller {
             Caller::Operator(_) => view,
             Caller::Account(_) => NodeView { address: None, ..view },

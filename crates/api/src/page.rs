@@ -6,6 +6,7 @@
 use crate::{app::App, error::ApiError, query::Parameters};
 use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use contract::ListBody;
 use domain::{
     gate::HoldReason,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
@@ -13,22 +14,13 @@ use domain::{
     time::Timestamp,
 };
 use http::request;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use store::Page;
 use subtle::ConstantTimeEq;
-use utoipa::ToSchema;
 
 pub use crate::query::NoFilter;
 
 const TAG_BYTES: usize = 16;
-
-/// One page of a list as it is shown.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ListBody<T> {
-    pub data: Vec<T>,
-    /// Null at the end of the list, and only there.
-    pub next_cursor: Option<String>,
-}
 
 /// The query of a list: `limit`, `cursor`, and the filters of `T`.
 #[derive(Debug)]

@@ -81,7 +81,7 @@ fn describe(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for code in codes {
         let line = format!("`{}`: {}.", code.as_str(), code.title());
-        by_status.entry(code.status().as_str().to_owned()).or_default().push(line);
+        by_status.entry(code.status().to_string()).or_default().push(line);
     }
     let problem = Ref::from_schema_name(Problem::name());
     let content = ContentBuilder::new().schema(Some(problem)).build();

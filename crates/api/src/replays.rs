@@ -9,11 +9,10 @@ use crate::{
     error::{ApiError, FieldError},
     event_text,
     json::BodyUpTo,
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
-    problems,
-    views::{ReplayEstimateView, ReplayView, schema},
+    problems, views,
 };
 use aws_lc_rs::digest;
 use axum::{
@@ -21,6 +20,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+use contract::{ListBody, ReplayEstimateView, ReplayInput, ReplayView, schema};
 use domain::{
     account::Scope,
     id::{AccountId, DeliveryId, ReplayId},
@@ -28,7 +28,6 @@ use domain::{
     time::Timestamp,
 };
 use http::{HeaderMap, StatusCode};
-use input::ReplayInput;
 use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection, Survey};
 
 /// Deliver again what has ended, by a filter or by ids; with `dry_run`, only say how much that is. Scope
@@ -50,10 +49,10 @@ pub(crate) async fn create(
     BodyUpTo(input): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, ReplayInput>,
 ) -> Result<Response, ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
-    let asked = input.checked()?;
+    let asked = input::checked(input)?;
     if asked.dry_run {
         let survey = survey(&app, &ctx, &asked.selection, &asked.given).await?;
-        return Ok(Json(ReplayEstimateView::new(survey, asked.rate)).into_response());
+        return Ok(Json(views::replay_estimate(survey, asked.rate)).into_response());
     }
     let key = key(&headers, &asked.text)?;
     let replay = begin(&app, &ctx, asked.selection, &asked.given, asked.rate, key).await?;
@@ -153,7 +152,7 @@ async fn switch(
 /// With what it waits for.
 pub(crate) fn shown(app: &App, replay: Replay) -> ReplayView {
     let full = !replay.status.ended() && app.backlog.is_full(replay.account_id);
-    ReplayView::new(replay, full)
+    views::replay(replay, full)
 }
 
 /// Counts what there is, and writes down what is asked for. `given` are ids in the order in which they were given.

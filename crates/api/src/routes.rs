@@ -6,75 +6,32 @@ use crate::{
     app::App,
     auth::AccountCtx,
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
-    destinations::SigningInput,
+    destinations::signing,
     error::ApiError,
     json::{self, Body},
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
     validate::Checks,
-    views::{RouteView, schema, words},
+    views,
 };
 use axum::{Json, extract::State};
+use contract::{ListBody, NewRoute, RouteView, schema};
 use domain::{
     account::Scope,
     filter::Filter,
-    id::{AccountId, DestinationId, RouteId, SourceId},
+    id::{AccountId, RouteId},
     limits,
     pattern::Pattern,
-    retry::RetryPolicy,
     route::Route,
 };
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::StoreError;
-use utoipa::ToSchema;
 
-/// A route to be made. What is left out, or null, takes its default.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewRoute)]
-pub(crate) struct RouteInput {
-    /// Your own id of it, unique in the account.
-    uid: Option<String>,
-    name: Option<String>,
-    #[serde(default = "enabled")]
-    #[schema(default = true)]
-    enabled: bool,
-    /// Null: events published by API.
-    #[schema(value_type = Option<schema::SourceId>)]
-    source_id: Option<SourceId>,
-    #[schema(value_type = schema::DestinationId)]
-    destination_id: DestinationId,
-    /// At least one of these must match; `["*"]` if left out.
-    #[serde(default = "everything")]
-    #[schema(value_type = Vec<schema::EventTypePattern>)]
-    event_types: Vec<String>,
-    /// Replaced as a whole, not merged: a `null` inside is a value to compare with.
-    #[schema(value_type = Option<schema::Filter>)]
-    filter: Option<Value>,
-    /// Null: the destination's.
-    #[schema(value_type = Option<words::RetryPolicyWord>)]
-    retry_policy: Option<RetryPolicy>,
-    /// Null: the destination's.
-    #[schema(minimum = 1, maximum = 30)]
-    timeout_seconds: Option<u32>,
-    /// Null: the destination's. The secret is always the destination's.
-    signing: Option<SigningInput>,
-}
-
-patch_schema!(RoutePatch as "RoutePatch" of RouteInput);
-
-fn enabled() -> bool {
-    true
-}
-
-fn everything() -> Vec<String> {
-    vec!["*".into()]
-}
+patch_schema!(RoutePatch as "RoutePatch" of NewRoute);
 
 /// What is left of an input once it has been checked.
 struct Checked {
@@ -82,114 +39,112 @@ struct Checked {
     filter: Option<Filter>,
 }
 
-impl RouteInput {
-    fn read(form: Value, mut body: Value) -> Result<Self, ApiError> {
-        let filter = body.as_object_mut().and_then(|members| members.shift_remove("filter"));
-        json::known_removals::<Self>(&body)?;
-        let mut merged = json::merge_patch(form, body);
-        if let (Some(filter), Some(members)) = (filter, merged.as_object_mut()) {
-            members.insert("filter".into(), filter);
-        }
-        json::from_value(merged)
+fn read(form: Value, mut body: Value) -> Result<NewRoute, ApiError> {
+    let filter = body.as_object_mut().and_then(|members| members.shift_remove("filter"));
+    json::known_removals::<NewRoute>(&body)?;
+    let mut merged = json::merge_patch(form, body);
+    if let (Some(filter), Some(members)) = (filter, merged.as_object_mut()) {
+        members.insert("filter".into(), filter);
     }
+    json::from_value(merged)
+}
 
-    fn of(route: &Route) -> Value {
-        let input = Self {
-            uid: route.uid.clone(),
-            name: route.name.clone(),
-            enabled: route.enabled,
-            source_id: route.source_id,
-            destination_id: route.destination_id,
-            event_types: route.event_types.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
-            filter: route.filter.as_ref().map(|filter| filter.source().clone()),
-            retry_policy: route.retry_policy.clone(),
-            timeout_seconds: route.timeout_seconds,
-            signing: route.signing.as_ref().map(SigningInput::of),
-        };
-        serde_json::to_value(input).expect("an input is plain data")
+/// What would make it as it is.
+fn form(route: &Route) -> Value {
+    let input = NewRoute {
+        uid: route.uid.clone(),
+        name: route.name.clone(),
+        enabled: route.enabled,
+        source_id: route.source_id,
+        destination_id: route.destination_id,
+        event_types: route.event_types.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        filter: route.filter.as_ref().map(|filter| filter.source().clone()),
+        retry_policy: route.retry_policy.clone(),
+        timeout_seconds: route.timeout_seconds,
+        signing: route.signing.as_ref().map(signing::form),
+    };
+    serde_json::to_value(input).expect("an input is plain data")
+}
+
+/// Finds everything that is wrong with it. `current` is None at creation.
+fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<Checked, ApiError> {
+    let mut checks = Checks::default();
+    checks.uid(input.uid.as_deref());
+    if let Some(name) = &input.name {
+        checks.name("/name", name);
     }
-
-    /// Finds everything that is wrong with it. `current` is None at creation.
-    fn check(&self, current: Option<&Route>, retention_days: u32) -> Result<Checked, ApiError> {
-        let mut checks = Checks::default();
-        checks.uid(self.uid.as_deref());
-        if let Some(name) = &self.name {
-            checks.name("/name", name);
+    let event_types = check_event_types(input, &mut checks);
+    check_header_names(input, &mut checks);
+    let filter = match input.filter.as_ref().map(Filter::compile) {
+        Some(Err(error)) => {
+            checks.refuse(format!("/filter{}", error.pointer), error.code, error.detail);
+            None
         }
-        let event_types = self.check_event_types(&mut checks);
-        self.check_header_names(&mut checks);
-        let filter = match self.filter.as_ref().map(Filter::compile) {
-            Some(Err(error)) => {
-                checks.refuse(format!("/filter{}", error.pointer), error.code, error.detail);
-                None
-            }
-            Some(Ok(filter)) => Some(filter),
-            None => None,
-        };
-        if let Some(policy) = &self.retry_policy {
-            let current = current.and_then(|current| current.retry_policy.as_ref());
-            checks.retry_policy("/retry_policy", policy, current, retention_days);
-        }
-        if let Some(seconds) = self.timeout_seconds {
-            checks.timeout("/timeout_seconds", seconds.into());
-        }
-        if let Some(signing) = &self.signing {
-            signing.check(&mut checks, "/signing");
-            if signing.secret.is_some() {
-                checks.refuse("/signing/secret", "not_allowed", "the secret is the destination's");
-            }
-        }
-        checks.done().map(|()| Checked { event_types, filter })
+        Some(Ok(filter)) => Some(filter),
+        None => None,
+    };
+    if let Some(policy) = &input.retry_policy {
+        let current = current.and_then(|current| current.retry_policy.as_ref());
+        checks.retry_policy("/retry_policy", policy, current, retention_days);
     }
-
-    /// Headers are known by lower-case names: a filter on any other would never match.
-    fn check_header_names(&self, checks: &mut Checks) {
-        let headers =
-            self.filter.as_ref().and_then(|filter| filter.get("headers")).and_then(Value::as_object);
-        for name in headers.into_iter().flat_map(|headers| headers.keys()) {
-            if !name.starts_with('$') && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                let detail = "write header names in lower case";
-                checks.refuse(format!("/filter/headers/{name}"), "invalid_value", detail);
-            }
+    if let Some(seconds) = input.timeout_seconds {
+        checks.timeout("/timeout_seconds", seconds.into());
+    }
+    if let Some(signing) = &input.signing {
+        signing::check(signing, &mut checks, "/signing");
+        if signing.secret.is_some() {
+            checks.refuse("/signing/secret", "not_allowed", "the secret is the destination's");
         }
     }
+    checks.done().map(|()| Checked { event_types, filter })
+}
 
-    fn check_event_types(&self, checks: &mut Checks) -> Vec<Pattern> {
-        if self.event_types.is_empty() || self.event_types.len() > limits::ROUTE_PATTERNS {
-            let detail = format!("1 to {} patterns; `*` matches every event type", limits::ROUTE_PATTERNS);
-            checks.refuse("/event_types", "invalid_length", detail);
+/// Headers are known by lower-case names: a filter on any other would never match.
+fn check_header_names(input: &NewRoute, checks: &mut Checks) {
+    let headers = input.filter.as_ref().and_then(|filter| filter.get("headers")).and_then(Value::as_object);
+    for name in headers.into_iter().flat_map(|headers| headers.keys()) {
+        if !name.starts_with('$') && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            let detail = "write header names in lower case";
+            checks.refuse(format!("/filter/headers/{name}"), "invalid_value", detail);
         }
-        let mut patterns = Vec::new();
-        for (index, text) in self.event_types.iter().enumerate() {
-            match text.parse() {
-                Ok(pattern) => patterns.push(pattern),
-                Err(error) => {
-                    let error: domain::pattern::PatternError = error;
-                    checks.refuse(format!("/event_types/{index}"), "invalid_pattern", error.to_string());
-                }
+    }
+}
+
+fn check_event_types(input: &NewRoute, checks: &mut Checks) -> Vec<Pattern> {
+    if input.event_types.is_empty() || input.event_types.len() > limits::ROUTE_PATTERNS {
+        let detail = format!("1 to {} patterns; `*` matches every event type", limits::ROUTE_PATTERNS);
+        checks.refuse("/event_types", "invalid_length", detail);
+    }
+    let mut patterns = Vec::new();
+    for (index, text) in input.event_types.iter().enumerate() {
+        match text.parse() {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => {
+                let error: domain::pattern::PatternError = error;
+                checks.refuse(format!("/event_types/{index}"), "invalid_pattern", error.to_string());
             }
         }
-        patterns
     }
+    patterns
+}
 
-    fn write(self, checked: Checked, route: &mut Route) {
-        route.uid = self.uid;
-        route.name = self.name;
-        route.enabled = self.enabled;
-        route.source_id = self.source_id;
-        route.destination_id = self.destination_id;
-        route.event_types = checked.event_types;
-        route.filter = checked.filter;
-        route.retry_policy = self.retry_policy;
-        route.timeout_seconds = self.timeout_seconds;
-        route.signing = self.signing.as_ref().map(SigningInput::to_signing);
-    }
+fn write(input: NewRoute, checked: Checked, route: &mut Route) {
+    route.uid = input.uid;
+    route.name = input.name;
+    route.enabled = input.enabled;
+    route.source_id = input.source_id;
+    route.destination_id = input.destination_id;
+    route.event_types = checked.event_types;
+    route.filter = checked.filter;
+    route.retry_policy = input.retry_policy;
+    route.timeout_seconds = input.timeout_seconds;
+    route.signing = input.signing.as_ref().map(signing::read);
 }
 
 /// Make a route. It counts for the events that come after it. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/routes", operation_id = "create_route", tag = "routes",
-    request_body = RouteInput,
+    request_body = NewRoute,
     responses((status = 201, description = "Made.", body = RouteView), problems::CreatingCounted),
 )]
 pub(crate) async fn create(
@@ -198,8 +153,8 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let input = RouteInput::read(json!({}), body)?;
-    let checked = input.check(None, retention_days(&app, ctx.account_id()).await?)?;
+    let input = read(json!({}), body)?;
+    let checked = check(&input, None, retention_days(&app, ctx.account_id()).await?)?;
     let now = app.now();
     let mut route = Route {
         id: RouteId::at(now, app.dice.bits()),
@@ -218,11 +173,11 @@ pub(crate) async fn create(
         updated_at: now,
         version: 0,
     };
-    input.write(checked, &mut route);
+    write(input, checked, &mut route);
     let created = app.store.create_route(&route).await;
     let written = app.config_written(ctx.account_id(), &[route.destination_id], created).await;
     let route = written.map_err(refuse_reference)?;
-    Ok(Versioned::created(route.version, RouteView::from(&route)))
+    Ok(Versioned::created(route.version, views::route(&route)))
 }
 
 /// List routes, newest first. Scope `destinations:read`.
@@ -240,7 +195,7 @@ pub(crate) async fn list(
     let account = ctx.account_id();
     let mut routes = app.store.routes(account, list.peek(&app, account)?).await?;
     let next = list.cut(&mut routes, |route| route.id);
-    Ok(Json(list.body(&app, account, routes.iter().map(RouteView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, routes.iter().map(views::route).collect(), next)))
 }
 
 /// Read a route. Scope `destinations:read`.
@@ -256,7 +211,7 @@ pub(crate) async fn get(
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let route = app.store.route(ctx.account_id(), id).await?;
-    Ok(Versioned::ok(route.version, RouteView::from(&route)))
+    Ok(Versioned::ok(route.version, views::route(&route)))
 }
 
 /// Change a route. It touches later events only. Scope `destinations:write`.
@@ -280,9 +235,9 @@ pub(crate) async fn update(
         let mut route = app.store.route(account, id).await?;
         if_match.check(route.version)?;
         let mut touched = vec![route.destination_id];
-        let input = RouteInput::read(RouteInput::of(&route), patch.clone())?;
-        let checked = input.check(Some(&route), retention_days)?;
-        input.write(checked, &mut route);
+        let input = read(form(&route), patch.clone())?;
+        let checked = check(&input, Some(&route), retention_days)?;
+        write(input, checked, &mut route);
         route.updated_at = app.now();
         touched.push(route.destination_id);
         touched.dedup();
@@ -290,7 +245,7 @@ pub(crate) async fn update(
         app.config_written(account, &touched, updated).await.map_err(refuse_reference)
     })
     .await?;
-    Ok(Versioned::ok(route.version, RouteView::from(&route)))
+    Ok(Versioned::ok(route.version, views::route(&route)))
 }
 
 /// Remove a route. Its deliveries go on. Scope `destinations:write`.

@@ -6,16 +6,17 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
     validate::Checks,
-    views::{SourceView, schema},
+    views,
 };
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use contract::{ListBody, NewSource, SourceView, VerificationInput, VerificationKind, schema};
 use domain::{
     account::Scope,
     id::{AccountId, SourceId},
@@ -23,89 +24,47 @@ use domain::{
     source::{Source, Verification},
 };
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 /// 192 bits, 32 characters: nobody guesses a door.
 const TOKEN_BYTES: usize = 24;
 
-/// A source to be made. What is left out, or null, takes its default.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = NewSource)]
-pub(crate) struct SourceInput {
-    /// Your own id of it, unique in the account.
-    uid: Option<String>,
-    name: String,
-    #[serde(default = "enabled")]
-    #[schema(default = true)]
-    enabled: bool,
-    #[serde(default)]
-    verification: VerificationInput,
-    /// Events a second that may come in by it, on each node; a second's worth may come at once. Null: no limit.
-    #[schema(minimum = 1, maximum = 1_000_000)]
-    rate_limit: Option<u32>,
+patch_schema!(SourcePatch as "SourcePatch" of NewSource);
+
+fn read(form: Value, body: Value) -> Result<NewSource, ApiError> {
+    check_verification(&body)?;
+    let input: NewSource = json::patched(form, body)?;
+    let mut checks = Checks::default();
+    checks.uid(input.uid.as_deref());
+    checks.name("/name", &input.name);
+    checks.rate_limit(input.rate_limit);
+    checks.done().map(|()| input)
 }
 
-/// How callers are to be verified.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = VerificationInput)]
-pub(crate) struct VerificationInput {
-    #[serde(rename = "type")]
-    kind: VerificationKindInput,
+/// What would make it as it is.
+fn form(source: &Source) -> Value {
+    let kind = match source.verification {
+        Verification::None => VerificationKind::None,
+    };
+    let input = NewSource {
+        uid: source.uid.clone(),
+        name: source.name.clone(),
+        enabled: source.enabled,
+        verification: VerificationInput { kind },
+        rate_limit: source.rate_limit,
+    };
+    serde_json::to_value(input).expect("an input is plain data")
 }
 
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = VerificationTypeInput)]
-pub(crate) enum VerificationKindInput {
-    #[default]
-    None,
-}
-
-patch_schema!(SourcePatch as "SourcePatch" of SourceInput);
-
-fn enabled() -> bool {
-    true
-}
-
-impl SourceInput {
-    fn read(form: Value, body: Value) -> Result<Self, ApiError> {
-        check_verification(&body)?;
-        let input: Self = json::patched(form, body)?;
-        let mut checks = Checks::default();
-        checks.uid(input.uid.as_deref());
-        checks.name("/name", &input.name);
-        checks.rate_limit(input.rate_limit);
-        checks.done().map(|()| input)
-    }
-
-    fn of(source: &Source) -> Value {
-        let verification = match source.verification {
-            Verification::None => VerificationInput::default(),
-        };
-        let input = Self {
-            uid: source.uid.clone(),
-            name: source.name.clone(),
-            enabled: source.enabled,
-            verification,
-            rate_limit: source.rate_limit,
-        };
-        serde_json::to_value(input).expect("an input is plain data")
-    }
-
-    fn write(self, source: &mut Source) {
-        source.uid = self.uid;
-        source.name = self.name;
-        source.enabled = self.enabled;
-        source.verification = match self.verification.kind {
-            VerificationKindInput::None => Verification::None,
-        };
-        source.rate_limit = self.rate_limit;
-    }
+fn write(input: NewSource, source: &mut Source) {
+    source.uid = input.uid;
+    source.name = input.name;
+    source.enabled = input.enabled;
+    source.verification = match input.verification.kind {
+        VerificationKind::None => Verification::None,
+    };
+    source.rate_limit = input.rate_limit;
 }
 
 /// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
@@ -126,7 +85,7 @@ fn check_verification(body: &Value) -> Result<(), ApiError> {
 /// Make a source. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/sources", operation_id = "create_source", tag = "sources",
-    request_body = SourceInput,
+    request_body = NewSource,
     responses((status = 201, description = "Made.", body = SourceView), problems::Creating),
 )]
 pub(crate) async fn create(
@@ -135,7 +94,7 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let input = SourceInput::read(json!({}), body)?;
+    let input = read(json!({}), body)?;
     let key = app.data_key(ctx.account_id()).await?;
     let now = app.now();
     let mut source = Source {
@@ -152,7 +111,7 @@ pub(crate) async fn create(
         updated_at: now,
         version: 0,
     };
-    input.write(&mut source);
+    write(input, &mut source);
     give_token(&app, &mut source, &key);
     let created = app.store.create_source(&source).await;
     let source = app.config_written(ctx.account_id(), &[], created).await?;
@@ -212,7 +171,7 @@ pub(crate) async fn update(
     ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(ctx.account_id()).await?;
     change(&app, ctx.account_id(), id, &if_match, &key, |source| {
-        SourceInput::read(SourceInput::of(source), patch.clone())?.write(source);
+        write(read(form(source), patch.clone())?, source);
         Ok(())
     })
     .await
@@ -290,5 +249,5 @@ fn give_token(app: &App, source: &mut Source, key: &DataKey) {
 fn show(app: &App, source: &Source, key: &DataKey) -> Result<SourceView, ApiError> {
     let token = key.open(&Source::token_place(source.id), &source.token).map_err(ApiError::from_bug)?;
     let token = std::str::from_utf8(&token).map_err(ApiError::from_bug)?;
-    Ok(SourceView::new(source, format!("{}/ingest/{token}", app.config.public_url)))
+    Ok(views::source(source, format!("{}/ingest/{token}", app.config.public_url)))
 }

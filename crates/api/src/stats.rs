@@ -1,16 +1,9 @@
 //! Statistics: read from what was summed up, and what has happened since. However long the history is, a request reads
 //! a bounded number of rows.
 
-use crate::{
-    app::App,
-    auth::AccountCtx,
-    error::ApiError,
-    path::Id,
-    problems,
-    query::Query,
-    views::{DestinationStatsView, FanoutStatsView, StatsView, schema},
-};
+use crate::{app::App, auth::AccountCtx, error::ApiError, path::Id, problems, query::Query, views};
 use axum::{Json, extract::State};
+use contract::{DestinationStatsView, FanoutStatsView, StatsQuery, StatsView, schema};
 use domain::{
     account::Scope,
     id::{AccountId, DestinationId},
@@ -18,23 +11,9 @@ use domain::{
     rollup::{FanoutSums, Span, Sums},
     time::Timestamp,
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 use store::{Kind, Mark};
-use utoipa::IntoParams;
-
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct StatsQuery {
-    /// From this time on. Rounded down to the minute within the last hours, to the hour within the last week, to the day
-    /// before that.
-    #[param(value_type = Option<schema::Timestamp>)]
-    since: Option<Timestamp>,
-    /// Before this time.
-    #[param(value_type = Option<schema::Timestamp>)]
-    until: Option<Timestamp>,
-}
 
 /// Read what happened in the account: totals, by status, and day by day. Scope `events:read`.
 #[utoipa::path(
@@ -52,7 +31,7 @@ pub(crate) async fn account(
     let window = Window::of(&query, app.now(), limits::STATS_OVER)?;
     let found = window.read(&app, account, None).await?;
     let waiting = waiting(&app, account).await?;
-    Ok(Json(StatsView::new(window.from, window.to, found.as_of, &found.pieces, waiting)))
+    Ok(Json(views::stats(window.from, window.to, found.as_of, &found.pieces, waiting)))
 }
 
 /// Read how fan-outs went: how many events were delivered to all who wanted them, and how long that took. An event is
@@ -84,7 +63,7 @@ pub(crate) async fn fanout(
         }
     }
     let as_of = minutes.max(hours).min(window.to);
-    Ok(Json(FanoutStatsView::new(window.from, window.to, as_of, &sums)))
+    Ok(Json(views::fanout_stats(window.from, window.to, as_of, &sums)))
 }
 
 /// Read how a destination does: attempts, what they met, how long they took. Scope `destinations:read`.
@@ -104,7 +83,7 @@ pub(crate) async fn destination(
     app.store.destination(account, id).await?;
     let window = Window::of(&query, app.now(), limits::STATS_OVER_DESTINATION)?;
     let found = window.read(&app, account, Some(id)).await?;
-    Ok(Json(DestinationStatsView::new(window.from, window.to, found.as_of, window.span, &found.pieces)))
+    Ok(Json(views::destination_stats(window.from, window.to, found.as_of, window.span, &found.pieces)))
 }
 
 /// What is asked for, in whole spans.

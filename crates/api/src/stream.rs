@@ -27,8 +27,9 @@ use axum::{
     extract::{FromRequestParts, State},
     response::{IntoResponse, Response},
 };
+use contract::StreamQuery;
 use domain::limits;
-use filter::{Filter, StreamQuery};
+use filter::Filter;
 use follower::Follower;
 use frame::Reset;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};

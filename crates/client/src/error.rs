@@ -1,9 +1,8 @@
 //! What can go wrong, by what a caller can do about it.
 
 use bytes::Bytes;
+use contract::Problem;
 use http::Response;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -25,59 +24,22 @@ pub enum Error {
         source: BoxError,
     },
     /// The server said no, and why.
-    #[error("{0}")]
-    Refused(Box<Problem>),
+    #[error("{problem}")]
+    Refused {
+        problem: Box<Problem>,
+        /// When to ask again.
+        retry_after_seconds: Option<u64>,
+    },
     /// The server speaks another language than we do.
     #[error("{0}")]
     Unexpected(String),
-}
-
-/// An RFC 9457 problem document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Problem {
-    pub status: u16,
-    /// A stable word, such as `not_found`.
-    pub code: String,
-    pub title: String,
-    #[serde(default)]
-    pub detail: Option<String>,
-    #[serde(default)]
-    pub request_id: Option<String>,
-    #[serde(default)]
-    pub errors: Vec<FieldError>,
-    /// From `Retry-After`.
-    #[serde(skip)]
-    pub retry_after_seconds: Option<u64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FieldError {
-    /// A JSON Pointer into the request.
-    pub pointer: String,
-    pub code: String,
-    pub detail: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, code, title, .. } = self;
-        let said = self.detail.as_ref().unwrap_or(title);
-        write!(f, "{said} ({status} {code})")?;
-        for FieldError { pointer, detail, .. } in &self.errors {
-            // With one place the detail is often about it already.
-            if !said.contains(detail.as_str()) {
-                write!(f, "\n  {pointer}: {detail}")?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Error {
     /// The problem, if the server named one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
-            Self::Refused(problem) => Some(problem),
+            Self::Refused { problem, .. } => Some(problem),
             _ => None,
         }
     }
@@ -86,18 +48,18 @@ impl Error {
         let status = response.status();
         let foreign = || Problem {
             // A proxy's own error page, most likely.
+            kind: String::new(),
             status: status.as_u16(),
             code: "unknown".into(),
             title: status.canonical_reason().unwrap_or("refused").into(),
-            detail: None,
-            request_id: None,
+            detail: "".into(),
+            request_id: String::new(),
             errors: Vec::new(),
-            retry_after_seconds: None,
         };
-        let mut problem: Problem = serde_json::from_slice(response.body()).unwrap_or_else(|_| foreign());
+        let problem = serde_json::from_slice(response.body()).unwrap_or_else(|_| foreign());
         let retry_after = response.headers().get(http::header::RETRY_AFTER);
-        problem.retry_after_seconds = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
-        Self::Refused(Box::new(problem))
+        let retry_after_seconds = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        Self::Refused { problem: Box::new(problem), retry_after_seconds }
     }
 }
 
@@ -111,34 +73,4 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
     }
     said
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_said_once() {
-        let field = |pointer: &str| FieldError {
-            pointer: pointer.into(),
-            code: "missing_field".into(),
-            detail: "is missing".into(),
-        };
-        let problem = |detail: &str, errors| Problem {
-            status: 422,
-            code: "validation_failed".into(),
-            title: "The request is not valid".into(),
-            detail: Some(detail.into()),
-            request_id: None,
-            errors,
-            retry_after_seconds: None,
-        };
-        let one = problem("/a: is missing", vec![field("/a")]);
-        assert_eq!(one.to_string(), "/a: is missing (422 validation_failed)");
-        let two = problem("2 fields are not valid", vec![field("/a"), field("/b")]);
-        assert_eq!(
-            two.to_string(),
-            "2 fields are not valid (422 validation_failed)\n  /a: is missing\n  /b: is missing"
-        );
-    }
 }

@@ -1,7 +1,7 @@
 //! A typed client of the public API: what the CLI and the checks speak through. It knows no store and no engine.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), client::Error> {
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = client::Client::new("http://127.0.0.1:8080", "phk_…")?;
 //! let destination = client.create_destination(&client::NewDestination::new("Orders", "https://example.com/hook")).await?;
 //! client.create_route(&client::NewRoute::to(destination.id)).await?;
@@ -9,28 +9,21 @@
 //! # let _ = accepted; Ok(()) }
 //! ```
 //!
-//! [`objects`] has what comes back, [`requests`] what is sent, [`calls`] one method per endpoint, [`Live`] what happens as it happens, [`connect`] the way
-//! out, [`Outlet`] bytes by that way to somebody else. Nothing is tried twice: whoever publishes names an idempotency key and decides.
+//! What is sent and what comes back are the server's own types, of `contract`; [`calls`] has one method per endpoint, [`Live`]
+//! what happens as it happens, [`connect`] the way out, [`Outlet`] bytes by that way to somebody else. Nothing is tried twice:
+//! whoever publishes names an idempotency key and decides.
 
 mod calls;
 mod connect;
 mod error;
 mod live;
-mod objects;
 mod outlet;
-mod requests;
 
-pub use calls::{DeliveriesOf, EventsOf};
-pub use error::{Error, FieldError, Problem};
+pub use calls::Readiness;
+pub use contract::*;
+pub use error::Error;
 pub use live::{Change, ChangesOf, Live};
-pub use objects::{
-    Accepted, AcceptedStatus, Account, ApiKey, Attempt, AttemptError, AttemptRequest, AttemptResponse,
-    BatchResult, DailyStats, DeadLetterGroup, Delivery, Destination, DestinationCount, DestinationStats,
-    Event, Fanout, FanoutStats, Hold, Node, NodeStatus, Page, Quantiles, Readiness, Replay, ReplayEstimate,
-    Route, Secret, Signing, Source, Stats, StatsPoint, StatsTotals, StatusCount, Timing, WaitingFor,
-};
 pub use outlet::Outlet;
-pub use requests::{NewAccount, NewApiKey, NewDestination, NewReplay, NewRoute, NewSource, Publish};
 
 use bytes::Bytes;
 use connect::Connector;

@@ -37,8 +37,8 @@ async fn a_problem_keeps_its_code_its_fields_and_its_pause() {
         "errors":[{"pointer":"/url","code":"invalid_url","detail":"must use https"}]}"#;
     let (_receiver, client) = server(Reply::status(422).body(problem).header("retry-after", "3"));
     let error = client.own_account().await.unwrap_err();
-    let problem = error.problem().unwrap();
-    assert_eq!((problem.code.as_str(), problem.retry_after_seconds), ("validation_failed", Some(3)));
+    let Error::Refused { problem, retry_after_seconds } = &error else { panic!("{error}") };
+    assert_eq!((&*problem.code, *retry_after_seconds), ("validation_failed", Some(3)));
     assert_eq!(
         error.to_string(),
         "The request has invalid fields. (422 validation_failed)\n  /url: must use https"

@@ -113,7 +113,7 @@ impl From<client::Error> for Failure {
                 Code::Configuration
             }
             client::Error::NotReached { .. } => Code::NotReached,
-            client::Error::Refused(_) => Code::Refused,
+            client::Error::Refused { .. } => Code::Refused,
             client::Error::Tls(_) | client::Error::Unexpected(_) => Code::Failed,
         };
         Self { code, error: error.into() }

@@ -30,6 +30,15 @@ const FENCES: &[Fence] = &[
         ],
     },
     Fence {
+        name: "contract",
+        sees: &["domain"], // what is said is made of values of the domain; how it is read is the server's business
+        without: &[
+            ("axum", "a page and a client read the same types as a request"),
+            ("hyper", "what is said does not depend on how it travels"),
+            ("tokio", "types have nothing to wait for"),
+        ],
+    },
+    Fence {
         name: "store",
         sees: &["domain"], // it remembers values of the domain
         without: &[
@@ -46,12 +55,12 @@ const FENCES: &[Fence] = &[
     Fence {
         name: "api",
         // Without engine: the committed row is the truth, so that api and worker can be one process or twenty.
-        sees: &["domain", "store"],
+        sees: &["contract", "domain", "store"],
         without: &[],
     },
     Fence {
         name: "client",
-        sees: &["domain"], // it speaks the public API and knows what everybody can know
+        sees: &["contract", "domain"], // it speaks the public API and knows what everybody can know
         without: &[("axum", "a client serves nobody")],
     },
     Fence {

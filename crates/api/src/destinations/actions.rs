@@ -8,13 +8,14 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
     optional_body::OptionalBody,
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
     problems,
-    views::{AttemptView, DestinationView, EveryRequest, schema},
+    views::{self, EveryRequest},
 };
 use axum::{Json, extract::State};
+use contract::{AttemptView, DestinationView, ListBody, TestEvent, schema};
 use domain::{
     account::Scope,
     destination::{Destination, Disabled, DisabledReason},
@@ -23,10 +24,8 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use store::{Change, Page};
-use utoipa::ToSchema;
 
 /// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
 #[utoipa::path(
@@ -148,19 +147,6 @@ pub(crate) async fn probe(
     Ok(Versioned::accepted(destination.version, show(&app, &destination).await?))
 }
 
-/// An event to try a destination with.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct TestEvent {
-    /// `test` if left out.
-    #[serde(rename = "type")]
-    #[schema(value_type = Option<String>, example = "payment.succeeded")]
-    event_type: Option<EventType>,
-    /// The payload; a greeting if left out.
-    #[schema(value_type = Option<schema::Anything>)]
-    data: Option<Value>,
-}
-
 /// Send one request to a destination now and see what comes back. Nothing is stored and no hold is looked at.
 /// Scope `destinations:write`.
 #[utoipa::path(
@@ -185,7 +171,7 @@ pub(crate) async fn test(
         Event::new(EventId::at(now, app.dice.bits()), ctx.account_id(), event_type, payload.into(), now);
     let every = EveryRequest::of(&event);
     let attempt = app.sender.test_send(id, event).await?;
-    Ok(Json(AttemptView::new(&attempt, &every)))
+    Ok(Json(views::attempt(&attempt, &every)))
 }
 
 /// List a destination's attempts, newest delivery first. Scope `deliveries:read`.

@@ -5,50 +5,15 @@ use crate::{
     error::ApiError,
     validate::{Checks, escaped},
 };
+use contract::{AuthInput, AuthKind};
 use domain::{
     destination::Auth,
     dice::Dice,
     limits,
     seal::{DataKey, Sealed},
 };
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt};
-use utoipa::ToSchema;
-
-/// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.
-#[derive(Default, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = AuthInput)]
-pub(crate) struct AuthInput {
-    #[serde(rename = "type")]
-    kind: AuthKindInput,
-    #[schema(write_only)]
-    token: Option<String>,
-    username: Option<String>,
-    #[schema(write_only)]
-    password: Option<String>,
-    /// Values by name.
-    #[schema(write_only)]
-    headers: Option<BTreeMap<String, Option<String>>>,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = AuthTypeInput)]
-pub(crate) enum AuthKindInput {
-    #[default]
-    None,
-    Bearer,
-    Basic,
-    Headers,
-}
-
-impl fmt::Debug for AuthInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthInput").field("type", &self.kind).finish_non_exhaustive()
-    }
-}
+use std::collections::BTreeMap;
 
 /// Seals the values of one destination.
 pub(super) struct Sealer<'a> {
@@ -63,134 +28,124 @@ impl Sealer<'_> {
     }
 }
 
-impl AuthInput {
-    /// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
-    pub(super) fn check_available(body: &Value) -> Result<(), ApiError> {
-        let kind = body.pointer("/auth/type").and_then(Value::as_str);
-        if !kind.is_some_and(|kind| matches!(kind, "oauth2" | "mtls")) {
-            return Ok(());
-        }
-        let mut checks = Checks::default();
-        let detail = "this type is not available yet: `none`, `bearer`, `basic` and `headers` are";
-        checks.not_available("/auth/type", detail);
-        checks.done()
+/// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
+pub(super) fn check_available(body: &Value) -> Result<(), ApiError> {
+    let kind = body.pointer("/auth/type").and_then(Value::as_str);
+    if !kind.is_some_and(|kind| matches!(kind, "oauth2" | "mtls")) {
+        return Ok(());
     }
+    let mut checks = Checks::default();
+    let detail = "this type is not available yet: `none`, `bearer`, `basic` and `headers` are";
+    checks.not_available("/auth/type", detail);
+    checks.done()
+}
 
-    /// The form of what is kept; a secret is `null` there.
-    pub(super) fn of(auth: &Auth) -> Self {
-        let mut input = Self::default();
-        match auth {
-            Auth::None => {}
-            Auth::Bearer { .. } => input.kind = AuthKindInput::Bearer,
-            Auth::Basic { username, .. } => {
-                input.kind = AuthKindInput::Basic;
-                input.username = Some(username.clone());
-            }
-            Auth::Headers { headers } => {
-                input.kind = AuthKindInput::Headers;
-                input.headers = Some(headers.iter().map(|(name, _)| (name.clone(), None)).collect());
-            }
+/// The form of what is kept; a secret is `null` there.
+pub(super) fn form(auth: &Auth) -> AuthInput {
+    let mut input = AuthInput::default();
+    match auth {
+        Auth::None => {}
+        Auth::Bearer { .. } => input.kind = AuthKind::Bearer,
+        Auth::Basic { username, .. } => {
+            input.kind = AuthKind::Basic;
+            input.username = Some(username.clone());
         }
-        input
-    }
-
-    /// `headers` are those sent in the clear: a name stands in one place only.
-    pub(super) fn check(&self, checks: &mut Checks, headers: &[(String, String)], current: Option<&Auth>) {
-        let bearer = self.kind == AuthKindInput::Bearer;
-        let basic = self.kind == AuthKindInput::Basic;
-        self.check_member(
-            checks,
-            "token",
-            bearer,
-            self.token.as_deref(),
-            matches!(current, Some(Auth::Bearer { .. })),
-        );
-        self.check_member(checks, "username", basic, self.username.as_deref(), false);
-        self.check_member(
-            checks,
-            "password",
-            basic,
-            self.password.as_deref(),
-            matches!(current, Some(Auth::Basic { .. })),
-        );
-        if self.username.as_deref().is_some_and(|name| name.contains(':')) {
-            checks.refuse(
-                "/auth/username",
-                "invalid_value",
-                "a user name of basic authentication has no colon",
-            );
-        }
-        match &self.headers {
-            Some(_) if self.kind != AuthKindInput::Headers => {
-                checks.refuse("/auth/headers", "not_allowed", "this type of auth has no `headers`");
-            }
-            Some(own) => check_headers(checks, own, headers, current),
-            None if self.kind == AuthKindInput::Headers => {
-                checks.refuse("/auth/headers", "missing_field", "auth of type `headers` needs `headers`");
-            }
-            None => {}
+        Auth::Headers { headers } => {
+            input.kind = AuthKind::Headers;
+            input.headers = Some(headers.iter().map(|(name, _)| (name.clone(), None)).collect());
         }
     }
+    input
+}
 
-    fn check_member(
-        &self,
-        checks: &mut Checks,
-        member: &str,
-        belongs: bool,
-        value: Option<&str>,
-        kept: bool,
-    ) {
-        let pointer = format!("/auth/{member}");
-        match value {
-            Some(_) if !belongs => {
-                checks.refuse(pointer, "not_allowed", format!("this type of auth has no `{member}`"));
-            }
-            None if belongs && !kept => {
-                checks.refuse(pointer, "missing_field", format!("this type of auth needs `{member}`"));
-            }
-            Some(value) => {
-                let printable =
-                    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
-                if value.is_empty() || !printable || value.len() > limits::AUTH_VALUE_BYTES {
-                    let detail = format!("1 to {} visible ASCII characters", limits::AUTH_VALUE_BYTES);
-                    checks.refuse(pointer, "invalid_value", detail);
-                }
-            }
-            None => {}
-        }
+/// `headers` are those sent in the clear: a name stands in one place only.
+pub(super) fn check(
+    input: &AuthInput,
+    checks: &mut Checks,
+    headers: &[(String, String)],
+    current: Option<&Auth>,
+) {
+    let bearer = input.kind == AuthKind::Bearer;
+    let basic = input.kind == AuthKind::Basic;
+    check_member(
+        checks,
+        "token",
+        bearer,
+        input.token.as_deref(),
+        matches!(current, Some(Auth::Bearer { .. })),
+    );
+    check_member(checks, "username", basic, input.username.as_deref(), false);
+    check_member(
+        checks,
+        "password",
+        basic,
+        input.password.as_deref(),
+        matches!(current, Some(Auth::Basic { .. })),
+    );
+    if input.username.as_deref().is_some_and(|name| name.contains(':')) {
+        checks.refuse("/auth/username", "invalid_value", "a user name of basic authentication has no colon");
     }
+    match &input.headers {
+        Some(_) if input.kind != AuthKind::Headers => {
+            checks.refuse("/auth/headers", "not_allowed", "this type of auth has no `headers`");
+        }
+        Some(own) => check_headers(checks, own, headers, current),
+        None if input.kind == AuthKind::Headers => {
+            checks.refuse("/auth/headers", "missing_field", "auth of type `headers` needs `headers`");
+        }
+        None => {}
+    }
+}
 
-    /// What is to be kept, after [`AuthInput::check`]: what came is sealed, what was left out stays as it is.
-    pub(super) fn to_auth(&self, current: Option<&Auth>, sealer: &Sealer<'_>) -> Auth {
-        let seal = |value: &Option<String>, kept: Option<&Sealed>| match (value, kept) {
-            (Some(value), _) => sealer.seal(value),
-            (None, kept) => kept.cloned().unwrap_or_default(),
-        };
-        match self.kind {
-            AuthKindInput::None => Auth::None,
-            AuthKindInput::Bearer => {
-                let kept = current
-                    .and_then(|auth| if let Auth::Bearer { token } = auth { Some(token) } else { None });
-                Auth::Bearer { token: seal(&self.token, kept) }
+fn check_member(checks: &mut Checks, member: &str, belongs: bool, value: Option<&str>, kept: bool) {
+    let pointer = format!("/auth/{member}");
+    match value {
+        Some(_) if !belongs => {
+            checks.refuse(pointer, "not_allowed", format!("this type of auth has no `{member}`"));
+        }
+        None if belongs && !kept => {
+            checks.refuse(pointer, "missing_field", format!("this type of auth needs `{member}`"));
+        }
+        Some(value) => {
+            let printable = value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value;
+            if value.is_empty() || !printable || value.len() > limits::AUTH_VALUE_BYTES {
+                let detail = format!("1 to {} visible ASCII characters", limits::AUTH_VALUE_BYTES);
+                checks.refuse(pointer, "invalid_value", detail);
             }
-            AuthKindInput::Basic => {
-                let kept = current.and_then(|auth| {
-                    if let Auth::Basic { password, .. } = auth { Some(password) } else { None }
-                });
-                Auth::Basic {
-                    username: self.username.clone().unwrap_or_default(),
-                    password: seal(&self.password, kept),
-                }
+        }
+        None => {}
+    }
+}
+
+/// What is to be kept, after [`check`]: what came is sealed, what was left out stays as it is.
+pub(super) fn read(input: &AuthInput, current: Option<&Auth>, sealer: &Sealer<'_>) -> Auth {
+    let seal = |value: &Option<String>, kept: Option<&Sealed>| match (value, kept) {
+        (Some(value), _) => sealer.seal(value),
+        (None, kept) => kept.cloned().unwrap_or_default(),
+    };
+    match input.kind {
+        AuthKind::None => Auth::None,
+        AuthKind::Bearer => {
+            let kept =
+                current.and_then(|auth| if let Auth::Bearer { token } = auth { Some(token) } else { None });
+            Auth::Bearer { token: seal(&input.token, kept) }
+        }
+        AuthKind::Basic => {
+            let kept = current
+                .and_then(|auth| if let Auth::Basic { password, .. } = auth { Some(password) } else { None });
+            Auth::Basic {
+                username: input.username.clone().unwrap_or_default(),
+                password: seal(&input.password, kept),
             }
-            AuthKindInput::Headers => {
-                let own = self.headers.iter().flatten();
-                let sealed = own.map(|(name, value)| {
-                    let name = name.to_ascii_lowercase();
-                    let value = seal(value, kept_header(current, &name));
-                    (name, value)
-                });
-                Auth::Headers { headers: sealed.collect() }
-            }
+        }
+        AuthKind::Headers => {
+            let own = input.headers.iter().flatten();
+            let sealed = own.map(|(name, value)| {
+                let name = name.to_ascii_lowercase();
+                let value = seal(value, kept_header(current, &name));
+                (name, value)
+            });
+            Auth::Headers { headers: sealed.collect() }
         }
     }
 }

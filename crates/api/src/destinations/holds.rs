@@ -4,13 +4,13 @@ use crate::{
     app::App,
     auth::AccountCtx,
     error::ApiError,
-    page::{List, ListBody, NoFilter},
+    page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
-    problems,
-    views::{HoldEntryView, schema},
+    problems, views,
 };
 use axum::{Json, extract::State};
+use contract::{HoldEntryView, ListBody, schema};
 use domain::{
     account::Scope,
     destination::Destination,
@@ -44,7 +44,7 @@ pub(crate) async fn list(
     holds.extend(switched(&destination, None).into_iter().filter(earlier));
     holds.sort_by_key(|hold| std::cmp::Reverse(key(hold)));
     let next = list.cut(&mut holds, |hold| (hold.since, hold.reason));
-    Ok(Json(list.body(&app, account, holds.iter().map(HoldEntryView::from).collect(), next)))
+    Ok(Json(list.body(&app, account, holds.iter().map(views::hold_entry).collect(), next)))
 }
 
 /// Writes down what a change of the destination has ended. Not worth failing for: the change has been made.

@@ -10,9 +10,10 @@ use crate::{
     path::Id,
     problems,
     validate::Checks,
-    views::{DestinationView, SecretView, schema},
+    views,
 };
 use axum::{Json, extract::State, response::IntoResponse};
+use contract::{DestinationView, RotateSecret, SecretView, schema};
 use domain::{
     account::Scope,
     destination::{Destination, Previous, Secrets},
@@ -23,24 +24,10 @@ use domain::{
     signature::SigningSecret,
 };
 use http::header;
-use serde::Deserialize;
 use std::time::Duration;
-use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 const SECRET_BYTES: usize = 32;
-
-/// How to change a signing secret.
-#[derive(Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct RotateSecret {
-    /// Your own; one is made otherwise.
-    #[schema(write_only, example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
-    secret: Option<String>,
-    /// How long the old one goes on signing beside the new one.
-    #[schema(minimum = 0, maximum = 604800, default = 86400)]
-    overlap_seconds: Option<u64>,
-}
 
 /// Show a destination's signing secret. Scope `secrets:reveal`.
 #[utoipa::path(
@@ -99,7 +86,7 @@ pub(crate) async fn rotate(
         Ok(true)
     })
     .await?;
-    let view = show(&app, &destination).await?.revealing(&secret.expose());
+    let view = views::revealing(show(&app, &destination).await?, &secret.expose());
     Ok(Versioned::ok(destination.version, view))
 }
 

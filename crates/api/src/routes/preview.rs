@@ -1,47 +1,15 @@
 //! Which routes an event would take, and why not the others: the same function that ingest uses, without sending.
 
-use crate::{
-    app::App,
-    auth::AccountCtx,
-    error::ApiError,
-    json::Body,
-    problems,
-    validate::Checks,
-    views::{PreviewView, RoutePreviewView, schema},
-};
+use crate::{app::App, auth::AccountCtx, error::ApiError, json::Body, problems, validate::Checks, views};
 use axum::{Json, extract::State};
+use contract::{PreviewInput, PreviewView, RoutePreviewView};
 use domain::{
     account::Scope,
     event::EventType,
-    id::{EventId, SourceId},
     limits,
     route::{Candidate, RouteTable},
 };
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use utoipa::ToSchema;
-
-/// An event that is there (`event_id`), or one as it might come.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(as = PreviewInput)]
-pub(crate) struct PreviewInput {
-    #[schema(value_type = Option<schema::EventId>)]
-    event_id: Option<EventId>,
-    /// Null: published by API.
-    #[schema(value_type = Option<schema::SourceId>)]
-    source_id: Option<SourceId>,
-    #[serde(rename = "type")]
-    #[schema(value_type = Option<String>)]
-    event_type: Option<EventType>,
-    /// The payload as JSON; leave it out for one that is not JSON.
-    #[schema(value_type = Option<schema::Anything>)]
-    data: Option<Value>,
-    #[schema(value_type = Option<schema::Headers>)]
-    headers: Option<Map<String, Value>>,
-    #[schema(value_type = Option<schema::Metadata>)]
-    metadata: Option<Map<String, Value>>,
-}
+use serde_json::Value;
 
 /// Ask which routes an event would take. Nothing is sent. Scope `events:read`.
 #[utoipa::path(
@@ -58,7 +26,7 @@ pub(crate) async fn preview(
     Body(input): Body<PreviewInput>,
 ) -> Result<Json<PreviewView>, ApiError> {
     ctx.require(Scope::EventsRead)?;
-    input.check()?;
+    check(&input)?;
     if let Some(source) = input.source_id {
         app.store.source(ctx.account_id(), source).await.map_err(super::refuse_reference)?;
     }
@@ -73,43 +41,41 @@ pub(crate) async fn preview(
     let payload = event.as_ref().map_or(limits::MANAGEMENT_BODY_BYTES, |event| event.payload.len());
     let judging = move || match &event {
         Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
-        None => judge(&snapshot.table, &input.candidate()),
+        None => judge(&snapshot.table, &candidate(&input)),
     };
     let data = app.admission.matching.run(routes, payload, judging).await?;
     Ok(Json(PreviewView { data }))
 }
 
-impl PreviewInput {
-    fn check(&self) -> Result<(), ApiError> {
-        let mut checks = Checks::default();
-        let inline = self.source_id.is_some()
-            || self.event_type.is_some()
-            || self.data.is_some()
-            || self.headers.is_some()
-            || self.metadata.is_some();
-        if self.event_id.is_some() && inline {
-            checks.refuse("/event_id", "not_allowed", "give an event's id or an event's members, not both");
-        }
-        if self.event_id.is_none() && self.event_type.is_none() {
-            checks.refuse("/type", "missing_field", "give an event's id or at least its type");
-        }
-        checks.done()
+fn check(input: &PreviewInput) -> Result<(), ApiError> {
+    let mut checks = Checks::default();
+    let inline = input.source_id.is_some()
+        || input.event_type.is_some()
+        || input.data.is_some()
+        || input.headers.is_some()
+        || input.metadata.is_some();
+    if input.event_id.is_some() && inline {
+        checks.refuse("/event_id", "not_allowed", "give an event's id or an event's members, not both");
     }
+    if input.event_id.is_none() && input.event_type.is_none() {
+        checks.refuse("/type", "missing_field", "give an event's id or at least its type");
+    }
+    checks.done()
+}
 
-    fn candidate(&self) -> Candidate<'_> {
-        let headers = self.headers.iter().flatten();
-        Candidate {
-            source_id: self.source_id,
-            event_type: self.event_type.as_ref().map_or("unknown", EventType::as_str),
-            data: self.data.clone(),
-            headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
-            metadata: Value::Object(self.metadata.clone().unwrap_or_default()),
-        }
+fn candidate(input: &PreviewInput) -> Candidate<'_> {
+    let headers = input.headers.iter().flatten();
+    Candidate {
+        source_id: input.source_id,
+        event_type: input.event_type.as_ref().map_or("unknown", EventType::as_str),
+        data: input.data.clone(),
+        headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
+        metadata: Value::Object(input.metadata.clone().unwrap_or_default()),
     }
 }
 
 fn judge(routes: &RouteTable, event: &Candidate<'_>) -> Vec<RoutePreviewView> {
-    let mut judged: Vec<_> = routes.iter().map(|route| RoutePreviewView::new(route, event)).collect();
+    let mut judged: Vec<_> = routes.iter().map(|route| views::route_preview(route, event)).collect();
     judged.sort_by_key(|judged| (!judged.matches, judged.route_id));
     judged.truncate(limits::PREVIEW_ROUTES);
     judged

@@ -1,6 +1,7 @@
 //! How destinations are doing whose holds have changed: read once for a page of changes, not for each of them.
 
-use crate::{app::App, views::DestinationChangeView};
+use crate::{app::App, views};
+use contract::DestinationChangeView;
 use domain::{destination::Destination, gate::HoldEntry, id::DestinationId, limits};
 use std::collections::HashMap;
 use store::{Fresh, LaneView, StoreError, What};
@@ -37,6 +38,6 @@ impl Destinations {
     pub(super) fn view(&self, id: DestinationId, change: &HoldEntry) -> DestinationChangeView {
         let (destination, lane) =
             self.0.get(&id).map_or((None, None), |(destination, lane)| (destination.as_ref(), lane.as_ref()));
-        DestinationChangeView::new(id, destination, lane, change)
+        views::destination_change(id, destination, lane, change)
     }
 }

@@ -1,60 +1,9 @@
 //! Which changes a client wants to hear of.
 
 use super::happening::{About, Happening};
-use crate::{
-    auth::AccountCtx,
-    error::ApiError,
-    validate::Checks,
-    views::{schema, words},
-};
-use domain::{
-    account::Scope,
-    delivery::Status,
-    id::{DestinationId, ReplayId, RouteId, SourceId},
-    outcome::Outcome,
-    pattern::Pattern,
-};
-use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
-
-/// Different filters narrow, the values of one widen; none is no filter.
-#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct StreamQuery {
-    /// Which events.
-    #[param(inline, required = false)]
-    kind: Vec<Kind>,
-    #[param(value_type = Vec<schema::DestinationId>, required = false)]
-    destination_id: Vec<DestinationId>,
-    /// Of the delivery, as the change left it: `retry_scheduled`, `delivered`, `dead_letter` or `cancelled`.
-    #[param(value_type = Vec<words::StatusWord>, required = false)]
-    status: Vec<Status>,
-    /// Of the attempt.
-    #[param(value_type = Vec<words::OutcomeWord>, required = false)]
-    outcome: Vec<Outcome>,
-    /// Event type, or a pattern of it.
-    #[serde(rename = "type")]
-    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
-    types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false)]
-    source_id: Vec<SourceId>,
-    #[param(value_type = Vec<schema::RouteId>, required = false)]
-    route_id: Vec<RouteId>,
-    #[param(value_type = Vec<schema::ReplayId>, required = false)]
-    replay_id: Vec<ReplayId>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[schema(as = StreamKind)]
-enum Kind {
-    #[serde(rename = "event.received")]
-    Event,
-    #[serde(rename = "delivery.changed")]
-    Delivery,
-    #[serde(rename = "destination.changed")]
-    Destination,
-}
+use crate::{auth::AccountCtx, error::ApiError, validate::Checks};
+use contract::{StreamKind, StreamQuery};
+use domain::{account::Scope, delivery::Status};
 
 /// What a client may hear of, and wants to.
 #[derive(Debug)]
@@ -90,16 +39,16 @@ impl Filter {
         }
         checks.done()?;
         let named = |kind| query.kind.contains(&kind);
-        if query.kind.is_empty() || named(Kind::Delivery) {
+        if query.kind.is_empty() || named(StreamKind::Delivery) {
             ctx.require(Scope::DeliveriesRead)?;
         }
-        if named(Kind::Event) {
+        if named(StreamKind::Event) {
             ctx.require(Scope::EventsRead)?;
         }
-        if named(Kind::Destination) {
+        if named(StreamKind::Destination) {
             ctx.require(Scope::DestinationsRead)?;
         }
-        let deliveries = query.kind.is_empty() || named(Kind::Delivery);
+        let deliveries = query.kind.is_empty() || named(StreamKind::Delivery);
         // What has nothing that a filter could ask about is not told.
         let of_deliveries = !(query.status.is_empty()
             && query.outcome.is_empty()
@@ -109,11 +58,11 @@ impl Filter {
         let events = ctx.has(Scope::EventsRead)
             && !of_deliveries
             && query.destination_id.is_empty()
-            && (query.kind.is_empty() || named(Kind::Event));
+            && (query.kind.is_empty() || named(StreamKind::Event));
         let destinations = ctx.has(Scope::DestinationsRead)
             && !of_deliveries
             && !of_events
-            && (query.kind.is_empty() || named(Kind::Destination));
+            && (query.kind.is_empty() || named(StreamKind::Destination));
         Ok(Self { query, events, deliveries, destinations })
     }
 

@@ -1,7 +1,7 @@
 //! Something that happened, written down once for everybody who follows its account.
 
 use super::{destinations::Destinations, frame, mark::Mark};
-use crate::views::{DeliveryChangeView, EventView};
+use crate::views;
 use bytes::Bytes;
 use domain::{
     delivery::Status,
@@ -49,7 +49,7 @@ impl Happening {
         let written = Written::InFeed(fresh.stamp);
         match fresh.what {
             What::Event(record) => Self {
-                text: frame::event("event.received", &mark, &EventView::from(&*record)).into(),
+                text: frame::event("event.received", &mark, &views::event(&record)).into(),
                 mark,
                 written,
                 about: About::Event {
@@ -59,7 +59,7 @@ impl Happening {
             },
             What::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
             What::Delivery(fact) => {
-                let view = DeliveryChangeView::new(&fact);
+                let view = views::delivery_change(&fact);
                 Self {
                     text: frame::event("delivery.changed", &mark, &view).into(),
                     mark,

@@ -1,153 +1,65 @@
 use super::{
     attempt::millis,
-    delivery::{OutcomeWord, StatusWord},
-    destination::{DestinationStatus, HoldEntryView, HoldView, hold, status},
-    schema,
+    destination::{going_on, hold, hold_entry, status},
 };
+use contract::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, HoldView};
 use domain::{
     delivery::{Ending, Status},
     destination::Destination,
     gate::{HoldEntry, HoldReason},
-    id::{AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
-    outcome::Outcome,
-    time::Timestamp,
+    id::DestinationId,
 };
-use serde::Serialize;
 use store::{FactAttempt, FactRecord, LaneView};
-use utoipa::ToSchema;
 
-/// A delivery as a change left it, with the attempt that made the change: `event: delivery.changed`.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = DeliveryChange)]
-pub struct DeliveryChangeView {
-    #[schema(value_type = schema::DeliveryId)]
-    pub id: DeliveryId,
-    #[schema(value_type = schema::EventId)]
-    pub event_id: EventId,
-    pub event_type: String,
-    #[schema(value_type = schema::RouteId)]
-    pub route_id: RouteId,
-    #[schema(value_type = schema::DestinationId)]
-    pub destination_id: DestinationId,
-    #[schema(value_type = StatusWord)]
-    pub status: Status,
-    /// Why it ended undelivered.
-    #[schema(required)]
-    pub reason: Option<&'static str>,
-    pub attempt_count: u32,
-    pub retry_count: u32,
-    #[schema(value_type = Option<OutcomeWord>, required)]
-    pub last_outcome: Option<Outcome>,
-    #[schema(required)]
-    pub last_http_status: Option<u16>,
-    #[schema(required)]
-    pub sequence: Option<i64>,
-    #[schema(required)]
-    pub ordering_key: Option<String>,
-    #[schema(value_type = schema::Timestamp)]
-    pub created_at: Timestamp,
-    /// Null when it has ended, and when more has happened to it since.
-    #[schema(value_type = Option<schema::Timestamp>, required)]
-    pub next_attempt_at: Option<Timestamp>,
-    #[schema(value_type = Option<schema::Timestamp>, required)]
-    pub ended_at: Option<Timestamp>,
-    #[schema(value_type = Option<schema::ReplayId>, required)]
-    pub replay_id: Option<ReplayId>,
-    #[schema(value_type = Option<schema::DeliveryId>, required)]
-    pub replay_of: Option<DeliveryId>,
-    /// Null: it ended without one.
-    #[schema(required)]
-    pub attempt: Option<AttemptSummaryView>,
-}
-
-/// An attempt, in short. The list of the delivery's attempts has the rest.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AttemptSummary)]
-pub struct AttemptSummaryView {
-    #[schema(value_type = schema::AttemptId)]
-    pub id: AttemptId,
-    pub number: u32,
-    #[schema(value_type = schema::Timestamp)]
-    pub started_at: Timestamp,
-    pub duration_ms: u64,
-    #[schema(value_type = Option<OutcomeWord>, required)]
-    pub outcome: Option<Outcome>,
-    #[schema(required)]
-    pub http_status: Option<u16>,
-}
-
-/// How a destination is doing after one of its holds began, changed or ended: `event: destination.changed`. What it has
-/// of the destination is as the destination itself shows it.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = DestinationChange)]
-pub struct DestinationChangeView {
-    #[schema(value_type = schema::DestinationId)]
-    pub id: DestinationId,
-    pub status: DestinationStatus,
-    /// Why its deliveries wait; null when they do not.
-    #[schema(required)]
-    pub hold: Option<HoldView>,
-    #[schema(value_type = Option<schema::Timestamp>, required)]
-    pub throttled_until: Option<Timestamp>,
-    #[schema(required)]
-    pub throttle_reason: Option<String>,
-    /// The line of its history that was written.
-    pub change: HoldEntryView,
-}
-
-impl DeliveryChangeView {
-    pub fn new(fact: &FactRecord) -> Self {
-        let (ending, ended_at): (Option<Ending>, _) = fact.ending.unzip();
-        let attempt = |attempt: FactAttempt| AttemptSummaryView {
-            id: attempt.id,
-            number: fact.attempts,
-            started_at: attempt.started_at,
-            duration_ms: millis(attempt.duration),
-            outcome: fact.outcome,
-            http_status: fact.http_status,
-        };
-        Self {
-            id: fact.delivery_id,
-            event_id: fact.event_id,
-            event_type: fact.event_type.clone(),
-            route_id: fact.route_id,
-            destination_id: fact.destination_id,
-            status: ending.map_or(Status::RetryScheduled, Ending::status),
-            reason: ending.and_then(Ending::reason),
-            attempt_count: fact.attempts,
-            retry_count: fact.spent,
-            last_outcome: fact.outcome,
-            last_http_status: fact.http_status,
-            sequence: fact.sequence,
-            ordering_key: fact.ordering_key.clone(),
-            created_at: fact.delivery_id.made_at(),
-            next_attempt_at: fact.next_attempt_at,
-            ended_at,
-            replay_id: fact.replay_id,
-            replay_of: Some(fact.origin).filter(|origin| *origin != fact.delivery_id),
-            attempt: fact.attempt.map(attempt),
-        }
+pub(crate) fn delivery_change(fact: &FactRecord) -> DeliveryChangeView {
+    let (ending, ended_at): (Option<Ending>, _) = fact.ending.unzip();
+    let attempt = |attempt: FactAttempt| AttemptSummaryView {
+        id: attempt.id,
+        number: fact.attempts,
+        started_at: attempt.started_at,
+        duration_ms: millis(attempt.duration),
+        outcome: fact.outcome,
+        http_status: fact.http_status,
+    };
+    DeliveryChangeView {
+        id: fact.delivery_id,
+        event_id: fact.event_id,
+        event_type: fact.event_type.clone(),
+        route_id: fact.route_id,
+        destination_id: fact.destination_id,
+        status: ending.map_or(Status::RetryScheduled, Ending::status),
+        reason: ending.and_then(Ending::end_reason),
+        attempt_count: fact.attempts,
+        retry_count: fact.spent,
+        last_outcome: fact.outcome,
+        last_http_status: fact.http_status,
+        sequence: fact.sequence,
+        ordering_key: fact.ordering_key.clone(),
+        created_at: fact.delivery_id.made_at(),
+        next_attempt_at: fact.next_attempt_at,
+        ended_at,
+        replay_id: fact.replay_id,
+        replay_of: Some(fact.origin).filter(|origin| *origin != fact.delivery_id),
+        attempt: fact.attempt.map(attempt),
     }
 }
 
-impl DestinationChangeView {
-    /// `destination` is None if it does not read back.
-    pub fn new(
-        id: DestinationId,
-        destination: Option<&Destination>,
-        lane: Option<&LaneView>,
-        change: &HoldEntry,
-    ) -> Self {
-        let hold = standing(destination, lane, change);
-        let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
-        Self {
-            id,
-            status: status(hold.as_ref()),
-            throttled_until: throttle.and_then(|hold| hold.until),
-            throttle_reason: throttle.map(|hold| hold.detail.clone()),
-            hold,
-            change: change.into(),
-        }
+/// `destination` is None if it does not read back.
+pub(crate) fn destination_change(
+    id: DestinationId,
+    destination: Option<&Destination>,
+    lane: Option<&LaneView>,
+    change: &HoldEntry,
+) -> DestinationChangeView {
+    let hold = standing(destination, lane, change);
+    let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
+    DestinationChangeView {
+        id,
+        status: status(hold.as_ref()),
+        throttled_until: throttle.and_then(|hold| hold.until),
+        throttle_reason: throttle.map(|hold| hold.detail.clone()),
+        hold,
+        change: hold_entry(change),
     }
 }
 
@@ -164,7 +76,7 @@ fn standing(
             change.ended_at.is_none().then_some(known)
         }
         None if change.ended_at.is_none() && (destination.is_none() || of_lane(change.reason)) => {
-            Some(change.into())
+            Some(going_on(change))
         }
         known => known,
     }
@@ -178,7 +90,8 @@ const fn of_lane(reason: HoldReason) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::{gate::Hold, id::AccountId};
+    use contract::DestinationStatus;
+    use domain::{gate::Hold, id::AccountId, time::Timestamp};
 
     const THEN: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
@@ -197,7 +110,7 @@ mod tests {
         let url = "https://example.com/hooks";
         let mut destination = Destination::new(id, AccountId::at(THEN, 2), "Orders", url, THEN);
         destination.switch.paused_at = paused.then_some(THEN);
-        DestinationChangeView::new(id, Some(&destination), lane.as_ref(), change)
+        destination_change(id, Some(&destination), lane.as_ref(), change)
     }
 
     #[test]

@@ -1,6 +1,16 @@
 //! The OpenAPI document: what the code says, reviewed when it changes.
 
 use crate::world::World;
+use domain::{
+    account::{KeyKind, Scope},
+    delivery::Status,
+    destination::{OnDeadLetter, Ordering, Scheme},
+    gate::HoldReason,
+    lane::WaitKind,
+    member::Role,
+    outcome::Outcome,
+    replay::ReplayStatus,
+};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -84,6 +94,27 @@ fn every_schema_that_is_referred_to_is_there() {
     for reference in wanted {
         let pointer = reference.trim_start_matches('#');
         assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+}
+
+#[test]
+fn the_words_of_the_document_are_those_of_the_rules() {
+    let document = serde_json::to_value(api::document()).unwrap();
+    let schemas = &document["components"]["schemas"];
+    for (name, words) in [
+        ("ApiKeyKind", KeyKind::WORDS),
+        ("DeliveryStatus", Status::WORDS),
+        ("HoldReason", HoldReason::WORDS),
+        ("OnDeadLetter", OnDeadLetter::WORDS),
+        ("Ordering", Ordering::WORDS),
+        ("Outcome", Outcome::WORDS),
+        ("ReplayStatus", ReplayStatus::WORDS),
+        ("Role", Role::WORDS),
+        ("Scope", Scope::WORDS),
+        ("SigningScheme", Scheme::WORDS),
+        ("WaitKind", WaitKind::WORDS),
+    ] {
+        assert_eq!(schemas[name]["enum"], serde_json::json!(words), "{name}");
     }
 }
 

@@ -11,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use client::{NewDestination, NewReplay, NewRoute, Publish};
-use domain::signature::{SigningSecret, verify};
+use client::{DeliveryQuery, NewDestination, NewRoute, Publish, ReplayInput};
+use domain::{
+    delivery::Status,
+    signature::{SigningSecret, verify},
+};
 use lab::{Record, Recording, Reply, Script};
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::Ask;
@@ -34,11 +36,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         if seen.attempt < ATTEMPTS { Reply::status(500) } else { Reply::ok() }
     }));
     let plan = NewDestination {
-        max_concurrency: Some(100),
-        retry_policy: Some(domain::retry::RetryPolicy {
+        max_concurrency: 100,
+        retry_policy: domain::retry::RetryPolicy {
             schedule: vec![Duration::from_secs(1); 2],
             ..Default::default()
-        }),
+        },
         ..stage.destination("d0")
     };
     let destination = stage.client.create_destination(&plan).await?.id;
@@ -49,10 +51,14 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         events.insert(stage.client.publish(&event).await?.id.to_string());
     }
     ensure!(stage.quiesce(PATIENCE).await? == 0, "the deliveries did not end");
-    let filter = json!({ "status": ["delivered"], "destination_id": [destination] });
-    let asked = NewReplay { filter: Some(filter), rate: Some(1_000), ..NewReplay::default() };
+    let filter = DeliveryQuery {
+        status: vec![Status::Delivered],
+        destination_id: vec![destination],
+        ..DeliveryQuery::default()
+    };
+    let asked = ReplayInput { filter: Some(filter), rate: Some(1_000), ..ReplayInput::default() };
     report.exactly("matched", stage.client.estimate_replay(&asked).await?.matched, count);
-    let replay = stage.client.create_replay(&asked).await?;
+    let replay = stage.client.create_replay(&asked, None).await?;
     let until = Instant::now() + PATIENCE;
     while stage.client.replay(replay.id).await?.delivered < count {
         ensure!(Instant::now() < until, "the replay did not end");

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::{NewAccount, NewApiKey};
+use client::{ApiKeyInput, NewAccount};
 use domain::id::DestinationId;
 use serde_json::Value;
 
@@ -152,16 +152,15 @@ async fn endless_body(addr: SocketAddr, path: &str) -> Result<Answer> {
 
 async fn revoked_key(stage: &Stage) -> Result<String> {
     let key =
-        stage.client.create_api_key(&NewApiKey { name: "revoked".into(), ..Default::default() }).await?;
-    stage.client.revoke_api_key(key.id).await?;
-    key.key.context("a new key is shown once")
+        stage.client.create_api_key(&ApiKeyInput { name: "revoked".into(), ..Default::default() }).await?;
+    stage.client.revoke_api_key(key.api_key.id).await?;
+    Ok(key.key)
 }
 
 /// Of another account, made with a key of its own.
 async fn foreign_destination(stage: &Stage) -> Result<DestinationId> {
     let operator = stage.client.with_key(OPERATOR_KEY)?;
-    let account =
-        operator.create_account(&NewAccount { name: "Another".into(), ..Default::default() }).await?;
+    let account = operator.create_account(&NewAccount::new("Another")).await?;
     let body = format!(r#"{{"name":"theirs","account_id":"{}"}}"#, account.id);
     let request = authorized("POST", "/v1/api-keys", OPERATOR_KEY, &body);
     let answer = wire::exchange(stage.addr, &request, Duration::from_secs(5)).await?;

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::{DeliveriesOf, EventsOf, NewDestination, NewRoute, Publish};
+use client::{DeliveryQuery, EventQuery, NewDestination, NewRoute, Publish};
 use lab::Reply;
 use serde_json::json;
 use tokio::time::sleep;
@@ -64,7 +64,7 @@ async fn every_call(stage: &Stage, report: &mut Report) -> Result<()> {
     client(0).pause(destination.id).await?;
     let accepted = client(1).publish(&Publish::json("calls", "{\"n\":1}")?).await?;
     client(2).publish_batch(&[Publish::json("calls", "{\"n\":2}")?]).await?;
-    let waiting = client(0).deliveries(&DeliveriesOf::default(), None).await?.data;
+    let waiting = client(0).deliveries(&DeliveryQuery::default(), None).await?.data;
     report.exactly("deliveries_seen_from_another_node", waiting.len() as u64, 2u64);
     if let Some(delivery) = waiting.first() {
         client(1).delivery(delivery.id).await?;
@@ -77,7 +77,7 @@ async fn every_call(stage: &Stage, report: &mut Report) -> Result<()> {
     );
     client(1).event(accepted.id).await?;
     client(2).event_payload(accepted.id).await?;
-    client(0).events(&EventsOf::default(), None).await?;
+    client(0).events(&EventQuery::default(), None).await?;
     client(1).rotate_secret(destination.id).await?;
     client(2).destination_secret(destination.id).await?;
     client(0).test(destination.id).await?;

@@ -134,13 +134,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 /// With pauses of a second, of which there are more than it can need.
 async fn destination(stage: &Stage, name: &str, slots: u32) -> Result<DestinationId> {
     let retry_policy = RetryPolicy { schedule: vec![Duration::from_secs(1); 20], ..RetryPolicy::default() };
-    let plan = NewDestination {
-        max_concurrency: Some(slots),
-        retry_policy: Some(retry_policy),
-        ..stage.destination(name)
-    };
+    let plan = NewDestination { max_concurrency: slots, retry_policy, ..stage.destination(name) };
     let id = stage.client.create_destination(&plan).await?.id;
-    let route = NewRoute { event_types: Some(vec![name.into()]), ..NewRoute::to(id) };
+    let route = NewRoute { event_types: vec![name.into()], ..NewRoute::to(id) };
     stage.client.create_route(&route).await?;
     Ok(id)
 }

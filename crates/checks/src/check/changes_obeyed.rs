@@ -32,7 +32,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     stage.receiver.default_script(Reply::ok().after(LATENCY));
     let id = owned_elsewhere(&stage).await?;
     stage.client.pause(id).await?;
-    let source = stage.client.create_source(&NewSource { name: "pump".into(), uid: None }).await?;
+    let source = stage.client.create_source(&NewSource::new("pump")).await?;
     stage.client.create_route(&NewRoute::from_source(source.id, id)).await?;
     let token = source.ingest_url.rsplit('/').next().unwrap_or_default().to_owned();
     let target = Target::Ingest { base: stage.base(), tokens: vec![token] };
@@ -94,7 +94,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 /// A destination whose lane is not the first node's, if there are others.
 async fn owned_elsewhere(stage: &Stage) -> Result<DestinationId> {
     for n in 0..64 {
-        let plan = NewDestination { max_concurrency: Some(SLOTS), ..stage.destination(&format!("d{n}")) };
+        let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination(&format!("d{n}")) };
         let id = stage.client.create_destination(&plan).await?.id;
         if stage.members.len() == 1 {
             return Ok(id);

@@ -31,9 +31,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     stage.receiver.default_script(Reply::ok());
     let pattern = Pattern::make(&stage, "pattern", 5).await?;
     for at in 0..DESTINATIONS {
-        let plan = NewDestination { max_concurrency: Some(5), ..stage.destination(&format!("o{at:04}")) };
+        let plan = NewDestination { max_concurrency: 5, ..stage.destination(&format!("o{at:04}")) };
         let id = stage.client.create_destination(&plan).await?.id;
-        let types = Some(vec!["others".to_owned()]);
+        let types = vec!["others".to_owned()];
         stage.client.create_route(&NewRoute { event_types: types, ..NewRoute::to(id) }).await?;
     }
     stage.stop().await?;

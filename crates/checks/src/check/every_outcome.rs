@@ -65,8 +65,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut rows = Vec::new();
     for row in table() {
         let mut plan = stage.destination(&row.name);
-        plan.timeout_seconds = Some(1);
-        plan.retry_policy = Some(row.policy.clone());
+        plan.timeout_seconds = 1;
+        plan.retry_policy = row.policy.clone();
         match &row.does {
             Does::Replies(reply) => stage.receiver.script(&row.name, reply.clone()),
             Does::Babbles => plan.url = format!("http://{babbler}/"),

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use client::{Client, NewAccount, NewApiKey, NewDestination, Publish};
+use client::{ApiKeyInput, Client, NewAccount, NewDestination, Publish};
 use lab::{Pump, PumpConfig, Recording, Target, Until};
 use tokio::time::sleep;
 
@@ -93,11 +93,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 /// Its API key; its events go to the receiver's destination `other`.
 async fn other_account(stage: &Stage) -> Result<String> {
     let operator = Client::new(&stage.base(), OPERATOR_KEY)?;
-    let account = operator.create_account(&NewAccount { name: "Other".into(), ..Default::default() }).await?;
-    let plan = NewApiKey { name: "other".into(), account_id: Some(account.id), ..Default::default() };
-    let key = operator.create_api_key(&plan).await?.key.context("a new key is shown once")?;
+    let account = operator.create_account(&NewAccount::new("Other")).await?;
+    let plan = ApiKeyInput { name: "other".into(), account_id: Some(account.id), ..Default::default() };
+    let key = operator.create_api_key(&plan).await?.key;
     let client = Client::new(&stage.base(), &key)?;
-    let plan = NewDestination { max_concurrency: Some(50), ..stage.destination("other") };
+    let plan = NewDestination { max_concurrency: 50, ..stage.destination("other") };
     sole_destination(&client, &plan).await?;
     Ok(key)
 }

@@ -94,12 +94,12 @@ async fn many_routes(stage: &Stage, count: u64) -> Result<()> {
     let mut tasks = JoinSet::new();
     for lane in 0..AT_ONCE {
         let client = stage.members[lane as usize % stage.members.len()].client.clone();
-        let plan = NewDestination { max_concurrency: Some(2), ..stage.destination("many") };
+        let plan = NewDestination { max_concurrency: 2, ..stage.destination("many") };
         tasks.spawn(async move {
             for n in (lane..count).step_by(AT_ONCE as usize) {
                 let plan = NewDestination { name: format!("many {n}"), ..plan.clone() };
                 let destination = client.create_destination(&plan).await?;
-                let types = Some(vec!["many".to_owned()]);
+                let types = vec!["many".to_owned()];
                 client.create_route(&NewRoute { event_types: types, ..NewRoute::to(destination.id) }).await?;
             }
             Ok::<_, client::Error>(())

@@ -49,7 +49,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         }
         split += u64::from(ids.len() != 1);
         let other = send(&client, &path, &key, "{\"other\":1}").await;
-        conflicts += u64::from(matches!(other, Err(Error::Refused(problem)) if problem.status == 409));
+        conflicts += u64::from(matches!(other, Err(Error::Refused { problem, .. }) if problem.status == 409));
     }
     report.exactly("keys_with_two_events", split, 0u64);
     report.exactly("created", created, keys);

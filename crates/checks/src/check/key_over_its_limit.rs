@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use client::NewApiKey;
+use anyhow::{Result, ensure};
+use client::ApiKeyInput;
 use lab::{PumpConfig, PumpReport, Target, Until};
 use serde_json::Value;
 
@@ -56,8 +56,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 
 async fn limited_key(stage: &Stage, name: &str, limit: f64) -> Result<String> {
     let rate_limit = Some(limit as u32);
-    let plan = NewApiKey { name: name.into(), rate_limit, ..Default::default() };
-    stage.client.create_api_key(&plan).await?.key.context("a new key is shown once")
+    let plan = ApiKeyInput { name: name.into(), rate_limit, ..Default::default() };
+    Ok(stage.client.create_api_key(&plan).await?.key)
 }
 
 /// Nothing is sent twice: every answer counts.

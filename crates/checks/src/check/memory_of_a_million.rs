@@ -32,7 +32,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     stage.receiver.script("full", Reply::Hang);
     let pattern = Pattern::make(&stage, "full", SLOTS).await?;
     let other = stage.client.create_destination(&stage.destination("other")).await?.id;
-    let route = NewRoute { event_types: Some(vec!["other".into()]), ..NewRoute::to(other) };
+    let route = NewRoute { event_types: vec!["other".into()], ..NewRoute::to(other) };
     stage.client.create_route(&route).await?;
     stage.stop().await?;
     pattern.copy(&stage.database, 0, ask.count(1_000_000)).await?;

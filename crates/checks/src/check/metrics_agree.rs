@@ -75,13 +75,13 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 fn plan(at: usize, plan: NewDestination) -> NewDestination {
     let mut plan = plan;
     match at {
-        SLOW => plan.max_concurrency = Some(1),
+        SLOW => plan.max_concurrency = 1,
         // Two attempts, a second apart.
         5 | 6 => {
             let schedule = vec![Duration::from_secs(1)];
-            plan.retry_policy = Some(RetryPolicy { schedule, ..RetryPolicy::default() });
+            plan.retry_policy = RetryPolicy { schedule, ..RetryPolicy::default() };
         }
-        8 => plan.ordering = Some(Ordering::Strict),
+        8 => plan.ordering = Ordering::Strict,
         _ => {}
     }
     plan

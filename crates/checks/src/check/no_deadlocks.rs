@@ -42,7 +42,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut changers = JoinSet::new();
     for (number, ids) in fleet.ids.chunks(fleet.ids.len().div_ceil(CHANGERS)).enumerate() {
         let clients = stage.members.iter().map(|member| member.client.clone()).collect();
-        let anew = NewDestination { max_concurrency: Some(4), ..stage.destination("new") };
+        let anew = NewDestination { max_concurrency: 4, ..stage.destination("new") };
         let changer = Changer { number, clients, ids: ids.to_vec(), source: fleet.source, anew };
         changers.spawn(changer.run(span));
     }
@@ -97,7 +97,7 @@ impl Changer {
             }
             let word = match self.change(change).await {
                 Ok(()) => "done".to_owned(),
-                Err(Error::Refused(problem)) => problem.status.to_string(),
+                Err(Error::Refused { problem, .. }) => problem.status.to_string(),
                 Err(other) => other.to_string(),
             };
             *answers.entry(word).or_insert(0) += 1;
@@ -114,7 +114,7 @@ impl Changer {
                 client.delete_destination(self.ids[at]).await?;
                 self.ids[at] = client.create_destination(&self.anew).await?.id;
                 let route = NewRoute::from_source(self.source, self.ids[at]);
-                let types = Some(vec!["lab.all".to_owned()]);
+                let types = vec!["lab.all".to_owned()];
                 client.create_route(&NewRoute { event_types: types, ..route }).await?;
             }
             odd if odd % 2 == 1 => drop(client.pause(self.ids[at]).await?),

@@ -44,12 +44,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let released = Arc::new(AtomicBool::new(false));
     stage.receiver.default_script(first_is_blocked(backlog, released.clone()));
     let plan = NewDestination {
-        ordering: Some(Ordering::Key),
-        max_concurrency: Some(SLOTS),
-        retry_policy: Some(RetryPolicy {
-            schedule: vec![Duration::from_secs(1); 20],
-            ..RetryPolicy::default()
-        }),
+        ordering: Ordering::Key,
+        max_concurrency: SLOTS,
+        retry_policy: RetryPolicy { schedule: vec![Duration::from_secs(1); 20], ..RetryPolicy::default() },
         ..stage.destination("keys")
     };
     sole_destination(&stage.client, &plan).await?;

@@ -116,12 +116,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 /// Pauses of a second, so that they drain while a fifth of everything fails; the first few with order.
 fn kind(at: usize, plan: NewDestination) -> NewDestination {
     NewDestination {
-        ordering: (at < ORDERED).then_some(Ordering::Strict),
-        timeout_seconds: Some(1),
-        retry_policy: Some(RetryPolicy {
-            schedule: vec![Duration::from_secs(1); 20],
-            ..RetryPolicy::default()
-        }),
+        ordering: if at < ORDERED { Ordering::Strict } else { Ordering::None },
+        timeout_seconds: 1,
+        retry_policy: RetryPolicy { schedule: vec![Duration::from_secs(1); 20], ..RetryPolicy::default() },
         ..plan
     }
 }

@@ -12,9 +12,9 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use client::{NewDestination, NewReplay, NewRoute, Publish, Replay};
+use client::{DeliveryQuery, NewDestination, NewRoute, Publish, ReplayInput, ReplayView};
+use domain::{delivery::Status, replay::ReplayStatus};
 use lab::Reply;
-use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -72,9 +72,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
 async fn dead_letters(stage: &Stage, count: u64) -> Result<()> {
     stage.receiver.default_script(Reply::status(404));
     for n in 0..4 {
-        let plan = NewDestination { max_concurrency: Some(20), ..stage.destination(&format!("d{n}")) };
+        let plan = NewDestination { max_concurrency: 20, ..stage.destination(&format!("d{n}")) };
         let id = stage.client.create_destination(&plan).await?.id;
-        let only = Some(vec![format!("kind.n{n}")]);
+        let only = vec![format!("kind.n{n}")];
         stage.client.create_route(&NewRoute { event_types: only, ..NewRoute::to(id) }).await?;
     }
     let mut sent = 0;
@@ -116,22 +116,22 @@ async fn replayed_under_fire(
     key: &str,
     count: u64,
     report: &mut Report,
-) -> Result<Replay> {
+) -> Result<ReplayView> {
     let rate = u32::try_from(count.div_ceil(SECONDS).max(1))?;
     let mut clients = JoinSet::new();
     for n in 0..CLIENTS {
         let client = stage.members[n % stage.members.len()].client.clone();
-        let asked = NewReplay {
-            filter: Some(json!({ "status": ["dead_letter"] })),
+        let asked = ReplayInput {
+            filter: Some(DeliveryQuery { status: vec![Status::DeadLetter], ..DeliveryQuery::default() }),
             rate: Some(rate),
-            idempotency_key: Some(key.to_owned()),
-            ..NewReplay::default()
+            ..ReplayInput::default()
         };
+        let key = key.to_owned();
         clients.spawn(async move {
             let until = Instant::now() + PATIENCE;
             loop {
                 // Whoever gets no answer, or asks a node that is down, asks again.
-                match client.create_replay(&asked).await {
+                match client.create_replay(&asked, Some(&key)).await {
                     Ok(replay) => return Ok(replay.id),
                     Err(error) if Instant::now() >= until => return Err(error),
                     Err(_) => sleep(Duration::from_millis(50)).await,
@@ -156,7 +156,7 @@ async fn replayed_under_fire(
             Some(id) if clients.is_empty() => stage.client.replay(*id).await.ok(),
             _ => None,
         };
-        if let Some(replay) = told.filter(|replay| replay.status == "completed") {
+        if let Some(replay) = told.filter(|replay| replay.status == ReplayStatus::Completed) {
             report.exactly(&format!("{key}_replays"), ids.len() as u64, 1u64);
             report.at_least(&format!("{key}_kills"), kills as f64, 1.0);
             return Ok(replay);

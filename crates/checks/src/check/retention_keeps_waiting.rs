@@ -12,8 +12,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use client::NewReplay;
-use domain::id::DeliveryId;
+use client::{DeliveryQuery, ReplayInput};
+use domain::{delivery::Status, id::DeliveryId};
 use lab::{Load, PumpConfig, Recording, Reply, Target, Until};
 use tokio::time::sleep;
 
@@ -34,11 +34,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     stage.receiver.script("failing", Reply::status(503));
     for name in ["healthy", "failing"] {
         let mut plan = stage.destination(name);
-        plan.max_concurrency = Some(50);
-        plan.retry_policy = Some(domain::retry::RetryPolicy {
-            schedule: vec![Duration::from_secs(3); 20],
-            ..Default::default()
-        });
+        plan.max_concurrency = 50;
+        plan.retry_policy =
+            domain::retry::RetryPolicy { schedule: vec![Duration::from_secs(3); 20], ..Default::default() };
         sole_destination(&stage.client, &plan).await?;
     }
     stage.client.update_own_account(&serde_json::json!({ "retention_days": 1 })).await?;
@@ -115,19 +113,19 @@ async fn bodies_missing(stage: &Stage) -> Result<u64> {
 /// Asks for what has been delivered once more, by a filter and one by its id; gives how many replays were made. What is
 /// no longer kept is answered so, and nothing is ever a fault of ours.
 async fn replay_some(stage: &Stage, report: &mut Report) -> Result<u64> {
-    let filter = Some(serde_json::json!({ "status": ["delivered"] }));
-    let all = NewReplay { filter, rate: Some(200), ..NewReplay::default() };
+    let filter = Some(DeliveryQuery { status: vec![Status::Delivered], ..DeliveryQuery::default() });
+    let all = ReplayInput { filter, rate: Some(200), ..ReplayInput::default() };
     let some = "select delivery_id from attempts where ending = 'delivered' order by delivery_id limit 1";
     let oldest = stage.database.rows(some).await?.first().and_then(|row| row[0].id());
     let mut made = 0;
-    let mut answers = vec![stage.client.create_replay(&all).await.map(|_| ())];
+    let mut answers = vec![stage.client.create_replay(&all, None).await.map(|_| ())];
     if let Some(id) = oldest {
         answers.push(stage.client.replay_delivery(DeliveryId::from_bytes(id)).await.map(|_| ()));
     }
     for answer in answers {
         match answer {
             Ok(()) => made += 1,
-            Err(client::Error::Refused(problem)) => {
+            Err(client::Error::Refused { problem, .. }) => {
                 report.must(problem.status < 500, format!("a replay was answered {problem:?}"));
             }
             // The node is killed once.

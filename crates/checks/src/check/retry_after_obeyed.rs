@@ -58,9 +58,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let others = Others::assemble(&stage).await?;
     let mut ids = Vec::new();
     for case in &CASES {
-        let plan = NewDestination { max_concurrency: Some(SLOTS), ..stage.destination(case.name) };
+        let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination(case.name) };
         let id = stage.client.create_destination(&plan).await?.id;
-        let route = NewRoute { event_types: Some(vec!["trouble".into()]), ..NewRoute::to(id) };
+        let route = NewRoute { event_types: vec!["trouble".into()], ..NewRoute::to(id) };
         stage.client.create_route(&route).await?;
         stage.client.pause(id).await?;
         stage.receiver.script(case.name, three_windows(case.says));

@@ -77,7 +77,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     while let Some(answer) = calls.join_next().await {
         let word = match answer? {
             Ok(_) => "taken".to_owned(),
-            Err(Error::Refused(problem)) => problem.status.to_string(),
+            Err(Error::Refused { problem, .. }) => problem.status.to_string(),
             Err(other) => other.to_string(),
         };
         *answers.entry(word).or_default() += 1;

@@ -52,9 +52,9 @@ async fn with_slots(ask: &Ask, store: StoreKind, slots: u32) -> Result<(f64, His
     let stage = Plan::new(ask, store)?.start().await?;
     let latency = Latency::LogNormal { median: Duration::from_millis(265), sigma: 0.5 };
     stage.receiver.default_script(Reply::ok().after(latency));
-    let mut plan = NewDestination { max_concurrency: Some(slots), ..stage.destination("d") };
+    let mut plan = NewDestination { max_concurrency: slots, ..stage.destination("d") };
     // The tail of the distribution is part of it.
-    plan.timeout_seconds = Some(30);
+    plan.timeout_seconds = 30;
     sole_destination(&stage.client, &plan).await?;
     let target = Target::Publish { base: stage.base(), key: API_KEY.into() };
     let rate = f64::from(slots) / MEAN_SECONDS * 1.3;

@@ -77,9 +77,9 @@ impl Ground {
         let pattern = Pattern::make(&stage, "full", 5).await?;
         for at in 0..OTHERS {
             let name = format!("o{at:04}");
-            let plan = NewDestination { max_concurrency: Some(5), ..stage.destination(&name) };
+            let plan = NewDestination { max_concurrency: 5, ..stage.destination(&name) };
             let id = stage.client.create_destination(&plan).await?.id;
-            let route = NewRoute { event_types: Some(vec!["others".into()]), ..NewRoute::to(id) };
+            let route = NewRoute { event_types: vec!["others".into()], ..NewRoute::to(id) };
             stage.client.create_route(&route).await?;
         }
         stage.stop().await?;

@@ -30,7 +30,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let stage = Plan::new(ask, store)?.start().await?;
     stage.receiver.recording(Recording::Counts);
-    let plan = NewDestination { max_concurrency: Some(SLOTS), ..stage.destination("d") };
+    let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination("d") };
     sole_destination(&stage.client, &plan).await?;
     let pump = |until| PumpConfig {
         keep_log: false,

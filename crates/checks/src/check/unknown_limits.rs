@@ -26,7 +26,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut stage = Plan::new(ask, store)?.start().await?;
     stage.receiver.script("slack", one_a_second());
     let plan = NewDestination {
-        max_concurrency: Some(1),
+        max_concurrency: 1,
         ..NewDestination::new("slack", &stage.receiver.url("/d/slack"))
     };
     sole_destination(&stage.client, &plan).await?;

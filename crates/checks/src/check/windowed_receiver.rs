@@ -30,7 +30,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let mut report = Report::default();
     let mut stage = Plan::new(ask, store)?.start().await?;
     let others = Others::assemble(&stage).await?;
-    let plan = NewDestination { max_concurrency: Some(SLOTS), ..stage.destination("counting") };
+    let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination("counting") };
     sole_destination(&stage.client, &plan).await?;
     let pump = others.load(ask.rate(100.0)).await?;
     let before = others.watch(&stage.receiver, ask.seconds(8)).await;

@@ -20,10 +20,10 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Makes destination, route and delivery, on a running node; the delivery waits because of a pause.
     pub(crate) async fn make(stage: &Stage, name: &str, max_concurrency: u32) -> Result<Pattern> {
-        let plan = NewDestination { max_concurrency: Some(max_concurrency), ..stage.destination(name) };
+        let plan = NewDestination { max_concurrency, ..stage.destination(name) };
         let destination = stage.client.create_destination(&plan).await?.id;
         stage.client.pause(destination).await?;
-        let route = NewRoute { event_types: Some(vec!["backlog".into()]), ..NewRoute::to(destination) };
+        let route = NewRoute { event_types: vec!["backlog".into()], ..NewRoute::to(destination) };
         stage.client.create_route(&route).await?;
         let data = format!("{{\"pad\":\"{}\"}}", "x".repeat(PAYLOAD_BYTES - 10));
         let accepted = stage.client.publish(&Publish::json("backlog", data)?).await?;

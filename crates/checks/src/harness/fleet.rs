@@ -39,7 +39,7 @@ impl Fleet {
         limit: u32,
         change: impl Fn(usize, NewDestination) -> NewDestination,
     ) -> Result<Fleet> {
-        let source = stage.client.create_source(&NewSource { name: "pump".into(), uid: None }).await?;
+        let source = stage.client.create_source(&NewSource::new("pump")).await?;
         let token =
             source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
         let also_at = stage.members[1..].iter().map(Member::base).collect();
@@ -48,13 +48,13 @@ impl Fleet {
             Fleet { names, ids, source: source.id, token, ordered, limit, base: stage.base(), also_at };
         for at in 0..size {
             let name = format!("d{at:02}");
-            let plan = NewDestination { max_concurrency: Some(limit), ..stage.destination(&name) };
+            let plan = NewDestination { max_concurrency: limit, ..stage.destination(&name) };
             let plan = change(at, plan);
             let destination = stage.client.create_destination(&plan).await?;
             let types = vec![format!("lab.{name}"), "lab.all".to_owned()];
             let route = NewRoute::from_source(source.id, destination.id);
-            stage.client.create_route(&NewRoute { event_types: Some(types), ..route }).await?;
-            if plan.ordering == Some(Ordering::Strict) {
+            stage.client.create_route(&NewRoute { event_types: types, ..route }).await?;
+            if plan.ordering == Ordering::Strict {
                 fleet.ordered.insert(name.as_str().into());
             }
             fleet.names.push(name.into());

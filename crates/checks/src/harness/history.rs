@@ -30,7 +30,7 @@ impl History {
         for at in 0..DESTINATIONS {
             let destination =
                 stage.client.create_destination(&stage.destination(&format!("h{at:02}"))).await?;
-            let types = Some(vec![format!("history.{at}")]);
+            let types = vec![format!("history.{at}")];
             stage
                 .client
                 .create_route(&NewRoute { event_types: types, ..NewRoute::to(destination.id) })

@@ -300,11 +300,11 @@ impl Stage {
     /// A destination of this name at the receiver, with the deadline and the pauses of all checks.
     pub(crate) fn destination(&self, name: &str) -> NewDestination {
         let mut destination = NewDestination::new(name, &self.receiver.url(&format!("/d/{name}")));
-        destination.timeout_seconds = Some(3);
-        destination.retry_policy = Some(domain::retry::RetryPolicy {
+        destination.timeout_seconds = 3;
+        destination.retry_policy = domain::retry::RetryPolicy {
             schedule: [1, 2, 4, 8, 8, 8, 8].map(Duration::from_secs).to_vec(),
             ..Default::default()
-        });
+        };
         destination
     }
 

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: TailArgs, json: bool) -> Result<(), Failure> {
                 Ok(live) => break live,
                 Err(Error::NotReached { .. }) => {}
                 // Full, or stopping: worth asking again.
-                Err(Error::Refused(problem)) if problem.retry_after_seconds.is_some() => {}
+                Err(Error::Refused { retry_after_seconds: Some(_), .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         };

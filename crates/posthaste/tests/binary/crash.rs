@@ -1,7 +1,7 @@
 //! Killed in the middle of delivering, started again: everything that was accepted arrives.
 
 use crate::node::{Database, LONG, Place, deliver_to};
-use client::{BatchResult, Publish};
+use client::{BatchResult, DestinationStatus, Publish};
 use lab::{Receiver, Reply};
 use std::{collections::HashSet, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -85,7 +85,8 @@ async fn a_hold_outlives_its_node(database: Database) {
     let node = place.dev().await;
     let client = node.client();
     client.publish(&event).await.unwrap();
-    until(async || client.destination(destination).await.unwrap().status == "throttled").await;
+    until(async || client.destination(destination).await.unwrap().status == DestinationStatus::Throttled)
+        .await;
     assert_eq!(receiver.total(), 1, "nothing was sent into the hold");
 }
 
@@ -107,6 +108,6 @@ fn delivered(receiver: &Receiver) -> HashSet<String> {
 fn id(result: BatchResult) -> String {
     match result {
         BatchResult::Accepted(accepted) => accepted.id.to_string(),
-        BatchResult::Refused { error, .. } => panic!("refused: {error}"),
+        BatchResult::Refused(refused) => panic!("refused: {}", refused.error),
     }
 }

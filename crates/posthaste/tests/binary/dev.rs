@@ -85,7 +85,7 @@ async fn the_curl_line_works(database: Database) {
 
     let deliveries = ended(&client, accepted.id).await;
     assert_eq!(deliveries[0].status, Status::Delivered);
-    let attempts = client.delivery(deliveries[0].id).await.unwrap().attempts.unwrap();
+    let attempts = client.delivery(deliveries[0].id).await.unwrap().attempts;
     assert_eq!((attempts.len(), attempts[0].http_status), (1, Some(200)));
 }
 
@@ -135,5 +135,5 @@ async fn a_destination_can_be_tested_without_an_event() {
     let attempt = client.test(destination.id).await.unwrap();
     assert_eq!((attempt.http_status, attempt.destination_id), (Some(200), destination.id));
     assert_eq!(receiver.total(), 1);
-    assert!(client.events(&client::EventsOf::default(), None).await.unwrap().data.is_empty());
+    assert!(client.events(&client::EventQuery::default(), None).await.unwrap().data.is_empty());
 }

@@ -133,11 +133,11 @@ async fn a_backup_is_restored_by_starting_on_it() {
     let mut node = place.dev().await;
     let client = node.client();
     assert_eq!(
-        client.events(&client::EventsOf::default(), None).await.unwrap().data.len(),
+        client.events(&client::EventQuery::default(), None).await.unwrap().data.len(),
         1,
         "as of the backup"
     );
-    let waiting = client.event(event.id).await.unwrap().deliveries.unwrap();
+    let waiting = client.event(event.id).await.unwrap().deliveries;
     assert_eq!(waiting.len(), 1, "and what waited then waits again");
     assert!(node.signal("TERM").await.success());
     // Nobody is there: the same from the file alone.

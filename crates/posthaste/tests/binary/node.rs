@@ -1,6 +1,6 @@
 //! A node under test: the binary in a temporary folder, on a free port, on SQLite or in a schema of its own.
 
-use client::{Client, Delivery, NewDestination, NewRoute};
+use client::{Client, DeliveryView, NewDestination, NewRoute};
 use domain::{delivery::Status, id::EventId};
 use std::{
     path::{Path, PathBuf},
@@ -199,7 +199,7 @@ impl Node {
 }
 
 /// A destination at this URL and a route for everything published.
-pub(crate) async fn deliver_to(client: &Client, url: &str) -> client::Destination {
+pub(crate) async fn deliver_to(client: &Client, url: &str) -> client::DestinationView {
     let destination =
         client.create_destination(&NewDestination::new("test", url)).await.expect("a destination");
     client.create_route(&NewRoute::to(destination.id)).await.expect("a route");
@@ -207,12 +207,11 @@ pub(crate) async fn deliver_to(client: &Client, url: &str) -> client::Destinatio
 }
 
 /// Waits until every delivery of an event has ended, and gives them.
-pub(crate) async fn ended(client: &Client, event: EventId) -> Vec<Delivery> {
+pub(crate) async fn ended(client: &Client, event: EventId) -> Vec<DeliveryView> {
     let asking = async {
         loop {
-            let event = client.event(event).await.expect("the event is there");
-            let deliveries = event.deliveries.expect("one event comes with its deliveries");
-            let open = |delivery: &Delivery| {
+            let deliveries = client.event(event).await.expect("the event is there").deliveries;
+            let open = |delivery: &DeliveryView| {
                 matches!(delivery.status, Status::Queued | Status::Delivering | Status::RetryScheduled)
             };
             if !deliveries.iter().any(open) {

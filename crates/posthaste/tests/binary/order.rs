@@ -2,7 +2,7 @@
 //! pauses what comes behind it until somebody says otherwise.
 
 use crate::node::{Database, LONG, Place, ended};
-use client::{Client, NewDestination, NewRoute, Publish};
+use client::{Client, DestinationStatus, NewDestination, NewRoute, Publish};
 use domain::{
     delivery::Status,
     destination::{OnDeadLetter, Ordering},
@@ -37,8 +37,8 @@ async fn order_outlives_its_node(database: Database) {
     receiver.script("/hook", Script::custom(refuse_bad));
     let client = node.client();
     let ordered = NewDestination {
-        ordering: Some(Ordering::Strict),
-        on_dead_letter: Some(OnDeadLetter::Pause),
+        ordering: Ordering::Strict,
+        on_dead_letter: OnDeadLetter::Pause,
         ..NewDestination::new("ordered", &receiver.url("/hook"))
     };
     let destination = client.create_destination(&ordered).await.unwrap().id;
@@ -56,8 +56,8 @@ async fn order_outlives_its_node(database: Database) {
     let bad = publish(&client, "bad", None).await;
     let behind = publish(&client, "behind", None).await;
     assert_eq!(ended(&client, bad).await[0].status, Status::DeadLetter);
-    assert_eq!(client.destination(destination).await.unwrap().status, "paused");
-    let waiting = client.event(behind).await.unwrap().deliveries.unwrap();
+    assert_eq!(client.destination(destination).await.unwrap().status, DestinationStatus::Paused);
+    let waiting = client.event(behind).await.unwrap().deliveries;
     assert_eq!(waiting[0].status, Status::Queued);
     assert_eq!(arrived(&receiver), ["1", "2", "3", "later", "bad"]);
 

@@ -1,10 +1,14 @@
 //! Dead letters are had again: one, an event's, and all of them, with the node killed in between.
 
 use crate::node::{Database, LONG, Place, deliver_to};
-use client::{Client, DeliveriesOf, NewReplay, Publish, Replay};
-use domain::{delivery::Status, id::ReplayId};
+use client::{Client, DeliveryQuery, Publish, ReplayInput, ReplayView};
+use domain::{
+    delivery::Status,
+    id::{DestinationId, ReplayId},
+    outcome::DeadReason,
+    replay::ReplayStatus,
+};
 use lab::{Receiver, Reply};
-use serde_json::json;
 use std::{collections::HashSet, time::Duration};
 use tokio::time::{sleep, timeout};
 
@@ -29,40 +33,43 @@ async fn dead_letters_are_replayed(database: Database) {
     let events: Vec<Publish> =
         (0..EVENTS).map(|n| Publish::json("replay.test", n.to_string()).unwrap()).collect();
     client.publish_batch(&events).await.unwrap();
-    until(async || groups(&client).await == [(destination, "rejected".into(), Some(404), EVENTS as u64)])
+    until(async || groups(&client).await == [(destination, DeadReason::Rejected, Some(404), EVENTS as u64)])
         .await;
     receiver.default_script(Reply::ok());
 
-    let dead = DeliveriesOf { status: Some(Status::DeadLetter), ..DeliveriesOf::default() };
+    let dead = DeliveryQuery { status: vec![Status::DeadLetter], ..DeliveryQuery::default() };
     let dead = client.deliveries(&dead, None).await.unwrap().data;
-    let one = client.replay_delivery(dead[0].id).await.unwrap();
+    let one = client.replay_delivery(dead[0].id).await.unwrap().delivery;
     assert_eq!((one.replay_of, one.event_id), (Some(dead[0].id), dead[0].event_id));
-    until(async || client.delivery(one.id).await.unwrap().status == Status::Delivered).await;
+    until(async || client.delivery(one.id).await.unwrap().delivery.status == Status::Delivered).await;
     let of_one = one.replay_id.expect("it is of a replay");
     assert_eq!(client.replay(of_one).await.unwrap().delivered, 1);
     let of_event = client.replay_event(dead[1].event_id).await.unwrap();
     delivered(&client, of_event.id, 1).await;
 
     // All of them, slowly enough to be killed in the middle.
-    let asked = NewReplay {
-        filter: Some(json!({ "destination_id": [destination] })),
+    let asked = ReplayInput {
+        filter: Some(DeliveryQuery { destination_id: vec![destination], ..DeliveryQuery::default() }),
         rate: Some(20),
-        idempotency_key: Some("all".into()),
-        ..NewReplay::default()
+        ..ReplayInput::default()
     };
     let estimate = client.estimate_replay(&asked).await.unwrap();
     assert_eq!((estimate.matched, estimate.estimated_seconds), (EVENTS as u64, 3));
-    let all = client.create_replay(&asked).await.unwrap();
+    let all = client.create_replay(&asked, Some("all")).await.unwrap();
     until(async || client.replay(all.id).await.unwrap().created > 0).await;
     node.kill().await;
     let node = place.dev().await;
     let client = node.client();
-    assert_eq!(client.create_replay(&asked).await.unwrap().id, all.id, "it was asked for already");
+    assert_eq!(
+        client.create_replay(&asked, Some("all")).await.unwrap().id,
+        all.id,
+        "it was asked for already"
+    );
     let told = delivered(&client, all.id, EVENTS as u64).await;
     assert_eq!((told.created, told.skipped, told.matched), (EVENTS as u64, 0, EVENTS as u64));
-    assert_eq!((told.status.as_str(), told.dead_letter), ("completed", 0));
+    assert_eq!((told.status, told.dead_letter), (ReplayStatus::Completed, 0));
 
-    let made = DeliveriesOf { replay_id: Some(all.id), ..DeliveriesOf::default() };
+    let made = DeliveryQuery { replay_id: vec![all.id], ..DeliveryQuery::default() };
     let made = client.deliveries(&made, None).await.unwrap().data;
     let origins: HashSet<_> = made.iter().map(|made| made.replay_of).collect();
     assert_eq!((made.len(), origins.len()), (EVENTS, EVENTS), "each once");
@@ -75,12 +82,12 @@ async fn dead_letters_are_replayed(database: Database) {
     drop(node);
 }
 
-async fn groups(client: &Client) -> Vec<(domain::id::DestinationId, String, Option<u16>, u64)> {
+async fn groups(client: &Client) -> Vec<(DestinationId, DeadReason, Option<u16>, u64)> {
     let groups = client.dead_letter_groups(None).await.unwrap().data;
     groups.into_iter().map(|it| (it.destination_id, it.reason, it.http_status, it.count)).collect()
 }
 
-async fn delivered(client: &Client, replay: ReplayId, count: u64) -> Replay {
+async fn delivered(client: &Client, replay: ReplayId, count: u64) -> ReplayView {
     until(async || client.replay(replay).await.unwrap().delivered == count).await;
     client.replay(replay).await.unwrap()
 }

@@ -174,7 +174,10 @@ async fn destinations_are_named_to_operators_only() {
     let operator = metrics(&client.with_key(&keys.operator).unwrap()).await;
     assert!(operator.contains(&destination), "{operator}");
     let refused = client.raw("/metrics").await.unwrap_err();
-    assert!(matches!(&refused, client::Error::Refused(problem) if problem.status == 403), "{refused:?}");
+    assert!(
+        matches!(&refused, client::Error::Refused { problem, .. } if problem.status == 403),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -189,7 +192,7 @@ async fn with_an_admin_address_the_other_one_knows_no_operators_and_tells_nothin
     let admin = format!("http://{admin}");
     let status = |result: Result<_, client::Error>| match result {
         Ok(_) => 200,
-        Err(client::Error::Refused(problem)) => problem.status,
+        Err(client::Error::Refused { problem, .. }) => problem.status,
         Err(other) => panic!("{other:?}"),
     };
     let nobody = Client::without_key(&node.url).unwrap();
@@ -211,7 +214,7 @@ async fn every_attempt_has_its_line_and_no_line_has_a_secret() {
     let receiver = Receiver::local(Script::ok());
     let client = node.client();
     let mut destination = NewDestination::new("test", &receiver.url("/hook?token=canary-url"));
-    destination.headers = serde_json::json!({ "x-canary": "canary-header" }).as_object().cloned();
+    destination.headers = [("x-canary".to_owned(), "canary-header".to_owned())].into();
     let destination = client.create_destination(&destination).await.unwrap();
     client.create_route(&NewRoute::to(destination.id)).await.unwrap();
     receiver.script("/hook", Script::InTurn(vec![Reply::status(400).body("canary-answer"), Reply::ok()]));
@@ -272,7 +275,7 @@ async fn a_trace_goes_on_through_us_and_its_spans_reach_the_collector() {
     let client = node.client();
     let destination =
         client.create_destination(&NewDestination::new("test", &receiver.url("/hook"))).await.unwrap();
-    let source = client.create_source(&NewSource { name: "in".into(), uid: None }).await.unwrap();
+    let source = client.create_source(&NewSource::new("in")).await.unwrap();
     client.create_route(&NewRoute::from_source(source.id, destination.id)).await.unwrap();
     client.create_route(&NewRoute::to(destination.id)).await.unwrap();
     let header = ("traceparent".to_owned(), GIVEN.to_owned());

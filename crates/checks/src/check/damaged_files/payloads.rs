@@ -23,7 +23,7 @@ pub(super) async fn altered(ask: &Ask, store: StoreKind, report: &mut Report) ->
     let mut stage = Plan::new(ask, store)?.start().await?;
     // Tried once, and then read from the store for the next attempt.
     stage.receiver.default_script(Reply::status(503));
-    let plan = NewDestination { max_concurrency: Some(50), ..stage.destination("all") };
+    let plan = NewDestination { max_concurrency: 50, ..stage.destination("all") };
     let destination = sole_destination(&stage.client, &plan).await?;
     let mut sent = HashMap::new();
     for n in 0..EVENTS {
@@ -64,7 +64,7 @@ async fn named(client: &Client, destination: DestinationId) -> Result<u64> {
     let (mut named, mut cursor) = (0, None);
     loop {
         let page = client.destination_attempts(destination, cursor.as_deref()).await?;
-        let altered = |attempt: &&client::Attempt| {
+        let altered = |attempt: &&client::AttemptView| {
             attempt.error.as_ref().is_some_and(|error| error.code == "payload_altered")
         };
         named += page.data.iter().filter(altered).count() as u64;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use client::{NewDestination, NewReplay, Publish};
+use client::{DeliveryQuery, NewDestination, Publish, ReplayInput};
+use domain::{delivery::Status, replay::ReplayStatus};
 use lab::Reply;
 use serde_json::json;
 use tokio::time::sleep;
@@ -47,7 +48,7 @@ async fn dies(stage: &mut Stage, place: &str, part: &mut Report) -> Result<bool>
 
 async fn dead_letters(stage: &Stage, name: &str, count: u64) -> Result<()> {
     stage.receiver.default_script(Reply::status(404));
-    let plan = NewDestination { max_concurrency: Some(20), ..stage.destination(name) };
+    let plan = NewDestination { max_concurrency: 20, ..stage.destination(name) };
     sole_destination(&stage.client, &plan).await?;
     let events: Result<Vec<Publish>, _> = (0..count).map(|n| Publish::json("dead", n.to_string())).collect();
     stage.client.publish_batch(&events?).await?;
@@ -55,9 +56,12 @@ async fn dead_letters(stage: &Stage, name: &str, count: u64) -> Result<()> {
     Ok(())
 }
 
-async fn replay_all(stage: &Stage, rate: u32) -> Result<client::Replay> {
-    let filter = Some(json!({ "status": ["dead_letter"] }));
-    Ok(stage.client.create_replay(&NewReplay { filter, rate: Some(rate), ..NewReplay::default() }).await?)
+async fn replay_all(stage: &Stage, rate: u32) -> Result<client::ReplayView> {
+    let filter = Some(DeliveryQuery { status: vec![Status::DeadLetter], ..DeliveryQuery::default() });
+    Ok(stage
+        .client
+        .create_replay(&ReplayInput { filter, rate: Some(rate), ..ReplayInput::default() }, None)
+        .await?)
 }
 
 async fn replaying(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Result<(bool, Report)> {
@@ -73,7 +77,7 @@ async fn replaying(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Res
     let until = Instant::now() + PATIENCE;
     let told = loop {
         let told = stage.client.replay(replay.id).await?;
-        if told.status == "completed" || Instant::now() > until {
+        if told.status == ReplayStatus::Completed || Instant::now() > until {
             break told;
         }
         sleep(Duration::from_millis(50)).await;

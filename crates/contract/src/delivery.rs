@@ -1,0 +1,132 @@
+//! Deliveries, and the filters of their list.
+
+use crate::{AttemptView, schema};
+use domain::{
+    delivery::{EndReason, Status},
+    id::{DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    lane::WaitKind,
+    outcome::Outcome,
+    pattern::Pattern,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// The promise to bring one event to one destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Delivery)]
+pub struct DeliveryView {
+    #[schema(value_type = schema::DeliveryId)]
+    pub id: DeliveryId,
+    #[schema(value_type = schema::EventId)]
+    pub event_id: EventId,
+    pub event_type: String,
+    #[schema(value_type = schema::RouteId)]
+    pub route_id: RouteId,
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    #[schema(value_type = schema::DeliveryStatus)]
+    pub status: Status,
+    /// Why it ended undelivered.
+    #[schema(value_type = Option<String>, required, example = "exhausted")]
+    pub reason: Option<EndReason>,
+    pub attempt_count: u32,
+    /// Retries taken from the schedule: a throttled attempt takes none.
+    pub retry_count: u32,
+    #[schema(value_type = Option<schema::Outcome>, required)]
+    pub last_outcome: Option<Outcome>,
+    #[schema(required)]
+    pub last_http_status: Option<u16>,
+    /// Its number at an ordered destination.
+    #[schema(required)]
+    pub sequence: Option<i64>,
+    #[schema(required)]
+    pub ordering_key: Option<String>,
+    #[schema(value_type = schema::Timestamp)]
+    pub created_at: Timestamp,
+    /// When it is due by its schedule; null when it is being delivered or has ended.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub next_attempt_at: Option<Timestamp>,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub ended_at: Option<Timestamp>,
+    #[schema(value_type = Option<schema::ReplayId>, required)]
+    pub replay_id: Option<ReplayId>,
+    /// The delivery it repeats.
+    #[schema(value_type = Option<schema::DeliveryId>, required)]
+    pub replay_of: Option<DeliveryId>,
+    /// Null when it is being delivered or has ended.
+    #[schema(required)]
+    pub waiting_for: Option<WaitingForView>,
+}
+
+/// What a delivery waits for, and until when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WaitingFor)]
+pub struct WaitingForView {
+    #[schema(value_type = schema::WaitKind)]
+    pub kind: WaitKind,
+    #[schema(value_type = schema::Timestamp)]
+    pub since: Timestamp,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub until: Option<Timestamp>,
+    /// The delivery that must end first.
+    #[schema(value_type = Option<schema::DeliveryId>, required)]
+    pub behind: Option<DeliveryId>,
+    pub detail: String,
+}
+
+/// A delivery with its attempts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeliveryDetail)]
+pub struct DeliveryDetailView {
+    #[serde(flatten)]
+    pub delivery: DeliveryView,
+    /// Oldest first.
+    pub attempts: Vec<AttemptView>,
+}
+
+/// Different filters narrow, the values of one widen; none is no filter.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[schema(as = DeliveryFilter)]
+pub struct DeliveryQuery {
+    #[param(value_type = Vec<schema::DeliveryStatus>, required = false)]
+    #[schema(value_type = Vec<schema::DeliveryStatus>)]
+    pub status: Vec<Status>,
+    /// Why it ended undelivered.
+    #[param(value_type = Vec<String>, required = false, example = json!(["exhausted"]))]
+    #[schema(value_type = Vec<String>, example = json!(["exhausted"]))]
+    pub reason: Vec<String>,
+    #[param(value_type = Vec<schema::EventId>, required = false)]
+    #[schema(value_type = Vec<schema::EventId>)]
+    pub event_id: Vec<EventId>,
+    #[param(value_type = Vec<schema::DestinationId>, required = false)]
+    #[schema(value_type = Vec<schema::DestinationId>)]
+    pub destination_id: Vec<DestinationId>,
+    #[param(value_type = Vec<schema::RouteId>, required = false)]
+    #[schema(value_type = Vec<schema::RouteId>)]
+    pub route_id: Vec<RouteId>,
+    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    #[schema(value_type = Vec<schema::SourceId>)]
+    pub source_id: Vec<SourceId>,
+    /// Event type, or a pattern of it.
+    #[serde(rename = "type")]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    #[schema(value_type = Vec<schema::EventTypePattern>)]
+    pub types: Vec<Pattern>,
+    /// Of the last attempt.
+    #[param(required = false)]
+    pub http_status: Vec<u16>,
+    #[param(value_type = Vec<schema::ReplayId>, required = false)]
+    #[schema(value_type = Vec<schema::ReplayId>)]
+    pub replay_id: Vec<ReplayId>,
+    /// Created at this time or later.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Created before this time.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+}

@@ -1,0 +1,313 @@
+//! Destinations, their holds, how they are proven to and how they are signed for.
+
+use crate::{HeadersView, schema};
+use domain::{
+    destination::{OnDeadLetter, Ordering, RateLimit, Scheme},
+    event::EventType,
+    gate::HoldReason,
+    id::DestinationId,
+    limits,
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::BTreeMap, fmt};
+use utoipa::ToSchema;
+
+/// Where deliveries go, at what pace, and how it is doing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Destination)]
+pub struct DestinationView {
+    #[schema(value_type = schema::DestinationId)]
+    pub id: DestinationId,
+    #[schema(required)]
+    pub uid: Option<String>,
+    pub name: String,
+    pub url: String,
+    pub status: DestinationStatus,
+    /// Why its deliveries wait; null when they do not.
+    #[schema(required)]
+    pub hold: Option<HoldView>,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub throttled_until: Option<Timestamp>,
+    #[schema(required, example = "429 Too Many Requests")]
+    pub throttle_reason: Option<String>,
+    /// Deliveries that wait, those in flight not counted.
+    pub queued_events: i64,
+    /// False when there are more than `queued_events` says.
+    pub queued_events_exact: bool,
+    pub in_flight: u32,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub oldest_queued_at: Option<Timestamp>,
+    #[schema(minimum = 1, maximum = 1000)]
+    pub max_concurrency: u32,
+    #[schema(minimum = 1, maximum = 30)]
+    pub timeout_seconds: u64,
+    #[schema(value_type = Option<schema::RateLimit>, required)]
+    pub rate_limit: Option<RateLimit>,
+    #[schema(value_type = schema::Ordering)]
+    pub ordering: Ordering,
+    #[schema(value_type = schema::OnDeadLetter)]
+    pub on_dead_letter: OnDeadLetter,
+    #[schema(value_type = schema::RetryPolicy)]
+    pub retry_policy: RetryPolicy,
+    #[schema(value_type = schema::Headers)]
+    pub headers: HeadersView,
+    /// Inbound headers that are passed on.
+    pub forward_headers: Vec<String>,
+    pub auth: AuthView,
+    pub signing: SigningView,
+    /// Successes among its newest attempts of the last hour, at most 200, throttled ones left out; null without any.
+    #[schema(required)]
+    pub success_rate_1h: Option<f64>,
+    #[schema(value_type = schema::Timestamp)]
+    pub created_at: Timestamp,
+    #[schema(value_type = schema::Timestamp)]
+    pub updated_at: Timestamp,
+}
+
+/// The first that holds of disabled, paused, throttled, unhealthy, active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DestinationStatus {
+    Active,
+    Throttled,
+    Unhealthy,
+    Paused,
+    Disabled,
+}
+
+/// Why a destination's deliveries wait, and until when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Hold)]
+pub struct HoldView {
+    #[schema(value_type = schema::HoldReason)]
+    pub reason: HoldReason,
+    #[schema(value_type = schema::Timestamp)]
+    pub since: Timestamp,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub until: Option<Timestamp>,
+    pub detail: String,
+    /// How many holds in a row this is.
+    #[schema(required)]
+    pub step: Option<u32>,
+    /// A single request is under way to see whether it may end.
+    pub probing: bool,
+}
+
+/// A hold in a destination's history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = HoldEntry)]
+pub struct HoldEntryView {
+    #[schema(value_type = schema::HoldReason)]
+    pub reason: HoldReason,
+    #[schema(value_type = schema::Timestamp)]
+    pub since: Timestamp,
+    /// Until when it was to last, as far as that was known.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub until: Option<Timestamp>,
+    /// Null while it goes on.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub ended_at: Option<Timestamp>,
+    pub detail: String,
+    /// How many holds in a row this was.
+    #[schema(required)]
+    pub step: Option<u32>,
+}
+
+/// How we prove who we are. The values are write-only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Auth)]
+pub struct AuthView {
+    #[serde(rename = "type")]
+    pub kind: AuthKind,
+    /// Of `basic` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Of `headers` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_names: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = AuthType)]
+pub enum AuthKind {
+    #[default]
+    None,
+    Bearer,
+    Basic,
+    Headers,
+}
+
+/// How requests are signed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Signing)]
+pub struct SigningView {
+    #[schema(value_type = schema::SigningScheme)]
+    pub scheme: Scheme,
+    pub ed25519: bool,
+    pub svix_headers: bool,
+    /// Only in the answer to the request that made it; later at `GET …/{id}/secret`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    pub secret: Option<String>,
+}
+
+/// A destination's signing secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Secret)]
+pub struct SecretView {
+    #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    pub secret: String,
+    /// Until when the secret before this one signs as well; null if none does.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub previous_until: Option<Timestamp>,
+}
+
+/// A destination to be made. What is left out, or null, takes its default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDestination {
+    /// Your own id of it, unique in the account.
+    pub uid: Option<String>,
+    pub name: String,
+    /// https; no user name, no password, no fragment.
+    #[schema(example = "https://fulfillment.example.com/webhooks")]
+    pub url: String,
+    #[serde(default = "max_concurrency")]
+    #[schema(minimum = 1, maximum = 1000, default = 5)]
+    pub max_concurrency: u32,
+    #[serde(default = "timeout_seconds")]
+    #[schema(minimum = 1, maximum = 30, default = 10)]
+    pub timeout_seconds: u64,
+    #[schema(value_type = Option<schema::RateLimit>)]
+    pub rate_limit: Option<RateLimit>,
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Ordering>)]
+    pub ordering: Ordering,
+    #[serde(default)]
+    #[schema(value_type = Option<schema::OnDeadLetter>)]
+    pub on_dead_letter: OnDeadLetter,
+    #[serde(default)]
+    #[schema(value_type = Option<schema::RetryPolicyInput>)]
+    pub retry_policy: RetryPolicy,
+    /// Sent with every request; at most 20.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Headers>)]
+    pub headers: BTreeMap<String, String>,
+    /// Names of inbound headers that are passed on; at most 20.
+    #[serde(default)]
+    pub forward_headers: Vec<String>,
+    #[serde(default)]
+    pub auth: AuthInput,
+    #[serde(default)]
+    pub signing: SigningInput,
+}
+
+impl NewDestination {
+    /// With every default of the product.
+    pub fn new(name: &str, url: &str) -> Self {
+        Self {
+            uid: None,
+            name: name.into(),
+            url: url.into(),
+            max_concurrency: max_concurrency(),
+            timeout_seconds: timeout_seconds(),
+            rate_limit: None,
+            ordering: Ordering::default(),
+            on_dead_letter: OnDeadLetter::default(),
+            retry_policy: RetryPolicy::default(),
+            headers: BTreeMap::new(),
+            forward_headers: Vec::new(),
+            auth: AuthInput::default(),
+            signing: SigningInput::default(),
+        }
+    }
+}
+
+fn max_concurrency() -> u32 {
+    limits::MAX_CONCURRENCY
+}
+
+fn timeout_seconds() -> u64 {
+    limits::TIMEOUT.as_secs()
+}
+
+/// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuthInput {
+    #[serde(rename = "type")]
+    pub kind: AuthKind,
+    #[schema(write_only)]
+    pub token: Option<String>,
+    pub username: Option<String>,
+    #[schema(write_only)]
+    pub password: Option<String>,
+    /// Values by name.
+    #[schema(write_only)]
+    pub headers: Option<BTreeMap<String, Option<String>>>,
+}
+
+impl fmt::Debug for AuthInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthInput").field("type", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// How requests are to be signed.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SigningInput {
+    pub scheme: SchemeInput,
+    pub ed25519: bool,
+    pub svix_headers: bool,
+    /// Your own signing secret, at creation only; one is made otherwise.
+    #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for SigningInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningInput").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = SigningSchemeInput)]
+pub enum SchemeInput {
+    #[default]
+    Standard,
+    /// Not available yet, as the next one: asked for, it is refused as such.
+    Stripe,
+    Github,
+    None,
+}
+
+/// How to change a signing secret.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RotateSecret {
+    /// Your own; one is made otherwise.
+    #[schema(write_only, example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    pub secret: Option<String>,
+    /// How long the old one goes on signing beside the new one.
+    #[schema(minimum = 0, maximum = 604800, default = 86400)]
+    pub overlap_seconds: Option<u64>,
+}
+
+/// An event to try a destination with.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TestEvent {
+    /// `test` if left out.
+    #[serde(rename = "type")]
+    #[schema(value_type = Option<String>, example = "payment.succeeded")]
+    pub event_type: Option<EventType>,
+    /// The payload; a greeting if left out.
+    #[schema(value_type = Option<schema::Anything>)]
+    pub data: Option<Value>,
+}

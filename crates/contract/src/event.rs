@@ -1,0 +1,113 @@
+//! Events as they are kept, and the filters of their list.
+
+use crate::{DeliveryView, HeadersView, schema};
+use domain::{
+    event::EventType,
+    id::{DestinationId, EventId, SourceId},
+    pattern::Pattern,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+
+/// One immutable thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Event)]
+pub struct EventView {
+    #[schema(value_type = schema::EventId)]
+    pub id: EventId,
+    #[serde(rename = "type")]
+    #[schema(value_type = String, example = "payment.succeeded")]
+    pub event_type: EventType,
+    /// Null: published by API.
+    #[schema(value_type = Option<schema::SourceId>, required)]
+    pub source_id: Option<SourceId>,
+    #[schema(required)]
+    pub idempotency_key: Option<String>,
+    pub content_type: String,
+    pub size_bytes: u64,
+    #[schema(required)]
+    pub ordering_key: Option<String>,
+    #[schema(value_type = schema::Metadata)]
+    pub metadata: Map<String, Value>,
+    #[schema(value_type = schema::Timestamp)]
+    pub received_at: Timestamp,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub deliver_at: Option<Timestamp>,
+    pub fanout: FanoutView,
+}
+
+/// How far an event's deliveries are. A list counts a little over 1,000 deliveries of one event; asked for alone, all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Fanout)]
+pub struct FanoutView {
+    pub total: u32,
+    pub delivered: u32,
+    pub waiting: u32,
+    pub dead_letter: u32,
+    pub cancelled: u32,
+    /// False: there are more than were counted, in a list of events with very large fan-outs.
+    pub exact: bool,
+    /// Deliveries are still being made.
+    pub expanding: bool,
+    /// When the last delivery ended; null if one has not, or not all were counted.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub completed_at: Option<Timestamp>,
+}
+
+/// An event with what it carried and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = EventDetail)]
+pub struct EventDetailView {
+    #[serde(flatten)]
+    pub event: EventView,
+    #[schema(value_type = schema::Headers)]
+    pub headers: HeadersView,
+    /// The payload as text up to 64 KiB; null if it is longer or not text. The exact bytes are at `…/{id}/payload`.
+    #[schema(required)]
+    pub payload: Option<String>,
+    /// The first 200, newest first.
+    pub deliveries: Vec<DeliveryView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventQuery {
+    /// Event type, or a pattern of it.
+    #[serde(rename = "type")]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    pub types: Vec<Pattern>,
+    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    pub source_id: Vec<SourceId>,
+    #[param(required = false)]
+    pub idempotency_key: Vec<String>,
+    /// Received at this time or later.
+    #[param(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Received before this time.
+    #[param(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+    #[param(inline)]
+    pub fanout: Option<FanoutState>,
+    /// An event's id, or an idempotency key.
+    pub q: Option<String>,
+}
+
+/// Whether every delivery of an event has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FanoutState {
+    Incomplete,
+    Complete,
+}
+
+/// Which destinations get an event again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventReplayInput {
+    /// All that had it, if left out.
+    #[schema(value_type = Option<Vec<schema::DestinationId>>, max_items = 50)]
+    pub destination_ids: Option<Vec<DestinationId>>,
+}

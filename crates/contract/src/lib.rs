@@ -1,0 +1,53 @@
+//! What the API says and takes, as types: the server writes the very types that the client reads, and a form of a page
+//! is the input of the API.
+//!
+//! Views are what is shown: a value that is not there is `null`, never left out, and members of later versions are
+//! passed over. Inputs are what is sent: a member that is not known is refused. Words (a status, an outcome) come from
+//! `domain`, which has one list of each; [`schema`] describes them for the OpenAPI document from those lists.
+//!
+//! Nothing here knows HTTP, the store or how a view is made: that is the server's business. Secrets have no place in a
+//! view, except the few that are shown once, by whoever has just made them.
+
+mod account;
+mod api_key;
+mod attempt;
+mod delivery;
+mod destination;
+mod event;
+mod headers;
+mod node;
+mod page;
+mod problem;
+mod publish;
+mod replay;
+mod route;
+pub mod schema;
+mod source;
+mod stats;
+mod stream;
+
+pub use account::{AccountView, NewAccount, OwnAccountInput};
+pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
+pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
+pub use delivery::{DeliveryDetailView, DeliveryQuery, DeliveryView, WaitingForView};
+pub use destination::{
+    AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldEntryView, HoldView,
+    NewDestination, RotateSecret, SchemeInput, SecretView, SigningInput, SigningView, TestEvent,
+};
+pub use event::{EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView};
+pub use headers::HeadersView;
+pub use node::{NodeStatus, NodeView};
+pub use page::ListBody;
+pub use problem::{Code, FieldError, Problem};
+pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
+pub use replay::{
+    DeadLetterGroupView, DestinationCountView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind,
+    ReplayWaitView,
+};
+pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
+pub use source::{NewSource, SourceView, VerificationInput, VerificationKind, VerificationView};
+pub use stats::{
+    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsQuery, StatsView,
+    StatusCountView, TotalsView,
+};
+pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};

@@ -1,0 +1,126 @@
+//! Replays and dead letters.
+
+use crate::{DeliveryQuery, schema};
+use domain::{
+    id::{ApiKeyId, DeliveryId, DestinationId, ReplayId},
+    outcome::DeadReason,
+    replay::ReplayStatus,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::ToSchema;
+
+/// Ended deliveries that were asked for again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Replay)]
+pub struct ReplayView {
+    #[schema(value_type = schema::ReplayId)]
+    pub id: ReplayId,
+    #[schema(value_type = schema::ReplayStatus)]
+    pub status: ReplayStatus,
+    /// What it was asked for; null if it was given deliveries by their ids.
+    #[schema(required)]
+    pub filter: Option<DeliveryQuery>,
+    /// Deliveries it makes a second.
+    pub rate: u32,
+    /// How many there are to replay.
+    pub matched: u64,
+    /// False: these were counted so far, and there may be more.
+    pub matched_exact: bool,
+    /// Deliveries made so far.
+    pub created: u64,
+    /// Of those made: ended well.
+    pub delivered: u64,
+    /// Of those made: ended as dead letters again.
+    pub dead_letter: u64,
+    /// Not made: their destination or their payload is gone (retention may have come first), they have not ended, or this
+    /// replay has one of the same origin.
+    pub skipped: u64,
+    /// What keeps a running replay from making more; null if nothing does.
+    #[schema(required)]
+    pub waiting_for: Option<ReplayWaitView>,
+    /// Until all are made, at its rate; null when it is not running, waits, or nobody knows how many there are.
+    #[schema(required)]
+    pub estimated_seconds: Option<u64>,
+    #[schema(value_type = schema::ApiKeyId)]
+    pub created_by: ApiKeyId,
+    #[schema(value_type = schema::Timestamp)]
+    pub created_at: Timestamp,
+    /// When the last one was made, or it was cancelled.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReplayWait)]
+pub struct ReplayWaitView {
+    pub kind: ReplayWaitKind,
+    pub detail: Cow<'static, str>,
+}
+
+/// What a replay would do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReplayEstimate)]
+pub struct ReplayEstimateView {
+    pub matched: u64,
+    /// False: these were counted, and there may be more.
+    pub matched_exact: bool,
+    /// Those with the most first; at most 200.
+    pub by_destination: Vec<DestinationCountView>,
+    /// Until all are made, at the rate asked for.
+    pub estimated_seconds: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DestinationCount)]
+pub struct DestinationCountView {
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    pub count: u64,
+}
+
+/// Dead letters that have destination, reason and HTTP status in common.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeadLetterGroup)]
+pub struct DeadLetterGroupView {
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    #[schema(value_type = String, example = "exhausted")]
+    pub reason: DeadReason,
+    /// Of the last attempt.
+    #[schema(required)]
+    pub http_status: Option<u16>,
+    pub count: u64,
+    /// When the oldest of them was created.
+    #[schema(value_type = schema::Timestamp)]
+    pub first_at: Timestamp,
+    /// When the newest of them was created.
+    #[schema(value_type = schema::Timestamp)]
+    pub last_at: Timestamp,
+    /// The newest.
+    #[schema(value_type = schema::DeliveryId)]
+    pub sample_delivery_id: DeliveryId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayWaitKind {
+    /// As much of the account waits as may.
+    Backlog,
+}
+
+/// Either `filter` or `delivery_ids`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayInput {
+    /// The filters of the list of deliveries, as lists; without `status`, dead letters.
+    pub filter: Option<DeliveryQuery>,
+    #[schema(value_type = Option<Vec<schema::DeliveryId>>, min_items = 1, max_items = 10_000)]
+    pub delivery_ids: Option<Vec<DeliveryId>>,
+    /// Deliveries to make a second.
+    #[schema(minimum = 1, maximum = 10_000, default = 100)]
+    pub rate: Option<u32>,
+    /// Only say how much there is.
+    pub dry_run: bool,
+}

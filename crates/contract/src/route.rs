@@ -1,0 +1,168 @@
+//! Routes, and a preview of which match.
+
+use crate::{SigningInput, SigningView, schema};
+use domain::{
+    event::EventType,
+    id::{DestinationId, EventId, RouteId, SourceId},
+    pattern::Pattern,
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Which events of a source go to a destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Route)]
+pub struct RouteView {
+    #[schema(value_type = schema::RouteId)]
+    pub id: RouteId,
+    #[schema(required)]
+    pub uid: Option<String>,
+    #[schema(required)]
+    pub name: Option<String>,
+    pub enabled: bool,
+    /// Null: events published by API.
+    #[schema(value_type = Option<schema::SourceId>, required)]
+    pub source_id: Option<SourceId>,
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    #[schema(value_type = Vec<schema::EventTypePattern>)]
+    pub event_types: Vec<Pattern>,
+    #[schema(value_type = Option<schema::Filter>, required)]
+    pub filter: Option<Value>,
+    /// Null: the destination's.
+    #[schema(value_type = Option<schema::RetryPolicy>, required)]
+    pub retry_policy: Option<RetryPolicy>,
+    /// Null: the destination's.
+    #[schema(required)]
+    pub timeout_seconds: Option<u32>,
+    /// Null: the destination's.
+    #[schema(required)]
+    pub signing: Option<SigningView>,
+    #[schema(value_type = schema::Timestamp)]
+    pub created_at: Timestamp,
+    #[schema(value_type = schema::Timestamp)]
+    pub updated_at: Timestamp,
+}
+
+/// Which routes an event would take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Preview)]
+pub struct PreviewView {
+    /// Every route of the account, oldest first.
+    pub data: Vec<RoutePreviewView>,
+}
+
+/// What one route says to an event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RoutePreview)]
+pub struct RoutePreviewView {
+    #[schema(value_type = schema::RouteId)]
+    pub route_id: RouteId,
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    pub matches: bool,
+    /// Null when it matches.
+    #[schema(required)]
+    pub why: Option<WhyView>,
+}
+
+/// The first thing that did not hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Why)]
+pub struct WhyView {
+    /// Where: in the event (`type`, `data.amount`, …), or `enabled` and `source_id` of the route.
+    #[schema(example = "data.amount")]
+    pub path: String,
+    #[schema(value_type = schema::Anything)]
+    pub expected: Value,
+    /// Null when there is nothing at the path.
+    #[schema(value_type = schema::Anything)]
+    pub found: Value,
+}
+
+/// A route to be made. What is left out, or null, takes its default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRoute {
+    /// Your own id of it, unique in the account.
+    pub uid: Option<String>,
+    pub name: Option<String>,
+    #[serde(default = "enabled")]
+    #[schema(default = true)]
+    pub enabled: bool,
+    /// Null: events published by API.
+    #[schema(value_type = Option<schema::SourceId>)]
+    pub source_id: Option<SourceId>,
+    #[schema(value_type = schema::DestinationId)]
+    pub destination_id: DestinationId,
+    /// At least one of these must match; `["*"]` if left out.
+    #[serde(default = "everything")]
+    #[schema(value_type = Vec<schema::EventTypePattern>)]
+    pub event_types: Vec<String>,
+    /// Replaced as a whole, not merged: a `null` inside is a value to compare with.
+    #[schema(value_type = Option<schema::Filter>)]
+    pub filter: Option<Value>,
+    /// Null: the destination's.
+    #[schema(value_type = Option<schema::RetryPolicyInput>)]
+    pub retry_policy: Option<RetryPolicy>,
+    /// Null: the destination's.
+    #[schema(minimum = 1, maximum = 30)]
+    pub timeout_seconds: Option<u32>,
+    /// Null: the destination's. The secret is always the destination's.
+    pub signing: Option<SigningInput>,
+}
+
+impl NewRoute {
+    /// Everything that is published.
+    pub fn to(destination_id: DestinationId) -> Self {
+        Self {
+            uid: None,
+            name: None,
+            enabled: enabled(),
+            source_id: None,
+            destination_id,
+            event_types: everything(),
+            filter: None,
+            retry_policy: None,
+            timeout_seconds: None,
+            signing: None,
+        }
+    }
+
+    /// Everything that comes in by a source.
+    pub fn from_source(source_id: SourceId, destination_id: DestinationId) -> Self {
+        Self { source_id: Some(source_id), ..Self::to(destination_id) }
+    }
+}
+
+fn enabled() -> bool {
+    true
+}
+
+fn everything() -> Vec<String> {
+    vec!["*".into()]
+}
+
+/// An event that is there (`event_id`), or one as it might come.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PreviewInput {
+    #[schema(value_type = Option<schema::EventId>)]
+    pub event_id: Option<EventId>,
+    /// Null: published by API.
+    #[schema(value_type = Option<schema::SourceId>)]
+    pub source_id: Option<SourceId>,
+    #[serde(rename = "type")]
+    #[schema(value_type = Option<String>)]
+    pub event_type: Option<EventType>,
+    /// The payload as JSON; leave it out for one that is not JSON.
+    #[schema(value_type = Option<schema::Anything>)]
+    pub data: Option<Value>,
+    #[schema(value_type = Option<schema::Headers>)]
+    pub headers: Option<Map<String, Value>>,
+    #[schema(value_type = Option<schema::Metadata>)]
+    pub metadata: Option<Map<String, Value>>,
+}

@@ -1,0 +1,80 @@
+//! Sources.
+
+use crate::schema;
+use domain::{id::SourceId, time::Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A door events come in by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Source)]
+pub struct SourceView {
+    #[schema(value_type = schema::SourceId)]
+    pub id: SourceId,
+    #[schema(required)]
+    pub uid: Option<String>,
+    pub name: String,
+    pub enabled: bool,
+    /// Where to post events to. Whoever knows it can bring events in, so treat it as a secret.
+    pub ingest_url: String,
+    pub verification: VerificationView,
+    /// Requests per second.
+    #[schema(required)]
+    pub rate_limit: Option<u32>,
+    #[schema(value_type = schema::Timestamp)]
+    pub created_at: Timestamp,
+    #[schema(value_type = schema::Timestamp)]
+    pub updated_at: Timestamp,
+}
+
+/// How a source checks its callers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Verification)]
+pub struct VerificationView {
+    #[serde(rename = "type")]
+    pub kind: VerificationKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = VerificationType)]
+pub enum VerificationKind {
+    #[default]
+    None,
+}
+
+/// A source to be made. What is left out, or null, takes its default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSource {
+    /// Your own id of it, unique in the account.
+    pub uid: Option<String>,
+    pub name: String,
+    #[serde(default = "enabled")]
+    #[schema(default = true)]
+    pub enabled: bool,
+    #[serde(default)]
+    pub verification: VerificationInput,
+    /// Events a second that may come in by it, on each node; a second's worth may come at once. Null: no limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub rate_limit: Option<u32>,
+}
+
+impl NewSource {
+    pub fn new(name: &str) -> Self {
+        let verification = VerificationInput::default();
+        Self { uid: None, name: name.into(), enabled: enabled(), verification, rate_limit: None }
+    }
+}
+
+fn enabled() -> bool {
+    true
+}
+
+/// How callers are to be verified.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerificationInput {
+    #[serde(rename = "type")]
+    pub kind: VerificationKind,
+}

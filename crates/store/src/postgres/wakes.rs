@@ -18,6 +18,7 @@ use domain::limits;
 use ear::{Ear, Listener};
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
+    panic::resume_unwind,
     sync::Arc,
 };
 use table::Rounds;
@@ -80,10 +81,14 @@ impl Wakes for PostgresStore {
         let mut ear = self.line.ear.lock().await;
         loop {
             let open = ear.get_or_insert_with(|| Ear::open(self.line.listener.clone()));
-            match open.next().await {
-                Some(news) => return Ok(news),
-                // Whoever listened for us is gone; that was a bug of ours, and no reason to be deaf.
-                None => *ear = None,
+            let ended = match open.next().await {
+                Ok(news) => return Ok(news),
+                Err(ended) => ended,
+            };
+            *ear = None;
+            // A panic of the task that listens is the caller's: it is counted, and followed by a pause, there.
+            if let Ok(panic) = ended.try_into_panic() {
+                resume_unwind(panic);
             }
         }
     }

@@ -64,9 +64,10 @@ impl Writer {
         let failed = Arc::new(OnceLock::new());
         let copier = Copier::start(copying, lock, failed.clone())?;
         let pen = Pen { copier, connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
-        let thread = std::thread::Builder::new()
-            .name("sqlite-writer".into())
-            .spawn(move || write_all(pen, waiting))?;
+        let thread = std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || {
+            let _guard = FailOnPanic { failed: pen.failed.clone(), thread: "writer" };
+            write_all(pen, waiting);
+        })?;
         Ok(Self { jobs: Some(jobs), failed, thread: Some(thread) })
     }
 
@@ -97,6 +98,22 @@ impl Drop for Writer {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic of the thread has been logged where it happened
+        }
+    }
+}
+
+/// A thread of the store that dies takes the store along: nobody knows what it had written, and nobody does its work.
+pub(super) struct FailOnPanic {
+    pub(super) failed: Arc<OnceLock<String>>,
+    pub(super) thread: &'static str,
+}
+
+impl Drop for FailOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let thread = self.thread;
+            tracing::error!(thread, "the store has failed with a panic: nothing is written any more");
+            let _ = self.failed.set(format!("the {thread} of the store panicked"));
         }
     }
 }

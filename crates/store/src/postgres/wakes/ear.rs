@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::{
     sync::mpsc::{self, error::TrySendError},
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
     time::{sleep, timeout},
 };
 use tokio_postgres::{AsyncMessage, Client, Config};
@@ -41,14 +41,17 @@ impl Ear {
         Self { waiting, overheard, task: tokio::spawn(listener.run(mouth)) }
     }
 
-    /// None: the task has ended, which it never does by itself.
-    pub(super) async fn next(&mut self) -> Option<Vec<News>> {
-        let news = self.waiting.recv().await?;
+    /// An error says how the task has ended, which it never does by itself.
+    pub(super) async fn next(&mut self) -> Result<Vec<News>, JoinError> {
+        let Some(news) = self.waiting.recv().await else {
+            let Err(ended) = (&mut self.task).await;
+            return Err(ended);
+        };
         if self.overheard.swap(false, Ordering::AcqRel) {
             while self.waiting.try_recv().is_ok() {}
-            return Some(vec![News::Missed]);
+            return Ok(vec![News::Missed]);
         }
-        Some(news)
+        Ok(news)
     }
 }
 

@@ -1,13 +1,17 @@
 //! Group commit: one flush for many, and everybody's trouble is their own.
 
 use super::{
-    super::{Trouble, writer::Turn},
+    super::{
+        Trouble,
+        writer::{FailOnPanic, Turn},
+    },
     Fixture,
 };
 use crate::{Membership as _, StoreError};
 use domain::limits;
+use futures_util::FutureExt as _;
 use rusqlite::Connection;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use tokio::sync::oneshot;
 
 fn put(connection: &Connection, name: &str) -> Result<(), Trouble> {
@@ -125,6 +129,41 @@ async fn a_panic_is_answered_and_leaves_nothing_behind() {
     after.expect("the neighbour");
     assert_eq!(names(&fixture.outsider()), ["after"]);
     fixture.store.health().await.expect("the store lives on");
+}
+
+/// Panics in the thread that drops it.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("planted");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_dies_takes_the_store_along() {
+    let fixture = Arc::new(Fixture::new().await);
+    let busy = Busy::keep(&fixture).await;
+    // Nobody waits for the answer, so it is dropped where it was made.
+    assert!(fixture.store.write(Turn::Api, |_| Ok(Bomb)).now_or_never().is_none());
+    busy.let_go().await;
+    while fixture.store.writer.failed().is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fixture.store.writer.failed(), Some("the writer of the store panicked"));
+    assert!(matches!(fixture.store.health().await, Err(StoreError::Failed(_))), "for ever");
+}
+
+#[test]
+fn a_copier_that_dies_takes_the_store_along() {
+    let failed = Arc::new(OnceLock::new());
+    let guard = FailOnPanic { failed: failed.clone(), thread: "copier" };
+    let thread = std::thread::spawn(move || {
+        let _guard = guard;
+        panic!("planted");
+    });
+    assert!(thread.join().is_err());
+    assert_eq!(failed.get().map(String::as_str), Some("the copier of the store panicked"));
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Copies the log into the database beside the writer, on a connection of its own, and flushes that: sixteen thousand
 //! pages take a tenth of a second, and every event that came meanwhile would wait for them.
 
-use super::super::{
-    FileLock,
-    trouble::{Reach, reach},
+use super::{
+    super::{
+        FileLock,
+        trouble::{Reach, reach},
+    },
+    FailOnPanic,
 };
 use rusqlite::{Connection, config::DbConfig};
 use std::{
@@ -33,7 +36,10 @@ impl Copier {
         let busy = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("sqlite-copier".into()).spawn({
             let busy = busy.clone();
-            move || copy_all(&connection, &lock, &woken, &busy, &failed)
+            move || {
+                let _guard = FailOnPanic { failed: failed.clone(), thread: "copier" };
+                copy_all(&connection, &lock, &woken, &busy, &failed);
+            }
         })?;
         Ok(Self { wake: Some(wake), busy, thread: Some(thread) })
     }

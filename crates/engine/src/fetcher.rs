@@ -45,8 +45,12 @@ impl Fetcher {
         let this = self.clone();
         tokio::spawn(async move {
             let windows: Vec<Window> = wishes.iter().map(window).collect();
-            let result = unharmed(this.store.fetch(&windows)).await;
-            store::failpoint::hit("fetch.after");
+            let read = async {
+                let fetched = this.store.fetch(&windows).await;
+                store::failpoint::hit("fetch.after");
+                fetched
+            };
+            let result = unharmed(read).await;
             this.answer(Message::Fetched { wishes, result }).await;
         });
     }

@@ -50,6 +50,7 @@ pub async fn serve_router(
     let places = Places::new(app.config.connections);
     let connections = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        supervisor::failpoint();
         let (stream, address) = match accepted {
             Ok((stream, address)) => (stream, address.ip()),
             Err(error) => {

@@ -396,6 +396,15 @@ pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
 pub const RETRY_AFTER_BACKLOG_SECONDS: u32 = 10;
 /// Whoever waits longer would not know whether we are still there.
 pub const RETRY_AFTER_TOLD_MAX_SECONDS: u32 = 60;
+/// A loop of the node that has died (it panicked, or ended by itself) is made again after this pause, and after so many
+/// times that with each further death: the cause may be what the store or the network said in that moment.
+pub const LOOP_RESTART_PAUSE: Duration = Duration::from_millis(100);
+pub const LOOP_RESTART_GROWTH: u32 = 4;
+/// One that dies so often within so long ends the node: its work is not done, and a process that ends is noticed. The
+/// pauses before add up to less than ten seconds, so a fault that stays is known within that; one that comes back every
+/// few minutes is lived with.
+pub const LOOP_DEATHS: usize = 5;
+pub const LOOP_DEATHS_WITHIN: Duration = Duration::from_secs(600);
 /// In-flight requests get this long at a graceful stop.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
 /// A node's claim on its lanes, and how often it is renewed.

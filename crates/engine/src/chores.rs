@@ -12,74 +12,88 @@ mod tests;
 use crate::{board::Board, dispatcher::Message, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use replay::{Backlog, Replayer};
 use std::sync::Arc;
 use store::{Expansion, Store};
-use tokio::sync::mpsc;
+use supervisor::{Life, Loop, Supervisor};
+use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use rescan::Rescans;
 
 /// What chores are done with.
-pub(crate) struct Chores<'a> {
-    pub(crate) store: &'a Arc<dyn Store>,
-    pub(crate) clock: &'a Arc<dyn Clock>,
-    pub(crate) dice: &'a Arc<dyn Dice>,
-    pub(crate) settings: &'a EngineSettings,
-    pub(crate) board: &'a Arc<Board>,
-    pub(crate) rescans: &'a Arc<Rescans>,
-    pub(crate) inbox: &'a mpsc::Sender<Message>,
+#[derive(Clone)]
+pub(crate) struct Chores {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) settings: EngineSettings,
+    pub(crate) board: Arc<Board>,
+    pub(crate) rescans: Arc<Rescans>,
+    pub(crate) inbox: mpsc::Sender<Message>,
 }
 
-impl Chores<'_> {
-    /// Starts every chore; they end with `stop`.
-    pub(crate) fn start(&self, stop: &CancellationToken) {
-        let rescan = rescan::run(
-            Arc::clone(self.rescans),
-            Arc::clone(self.store),
-            Arc::clone(self.dice),
-            Arc::clone(self.board),
-            self.settings.rescan,
-            self.inbox.clone(),
-        );
-        let window = self.settings.idempotency_window;
-        let prune = prune::run(Arc::clone(self.store), Arc::clone(self.clock), window);
-        let replayer = Replayer {
-            store: Arc::clone(self.store),
-            clock: Arc::clone(self.clock),
-            dice: Arc::clone(self.dice),
-            board: Arc::clone(self.board),
+impl Chores {
+    /// Starts every chore; they end with `stop`. Gives the way to tell the expander of new expansions.
+    pub(crate) fn start(
+        self,
+        supervisor: &Supervisor,
+        stop: &CancellationToken,
+    ) -> mpsc::Sender<Vec<Expansion>> {
+        // Outside of the expander: what it was told while it was down is told to the next one.
+        let (tell, begun) = mpsc::channel(limits::EXPANSIONS_HELD);
+        let (chores, begun) = (self.clone(), Arc::new(Mutex::new(begun)));
+        supervisor.start(Loop::Expander, stop, move |_| {
+            let (expander, begun) = (chores.expander(), Arc::clone(&begun));
+            async move { expander.run(&mut *begun.lock().await).await }
+        });
+        let start = |id, make: fn(&Self, Life) -> BoxFuture<'static, ()>| {
+            let chores = self.clone();
+            supervisor.start(id, stop, move |life| make(&chores, life));
+        };
+        start(Loop::Rescan, |chores, life| chores.rescan(life).boxed());
+        start(Loop::Prune, |chores, _| chores.prune().boxed());
+        start(Loop::Retention, |chores, _| chores.retention().run().boxed());
+        start(Loop::MinuteRollup, |chores, _| chores.roll_up(rollup::Part::Minutes).run().boxed());
+        start(Loop::HourRollup, |chores, _| chores.roll_up(rollup::Part::HoursAndDays).run().boxed());
+        start(Loop::Replayer, |chores, _| chores.replayer().run().boxed());
+        tell
+    }
+
+    fn rescan(&self, life: Life) -> impl Future<Output = ()> + use<> {
+        let (rescans, store) = (Arc::clone(&self.rescans), Arc::clone(&self.store));
+        let (dice, board, every) = (Arc::clone(&self.dice), Arc::clone(&self.board), self.settings.rescan);
+        rescan::run(life, rescans, store, dice, board, every, self.inbox.clone())
+    }
+
+    fn prune(&self) -> impl Future<Output = ()> + use<> {
+        prune::run(Arc::clone(&self.store), Arc::clone(&self.clock), self.settings.idempotency_window)
+    }
+
+    fn retention(&self) -> prune::Retention {
+        let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
+        prune::Retention::new(&self.store, &self.clock, &self.board, self.settings.lease, settings)
+    }
+
+    fn roll_up(&self, part: rollup::Part) -> rollup::RollUp {
+        let EngineSettings { lease, rollup_every, .. } = self.settings;
+        rollup::RollUp::new(part, &self.store, &self.clock, &self.board, lease, rollup_every)
+    }
+
+    fn replayer(&self) -> Replayer {
+        Replayer {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            dice: Arc::clone(&self.dice),
+            board: Arc::clone(&self.board),
             dispatcher: self.inbox.clone(),
             backlog: Backlog::new(self.settings.backlog),
-        };
-        let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
-        let lease = self.settings.lease;
-        let retention = prune::Retention::new(self.store, self.clock, self.board, lease, settings);
-        let roll_up = |part| {
-            let every = self.settings.rollup_every;
-            rollup::RollUp::new(part, self.store, self.clock, self.board, lease, every).run().boxed()
-        };
-        let (minutes, rest) = (roll_up(rollup::Part::Minutes), roll_up(rollup::Part::HoursAndDays));
-        let forgetting = retention.run().boxed();
-        for chore in [rescan.boxed(), prune.boxed(), forgetting, minutes, rest, replayer.run().boxed()] {
-            let stop = stop.clone();
-            tokio::spawn(async move { stop.run_until_cancelled(chore).await });
         }
     }
-}
 
-/// Starts the expander, which ends with `stop`; gives the way to tell it of new expansions.
-pub(crate) fn start_expander(
-    store: &Arc<dyn Store>,
-    clock: &Arc<dyn Clock>,
-    dice: &Arc<dyn Dice>,
-    dispatcher: mpsc::Sender<Message>,
-    stop: &CancellationToken,
-) -> mpsc::Sender<Vec<Expansion>> {
-    let (tell, begun) = mpsc::channel(limits::EXPANSIONS_HELD);
-    let expander = Expander::new(Arc::clone(store), Arc::clone(clock), Arc::clone(dice), dispatcher);
-    let stop = stop.clone();
-    tokio::spawn(async move { stop.run_until_cancelled(expander.run(begun)).await });
-    tell
+    fn expander(&self) -> Expander {
+        let (store, clock, dice) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.dice));
+        Expander::new(store, clock, dice, self.inbox.clone())
+    }
 }

@@ -34,7 +34,8 @@ use std::{
     time::Duration,
 };
 use store::{Arrival, Change, Turn};
-use tokio::sync::{mpsc, watch};
+use supervisor::{Loop, Supervisor};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use entering::Place;
@@ -121,6 +122,7 @@ impl Dispatcher {
         stop: CancellationToken,
         grace: watch::Receiver<Duration>,
         ended: CancellationToken,
+        supervisor: Supervisor,
     ) {
         let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
         loop {
@@ -158,12 +160,15 @@ impl Dispatcher {
                 tracing::warn!(in_flight = self.node.in_flight(), "requests that were cut did not answer");
             }
         }
-        let passing_on = ownership::pass_on(inbox, self.outbox);
-        tokio::spawn(async move { ended.run_until_cancelled(passing_on).await });
+        let (inbox, outbox) = (Arc::new(Mutex::new(inbox)), self.outbox);
+        supervisor.start(Loop::LateHandOver, &ended, move |_| {
+            ownership::pass_on(Arc::clone(&inbox), Arc::clone(&outbox))
+        });
     }
 
     /// Takes in what happened, then does what the lanes say.
     fn turn(&mut self, messages: &mut Vec<Message>) {
+        supervisor::failpoint();
         let now = self.node.now();
         for message in messages.drain(..) {
             self.take(message, now);

@@ -24,8 +24,9 @@ use domain::{
 use renewal::{Ended, Renewal};
 use std::{sync::Arc, time::Duration};
 use store::{NodeRecord, Store, StoreError};
+use supervisor::Supervisor;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -89,8 +90,8 @@ pub(crate) struct Owner {
     pub(crate) outbox: Arc<Outbox>,
     /// Rung when another node says that membership or ownership has moved.
     pub(crate) moved: Arc<Notify>,
-    /// Says why, when the node must end.
-    pub(crate) failed: Arc<watch::Sender<Option<String>>>,
+    /// Told when the node must end.
+    pub(crate) supervisor: Supervisor,
 }
 
 /// How the owner is told to go: first everything drains and is given away, then the row is removed.
@@ -115,8 +116,7 @@ impl Owner {
             match ended {
                 Ended::Left => return,
                 Ended::Failed(error) => {
-                    tracing::error!(%error, "this node must end");
-                    self.failed.send_replace(Some(error.to_string()));
+                    self.supervisor.end_node(error.to_string());
                     return;
                 }
                 Ended::Lost => {}
@@ -135,8 +135,7 @@ impl Owner {
             match stops.leave.run_until_cancelled(again).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    tracing::error!(%error, "this node could not join again and must end");
-                    self.failed.send_replace(Some(error.to_string()));
+                    self.supervisor.end_node(format!("it could not join again: {error}"));
                     return;
                 }
                 None => return,

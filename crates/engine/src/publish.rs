@@ -16,6 +16,7 @@ pub(crate) async fn run(
 ) {
     loop {
         tokio::time::sleep(limits::LANES_PUBLISH).await;
+        supervisor::failpoint();
         if board.is_alone() || board.owned().is_empty() {
             continue;
         }

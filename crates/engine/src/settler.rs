@@ -99,6 +99,7 @@ impl Settler {
             self.waiting.gather(next).await;
             let begun = Instant::now();
             let batch = self.waiting.batch(first);
+            supervisor::failpoint();
             while let Err(error) = self.flush(&batch).await {
                 if backoff.worth_telling() {
                     tracing::error!(%error, waiting = batch.settlements.len(), "results could not be written; trying again");

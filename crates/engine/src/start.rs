@@ -2,7 +2,7 @@
 
 use crate::{
     board::Board,
-    chores::{self, Chores, Rescans},
+    chores::{Chores, Rescans},
     claim::Lease,
     dispatcher::{Dispatcher, Message, Node},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
@@ -23,8 +23,9 @@ use domain::{
     trace::Tracer,
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use store::{BacklogCap, NodeRecord, Store};
+use std::{sync::Arc, time::Duration};
+use store::{BacklogCap, Expansion, NodeRecord, Store};
+use supervisor::{Loop, Supervisor};
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -40,6 +41,8 @@ pub struct EngineParts {
     pub addresses: Arc<AddressPolicy>,
     pub node: NodeRecord,
     pub settings: EngineSettings,
+    /// The owner of every loop of the process.
+    pub supervisor: Supervisor,
 }
 
 #[derive(Debug, Clone)]
@@ -86,7 +89,7 @@ impl Default for EngineSettings {
 /// A running engine.
 pub struct Engine {
     handle: Arc<EngineHandle>,
-    failed: watch::Receiver<Option<String>>,
+    supervisor: Supervisor,
     /// First lanes and chores stop and shards are given away as they drain; then the claim is given up.
     stops: Stops,
     grace: watch::Sender<Duration>,
@@ -115,7 +118,7 @@ impl Engine {
 
     async fn begin(parts: EngineParts, sinks: Sinks, lease: Arc<Lease>) -> Result<Self, StartError> {
         let sinks = Arc::new(sinks);
-        let EngineParts { store, clock, dice, master_keys, node, settings, .. } = parts;
+        let EngineParts { store, clock, dice, master_keys, node, settings, supervisor, .. } = parts;
         let registrar = Registrar {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
@@ -157,8 +160,6 @@ impl Engine {
         // Bounded by the dispatcher: see `Report`.
         let (reports, reported) = mpsc::unbounded_channel();
         let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
-        let (failed_sender, failed) = watch::channel(None);
-        let failed_sender = Arc::new(failed_sender);
         let moved = Arc::new(Notify::new());
         let owner = Owner {
             registrar,
@@ -170,22 +171,22 @@ impl Engine {
             rescans: Arc::clone(&rescans),
             outbox: Arc::clone(&outbox),
             moved: Arc::clone(&moved),
-            failed: Arc::clone(&failed_sender),
+            supervisor: supervisor.clone(),
         };
         let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
         let ended = CancellationToken::new();
-        let expansions = chores::start_expander(&store, &clock, &dice, inbox.clone(), &stops.drain);
         let around = Around { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox };
-        around.start(&stops.drain, &ended);
+        let expansions = around.start(&supervisor, &stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
-        let watched = |name, task| tokio::spawn(watched(name, task, Arc::clone(&failed_sender)));
-        let dispatching = dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone());
+        let vital = |id, task: BoxFuture<'static, ()>| supervisor.start_once(id, &stops.drain, task);
+        let dispatching =
+            dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone(), supervisor.clone());
         let Around { board, outbox, inbox, .. } = around;
         let _ended = ended.drop_guard();
         Ok(Self {
-            dispatcher: watched("the dispatcher", dispatching.boxed()),
-            settler: watched("the settler", settler.run().boxed()),
-            owner: watched("the owner", owner.run(stops.clone()).boxed()),
+            dispatcher: vital(Loop::Dispatcher, dispatching.boxed()),
+            settler: vital(Loop::Settler, settler.run().boxed()),
+            owner: vital(Loop::Owner, owner.run(stops.clone()).boxed()),
             handle: Arc::new(EngineHandle {
                 inbox,
                 expansions,
@@ -196,7 +197,7 @@ impl Engine {
                 metrics,
                 _ended,
             }),
-            failed,
+            supervisor: supervisor.clone(),
             stops,
             grace,
         })
@@ -208,12 +209,7 @@ impl Engine {
 
     /// Waits until the node must end, and says why.
     pub async fn failed(&self) -> String {
-        let mut failed = self.failed.clone();
-        match failed.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
-            // The owner has left in peace: this is no failure, so never answer.
-            Err(_) => std::future::pending().await,
-        }
+        self.supervisor.failed().await
     }
 
     /// Starts nothing more, finishes what is open within `grace`, writes all results, gives every shard to its next
@@ -249,9 +245,23 @@ struct Around {
 
 impl Around {
     /// All of it ends with `stop`, but for what tells the others: something may be committed to the very end.
-    fn start(&self, stop: &CancellationToken, ended: &CancellationToken) {
+    fn start(
+        &self,
+        supervisor: &Supervisor,
+        stop: &CancellationToken,
+        ended: &CancellationToken,
+    ) -> mpsc::Sender<Vec<Expansion>> {
         let Self { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox } = self;
-        Chores { store, clock, dice, settings, board, rescans, inbox }.start(stop);
+        let chores = Chores {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            dice: Arc::clone(dice),
+            settings: settings.clone(),
+            board: Arc::clone(board),
+            rescans: Arc::clone(rescans),
+            inbox: inbox.clone(),
+        };
+        let expansions = chores.start(supervisor, stop);
         let ear = Ear {
             store: Arc::clone(store),
             dice: Arc::clone(dice),
@@ -267,23 +277,18 @@ impl Around {
             board: Arc::clone(board),
             dispatcher: inbox.clone(),
         };
-        let publishing = publish::run(Arc::clone(store), Arc::clone(clock), Arc::clone(board), inbox.clone());
-        let telling = Arc::clone(outbox).run(Arc::clone(store), Arc::clone(dice));
-        let until = |token: &CancellationToken, task: BoxFuture<'static, ()>| {
-            let token = token.clone();
-            tokio::spawn(async move { token.run_until_cancelled(task).await });
-        };
-        until(stop, ear.run().boxed());
-        until(stop, watching.run().boxed());
-        until(stop, publishing.boxed());
-        until(ended, telling.boxed());
-    }
-}
-
-/// Without one of its loops a node would accept events and deliver none: then it must end, and be started again.
-async fn watched(name: &str, task: BoxFuture<'static, ()>, failed: Arc<watch::Sender<Option<String>>>) {
-    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-        tracing::error!("{name} panicked: this node must end");
-        failed.send_replace(Some(format!("{name} panicked")));
+        let publishing = (Arc::clone(store), Arc::clone(clock), Arc::clone(board), inbox.clone());
+        let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
+        supervisor.start(Loop::WakeListener, stop, move |life| ear.clone().run(life));
+        supervisor.start(Loop::ConfigWatch, stop, move |_| watching.clone().run());
+        supervisor.start(Loop::LanePublisher, stop, move |_| {
+            let (store, clock, board, inbox) = publishing.clone();
+            publish::run(store, clock, board, inbox)
+        });
+        supervisor.start(Loop::Outbox, ended, move |_| {
+            let (outbox, store, dice) = telling.clone();
+            outbox.run(store, dice)
+        });
+        expansions
     }
 }

@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use store::{News, Store, Wake};
+use supervisor::Life;
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -66,15 +67,18 @@ impl Outbox {
     pub(crate) async fn run(self: Arc<Self>, store: Arc<dyn Store>, dice: Arc<dyn Dice>) {
         let mut backoff = Backoff::default();
         loop {
+            supervisor::failpoint();
             self.bell.notified().await;
-            let waiting = self.with(std::mem::take);
-            let news = waiting.news();
+            let untold = Untold { outbox: &self, waiting: self.with(std::mem::take) };
+            supervisor::failpoint();
+            let news = untold.waiting.news();
             if news.is_empty() {
                 continue;
             }
             let begun = Instant::now();
             let pause = match store.tell(&news).await {
                 Ok(()) => {
+                    untold.told();
                     backoff.reset();
                     beat(begun.elapsed()).max(limits::WAKES_PAUSE)
                 }
@@ -82,7 +86,7 @@ impl Outbox {
                     if backoff.worth_telling() {
                         tracing::warn!(%error, "the other nodes could not be told; trying again");
                     }
-                    self.add(|newer| newer.put_back(waiting));
+                    drop(untold);
                     backoff.pause(dice.as_ref())
                 }
             };
@@ -97,6 +101,27 @@ impl Outbox {
 
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
         change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is being told: put back unless it was, whatever happens meanwhile.
+struct Untold<'a> {
+    outbox: &'a Outbox,
+    waiting: Waiting,
+}
+
+impl Untold<'_> {
+    fn told(mut self) {
+        self.waiting = Waiting::default();
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if !waiting.news().is_empty() {
+            self.outbox.add(|newer| newer.put_back(waiting));
+        }
     }
 }
 
@@ -143,6 +168,7 @@ impl Waiting {
 }
 
 /// Where what is heard goes.
+#[derive(Clone)]
 pub(crate) struct Ear {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
@@ -154,14 +180,19 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// Listens for ever.
-    pub(crate) async fn run(self) {
+    /// Listens for ever. A life after another one begins as after a lost connection.
+    pub(crate) async fn run(self, life: Life) {
         let mut backoff = Backoff::default();
+        if life == Life::Again {
+            self.heard(News::Missed).await;
+        }
         loop {
+            supervisor::failpoint();
             match self.store.hear().await {
                 Ok(news) => {
                     backoff.reset();
                     for news in news {
+                        supervisor::failpoint();
                         self.heard(news).await;
                     }
                 }

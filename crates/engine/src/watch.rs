@@ -25,6 +25,7 @@ pub(crate) struct Watch {
 /// The accounts that have lanes here, each with the version up to which its changes are known.
 pub(crate) type Accounts = Vec<(AccountId, i64)>;
 
+#[derive(Clone)]
 pub(crate) struct Watching {
     pub(crate) watch: Arc<Watch>,
     pub(crate) store: Arc<dyn Store>,
@@ -53,7 +54,7 @@ impl Watch {
 }
 
 impl Watching {
-    /// Watches for ever.
+    /// Watches for ever. It begins with all of them, so that nothing is missed by a life after another one.
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::default();
         let mut next = Instant::now();
@@ -64,6 +65,7 @@ impl Watching {
                 () = tokio::time::sleep_until(next) => {}
             }
             let spoken_of = std::mem::take(&mut *self.watch.spoken_of());
+            supervisor::failpoint();
             let all = next <= Instant::now();
             if all {
                 next = Instant::now() + limits::VERSIONS_LOOK;

@@ -60,15 +60,8 @@ pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
         let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
         filtered.with(lines.with_ansi(colours)).init();
     }
-    std::panic::set_hook(Box::new(tell_of_panic));
+    supervisor::log_panics();
     Ok(flush)
-}
-
-/// Where, and on what way there. Not what was said: a panic's words may hold a payload or a secret.
-fn tell_of_panic(panic: &std::panic::PanicHookInfo<'_>) {
-    let place = panic.location().map(ToString::to_string).unwrap_or_default();
-    let backtrace = std::backtrace::Backtrace::force_capture();
-    tracing::error!(place, %backtrace, "a panic: this is a fault of the program");
 }
 
 /// What was lost of logs and traces, for whoever watches the process.

@@ -48,14 +48,22 @@ const FENCES: &[Fence] = &[
         ],
     },
     Fence {
+        name: "supervisor",
+        sees: &["domain"], // its bounds are named there, and how a metric is written
+        without: &[
+            ("axum", "it keeps loops alive, whatever they do"),
+            ("hyper", "it keeps loops alive, whatever they do"),
+        ],
+    },
+    Fence {
         name: "engine",
-        sees: &["domain", "store"], // it carries out the rules on what is remembered
+        sees: &["domain", "store", "supervisor"], // it carries out the rules on what is remembered, in watched loops
         without: &[("axum", "the engine is driven by the binary or a simulator, never by a request")],
     },
     Fence {
         name: "api",
         // Without engine: the committed row is the truth, so that api and worker can be one process or twenty.
-        sees: &["contract", "domain", "store"],
+        sees: &["contract", "domain", "store", "supervisor"],
         without: &[],
     },
     Fence {
@@ -70,12 +78,12 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "posthaste",
-        sees: &["api", "client", "domain", "engine", "lab", "store"], // it ties all together; checks are not shipped
+        sees: &["api", "client", "domain", "engine", "lab", "store", "supervisor"], // it ties all together
         without: &[],
     },
     Fence {
         name: "sim",
-        sees: &["domain", "engine", "store"], // a world around what delivers; nobody in it speaks HTTP
+        sees: &["domain", "engine", "store", "supervisor"], // a world around what delivers; nobody in it speaks HTTP
         without: &[
             ("axum", "events come in without a server, so that nothing but the seed decides"),
             ("hyper", "its internet is simulated"),

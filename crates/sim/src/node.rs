@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 use store::{NodeRecord, Store, memory::MemoryStore};
+use supervisor::Supervisor;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
@@ -133,6 +134,7 @@ impl Process {
                 max_in_flight: makings.max_in_flight,
                 ..EngineSettings::default()
             },
+            supervisor: Supervisor::default(),
         };
         let (asked, waiting) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();

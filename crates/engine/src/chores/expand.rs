@@ -60,12 +60,14 @@ impl Expander {
         Self { store, clock, dice, dispatcher, turns, pages, seen: None, backoff: Backoff::default() }
     }
 
-    pub(super) async fn run(mut self, mut begun: mpsc::Receiver<Vec<Expansion>>) {
+    /// Makes deliveries for ever. What a life before had taken up is found by the first look.
+    pub(super) async fn run(mut self, begun: &mut mpsc::Receiver<Vec<Expansion>>) {
         let mut next_look = Instant::now();
         loop {
             while let Ok(expansions) = begun.try_recv() {
                 self.turns.extend(expansions);
             }
+            supervisor::failpoint();
             if next_look <= Instant::now() {
                 let looked = self.look().await;
                 self.after(looked).await;

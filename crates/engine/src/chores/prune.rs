@@ -11,6 +11,7 @@ pub(super) use history::{Retention, Settings};
 /// What every node does: any number may do it at once.
 pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotency_window: Duration) {
     loop {
+        supervisor::failpoint();
         tokio::time::sleep(limits::PRUNE_EVERY).await;
         let now = clock.now();
         if let Err(error) = store.ensure_partitions(now).await {

@@ -65,6 +65,7 @@ impl Replayer {
         let (mut held, mut backoff) = (BTreeMap::new(), Backoff::default());
         let mut next_look = Instant::now();
         loop {
+            supervisor::failpoint();
             let now = Instant::now();
             let done = if next_look <= now {
                 next_look = now + limits::REPLAY_LOOK;

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 use store::{Store, StoreError};
+use supervisor::Life;
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
@@ -43,8 +44,9 @@ impl Rescans {
     }
 }
 
-/// Scans for ever.
+/// Scans for ever. A life after another one begins with everything: what that had in hand is lost.
 pub(super) async fn run(
+    life: Life,
     rescans: Arc<Rescans>,
     store: Arc<dyn Store>,
     dice: Arc<dyn Dice>,
@@ -54,6 +56,9 @@ pub(super) async fn run(
 ) {
     let mut backoff = Backoff::default();
     let mut next_full = Instant::now() + every;
+    if life == Life::Again {
+        rescans.ask_all();
+    }
     loop {
         tokio::select! {
             biased;
@@ -61,6 +66,7 @@ pub(super) async fn run(
             () = tokio::time::sleep_until(next_full) => rescans.wanted().all = true,
         }
         let Wanted { shards, all } = std::mem::take(&mut *rescans.wanted());
+        supervisor::failpoint();
         let owned = board.owned();
         let wanted: Vec<u16> = owned.iter().copied().filter(|shard| all || shards.contains(shard)).collect();
         let started = Instant::now();

@@ -58,6 +58,7 @@ impl RollUp {
 
     pub(super) async fn run(mut self) {
         loop {
+            supervisor::failpoint();
             tokio::time::sleep(self.every).await;
             if let Err(Stopped::Trouble(error)) = self.pass().await {
                 tracing::warn!(%error, "statistics could not be summed up; trying again later");

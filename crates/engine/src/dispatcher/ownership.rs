@@ -3,8 +3,9 @@
 use super::{Dispatcher, Message, Report, Seen, entering::Place};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, limits, time::Timestamp};
+use std::sync::Arc;
 use store::{OwnedShard, Wake};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 impl Dispatcher {
     /// From now on lanes of these shards begin here, each with reading what its destination is like.
@@ -89,8 +90,10 @@ impl Dispatcher {
 }
 
 /// After the stop: what is still committed through this node is passed on to those who own the lanes now.
-pub(super) async fn pass_on(mut inbox: mpsc::Receiver<Message>, outbox: std::sync::Arc<Outbox>) {
+pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: Arc<Outbox>) {
+    let mut inbox = inbox.lock().await;
     while let Some(message) = inbox.recv().await {
+        supervisor::failpoint();
         match message {
             Message::Arrived(arrivals) => {
                 for arrival in arrivals {
@@ -109,4 +112,6 @@ pub(super) async fn pass_on(mut inbox: mpsc::Receiver<Message>, outbox: std::syn
             _ => {}
         }
     }
+    // Nobody can commit any more, and the node is about to say so.
+    std::future::pending().await
 }

@@ -67,7 +67,9 @@ enum Occasion {
 impl Steward<'_> {
     async fn run(&mut self, stops: &Stops) -> Ended {
         loop {
-            let done = match self.next(stops).await {
+            let next = self.next(stops).await;
+            supervisor::failpoint();
+            let done = match next {
                 Occasion::Look { read } => {
                     // A look that fails is tried again soon: somebody may wait for what we would give.
                     self.next_look = Instant::now() + limits::ROLL_LOOK;

@@ -35,6 +35,7 @@ use store::{
     Announce, Catalog, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery, History,
     Ingest, NewDelivery, NewEvent, NodeRecord, Page, memory::MemoryStore,
 };
+use supervisor::Supervisor;
 use tokio::time::Instant;
 
 pub(crate) struct Bench {
@@ -92,6 +93,14 @@ pub(crate) async fn bench() -> Bench {
 }
 
 pub(crate) async fn bench_with(settings: EngineSettings, sinks: Option<Sinks>) -> Bench {
+    bench_of(settings, sinks, Supervisor::default()).await
+}
+
+pub(crate) async fn bench_of(
+    settings: EngineSettings,
+    sinks: Option<Sinks>,
+    supervisor: Supervisor,
+) -> Bench {
     let clock: Arc<dyn Clock> = Arc::new(TestClock(Instant::now()));
     let broken = Arc::new(AtomicBool::new(false));
     let dice: Arc<dyn Dice> = Arc::new(TestDice(broken.clone()));
@@ -110,7 +119,7 @@ pub(crate) async fn bench_with(settings: EngineSettings, sinks: Option<Sinks>) -
         version: 0,
     };
     store.create_account(&row).await.unwrap();
-    let parts = parts(store.clone(), &clock, &dice, &keys, settings);
+    let parts = EngineParts { supervisor, ..parts(store.clone(), &clock, &dice, &keys, settings) };
     let id = parts.node.id;
     let engine = match sinks {
         Some(sinks) => Engine::start_with(parts, sinks).await.unwrap(),
@@ -147,6 +156,7 @@ fn parts(
         addresses: Arc::new(loopback()),
         node,
         settings,
+        supervisor: Supervisor::default(),
     }
 }
 

@@ -41,7 +41,7 @@ impl Transport for Welcoming {
 
 impl Bench {
     /// Commits an event for every destination there is, and tells the engine if asked to.
-    async fn send_to_all(&self, tell: bool) -> EventId {
+    pub(crate) async fn send_to_all(&self, tell: bool) -> EventId {
         let now = self.now();
         let event = testing::event(self.account, now, rand::random());
         let id = event.id;
@@ -57,7 +57,7 @@ impl Bench {
     }
 
     /// Waits until the event has reached everybody, which are so many.
-    async fn reached(&self, event: EventId, count: usize) {
+    pub(crate) async fn reached(&self, event: EventId, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let fanout = self.store.event(self.account, event).await.unwrap().fanout;

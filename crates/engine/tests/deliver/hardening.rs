@@ -106,7 +106,7 @@ async fn a_loop_that_panics_ends_the_node_with_the_reason() {
     });
     bench.send(&[destination], b"{}").await;
     let reason = timeout(PATIENCE, bench.engine.failed()).await.expect("the node ends");
-    assert_eq!(reason, "the settler panicked");
+    assert_eq!(reason, "settler panicked");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod bench;
 mod credentials;
 mod fanout;
 mod hardening;
+mod loops;
 mod metrics;
 mod nodes;
 mod order;

@@ -33,7 +33,7 @@ impl Bench {
     }
 
     /// Waits until these nodes, and nobody else, own everything in even shares.
-    async fn settled(&self, nodes: &[NodeId]) {
+    pub(crate) async fn settled(&self, nodes: &[NodeId]) {
         self.until(|| async {
             let shares = self.shares().await;
             let all = shares.keys().copied().collect::<BTreeSet<_>>() == nodes.iter().copied().collect();
@@ -44,7 +44,7 @@ impl Bench {
     }
 
     /// A destination whose lane runs on this node.
-    async fn destination_of(&self, node: NodeId, name: &str) -> DestinationId {
+    pub(crate) async fn destination_of(&self, node: NodeId, name: &str) -> DestinationId {
         self.destination_with(node, name, |_| {}).await
     }
 

@@ -42,7 +42,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
 use std::{net::SocketAddr, sync::Arc};
 use store::{AttemptRecord, NodeRecord, Store, StoreError};
-use tokio::net::TcpListener;
+use supervisor::{Loop, Supervisor};
+use tokio::{net::TcpListener, sync::Mutex};
 use tokio_util::sync::CancellationToken;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -84,6 +85,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     }
 
     let mut signals = Signals::install()?;
+    let supervisor = Supervisor::with_failpoint(|id| store::failpoint::hit(id.entry().name));
     let threads = DeliveryThreads::start()?;
     let node_name = config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port()));
     let (losses, exporting) = traces(&node_name);
@@ -97,6 +99,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         losses: &losses,
         engine_settings,
         dev,
+        supervisor: &supervisor,
     };
     let started = tokio::select! {
         started = making.start(&threads) => started?,
@@ -106,20 +109,28 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let Started { engine, app, background } = started;
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
-    let serve = |listener, door| {
+    let serve = |id, listener, door| {
         let router = if config.role.listens() {
             api::router_at(door, app.clone())
         } else {
             api::worker_router(door, app.clone())
         };
-        tokio::spawn(api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace))
+        let serving = api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace);
+        supervisor.start_once(id, &stop_server, serving)
     };
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let mut server = serve(listener, if admin_listener.is_some() { Door::Public } else { Door::Only });
-    let admin = admin_listener.map(|listener| serve(listener, Door::Admin));
+    let door = if admin_listener.is_some() { Door::Public } else { Door::Only };
+    let server = serve(Loop::Server, listener, door);
+    let admin = admin_listener.map(|listener| serve(Loop::AdminServer, listener, Door::Admin));
     let background = tokio::spawn(background.run(stop_background.clone()));
     let stop_exporting = CancellationToken::new();
-    let exporting = exporting.map(|exporting| tokio::spawn(exporting.run(stop_exporting.clone())));
+    let exporting = exporting.map(|exporting| {
+        let (exporting, stop) = (Arc::new(Mutex::new(exporting)), stop_exporting.clone());
+        supervisor.start_draining(Loop::TraceExporter, &stop_exporting, move |_| {
+            let (exporting, stop) = (exporting.clone(), stop.clone());
+            async move { exporting.lock().await.run(stop).await }
+        })
+    });
     let (role, database) = (config.role.as_str(), database_kind(&config));
     tracing::info!(
         %address,
@@ -135,17 +146,14 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
 
     let failure = tokio::select! {
         () = signals.stop() => None,
-        why = engine.failed() => Some(why),
-        ended = &mut server => Some(format!("the server ended by itself: {ended:?}")),
+        why = supervisor.failed() => Some(why),
     };
     signals.exit_at_once_on_another();
     tracing::info!(grace_seconds = config.grace.as_secs(), "stopping");
     app.drain();
     stop_server.cancel();
     let requests = async {
-        if !server.is_finished() {
-            let _ = server.await;
-        }
+        let _ = server.await;
         if let Some(admin) = admin {
             let _ = admin.await;
         }
@@ -181,11 +189,13 @@ struct Makings<'a> {
     losses: &'a Arc<Losses>,
     engine_settings: EngineSettings,
     dev: Dev,
+    supervisor: &'a Supervisor,
 }
 
 impl Makings<'_> {
     async fn start(self, threads: &DeliveryThreads) -> Result<Started, Failure> {
-        let Self { config, keys, data_dir, address, node_name, losses, engine_settings, dev } = self;
+        let Self { config, keys, data_dir, address, node_name, losses, engine_settings, dev, supervisor } =
+            self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
         let (store, vault) = patiently(config, || opened(config, keys)).await?;
         let unsafe_settings = patiently(config, || accepted(config)).await?;
@@ -207,6 +217,7 @@ impl Makings<'_> {
             addresses: addresses.clone(),
             node,
             settings: EngineSettings { tracer: losses.tracer(), ..engine_settings },
+            supervisor: supervisor.clone(),
         };
         let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
         let handle = engine.handle();

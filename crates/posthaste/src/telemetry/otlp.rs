@@ -42,6 +42,8 @@ pub(crate) struct Exporting {
     exporter: Arc<Exporter>,
     outlet: Outlet,
     resource: Vec<(String, String)>,
+    /// What is being sent.
+    batch: Vec<Span>,
     /// When it was last said that the collector does not take them.
     told_at: Option<Instant>,
 }
@@ -98,45 +100,53 @@ impl Exporting {
         }
         let (queue, spans) = mpsc::channel(limits::SPAN_QUEUE);
         let exporter = Arc::new(Exporter { queue, sent: Counter::new(), dropped: Counter::new() });
-        Ok(Some((exporter.clone(), Self { spans, exporter, outlet, resource, told_at: None })))
+        Ok(Some((
+            exporter.clone(),
+            Self { spans, exporter, outlet, resource, batch: Vec::new(), told_at: None },
+        )))
     }
 
-    /// Runs until `stop`; then sends what is left, once.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut batch = Vec::with_capacity(limits::SPAN_BATCH);
-        while stop.run_until_cancelled(self.spans.recv_many(&mut batch, limits::SPAN_BATCH)).await.is_some() {
+    /// Runs until `stop`; then sends what is left, once. What a life before could not even try to send is lost.
+    pub(crate) async fn run(&mut self, stop: CancellationToken) {
+        self.exporter.dropped.add(self.batch.len() as u64);
+        self.batch.clear();
+        let most = limits::SPAN_BATCH;
+        while stop.run_until_cancelled(self.spans.recv_many(&mut self.batch, most)).await.is_some() {
             // Others may join until then.
             let gathered = async {
-                while batch.len() < limits::SPAN_BATCH {
-                    let room = limits::SPAN_BATCH - batch.len();
-                    self.spans.recv_many(&mut batch, room).await;
+                while self.batch.len() < most {
+                    let room = most - self.batch.len();
+                    self.spans.recv_many(&mut self.batch, room).await;
                 }
             };
             let _ = timeout(limits::SPAN_EVERY, stop.run_until_cancelled(gathered)).await;
+            supervisor::failpoint();
             let mut pause = PAUSE;
             for tries_left in (0..TRIES).rev() {
-                if self.send(&batch, tries_left == 0).await {
+                if self.send(tries_left == 0).await {
                     break;
                 }
                 let _ = timeout(pause, stop.cancelled()).await;
                 pause *= 2;
             }
-            batch.clear();
+            self.batch.clear();
         }
         while let Ok(span) = self.spans.try_recv() {
-            batch.push(span);
-            if batch.len() == limits::SPAN_BATCH {
-                self.send(&batch, true).await;
-                batch.clear();
+            self.batch.push(span);
+            if self.batch.len() == most {
+                self.send(true).await;
+                self.batch.clear();
             }
         }
-        if !batch.is_empty() {
-            self.send(&batch, true).await;
+        if !self.batch.is_empty() {
+            self.send(true).await;
+            self.batch.clear();
         }
     }
 
     /// False if it is worth another try, of which the last is none.
-    async fn send(&mut self, batch: &[Span], last: bool) -> bool {
+    async fn send(&mut self, last: bool) -> bool {
+        let batch = &self.batch;
         let body = protobuf::request(&self.resource, batch);
         let answer = timeout(limits::SPAN_PATIENCE, self.outlet.post(body)).await;
         let (trouble, again) = match answer {

@@ -319,8 +319,9 @@ async fn an_expander_runs_by_itself() {
     let (old, new) = (world.account, world.another_account().await);
     let (of_old, of_new) = (world.routes(old, 3).await, world.routes(new, 2).await);
     world.commit(old).await;
-    let (begun, waiting) = mpsc::channel(4);
-    let running = tokio::spawn(world.expander().run(waiting));
+    let (begun, mut waiting) = mpsc::channel(4);
+    let expander = world.expander();
+    let running = tokio::spawn(async move { expander.run(&mut waiting).await });
     begun.send(vec![world.commit(new).await]).await.unwrap();
     while !world.is_done().await {
         tokio::time::sleep(Duration::from_millis(1)).await;

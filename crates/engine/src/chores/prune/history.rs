@@ -65,6 +65,7 @@ impl Retention {
 
     pub(in crate::chores) async fn run(mut self) {
         loop {
+            supervisor::failpoint();
             tokio::time::sleep(self.settings.every).await;
             match self.pass().await {
                 Ok(()) => {}

@@ -1,17 +1,14 @@
 //! What every handler shares: the store, the doors to the engine, the caches and the settings.
 
 use crate::{
-    admission::Admission,
     auth::Keys,
     backlog::Backlog,
     cache::Cache,
-    committer::{self, Committer},
     error::ApiError,
-    ingest::Sources,
+    ingest_url::Sources,
     metrics::Figures,
     rate::{Meters, Rates, Standing},
     request::Occasionally,
-    snapshot::Snapshots,
     stream::Hub,
     vault::Vault,
 };
@@ -27,6 +24,7 @@ use domain::{
     time::{Clock, Timestamp},
     trace::Tracer,
 };
+use ingest::{Admission, Committer, Observer};
 use std::{
     ops::Deref,
     sync::{
@@ -35,7 +33,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Announce, AttemptRecord, BacklogCap, Change, Lanes, Scraped, Store, StoreError};
+use store::{Announce, AttemptRecord, BacklogCap, Change, Lanes, NewEvent, Scraped, Store, StoreError};
 use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +51,6 @@ pub struct Inner {
     pub(crate) addresses: Arc<AddressPolicy>,
     pub(crate) sender: Arc<dyn TestSend>,
     pub(crate) config: ApiConfig,
-    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) keys: Keys,
     pub(crate) sources: Sources,
     pub(crate) admission: Admission,
@@ -190,30 +187,44 @@ impl Health {
     }
 }
 
+/// Counts what the committer does.
+struct CommitObserver {
+    health: Arc<Health>,
+    figures: Arc<Figures>,
+}
+
+impl Observer for CommitObserver {
+    fn committed(&self, event: &NewEvent) {
+        self.figures.ingested.add(1);
+        self.figures.fanouts.offer(event);
+    }
+
+    fn store_failed(&self) {
+        self.health.fail();
+    }
+}
+
 impl App {
     /// Nothing is committed until somebody runs the [`Background`].
     pub fn start(parts: Parts) -> (Self, Background) {
         let Parts { store, announce, lanes, clock, dice, vault, addresses, sender, scraped, config } = parts;
-        let snapshots = Arc::new(Snapshots::new(store.clone()));
         let health = Arc::new(Health::default());
         let figures = Arc::new(Figures::default());
-        let (admission, queue) = Admission::new(config.ingest_queue);
         let (keys, touched) = Keys::new();
-        let committer = Committer {
+        let (admission, committer) = ingest::open(ingest::Parts {
             store: store.clone(),
+            catalog: store.clone(),
             announce: announce.clone(),
             clock: clock.clone(),
             dice: dice.clone(),
-            snapshots: snapshots.clone(),
-            matching: admission.matching.clone(),
-            health: health.clone(),
-            figures: figures.clone(),
+            observer: Arc::new(CommitObserver { health: health.clone(), figures: figures.clone() }),
             tracer: config.tracer.clone(),
-        };
+            settings: ingest::Settings { queue: config.ingest_queue, ..ingest::Settings::default() },
+        });
         let backlog = Arc::new(Backlog::default());
         let background = Background {
             committer,
-            queue,
+            clock: clock.clone(),
             store: store.clone(),
             touched,
             backlog: backlog.clone(),
@@ -229,7 +240,6 @@ impl App {
             addresses,
             sender,
             config,
-            snapshots,
             keys,
             sources: Sources::new(),
             admission,
@@ -301,7 +311,7 @@ impl App {
 
     /// What this process remembers is read again, and owners are told.
     async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
-        self.snapshots.outdated(account);
+        self.admission.snapshots().mark_outdated(account);
         self.sources.forget(account);
         if !destinations.is_empty() {
             self.announce.changed(Change::Destinations(account, destinations.to_vec())).await;
@@ -335,7 +345,7 @@ impl Deref for App {
 /// The work behind the handlers: committing, noting when keys were used, and looking how much waits.
 pub struct Background {
     committer: Committer,
-    queue: mpsc::Receiver<committer::Submission>,
+    clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     touched: mpsc::Receiver<ApiKeyId>,
     backlog: Arc<Backlog>,
@@ -345,10 +355,9 @@ pub struct Background {
 impl Background {
     /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { committer, queue, store, touched, backlog, cap } = self;
-        let clock = committer.clock.clone();
+        let Self { committer, clock, store, touched, backlog, cap } = self;
         tokio::join!(
-            committer.run(queue, stop.clone()),
+            committer.run(stop.clone()),
             crate::auth::note_use(store.clone(), clock, touched, stop.clone()),
             backlog.watch(store, cap, stop),
         );

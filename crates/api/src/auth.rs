@@ -4,7 +4,6 @@
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key.
 
 use crate::{
-    admission::patiently,
     app::App,
     cache::Cache,
     error::ApiError,
@@ -20,6 +19,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use http::{HeaderMap, header, request};
+use ingest::bounded_lookup;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -238,7 +238,7 @@ impl Keys {
             return Ok(known);
         }
         let text = std::str::from_utf8(lookup).expect("a lookup is base62");
-        let found = patiently(store.api_key_by_lookup(text)).await?;
+        let found = bounded_lookup(store.api_key_by_lookup(text)).await?;
         let known = found.map(|key| Arc::new(KnownKey { key, noted: AtomicBool::new(false) }));
         self.known.put(*lookup, known.clone());
         Ok(known)

@@ -3,16 +3,13 @@
 //! Room for it is taken before its bytes are: at once for a small one, in steps that double for a large one. Only who
 //! sends much gets much; announcing it is not enough.
 
-use crate::{
-    admission::{Admission, Room},
-    app::Deadlines,
-    error::ApiError,
-};
+use crate::{app::Deadlines, error::ApiError};
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
 use domain::limits;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
+use ingest::{ByteBudget, ReservedBytes};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -78,15 +75,15 @@ pub(crate) async fn read(
     body: Body,
     limit: usize,
     deadlines: &Deadlines,
-    admission: &Admission,
-) -> Result<(Bytes, Room), ApiError> {
+    budget: &ByteBudget,
+) -> Result<(Bytes, ReservedBytes), ApiError> {
     let mut body = within(headers, body, limit)?;
     let announced = body.size_hint().lower() as usize;
-    let mut room = match admission.room(announced.min(FIRST_ROOM)) {
-        Ok(room) => room,
+    let mut reserved = match budget.reserve(announced.min(FIRST_ROOM)) {
+        Ok(reserved) => reserved,
         Err(full) => {
             refuse(headers, body);
-            return Err(full);
+            return Err(full.into());
         }
     };
     let started = Instant::now();
@@ -94,7 +91,7 @@ pub(crate) async fn read(
     loop {
         let frame = match timeout_at(pace(started, whole.len(), deadlines), body.frame()).await {
             Err(_) => return Err(ApiError::request_timeout("the body came too slowly, or not at all")),
-            Ok(None) => return Ok((whole.freeze(), room)),
+            Ok(None) => return Ok((whole.freeze(), reserved)),
             Ok(Some(Err(_))) => {
                 return Err(ApiError::malformed_request(
                     "the body breaks off, or is not chunked as it should be",
@@ -111,9 +108,9 @@ pub(crate) async fn read(
         if length > whole.capacity() {
             // Its own memory, of its own size: a small body must not keep the connection's buffer alive.
             let size = size(length, whole.capacity(), announced);
-            if let Err(full) = admission.widen(&mut room, size) {
+            if let Err(full) = budget.grow(&mut reserved, size) {
                 linger(body);
-                return Err(full);
+                return Err(full.into());
             }
             whole.reserve(size - whole.len());
         }
@@ -160,11 +157,11 @@ mod tests {
     use futures_util::stream;
 
     async fn check(body: Body, limit: usize) -> Result<Bytes, Code> {
-        check_in(&Admission::new(1).0, body, limit).await
+        check_in(&ByteBudget::default(), body, limit).await
     }
 
-    async fn check_in(admission: &Admission, body: Body, limit: usize) -> Result<Bytes, Code> {
-        let read = read(&HeaderMap::new(), body, limit, &Deadlines::default(), admission).await;
+    async fn check_in(budget: &ByteBudget, body: Body, limit: usize) -> Result<Bytes, Code> {
+        let read = read(&HeaderMap::new(), body, limit, &Deadlines::default(), budget).await;
         read.map(|(bytes, _)| bytes).map_err(|error| error.code())
     }
 
@@ -185,21 +182,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_without_room_is_refused_and_room_comes_back() {
-        let (admission, _queue) = Admission::new(1);
-        let taken = admission.room(limits::INGEST_QUEUE_BYTES - 20).unwrap();
+        let budget = ByteBudget::default();
+        let taken = budget.reserve(limits::INGEST_QUEUE_BYTES - 20).unwrap();
         let (ten, ten_more) = ("0123456789", "abcdefghij");
         let twenty = "0123456789abcdefghij";
         for _ in 0..2 {
-            assert_eq!(check_in(&admission, Body::from(twenty), 99).await, Ok(twenty.into()));
+            assert_eq!(check_in(&budget, Body::from(twenty), 99).await, Ok(twenty.into()));
             assert_eq!(
-                check_in(&admission, Body::from([twenty, "!"].concat()), 99).await,
+                check_in(&budget, Body::from([twenty, "!"].concat()), 99).await,
                 Err(Code::Overloaded)
             );
-            assert_eq!(check_in(&admission, chunks(&[ten, ten_more]), 99).await, Ok(twenty.into()));
-            assert_eq!(check_in(&admission, chunks(&[ten, ten_more, "!"]), 99).await, Err(Code::Overloaded));
+            assert_eq!(check_in(&budget, chunks(&[ten, ten_more]), 99).await, Ok(twenty.into()));
+            assert_eq!(check_in(&budget, chunks(&[ten, ten_more, "!"]), 99).await, Err(Code::Overloaded));
         }
         drop(taken);
-        assert!(check_in(&admission, chunks(&[ten, ten_more, "!"]), 99).await.is_ok());
+        assert!(check_in(&budget, chunks(&[ten, ten_more, "!"]), 99).await.is_ok());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{id::RequestId, limits};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use ingest::IngestError;
 use std::{borrow::Cow, fmt};
 use store::StoreError;
 
@@ -192,7 +193,13 @@ impl std::error::Error for ApiError {}
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        match error {
+        Self::from(&error)
+    }
+}
+
+impl From<&StoreError> for ApiError {
+    fn from(error: &StoreError) -> Self {
+        match *error {
             StoreError::NotFound { what } => Self::no_such(what),
             StoreError::Taken { constraint } => Self::uid_taken(format!("this {constraint} is taken")),
             StoreError::Full { what } => {
@@ -213,6 +220,26 @@ impl From<StoreError> for ApiError {
             | StoreError::NodeLost => {
                 Self::unavailable("the store is not available: ask again in a moment").because(error)
             }
+        }
+    }
+}
+
+/// What the way of an event says, in HTTP's words.
+impl From<IngestError> for ApiError {
+    fn from(error: IngestError) -> Self {
+        let detail = error.to_string();
+        match error {
+            IngestError::Overloaded | IngestError::MatchersBusy | IngestError::StaleTooOften => {
+                Self::overloaded(detail)
+            }
+            IngestError::Stopping => Self::draining(detail),
+            IngestError::FanoutTooLarge { .. } => Self::quota_exceeded(detail),
+            IngestError::KeyConflict { .. } => Self::idempotency_conflict(detail),
+            IngestError::NoAccount(account) => Self::no_such("account").because(account),
+            IngestError::Refused(why) => Self::validation_failed(detail).because(why),
+            IngestError::Unconfirmed => Self::outcome_unknown(detail),
+            IngestError::Store(error) => Self::from(&*error),
+            IngestError::Bug(cause) => Self::from_bug(cause),
         }
     }
 }

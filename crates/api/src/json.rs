@@ -6,7 +6,6 @@ mod strict;
 mod words;
 
 use crate::{
-    admission::Room,
     app::App,
     body,
     error::{ApiError, FieldError},
@@ -15,6 +14,7 @@ use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use domain::limits;
 use http::{HeaderMap, Method, header};
+use ingest::ReservedBytes;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
@@ -48,20 +48,24 @@ async fn management<T: serde::de::DeserializeOwned>(
     app: &App,
     limit: usize,
 ) -> Result<T, ApiError> {
-    let (bytes, _room) = read(request, app, limit).await?;
+    let (bytes, _reserved) = read(request, app, limit).await?;
     check_shape(&bytes, Some(limits::JSON_KEYS))?;
     parse::<Distinct>(&bytes)?;
     parse(&bytes)
 }
 
 /// Reads a JSON body: 415 for another content type or an encoded body, 413 beyond the limit.
-pub(crate) async fn read(request: Request, app: &App, limit: usize) -> Result<(Bytes, Room), ApiError> {
+pub(crate) async fn read(
+    request: Request,
+    app: &App,
+    limit: usize,
+) -> Result<(Bytes, ReservedBytes), ApiError> {
     if !is_json(request.headers(), request.method() == Method::PATCH) {
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
     body::unencoded(request.headers())?;
     let (parts, stream) = request.into_parts();
-    body::read(&parts.headers, stream, limit, &app.config.deadlines, &app.admission).await
+    body::read(&parts.headers, stream, limit, &app.config.deadlines, app.admission.budget()).await
 }
 
 fn is_json(headers: &HeaderMap, patch: bool) -> bool {

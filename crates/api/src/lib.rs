@@ -2,23 +2,18 @@
 //!
 //! A request passes [`server`] (the accept loop and its deadlines), the frame in [`request`](mod@request) (request id,
 //! problem documents, panics) and [`router`] (every URL on one page); then it is either a resource handler or the hot
-//! path: `ingest` or `publish` makes an event, `admission` matches it with the account's `snapshot` and hands it to
-//! the `committer`, which writes whatever is there in one flush and answers everybody.
+//! path: `ingest_url` or `publish` makes an event and hands it to the crate `ingest`, which matches it, makes it durable
+//! and answers.
 //!
 //! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
 
 // The hot path.
-mod admission;
 mod backlog;
-mod committer;
 mod event_text;
-mod fanout;
-mod ingest;
-mod matching;
+mod ingest_url;
 mod publish;
 mod rate;
 mod replays;
-mod snapshot;
 
 // The frame.
 pub mod app;

@@ -3,15 +3,15 @@
 //! The bytes of `data`, as they were written, are the payload: nothing is parsed and written again.
 
 use crate::{
-    admission::{Accepted, Answer, answered, idempotency_key},
     app::App,
     auth::PublishCtx,
     body,
     error::{ApiError, Problem},
     event_text,
-    ingest::respond,
+    ingest_url::respond,
     json,
     rate::Standing,
+    views,
 };
 use axum::{
     Extension, Json,
@@ -20,6 +20,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use contract::Accepted;
 use domain::{
     event::{Event, EventType, EventTypeError, Headers},
     id::{EventId, RequestId},
@@ -27,6 +28,7 @@ use domain::{
     time::Timestamp,
 };
 use http::StatusCode;
+use ingest::idempotency_key;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, fmt, time::Duration};
@@ -119,17 +121,21 @@ pub(crate) async fn publish(
     let header_key = event_text::publish_key(request.headers())?;
     let (standing, request) = let_in(&app, &by, request).await?;
     let headers = event_text::kept_of_publish(request.headers());
-    let (bytes, room) = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, reserved) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
     let (event, key) = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
-    respond(app.admit(event, key, room).await, standing)
+    respond(app.admission.admit(event, key, reserved).await, standing)
 }
 
 /// The body of who is not let in is not read.
 async fn let_in(app: &App, by: &PublishCtx, request: Request) -> Result<(Standing, Request), ApiError> {
-    let let_in = app.admission.open().and_then(|()| app.let_in(by.account_id, &by.meters));
+    let let_in = app
+        .admission
+        .check_wait()
+        .map_err(ApiError::from)
+        .and_then(|()| app.let_in(by.account_id, &by.meters));
     let (parts, body) = request.into_parts();
     let (standing, body) = body::unless(let_in, &parts.headers, body).await?;
     Ok((standing, Request::from_parts(parts, body)))
@@ -156,7 +162,7 @@ pub(crate) async fn publish_batch(
     }
     let (_, request) = let_in(&app, &by, request).await?;
     let headers = event_text::kept_of_publish(request.headers());
-    let (bytes, _room) = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, _reserved) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let batch: PublishBatch<'_> = json::parse(&bytes)?;
     if batch.events.0.is_empty() {
@@ -171,19 +177,21 @@ pub(crate) async fn publish_batch(
         let at = now.plus(Duration::from_micros(place as u64));
         let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
             .and_then(|publish| publish.checked(&by, headers.clone(), None, at, app.dice.bits()))
-            .and_then(|event| Ok((event, app.admission.room(raw.get().len())?)));
+            .and_then(|event| Ok((event, app.admission.budget().reserve(raw.get().len())?)));
         submitted.push(match checked {
-            Ok(((event, key), room)) => app.submit(event, key, room).await,
+            Ok(((event, key), reserved)) => {
+                app.admission.submit(event, key, reserved).await.map_err(ApiError::from)
+            }
             Err(error) => Err(error),
         });
         // Matching a thousand events must not keep the others from their turn.
         tokio::task::consume_budget().await;
     }
     let until = Instant::now() + limits::ANSWER_PATIENCE;
-    let mut answers: Vec<Answer> = Vec::with_capacity(submitted.len());
-    for receiver in submitted {
-        answers.push(match receiver {
-            Ok(receiver) => answered(receiver, until).await,
+    let mut answers = Vec::with_capacity(submitted.len());
+    for pending in submitted {
+        answers.push(match pending {
+            Ok(pending) => pending.wait_until(until).await.map(views::accepted).map_err(ApiError::from),
             Err(error) => Err(error),
         });
     }
@@ -197,13 +205,14 @@ pub(crate) async fn publish_batch(
 }
 
 /// If nothing was accepted because of us, the batch as a whole should be sent again.
-fn our_trouble(answers: &[Answer]) -> Option<ApiError> {
-    let ours = |answer: &Answer| answer.as_ref().is_err_and(|error| error.status().is_server_error());
+fn our_trouble(answers: &[Result<Accepted, ApiError>]) -> Option<ApiError> {
+    let ours =
+        |answer: &Result<_, ApiError>| answer.as_ref().is_err_and(|error| error.status().is_server_error());
     answers.iter().all(ours).then(|| answers[0].clone().err()).flatten()
 }
 
 impl BatchResult {
-    fn of(answer: Answer, request_id: RequestId) -> Self {
+    fn of(answer: Result<Accepted, ApiError>, request_id: RequestId) -> Self {
         match answer {
             Ok(accepted) => Self::Accepted(accepted),
             Err(error) => Self::Refused(Refused { status: "refused", error: error.problem(request_id) }),

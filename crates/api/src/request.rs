@@ -10,8 +10,8 @@ use axum::{
 use domain::{id::RequestId, limits};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use ingest::panic_message;
 use std::{
-    any::Any,
     panic::AssertUnwindSafe,
     sync::atomic::{AtomicU64, Ordering},
     time::Instant,
@@ -32,7 +32,9 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let mut response = match admit(&app, request.uri(), request.headers()) {
         Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => response,
-            Err(panic) => ApiError::from_bug(format_args!("panic: {}", message(&*panic))).into_response(),
+            Err(panic) => {
+                ApiError::from_bug(format_args!("panic: {}", panic_message(&*panic))).into_response()
+            }
         },
         Err(refused) => refused.into_response(),
     };
@@ -165,11 +167,6 @@ impl Occasionally {
             && self.next.compare_exchange(next, now + 1_000, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         mine.then(|| self.count.swap(0, Ordering::Relaxed))
     }
-}
-
-pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of unknown kind")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::{
     accounts, api_keys, app::App, dead_letters, deliveries, destinations, docs, error::ApiError, events,
-    health, ingest, metrics, nodes, publish, replays, request, routes, sources, stats, stream,
+    health, ingest_url, metrics, nodes, publish, replays, request, routes, sources, stats, stream,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -125,7 +125,7 @@ fn urls() -> OpenApiRouter<App> {
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::see_through))
         // Events come in.
-        .routes(routes!(ingest::ingest))
+        .routes(routes!(ingest_url::ingest))
         .routes(routes!(publish::publish))
         .routes(routes!(publish::publish_batch))
         .merge(probes())

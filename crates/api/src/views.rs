@@ -1,5 +1,6 @@
 //! How what is kept becomes what is shown: a function for each view of `contract`, which knows nothing of HTTP.
 
+mod accepted;
 mod account;
 mod api_key;
 mod attempt;
@@ -13,6 +14,7 @@ mod source;
 mod stats;
 mod stream;
 
+pub(crate) use accepted::accepted;
 pub(crate) use account::account;
 pub(crate) use api_key::api_key;
 pub(crate) use attempt::{EveryRequest, attempt};

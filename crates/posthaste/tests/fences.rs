@@ -61,9 +61,19 @@ const FENCES: &[Fence] = &[
         without: &[("axum", "the engine is driven by the binary or a simulator, never by a request")],
     },
     Fence {
+        name: "ingest",
+        sees: &["domain", "store"], // it makes events durable; what is committed is announced through the store's traits
+        without: &[
+            ("axum", "the committer runs in a simulator, where nobody speaks HTTP"),
+            ("hyper", "the committer runs in a simulator, where nobody speaks HTTP"),
+            ("http", "what an answer is in HTTP is decided by the api, in one place"),
+            ("rand", "chance comes from the Dice: the seed's, in a simulator"),
+        ],
+    },
+    Fence {
         name: "api",
         // Without engine: the committed row is the truth, so that api and worker can be one process or twenty.
-        sees: &["contract", "domain", "store", "supervisor"],
+        sees: &["contract", "domain", "ingest", "store", "supervisor"],
         without: &[],
     },
     Fence {
@@ -83,7 +93,8 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "sim",
-        sees: &["domain", "engine", "store", "supervisor"], // a world around what delivers; nobody in it speaks HTTP
+        // A world around what admits and delivers; nobody in it speaks HTTP.
+        sees: &["domain", "engine", "ingest", "store", "supervisor"],
         without: &[
             ("axum", "events come in without a server, so that nothing but the seed decides"),
             ("hyper", "its internet is simulated"),

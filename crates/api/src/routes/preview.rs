@@ -31,7 +31,7 @@ pub(crate) async fn preview(
         app.store.source(ctx.account_id(), source).await.map_err(super::refuse_reference)?;
     }
     // Whatever this process remembers, somebody else may have changed it.
-    let snapshot = app.snapshots.newer(ctx.account_id(), i64::MAX).await?;
+    let snapshot = app.admission.snapshots().newer_than(ctx.account_id(), i64::MAX).await?;
     let event = match input.event_id {
         Some(id) => Some(app.store.event_payload(ctx.account_id(), id).await?),
         None => None,
@@ -43,7 +43,7 @@ pub(crate) async fn preview(
         Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
         None => judge(&snapshot.table, &candidate(&input)),
     };
-    let data = app.admission.matching.run(routes, payload, judging).await?;
+    let data = app.admission.matcher().run(routes, payload, judging).await?;
     Ok(Json(PreviewView { data }))
 }
 

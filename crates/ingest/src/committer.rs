@@ -1,20 +1,16 @@
-//! Group commit without a timer: takes whatever waits, writes it in one flush, and answers everybody.
+//! Group commit without a timer: takes whatever waits, writes it in one flush, and answers all of it.
 //!
 //! While one flush runs, the next batch gathers by itself. The order around a flush is fixed: deliveries are announced
-//! as `expected` before it; afterwards as `arrived`, as `forgotten` or, if nobody knows, as something to look for; and
-//! only then is anybody answered. No producer sees success before the commit has returned.
+//! as `expected` before it; afterwards as `arrived`, as `forgotten` or, if the outcome is unknown, as something to look
+//! for; and only then are producers answered. No producer sees success before the commit has returned.
 //!
-//! Events whose account's configuration had changed are matched again beside the loop, so that nobody else waits for
-//! the reading of it. They keep their share of the queue's bytes, which is what bounds them.
+//! Events whose account's configuration had changed are matched again beside the loop, so that no other account waits
+//! for the reading of it. They keep their share of the queue's bytes, which is what bounds them.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, Seat, unconfirmed},
-    app::Health,
-    error::ApiError,
-    fanout::Matched,
-    matching::Matching,
-    metrics::Figures,
-    request::message,
+    Accepted, Answer, IngestError, Observer,
+    admit::{FanOut, Matcher, QueueShare},
+    panic_message,
     snapshot::{Snapshot, Snapshots},
 };
 use domain::{
@@ -41,26 +37,33 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) struct Committer {
+/// The loop over what waits.
+pub struct Committer {
+    pub(crate) queue: mpsc::Receiver<Submission>,
+    pub(crate) flusher: Flusher,
+}
+
+/// Writes a batch, and says what became of it.
+pub(crate) struct Flusher {
     pub(crate) store: Arc<dyn Ingest>,
     pub(crate) announce: Arc<dyn Announce>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) snapshots: Arc<Snapshots>,
-    pub(crate) matching: Matching,
-    pub(crate) health: Arc<Health>,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) matcher: Matcher,
+    pub(crate) observer: Arc<dyn Observer>,
     pub(crate) tracer: Tracer,
+    pub(crate) match_rounds: usize,
 }
 
-/// An event that waits to be committed, and who waits for it.
+/// An event that waits to be committed, and the request that waits for it.
 pub(crate) struct Submission {
     pub(crate) new: NewEvent,
     /// How often it was matched again.
     pub(crate) rounds: usize,
     pub(crate) answer: oneshot::Sender<Answer>,
-    /// Its share of the queue, given back when it is answered.
-    pub(crate) seat: Seat,
+    /// Given back when it is answered.
+    pub(crate) share: QueueShare,
 }
 
 /// What a flush has said.
@@ -70,24 +73,28 @@ struct Flushed {
     first_unknown: bool,
 }
 
+/// What is left of a submission while its event is being written.
 struct Waiter {
     rounds: usize,
     answer: oneshot::Sender<Answer>,
-    seat: Seat,
+    share: QueueShare,
 }
 
 impl Committer {
     /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
-    pub(crate) async fn run(self, mut queue: mpsc::Receiver<Submission>, stop: CancellationToken) {
-        let committer = Arc::new(self);
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { mut queue, flusher } = self;
+        let flusher = Arc::new(flusher);
         let mut waiting = VecDeque::new();
         let mut matching = JoinSet::new();
         loop {
             if waiting.is_empty() {
                 select! {
+                    // In this order: the same events in the same order give the same batches.
+                    biased;
                     () = stop.cancelled(), if !queue.is_closed() => queue.close(),
                     Some(submission) = queue.recv() => waiting.push_back(submission),
-                    // Nothing comes of a panic in there: whoever waits hears that nothing was confirmed.
+                    // Nothing comes of a panic in there: the producer hears that nothing was confirmed.
                     Some(matched) = matching.join_next() => waiting.extend(matched.unwrap_or_default()),
                     else => return,
                 }
@@ -104,39 +111,41 @@ impl Committer {
                 continue;
             }
             let batch = take_batch(&mut waiting);
-            // Whatever breaks in one flush, the next one is made: this loop is everybody's door.
-            match AssertUnwindSafe(committer.commit(batch)).catch_unwind().await {
+            // Whatever breaks in one flush, the next one is made: every event of this node passes this loop.
+            match AssertUnwindSafe(flusher.commit(batch)).catch_unwind().await {
                 Ok(stale) => {
                     for (account, stale) in by_account(stale) {
-                        matching.spawn(committer.clone().match_again(account, stale));
+                        matching.spawn(flusher.clone().match_again(account, stale));
                     }
                 }
-                Err(panic) => tracing::error!(panic = message(&*panic), "commit.panicked"),
+                Err(panic) => tracing::error!(panic = panic_message(&*panic), "commit.panicked"),
             }
         }
     }
+}
 
+impl Flusher {
     /// One flush. Gives back what must be matched again because its account's configuration had changed.
     async fn commit(&self, batch: Vec<Submission>) -> Vec<Submission> {
         let (events, waiters): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|Submission { new, rounds, answer, seat }| (new, Waiter { rounds, answer, seat }))
+            .map(|Submission { new, rounds, answer, share }| (new, Waiter { rounds, answer, share }))
             .unzip();
-        let deliveries: Vec<_> = events.iter().flat_map(names).collect();
+        let deliveries: Vec<_> = events.iter().flat_map(delivery_ids).collect();
         if !deliveries.is_empty() {
             self.announce.expected(&deliveries).await;
         }
         failpoint::hit("ingest.expected");
         match self.flush(&events).await {
-            Ok(flushed) => self.tell(events, waiters, flushed).await,
+            Ok(flushed) => self.announce_and_answer(events, waiters, flushed).await,
             Err(error) => {
-                self.give_up(&events, &deliveries, &error).await;
+                self.announce_failure(&events, &deliveries, &error).await;
                 let refused = match error {
                     // The flush failed and what it wrote may be there after a restart.
                     StoreError::Failed(cause) => StoreError::OutcomeUnknown(cause),
                     other => other,
                 };
-                let refused = ApiError::from(refused);
+                let refused = IngestError::from(refused);
                 for waiter in waiters {
                     let _ = waiter.answer.send(Err(refused.clone()));
                 }
@@ -162,7 +171,7 @@ impl Committer {
         }
     }
 
-    /// A panic in the store is an outcome nobody knows.
+    /// A panic in the store is an unknown outcome.
     async fn flush_once(&self, events: &[NewEvent]) -> Result<Vec<Committed>, StoreError> {
         let commit = AssertUnwindSafe(self.store.commit(events, self.clock.now())).catch_unwind();
         match commit.await {
@@ -170,12 +179,14 @@ impl Committer {
                 Err(StoreError::OutcomeUnknown("the store did not answer for every event".into()))
             }
             Ok(outcome) => outcome,
-            Err(panic) => Err(StoreError::OutcomeUnknown(format!("panic: {}", message(&*panic)).into())),
+            Err(panic) => {
+                Err(StoreError::OutcomeUnknown(format!("panic: {}", panic_message(&*panic)).into()))
+            }
         }
     }
 
     /// Announces what became of each event, then answers: the lanes know of a delivery before its producer does.
-    async fn tell(
+    async fn announce_and_answer(
         &self,
         events: Vec<NewEvent>,
         waiters: Vec<Waiter>,
@@ -184,34 +195,31 @@ impl Committer {
         let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let mut expanding = Vec::new();
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
-        let mut fresh = 0;
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
                 Committed::New => {
-                    fresh += 1;
-                    self.figures.fanouts.offer(&new);
+                    self.observer.committed(&new);
                     self.trace(&new);
                     arrivals.extend(arrivals_of(&new));
                     expanding.extend(new.expands.then(|| expansion_of(&new)));
                 }
                 // The first try may still be running, and write these deliveries: others must not take their place.
                 Committed::Stale if first_unknown => {
-                    unsure.extend(places(&new));
-                    answers.push((waiter, Err(unconfirmed())));
+                    unsure.extend(delivery_positions(&new));
+                    answers.push((waiter, Err(IngestError::Unconfirmed)));
                     continue;
                 }
-                _ => forgotten.extend(names(&new)),
+                _ => forgotten.extend(delivery_ids(&new)),
             }
             match outcome {
                 Committed::Stale => {
-                    let Waiter { rounds, answer, seat } = waiter;
-                    stale.push(Submission { new, rounds, answer, seat });
+                    let Waiter { rounds, answer, share } = waiter;
+                    stale.push(Submission { new, rounds, answer, share });
                 }
                 other => answers.push((waiter, answer_of(&new, other))),
             }
         }
         failpoint::hit("ingest.committed");
-        self.figures.ingested.add(fresh);
         if !arrivals.is_empty() {
             self.announce.arrived(arrivals).await;
         }
@@ -224,14 +232,14 @@ impl Committer {
         self.look_for(unsure).await;
         failpoint::hit("ack.before");
         for (waiter, answer) in answers {
-            // Nobody listens any more: the event is durable all the same.
+            // The request may be gone: the event is durable all the same.
             let _ = waiter.answer.send(answer);
         }
         failpoint::hit("ack.after");
         stale
     }
 
-    /// Tells of the event's arrival, if anybody collects that.
+    /// Tells of the event's arrival, if spans are collected.
     fn trace(&self, new: &NewEvent) {
         if !self.tracer.is_on() {
             return;
@@ -260,7 +268,7 @@ impl Committer {
     /// answered.
     async fn match_again(self: Arc<Self>, account: AccountId, stale: Vec<Submission>) -> Vec<Submission> {
         let seen = stale.iter().map(|submission| submission.new.account_version).max().unwrap_or_default();
-        let snapshot = self.snapshots.newer(account, seen).await.map_err(ApiError::from);
+        let snapshot = self.snapshots.newer_than(account, seen).await.map_err(IngestError::from);
         let mut matched = Vec::with_capacity(stale.len());
         for mut submission in stale {
             let rematched = match &snapshot {
@@ -276,24 +284,23 @@ impl Committer {
         matched
     }
 
-    async fn rematch(&self, stale: &mut Submission, snapshot: &Arc<Snapshot>) -> Result<(), ApiError> {
-        if stale.rounds >= limits::MATCH_ROUNDS {
-            let detail = "the account's configuration changes faster than events can be matched";
-            return Err(ApiError::overloaded(detail));
+    async fn rematch(&self, stale: &mut Submission, snapshot: &Arc<Snapshot>) -> Result<(), IngestError> {
+        if stale.rounds >= self.match_rounds {
+            return Err(IngestError::StaleTooOften);
         }
-        let matching = self.matching.match_event(&stale.new.event, snapshot, &self.dice, self.clock.now());
+        let matching = self.matcher.match_event(&stale.new.event, snapshot, &self.dice, self.clock.now());
         // A panic in here is this event's alone.
-        let Matched { deliveries, expands } = AssertUnwindSafe(matching)
+        let FanOut { deliveries, expands } = AssertUnwindSafe(matching)
             .catch_unwind()
             .await
-            .unwrap_or_else(|panic| Err(ApiError::from_bug(format_args!("panic: {}", message(&*panic)))))?;
+            .unwrap_or_else(|panic| Err(IngestError::Bug(format!("panic: {}", panic_message(&*panic)))))?;
         stale.rounds += 1;
         stale.new.account_version = snapshot.version;
         (stale.new.deliveries, stale.new.expands) = (deliveries, expands);
         Ok(())
     }
 
-    async fn give_up(
+    async fn announce_failure(
         &self,
         events: &[NewEvent],
         deliveries: &[(DestinationId, DeliveryId)],
@@ -301,14 +308,14 @@ impl Committer {
     ) {
         tracing::warn!(events = events.len(), %error, "commit.failed");
         if matches!(error, StoreError::Failed(_)) {
-            self.health.fail();
+            self.observer.store_failed();
         }
         if deliveries.is_empty() {
             return;
         }
         match error {
             StoreError::OutcomeUnknown(_) | StoreError::Failed(_) => {
-                self.look_for(events.iter().flat_map(places).collect()).await;
+                self.look_for(events.iter().flat_map(delivery_positions).collect()).await;
             }
             _ => self.announce.forgotten(deliveries).await,
         }
@@ -352,44 +359,30 @@ fn take_batch(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
     waiting.drain(..count).collect()
 }
 
-fn names(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {
+fn delivery_ids(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {
     new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id))
 }
 
-fn places(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId, Position)> {
+fn delivery_positions(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId, Position)> {
     new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id, delivery.position))
 }
 
 fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
-    let accepted = |id, status, deliveries: Option<u32>| Accepted {
-        id,
-        status,
-        deliveries,
-        expanding: deliveries.is_none(),
-    };
     match outcome {
         Committed::New => {
             let deliveries = (!new.expands).then_some(new.deliveries.len() as u32);
-            Ok(accepted(new.event.id, AcceptedStatus::Queued, deliveries))
+            Ok(Accepted { id: new.event.id, duplicate: false, deliveries })
         }
         Committed::Duplicate { of, deliveries, body_hash } => {
             if new.key.is_some_and(|key| key.body_hash == body_hash) {
-                return Ok(accepted(of, AcceptedStatus::Duplicate, deliveries));
+                return Ok(Accepted { id: of, duplicate: true, deliveries });
             }
-            Err(ApiError::idempotency_conflict(format!(
-                "the key was used for {of}, with another body or type"
-            )))
+            Err(IngestError::KeyConflict { of })
         }
-        Committed::NoAccount(account) => Err(no_account(account)),
-        Committed::Refused(why) => {
-            Err(ApiError::validation_failed("the event cannot be stored").because(why))
-        }
-        Committed::Stale => Err(ApiError::from_bug("a stale event is matched again, not answered")),
+        Committed::NoAccount(account) => Err(IngestError::NoAccount(account)),
+        Committed::Refused(why) => Err(IngestError::Refused(why)),
+        Committed::Stale => Err(IngestError::Bug("a stale event is matched again, not answered".into())),
     }
-}
-
-fn no_account(account: AccountId) -> ApiError {
-    ApiError::no_such("account").because(account)
 }
 
 /// An event that has just been committed, without most of its deliveries.

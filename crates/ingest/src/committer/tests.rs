@@ -1,13 +1,20 @@
 use super::*;
-use crate::{admission::Admission, error::Code, keys::tests::Counting};
+use crate::{Admission, LongWork, Parts, PendingAnswer, Settings, idempotency_key};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
     account::Account, destination::Destination, id::RouteId, route::Route, seal::Sealed, testing,
     time::Timestamp,
 };
-use std::{collections::VecDeque as Script, sync::Mutex, time::Duration};
-use store::{Catalog, Change, Expansion, IdempotencyKey, memory::MemoryStore};
+use std::{
+    collections::VecDeque as Script,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use store::{Catalog, Change, Expansion, memory::MemoryStore};
 use tokio::{task::yield_now, time::timeout};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -17,6 +24,36 @@ struct Stopped;
 impl Clock for Stopped {
     fn now(&self) -> Timestamp {
         NOW
+    }
+}
+
+/// Numbers that differ.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Dice for Counting {
+    fn bits(&self) -> u128 {
+        u128::from(self.0.fetch_add(1, Ordering::Relaxed))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill_with(|| (self.bits() >> 64) as u8);
+    }
+}
+
+/// What was observed.
+#[derive(Default)]
+struct Observed {
+    committed: AtomicU64,
+    store_failed: AtomicBool,
+}
+
+impl Observer for Observed {
+    fn committed(&self, _: &NewEvent) {
+        self.committed.fetch_add(1, Ordering::Relaxed);
+    }
+    fn store_failed(&self) {
+        self.store_failed.store(true, Ordering::Relaxed);
     }
 }
 
@@ -106,7 +143,7 @@ struct World {
     log: Arc<Log>,
     snapshots: Arc<Snapshots>,
     dice: Arc<Counting>,
-    health: Arc<Health>,
+    observed: Arc<Observed>,
     account: AccountId,
     route: Route,
 }
@@ -148,29 +185,29 @@ impl World {
         };
         let route = memory.create_route(&route).await.unwrap();
         Self {
-            snapshots: Arc::new(Snapshots::new(memory.clone())),
+            snapshots: Arc::new(Snapshots::new(memory.clone(), LongWork::OnThreads)),
             memory,
             log: Arc::default(),
             dice: Arc::default(),
-            health: Arc::default(),
+            observed: Arc::default(),
             account,
             route,
         }
     }
 
-    fn committer(&self, script: impl IntoIterator<Item = Trouble>) -> Committer {
+    /// With a store that does as the script says.
+    fn open(&self, script: impl IntoIterator<Item = Trouble>, queue: usize) -> (Admission, Committer) {
         let script = Mutex::new(script.into_iter().collect());
-        Committer {
+        crate::open(Parts {
             store: Arc::new(Scripted { memory: self.memory.clone(), log: self.log.clone(), script }),
+            catalog: self.memory.clone(),
             announce: self.log.clone(),
             clock: Arc::new(Stopped),
             dice: self.dice.clone(),
-            snapshots: self.snapshots.clone(),
-            matching: Matching::default(),
-            health: self.health.clone(),
-            figures: Arc::default(),
+            observer: self.observed.clone(),
             tracer: Default::default(),
-        }
+            settings: Settings { queue, ..Settings::default() },
+        })
     }
 
     fn event(&self, key: Option<&str>, payload: &'static str) -> Event {
@@ -186,12 +223,10 @@ impl World {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
         let event = Arc::new(event);
         let dice: Arc<dyn Dice> = self.dice.clone();
-        let Matched { deliveries, expands } =
-            Matching::default().match_event(&event, &snapshot, &dice, NOW).await.unwrap();
-        let key: Option<IdempotencyKey> = event
-            .idempotency_key
-            .as_deref()
-            .map(|key| crate::admission::idempotency_key(self.account.uuid(), key, &event));
+        let FanOut { deliveries, expands } =
+            Matcher::new(&Settings::default()).match_event(&event, &snapshot, &dice, NOW).await.unwrap();
+        let key = event.idempotency_key.as_deref();
+        let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event, account_version: snapshot.version, deliveries, expands, key }
     }
 
@@ -201,25 +236,35 @@ impl World {
         script: impl IntoIterator<Item = Trouble>,
         events: Vec<NewEvent>,
     ) -> (Vec<Answer>, Vec<String>) {
-        let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
-        let receivers: Vec<_> = events.into_iter().map(|new| submit(&admission, new).unwrap()).collect();
+        let (admission, committer) = self.open(script, limits::INGEST_QUEUE);
+        let pending: Vec<_> = events.into_iter().map(|new| submit(&admission, new).unwrap()).collect();
         let stop = CancellationToken::new();
         stop.cancel();
-        self.committer(script).run(queue, stop).await;
+        committer.run(stop).await;
         let mut answers = Vec::new();
-        for receiver in receivers {
-            answers.push(receiver.await.expect("everything admitted is answered"));
+        for pending in pending {
+            answers.push(answer(pending).await);
         }
         (answers, self.log.taken())
     }
 }
 
-fn submit(admission: &Admission, new: NewEvent) -> Result<oneshot::Receiver<Answer>, ApiError> {
-    admission.submit(new, admission.room(0)?)
+fn submit(admission: &Admission, new: NewEvent) -> Result<PendingAnswer, IngestError> {
+    admission.enqueue(new, admission.budget().reserve(0)?)
 }
 
-fn code(answer: &Answer) -> Code {
-    answer.as_ref().expect_err("refused").code()
+/// Everything admitted is answered, in a while.
+async fn answer(pending: PendingAnswer) -> Answer {
+    pending.wait_until(tokio::time::Instant::now() + limits::ANSWER_PATIENCE).await
+}
+
+/// Said by the store, or by the committer because its first try may still be running.
+fn is_outcome_unknown(answer: &Answer) -> bool {
+    match answer {
+        Err(IngestError::Unconfirmed) => true,
+        Err(IngestError::Store(error)) => matches!(**error, StoreError::OutcomeUnknown(_)),
+        _ => false,
+    }
 }
 
 #[tokio::test]
@@ -231,7 +276,7 @@ async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
     let (answers, log) = world.run([], events).await;
     assert_eq!(log, ["expected 2", "commit 2", "arrived 2"]);
     for (answer, id) in answers.into_iter().zip(ids) {
-        let expected = Accepted { id, status: AcceptedStatus::Queued, deliveries: Some(1), expanding: false };
+        let expected = Accepted { id, duplicate: false, deliveries: Some(1) };
         assert_eq!(answer.unwrap(), expected);
     }
 }
@@ -248,9 +293,10 @@ async fn a_large_fan_out_is_committed_without_deliveries_and_announced_as_such()
     let id = large.event.id;
     let (answers, log) = world.run([], vec![large, repeat]).await;
     assert_eq!(log, ["commit 2", "expanding 1"]);
-    for (answer, status) in answers.into_iter().zip([AcceptedStatus::Queued, AcceptedStatus::Duplicate]) {
-        assert_eq!(answer.unwrap(), Accepted { id, status, deliveries: None, expanding: true });
+    for (answer, duplicate) in answers.into_iter().zip([false, true]) {
+        assert_eq!(answer.unwrap(), Accepted { id, duplicate, deliveries: None });
     }
+    assert_eq!(world.observed.committed.load(Ordering::Relaxed), 1, "a repeat is no new event");
 }
 
 #[tokio::test]
@@ -262,12 +308,8 @@ async fn a_repeated_key_gives_the_first_event_and_its_deliveries_are_forgotten()
     let other = world.matched(world.event(Some("k"), "other")).await;
     let (answers, log) = world.run([], vec![first, repeat, other]).await;
     assert_eq!(log, ["expected 3", "commit 3", "arrived 1", "forgotten 2"]);
-    let duplicate = answers[1].clone().unwrap();
-    assert_eq!(
-        (duplicate.id, duplicate.status, duplicate.deliveries),
-        (id, AcceptedStatus::Duplicate, Some(1))
-    );
-    assert_eq!(code(&answers[2]), Code::IdempotencyConflict);
+    assert_eq!(answers[1].clone().unwrap(), Accepted { id, duplicate: true, deliveries: Some(1) });
+    assert!(matches!(answers[2], Err(IngestError::KeyConflict { of }) if of == id), "{:?}", answers[2]);
 }
 
 #[tokio::test]
@@ -290,12 +332,13 @@ async fn a_store_that_was_away_for_a_moment_is_asked_once_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_stays_away_is_a_503_and_nothing_is_expected_any_more() {
+async fn a_store_that_stays_away_is_told_and_nothing_is_expected_any_more() {
     let world = World::new().await;
     let event = world.matched(world.event(None, "1")).await;
     let (answers, log) = world.run([Trouble::Away, Trouble::Away], vec![event]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "forgotten 1"]);
-    assert_eq!(code(&answers[0]), Code::Unavailable);
+    let away = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
+    assert!(matches!(&answers[0], Err(IngestError::Store(error)) if away(error)), "{:?}", answers[0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +347,7 @@ async fn an_unknown_outcome_is_settled_by_the_same_batch_again() {
     let event = world.matched(world.event(None, "1")).await;
     let (answers, log) = world.run([Trouble::UnknownAfterCommit], vec![event]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "arrived 1"]);
-    assert_eq!(answers[0].as_ref().unwrap().status, AcceptedStatus::Queued);
+    assert!(!answers[0].as_ref().unwrap().duplicate);
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,7 +357,7 @@ async fn an_outcome_that_stays_unknown_is_said_and_looked_for() {
         let event = world.matched(world.event(None, "1")).await;
         let (answers, log) = world.run([Trouble::Unknown, second], vec![event]).await;
         assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
-        assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
+        assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
     }
 }
 
@@ -334,7 +377,7 @@ async fn what_may_be_there_is_never_matched_again() {
     let event = world.matched(world.event(None, "1")).await;
     let (answers, log) = world.run([Trouble::UnknownBeforeChange], vec![event]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
-    assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
+    assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,9 +385,10 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
     let world = World::new().await;
     let stale = world.matched(world.event(None, "1")).await;
     world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
-    let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
+    let (admission, committer) = world.open([], limits::INGEST_QUEUE);
+    let snapshots = committer.flusher.snapshots.clone();
     let stop = CancellationToken::new();
-    let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
+    let running = tokio::spawn(committer.run(stop.clone()));
     let stale = submit(&admission, stale).unwrap();
     let meanwhile = async {
         while !world.log.taken().contains(&"forgotten 1".to_owned()) {
@@ -359,13 +403,13 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
             expands: false,
             key: None,
         };
-        let other = timeout(Duration::from_secs(1), submit(&admission, other).unwrap()).await;
-        assert_eq!(code(&other.expect("no wait").unwrap()), Code::NotFound);
+        let other = timeout(Duration::from_secs(1), answer(submit(&admission, other).unwrap())).await;
+        assert!(matches!(other.expect("no wait"), Err(IngestError::NoAccount(_))));
         // What was admitted is answered, though it must stop now.
         stop.cancel();
     };
-    world.snapshots.stalled(world.account, meanwhile).await;
-    assert_eq!(stale.await.unwrap().unwrap().deliveries, Some(0));
+    snapshots.while_reading(world.account, meanwhile).await;
+    assert_eq!(answer(stale).await.unwrap().deliveries, Some(0));
     running.await.unwrap();
 }
 
@@ -375,8 +419,8 @@ async fn a_failed_flush_is_not_tried_again_and_the_node_says_so() {
     let event = world.matched(world.event(None, "1")).await;
     let (answers, log) = world.run([Trouble::Failed], vec![event]).await;
     assert_eq!(log, ["expected 1", "commit 1", "look 1"]);
-    assert_eq!(code(&answers[0]), Code::OutcomeUnknown);
-    assert!(world.health.has_failed());
+    assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
+    assert!(world.observed.store_failed.load(Ordering::Relaxed));
 }
 
 #[tokio::test]
@@ -393,7 +437,7 @@ async fn an_account_that_is_gone_is_not_found() {
     };
     let (answers, log) = world.run([], vec![new]).await;
     assert_eq!(log, ["commit 1"]);
-    assert_eq!(code(&answers[0]), Code::NotFound);
+    assert!(matches!(answers[0], Err(IngestError::NoAccount(_))), "{:?}", answers[0]);
 }
 
 #[tokio::test]
@@ -413,34 +457,34 @@ async fn a_flush_is_bounded_by_its_bytes() {
 #[tokio::test]
 async fn a_full_queue_is_told_at_once() {
     let world = World::new().await;
-    let (admission, _queue) = Admission::new(1);
+    let (admission, _committer) = world.open([], 1);
     submit(&admission, world.matched(world.event(None, "1")).await).unwrap();
-    let error = submit(&admission, world.matched(world.event(None, "2")).await).unwrap_err();
-    assert_eq!(error.code(), Code::Overloaded);
+    let refused = submit(&admission, world.matched(world.event(None, "2")).await);
+    assert!(matches!(refused, Err(IngestError::Overloaded)));
 }
 
 #[tokio::test]
 async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     let world = World::new().await;
-    let (admission, queue) = Admission::new(limits::INGEST_QUEUE);
+    let (admission, committer) = world.open([], limits::INGEST_QUEUE);
     let large = Bytes::from(vec![b'x'; limits::INGEST_QUEUE_BYTES / 4]);
     let event = async || world.matched(Event { payload: large.clone(), ..world.event(None, "") }).await;
     for _ in 0..3 {
         submit(&admission, event().await).unwrap();
     }
-    assert_eq!(submit(&admission, event().await).unwrap_err().code(), Code::Overloaded);
+    assert!(matches!(submit(&admission, event().await), Err(IngestError::Overloaded)));
     let stop = CancellationToken::new();
-    let running = tokio::spawn(world.committer([]).run(queue, stop.clone()));
+    let running = tokio::spawn(committer.run(stop.clone()));
     // Room comes back when the flush before is answered.
     let answered = async {
         loop {
             match submit(&admission, event().await) {
-                Ok(receiver) => return receiver.await,
+                Ok(pending) => return answer(pending).await,
                 Err(_) => yield_now().await,
             }
         }
     };
-    assert!(answered.await.unwrap().is_ok());
+    assert!(answered.await.is_ok());
     stop.cancel();
     running.await.unwrap();
 }

@@ -1,19 +1,20 @@
 //! `POST /ingest/{token}`: any bytes, as they are, by the door of a source. The hot path.
 
 use crate::{
-    admission::{Accepted, AcceptedStatus, Answer, idempotency_key, patiently},
     app::App,
     body,
     cache::Cache,
     error::{ApiError, Problem},
     event_text,
     rate::{Meter, Meters, Standing},
+    views,
 };
 use axum::{
     Json,
     extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
+use contract::{Accepted, AcceptedStatus};
 use domain::{
     event::Event,
     id::{AccountId, EventId, SourceId},
@@ -21,6 +22,7 @@ use domain::{
     source::{Source, Verification},
 };
 use http::StatusCode;
+use ingest::{Answer, bounded_lookup, idempotency_key};
 
 /// Takes an event in by a source's URL. The answer comes when the event and its deliveries are durable.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
@@ -40,7 +42,7 @@ pub(crate) async fn ingest(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let ((), body) = body::unless(app.admission.open(), headers, body).await?;
+    let ((), body) = body::unless(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
     let body = body::within(headers, body, app.config.body_limit)?;
     let door = app.source_by_token(&token).await?;
     let let_in = app.let_in(door.account_id, &Meters::new(None, door.meter()));
@@ -49,7 +51,7 @@ pub(crate) async fn ingest(
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
-    let (payload, room) = body::read(headers, body, limit, deadlines, &app.admission).await?;
+    let (payload, reserved) = body::read(headers, body, limit, deadlines, app.admission.budget()).await?;
     let now = app.now();
     let event_type = event_text::event_type(headers, &payload)?;
     let event = Event {
@@ -61,12 +63,12 @@ pub(crate) async fn ingest(
     };
     let scope = door.source_id.uuid();
     let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));
-    respond(app.admit(event, key, room).await, standing)
+    respond(app.admission.admit(event, key, reserved).await, standing)
 }
 
 /// 202 for a new event, 200 for one that was seen before.
 pub(crate) fn respond(answer: Answer, standing: Standing) -> Result<Response, ApiError> {
-    let accepted = answer?;
+    let accepted = views::accepted(answer?);
     let status = match accepted.status {
         AcceptedStatus::Queued => StatusCode::ACCEPTED,
         AcceptedStatus::Duplicate => StatusCode::OK,
@@ -136,7 +138,7 @@ impl App {
         if let Some(found) = self.sources.by_token.get(&hash) {
             return Door::open(found);
         }
-        let found = patiently(self.store.source_by_token(&hash)).await?.as_ref().map(Door::of);
+        let found = bounded_lookup(self.store.source_by_token(&hash)).await?.as_ref().map(Door::of);
         self.sources.by_token.put(hash, found);
         Door::open(found)
     }
@@ -146,7 +148,7 @@ impl App {
         if let Some(found) = self.sources.by_id.get(&(account, id)) {
             return Door::open(found);
         }
-        let found = match patiently(self.store.source(account, id)).await {
+        let found = match bounded_lookup(self.store.source(account, id)).await {
             Ok(source) => Some(Door::of(&source)),
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),

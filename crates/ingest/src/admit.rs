@@ -1,0 +1,337 @@
+//! From a request to the committer's queue.
+//!
+//! A body gets room before it is read: bytes are counted from the first one on, so that bodies still on their way are
+//! bounded together with events that wait. The event is then matched with its account's routes, in the task of its own
+//! request, so matching uses every core and a panic in it is that request's alone. It waits in a queue that is bounded by
+//! bytes, by count, and by the time it takes to get through (`queue_limit.rs`); a request that would wait too long is
+//! refused at once.
+
+use crate::{
+    Answer, IngestError, LongWork, Settings,
+    committer::Submission,
+    queue_limit::{QueueLimit, QueuePlace},
+    snapshot::{Snapshot, Snapshots},
+};
+use aws_lc_rs::digest;
+use domain::{
+    delivery::Position,
+    dice::Dice,
+    event::Event,
+    id::DeliveryId,
+    limits,
+    route::{Candidate, Route},
+    time::Timestamp,
+};
+use std::sync::Arc;
+use store::{IdempotencyKey, NewDelivery, NewEvent, StoreError};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::{Instant, timeout, timeout_at},
+};
+
+/// The bytes that requests and waiting events may hold together.
+#[derive(Debug)]
+pub struct ByteBudget(Arc<Semaphore>);
+
+impl Default for ByteBudget {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)))
+    }
+}
+
+impl ByteBudget {
+    /// What is larger than all there is may have all of it.
+    pub fn reserve(&self, bytes: usize) -> Result<ReservedBytes, IngestError> {
+        let permits = bytes.min(limits::INGEST_QUEUE_BYTES) as u32;
+        let reserved = self.0.clone().try_acquire_many_owned(permits);
+        reserved.map(ReservedBytes).map_err(|_| IngestError::Overloaded)
+    }
+
+    /// Makes a reservation at least this large.
+    pub fn grow(&self, reserved: &mut ReservedBytes, bytes: usize) -> Result<(), IngestError> {
+        let lacking = bytes.min(limits::INGEST_QUEUE_BYTES).saturating_sub(reserved.0.num_permits());
+        if lacking > 0 {
+            reserved.0.merge(self.reserve(lacking)?.0);
+        }
+        Ok(())
+    }
+}
+
+/// A share of the budget, given back when it is dropped.
+#[derive(Debug)]
+pub struct ReservedBytes(OwnedSemaphorePermit);
+
+/// What an event holds until it is answered: its bytes, and its place in the queue.
+pub(crate) struct QueueShare {
+    _bytes: ReservedBytes,
+    _place: QueuePlace,
+}
+
+/// The queue before the committer, and the room for what is on its way there.
+pub struct Admission {
+    queue: mpsc::Sender<Submission>,
+    budget: ByteBudget,
+    limit: Arc<QueueLimit>,
+    snapshots: Arc<Snapshots>,
+    matcher: Matcher,
+    dice: Arc<dyn Dice>,
+}
+
+impl Admission {
+    pub(crate) fn new(
+        snapshots: Arc<Snapshots>,
+        matcher: Matcher,
+        dice: Arc<dyn Dice>,
+        capacity: usize,
+    ) -> (Self, mpsc::Receiver<Submission>) {
+        let capacity = capacity.max(1);
+        let (queue, receiver) = mpsc::channel(capacity);
+        let (budget, limit) = (ByteBudget::default(), Arc::new(QueueLimit::new(capacity)));
+        (Self { queue, budget, limit, snapshots, matcher, dice }, receiver)
+    }
+
+    /// Refuses while events wait longer than they should: asked before anything else is done for a request.
+    pub fn check_wait(&self) -> Result<(), IngestError> {
+        if self.limit.has_room() { Ok(()) } else { Err(IngestError::Overloaded) }
+    }
+
+    /// Where a body's room comes from.
+    pub fn budget(&self) -> &ByteBudget {
+        &self.budget
+    }
+
+    /// Matches an event and puts it into the queue. `reserved` is what its body has taken already.
+    pub async fn submit(
+        &self,
+        event: Event,
+        key: Option<IdempotencyKey>,
+        reserved: ReservedBytes,
+    ) -> Result<PendingAnswer, IngestError> {
+        let snapshot = bounded_lookup(self.snapshots.get(event.account_id)).await?;
+        let (now, event) = (event.received_at, Arc::new(event));
+        let FanOut { deliveries, expands } =
+            self.matcher.match_event(&event, &snapshot, &self.dice, now).await?;
+        let new = NewEvent { event, account_version: snapshot.version, deliveries, expands, key };
+        self.enqueue(new, reserved)
+    }
+
+    /// The same, and waits for the answer.
+    pub async fn admit(&self, event: Event, key: Option<IdempotencyKey>, reserved: ReservedBytes) -> Answer {
+        self.submit(event, key, reserved).await?.wait_until(Instant::now() + limits::ANSWER_PATIENCE).await
+    }
+
+    pub(crate) fn enqueue(
+        &self,
+        new: NewEvent,
+        mut reserved: ReservedBytes,
+    ) -> Result<PendingAnswer, IngestError> {
+        self.budget.grow(&mut reserved, queued_bytes(&new))?;
+        let (answer, receiver) = oneshot::channel();
+        let share = QueueShare { _bytes: reserved, _place: self.limit.enter() };
+        self.queue.try_send(Submission { new, rounds: 0, answer, share }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => IngestError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => IngestError::Stopping,
+        })?;
+        Ok(PendingAnswer(receiver))
+    }
+
+    /// The routes that events are matched with.
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    pub fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+}
+
+/// What an event takes of the queue's memory, about.
+fn queued_bytes(new: &NewEvent) -> usize {
+    let headers: usize = new.event.headers.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+    size_of::<Submission>()
+        + size_of::<Event>()
+        + new.event.payload.len()
+        + headers
+        + size_of_val(&*new.deliveries)
+}
+
+/// The committer's answer about an event, once it comes.
+pub struct PendingAnswer(oneshot::Receiver<Answer>);
+
+impl PendingAnswer {
+    /// No answer means that the committer broke off (a bug, or the end of the process) at an unknown point, or that the
+    /// store has hung for longer than a producer should wait.
+    pub async fn wait_until(self, until: Instant) -> Answer {
+        match timeout_at(until, self.0).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Err(IngestError::Unconfirmed),
+        }
+    }
+}
+
+/// A look into the store on the way of a request: one that hangs counts as one that is away.
+pub async fn bounded_lookup<T>(lookup: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let hangs = |_| Err(StoreError::Unavailable("the store does not answer".into()));
+    timeout(limits::LOOKUP_PATIENCE, lookup).await.unwrap_or_else(hangs)
+}
+
+/// The key under which a repeat is found, and what it stands for: SHA-256 over the event type, a zero byte and the
+/// payload. The content type is left out on purpose: a proxy that adds a charset does not make another event.
+pub fn idempotency_key(scope: uuid::Uuid, key: &str, event: &Event) -> IdempotencyKey {
+    let mut body = digest::Context::new(&digest::SHA256);
+    body.update(event.event_type.as_str().as_bytes());
+    body.update(&[0]);
+    body.update(&event.payload);
+    IdempotencyKey {
+        scope,
+        hash: sha256(digest::digest(&digest::SHA256, key.as_bytes())),
+        body_hash: sha256(body.finish()),
+    }
+}
+
+fn sha256(digest: digest::Digest) -> [u8; 32] {
+    digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}
+
+/// Matches events with routes, and says which deliveries come of it.
+///
+/// A filter may look at every element of a large payload, and an account may have a hundred thousand of them. Such work
+/// gets threads of its own, a few, so that it can neither keep the runtime from its other tasks nor take all the cores:
+/// leases are renewed and other producers are answered while it runs.
+#[derive(Clone)]
+pub struct Matcher {
+    threads: Arc<Semaphore>,
+    long_work: LongWork,
+    inline: usize,
+    most: usize,
+    most_ordered: usize,
+}
+
+/// What an event is committed with.
+#[derive(Debug)]
+pub struct FanOut {
+    pub deliveries: Vec<NewDelivery>,
+    /// There are more than one commit takes: an expansion makes all others.
+    pub expands: bool,
+}
+
+impl Matcher {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { fanout_inline: inline, fanout: most, fanout_ordered: most_ordered, .. } = *settings;
+        let threads = Arc::new(Semaphore::new(limits::LONG_MATCHES));
+        Self { threads, long_work: settings.long_work, inline, most, most_ordered }
+    }
+
+    /// Runs `matching`, here if it looks at little: `routes` routes, at a payload of so many bytes.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        routes: usize,
+        payload: usize,
+        matching: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, IngestError> {
+        // A route costs something even if it looks at nothing of the payload.
+        if routes.saturating_mul(payload + 256) <= limits::MATCH_INLINE_BYTES {
+            return Ok(matching());
+        }
+        let free = timeout(limits::MATCH_PATIENCE, self.threads.clone().acquire_owned()).await;
+        let Ok(Ok(thread)) = free else { return Err(IngestError::MatchersBusy) };
+        let matched = self.long_work.run(move || {
+            let matched = matching();
+            drop(thread);
+            matched
+        });
+        matched.await.map_err(IngestError::Bug)
+    }
+
+    /// One delivery per matching route, or an expansion.
+    pub async fn match_event(
+        &self,
+        event: &Arc<Event>,
+        snapshot: &Arc<Snapshot>,
+        dice: &Arc<dyn Dice>,
+        now: Timestamp,
+    ) -> Result<FanOut, IngestError> {
+        let (routes, payload) = (snapshot.table.count(event.source_id), event.payload.len());
+        let (matcher, event, snapshot, dice) = (self.clone(), event.clone(), snapshot.clone(), dice.clone());
+        self.run(routes, payload, move || matcher.fan_out(&event, &snapshot, &*dice, now)).await?
+    }
+
+    /// The walk over the routes stops where it knows enough: a large fan-out is admitted as fast as a small one.
+    fn fan_out(
+        &self,
+        event: &Event,
+        snapshot: &Snapshot,
+        dice: &dyn Dice,
+        now: Timestamp,
+    ) -> Result<FanOut, IngestError> {
+        let candidate = Candidate::of(event, &snapshot.table);
+        // Where there may be more than an event may have, they must be counted.
+        let exactly = snapshot.table.count(event.source_id) > self.most;
+        let enough = if exactly { self.most } else { self.inline };
+        let (mut deliveries, mut count) = (Vec::new(), 0);
+        for route in snapshot.table.of_source(event.source_id).filter(|route| route.takes(&candidate)) {
+            count += 1;
+            if count <= self.inline {
+                deliveries.push(new_delivery(event, route, snapshot, dice, now));
+            } else if count > enough {
+                break;
+            }
+        }
+        if count > self.most {
+            return Err(IngestError::FanoutTooLarge { most: self.most, of: "routes" });
+        }
+        let expands = count > self.inline;
+        if expands {
+            deliveries = self.ordered_deliveries(event, &candidate, snapshot, dice, now)?;
+        }
+        Ok(FanOut { deliveries, expands })
+    }
+
+    /// The deliveries of a large event that are made at once: at an ordered destination, what is accepted later must not
+    /// come before it.
+    fn ordered_deliveries(
+        &self,
+        event: &Event,
+        candidate: &Candidate<'_>,
+        snapshot: &Snapshot,
+        dice: &dyn Dice,
+        now: Timestamp,
+    ) -> Result<Vec<NewDelivery>, IngestError> {
+        if snapshot.orderings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let routes = snapshot.table.of_source(event.source_id);
+        let ordered = routes.filter(|route| snapshot.orderings.contains_key(&route.destination_id));
+        let taken = ordered.filter(|route| route.takes(candidate)).take(self.most_ordered + 1);
+        let deliveries: Vec<_> = taken.map(|route| new_delivery(event, route, snapshot, dice, now)).collect();
+        if deliveries.len() > self.most_ordered {
+            return Err(IngestError::FanoutTooLarge { most: self.most_ordered, of: "ordered destinations" });
+        }
+        Ok(deliveries)
+    }
+}
+
+fn new_delivery(
+    event: &Event,
+    route: &Route,
+    snapshot: &Snapshot,
+    dice: &dyn Dice,
+    now: Timestamp,
+) -> NewDelivery {
+    let due_at = event.deliver_at.map_or(now, |at| at.max(now));
+    let id = DeliveryId::at(now, dice.bits());
+    let ordering = snapshot.orderings.get(&route.destination_id).copied().unwrap_or_default();
+    let (position, sequenced) = Position::new(ordering, event.ordering_key.as_deref(), due_at, now, id);
+    NewDelivery {
+        id,
+        route_id: route.id,
+        destination_id: route.destination_id,
+        shard: route.destination_id.shard(),
+        position,
+        sequenced,
+        due_at,
+    }
+}
+
+#[cfg(test)]
+mod tests;

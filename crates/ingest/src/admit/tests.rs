@@ -1,0 +1,114 @@
+use super::*;
+use domain::{
+    id::{AccountId, DestinationId, RouteId},
+    route::RouteTable,
+    testing,
+};
+use std::sync::mpsc as std_mpsc;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+struct Fixed;
+
+impl Dice for Fixed {
+    fn bits(&self) -> u128 {
+        7
+    }
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
+fn event() -> Event {
+    testing::event(AccountId::MIN, NOW, 7)
+}
+
+/// So many routes, the last of which take everything and the others nothing.
+fn snapshot(count: usize, matching: usize) -> Snapshot {
+    let route = |n: usize| Route {
+        id: RouteId::at(NOW, (n as u128) << 16),
+        account_id: AccountId::MIN,
+        uid: None,
+        name: None,
+        enabled: true,
+        source_id: None,
+        destination_id: DestinationId::at(NOW, (n as u128) << 16),
+        event_types: vec![if n < count - matching { "order.*" } else { "*" }.parse().expect("a pattern")],
+        filter: None,
+        retry_policy: None,
+        timeout_seconds: None,
+        signing: None,
+        created_at: NOW,
+        updated_at: NOW,
+        version: 0,
+    };
+    Snapshot {
+        version: 1,
+        table: RouteTable::new((0..count).map(route).map(Arc::new)),
+        orderings: Arc::default(),
+    }
+}
+
+fn matched(count: usize, matching: usize) -> Result<(usize, bool), IngestError> {
+    let matched = matcher().fan_out(&event(), &snapshot(count, matching), &Fixed, NOW)?;
+    Ok((matched.deliveries.len(), matched.expands))
+}
+
+#[test]
+fn a_fan_out_is_made_at_once_while_it_fits_into_one_commit() {
+    let most = limits::FANOUT_INLINE;
+    assert_eq!(matched(most, most).expect("few"), (most, false));
+    assert_eq!(matched(most + 1, most + 1).expect("many"), (0, true));
+    assert_eq!(matched(2 * most, most).expect("few of many"), (most, false));
+}
+
+#[test]
+fn a_fan_out_has_its_bound_however_many_routes_there_are() {
+    let most = limits::FANOUT;
+    assert_eq!(matched(most, most).expect("as many as may be"), (0, true));
+    assert_eq!(matched(most + 2, most).expect("as many as may be, of more"), (0, true));
+    let refused = matched(most + 1, most + 1).expect_err("too many");
+    assert!(matches!(refused, IngestError::FanoutTooLarge { .. }), "{refused}");
+}
+
+fn matcher() -> Matcher {
+    Matcher::new(&Settings::default())
+}
+
+/// Bytes of a payload that one route takes long to look at.
+const LONG: usize = limits::MATCH_INLINE_BYTES;
+
+#[tokio::test]
+async fn long_matching_leaves_the_runtime_alone() {
+    // One thread runs everything but the matching: that this test goes on at all is the proof.
+    let matching = matcher();
+    let (go, wait) = std_mpsc::channel();
+    let long = tokio::spawn({
+        let matching = matching.clone();
+        async move { matching.run(1, LONG, move || wait.recv()).await.unwrap() }
+    });
+    assert_eq!(matching.run(10, 1_000, || 7).await.ok(), Some(7), "short work goes on");
+    go.send(8).unwrap();
+    assert_eq!(long.await.unwrap(), Ok(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn matching_that_finds_every_thread_busy_is_refused() {
+    let matching = matcher();
+    let all = matching.threads.clone().acquire_many_owned(limits::LONG_MATCHES as u32).await.unwrap();
+    let refused = matching.run(1, LONG, || ()).await.unwrap_err();
+    assert!(matches!(refused, IngestError::MatchersBusy), "{refused}");
+    drop(all);
+    assert!(matching.run(1, LONG, || ()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_panic_in_matching_gives_its_thread_back() {
+    let matching = matcher();
+    for _ in 0..limits::LONG_MATCHES {
+        let broken = matching.run(1, LONG, || panic!("a filter")).await;
+        let broken: Result<(), _> = broken;
+        assert!(matches!(broken, Err(IngestError::Bug(_))), "{broken:?}");
+    }
+    assert!(matching.run(1, LONG, || ()).await.is_ok());
+}

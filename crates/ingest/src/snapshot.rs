@@ -1,0 +1,235 @@
+//! An account's routes in memory, for matching. A snapshot knows the account's version it was taken at; the commit
+//! compares it, so an old snapshot costs a second round and never a wrong fan-out.
+
+use crate::LongWork;
+use domain::{
+    destination::Ordering,
+    id::{AccountId, DestinationId, RouteId, SourceId},
+    limits,
+    route::RouteTable,
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{self, AtomicBool, AtomicU64, AtomicUsize},
+    },
+};
+use store::{AccountChanges, Catalog, StoreError};
+
+/// The routes of an account at one version.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub version: i64,
+    pub table: RouteTable,
+    /// Of the ordered destinations.
+    pub orderings: Arc<HashMap<DestinationId, Ordering>>,
+}
+
+/// The snapshots of the accounts seen lately.
+pub struct Snapshots {
+    store: Arc<dyn Catalog>,
+    accounts: RwLock<HashMap<AccountId, Arc<CachedAccount>>>,
+    /// Counts uses; an account's last use is its place in this order.
+    uses: AtomicU64,
+    long_work: LongWork,
+}
+
+#[derive(Default)]
+struct CachedAccount {
+    current: Mutex<Option<Arc<Snapshot>>>,
+    outdated: AtomicBool,
+    last_use: AtomicU64,
+    route_count: AtomicUsize,
+    /// What the next change is made to. The task that has locked it reads; the others wait for what it has read.
+    routes: tokio::sync::Mutex<AccountRoutes>,
+}
+
+#[derive(Default)]
+struct AccountRoutes {
+    version: i64,
+    table: RouteTable,
+    /// The source of each route.
+    sources: HashMap<RouteId, Option<SourceId>>,
+    orderings: Arc<HashMap<DestinationId, Ordering>>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(store: Arc<dyn Catalog>, long_work: LongWork) -> Self {
+        Self { store, accounts: RwLock::default(), uses: AtomicU64::new(0), long_work }
+    }
+
+    /// The snapshot in memory, or a first one.
+    pub(crate) async fn get(&self, account: AccountId) -> Result<Arc<Snapshot>, StoreError> {
+        let cached = self.cached(account);
+        match cached.current() {
+            Some(snapshot) if !cached.outdated.load(atomic::Ordering::Acquire) => Ok(snapshot),
+            seen => self.refresh(account, &cached, seen).await,
+        }
+    }
+
+    /// A snapshot newer than `version`, which a commit has refused; with `i64::MAX`, one that is read now.
+    pub async fn newer_than(&self, account: AccountId, version: i64) -> Result<Arc<Snapshot>, StoreError> {
+        let cached = self.cached(account);
+        match cached.current() {
+            Some(snapshot)
+                if snapshot.version > version && !cached.outdated.load(atomic::Ordering::Acquire) =>
+            {
+                Ok(snapshot)
+            }
+            seen => self.refresh(account, &cached, seen).await,
+        }
+    }
+
+    /// Configuration has been written by this process: read it before the next match.
+    pub fn mark_outdated(&self, account: AccountId) {
+        if let Some(cached) = self.read().get(&account) {
+            cached.outdated.store(true, atomic::Ordering::Release);
+        }
+    }
+
+    /// `meanwhile` runs as if the account's routes were being read.
+    #[cfg(test)]
+    pub(crate) async fn while_reading<T>(&self, account: AccountId, meanwhile: impl Future<Output = T>) -> T {
+        let cached = self.cached(account);
+        let _reading = cached.routes.lock().await;
+        meanwhile.await
+    }
+
+    async fn refresh(
+        &self,
+        account: AccountId,
+        cached: &CachedAccount,
+        seen: Option<Arc<Snapshot>>,
+    ) -> Result<Arc<Snapshot>, StoreError> {
+        let mut routes = cached.routes.lock().await;
+        // Another task may have read it while this one waited.
+        if let Some(current) = cached.current()
+            && !cached.outdated.load(atomic::Ordering::Acquire)
+            && seen.is_none_or(|seen| current.version > seen.version)
+        {
+            return Ok(current);
+        }
+        // Cleared before the read: a write that comes during it sets it again.
+        cached.outdated.store(false, atomic::Ordering::Release);
+        let changes = match self.store.changes(account, routes.version).await {
+            Ok(changes) => changes,
+            Err(error) => {
+                cached.outdated.store(true, atomic::Ordering::Release);
+                return Err(error);
+            }
+        };
+        if changes.routes.len() <= limits::ROUTES_PAGE {
+            routes.change(changes);
+        } else {
+            // Sorting in so many takes long enough that other tasks must not wait for it.
+            let mut taken = std::mem::take(&mut *routes);
+            let changed = self.long_work.run(move || {
+                taken.change(changes);
+                taken
+            });
+            // Should it break, everything is read again.
+            *routes = changed.await.map_err(|panic| {
+                cached.outdated.store(true, atomic::Ordering::Release);
+                StoreError::Unavailable(panic.into())
+            })?;
+        }
+        cached.route_count.store(routes.sources.len(), atomic::Ordering::Relaxed);
+        let AccountRoutes { version, table, orderings, .. } = &*routes;
+        let snapshot =
+            Arc::new(Snapshot { version: *version, table: table.clone(), orderings: orderings.clone() });
+        *cached.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn cached(&self, account: AccountId) -> Arc<CachedAccount> {
+        let used = self.uses.fetch_add(1, atomic::Ordering::Relaxed);
+        if let Some(cached) = self.read().get(&account) {
+            cached.last_use.store(used, atomic::Ordering::Relaxed);
+            return cached.clone();
+        }
+        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        make_room(&mut accounts);
+        let cached = accounts.entry(account).or_default();
+        cached.last_use.store(used, atomic::Ordering::Relaxed);
+        cached.clone()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<AccountId, Arc<CachedAccount>>> {
+        self.accounts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AccountRoutes {
+    fn change(&mut self, changes: AccountChanges) {
+        let ids = changes.removed_routes.iter().chain(changes.routes.iter().map(|route| &route.id));
+        let gone: Vec<_> = ids.filter_map(|id| Some((self.sources.remove(id)?, *id))).collect();
+        self.sources.extend(changes.routes.iter().map(|route| (route.id, route.source_id)));
+        self.table = self.table.changed(&gone, changes.routes.into_iter().map(Arc::new));
+        for (destination, ordering) in changes.orderings {
+            let orderings = Arc::make_mut(&mut self.orderings);
+            match ordering {
+                Ordering::None => orderings.remove(&destination),
+                ordered => orderings.insert(destination, ordered),
+            };
+        }
+        self.version = changes.version;
+    }
+}
+
+impl CachedAccount {
+    fn current(&self) -> Option<Arc<Snapshot>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Forgets the eighth that was used longest ago; all at once, so that newcomers do not each pay for it.
+fn make_room(accounts: &mut HashMap<AccountId, Arc<CachedAccount>>) {
+    let routes: usize =
+        accounts.values().map(|cached| cached.route_count.load(atomic::Ordering::Relaxed)).sum();
+    if accounts.len() < limits::SNAPSHOT_ACCOUNTS && routes < limits::SNAPSHOT_ROUTES {
+        return;
+    }
+    let mut uses: Vec<u64> =
+        accounts.values().map(|cached| cached.last_use.load(atomic::Ordering::Relaxed)).collect();
+    let eighth = accounts.len() / 8;
+    let (_, limit, _) = uses.select_nth_unstable(eighth);
+    accounts.retain(|_, cached| cached.last_use.load(atomic::Ordering::Relaxed) > *limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::time::Timestamp;
+
+    fn cached(last_use: u64, routes: usize) -> Arc<CachedAccount> {
+        Arc::new(CachedAccount {
+            last_use: last_use.into(),
+            route_count: routes.into(),
+            ..CachedAccount::default()
+        })
+    }
+
+    fn account(n: u64) -> AccountId {
+        AccountId::at(Timestamp::MIN, n.into())
+    }
+
+    #[test]
+    fn the_accounts_used_longest_ago_make_room() {
+        let count = limits::SNAPSHOT_ACCOUNTS as u64;
+        let mut accounts: HashMap<_, _> = (0..count).map(|n| (account(n), cached(n, 1))).collect();
+        make_room(&mut accounts);
+        assert!(accounts.len() < limits::SNAPSHOT_ACCOUNTS && accounts.len() > limits::SNAPSHOT_ACCOUNTS / 2);
+        assert!(!accounts.contains_key(&account(0)) && accounts.contains_key(&account(count - 1)));
+    }
+
+    #[test]
+    fn routes_count_too() {
+        let mut accounts: HashMap<_, _> = (0..6).map(|n| (account(n), cached(n, 200_000))).collect();
+        make_room(&mut accounts);
+        assert_eq!(accounts.len(), 5);
+        make_room(&mut accounts);
+        make_room(&mut accounts);
+        assert_eq!(accounts.len(), 4, "less than a million now");
+    }
+}

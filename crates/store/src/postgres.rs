@@ -1,22 +1,24 @@
 //! The store on PostgreSQL: many nodes, one database.
 //!
-//! `pool` has the connections and their deadlines, `start` makes the schema, `durability` checks that the server keeps what it
-//! acknowledges, `planned` has the hot statements planned once, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with their
-//! statements in `sql/`. A statement says what it is guarded by; none relies on a session.
+//! `pool` has the connections and their deadlines, `open` makes the schema, `durability` checks that the server keeps
+//! what it acknowledges, `statement` gives parameters their numbers and `rows` reads the answers, `planned` has the hot
+//! statements planned once, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with
+//! their statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
 mod audit;
 mod backlog;
 mod catalog;
 mod chores;
 mod durability;
+mod examine;
 mod expand;
 mod feed;
 mod gates;
 mod history;
 mod ingest;
 mod lanes;
-mod look;
 mod membership;
+mod open;
 mod order;
 mod partitions;
 mod planned;
@@ -27,7 +29,7 @@ mod retention;
 mod rollup;
 mod rows;
 mod settle;
-mod start;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -35,7 +37,7 @@ mod trouble;
 mod url;
 mod wakes;
 
-pub use look::PostgresLook;
+pub use examine::PostgresLook;
 
 use crate::{Membership as _, OpenError, OpenOptions, feed::Stir};
 use pool::Pools;
@@ -53,7 +55,7 @@ impl PostgresStore {
     pub async fn open(options: &OpenOptions) -> Result<Self, OpenError> {
         let address = url::Address::parse(&options.url)?;
         let listen = options.listen_url.as_deref().map(url::Address::parse).transpose()?;
-        start::check_and_migrate(&address, options.accept_data_loss).await?;
+        open::check_and_migrate(&address, options.accept_data_loss).await?;
         let store = Self::at(&address, listen, options.pool)?;
         let now = store.now().await.map_err(OpenError::Unavailable)?;
         store.ensure_partitions(now).await.map_err(OpenError::Unavailable)?;

@@ -1,6 +1,10 @@
 //! What must never be, a step at a time, each one statement and so one snapshot.
 
-use super::{PostgresStore, pool::params, rows};
+use super::{
+    PostgresStore,
+    rows::row,
+    statement::{Statement, params, sql},
+};
 use crate::{
     Audit, Catalog as _, FactKey, KnownLane, Membership as _, PublishedLanes as _, Roll, StoreError,
     StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
@@ -11,11 +15,11 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     time::Timestamp,
 };
-use tokio_postgres::Row;
+use std::sync::LazyLock;
 
-pub(super) const HEADS: &str = include_str!("sql/audit_heads.sql");
-pub(super) const FAN_OUTS: &str = include_str!("sql/audit_fan_outs.sql");
-pub(super) const FACTS: &str = include_str!("sql/audit_facts.sql");
+pub(super) static AUDIT_HEADS: LazyLock<Statement> = sql!("audit_heads");
+pub(super) static AUDIT_FAN_OUTS: LazyLock<Statement> = sql!("audit_fan_outs");
+pub(super) static AUDIT_FACTS: LazyLock<Statement> = sql!("audit_facts");
 
 #[async_trait]
 impl Audit for PostgresStore {
@@ -29,8 +33,12 @@ impl Audit for PostgresStore {
         limit: usize,
     ) -> Result<Walked<TrackPlace, WaitingHead>, StoreError> {
         let connection = self.pools.general().await?;
-        let params = params![shard as i16 => INT2, id.uuid() => UUID, track => INT8, limit as i64 => INT8];
-        let heads: Vec<WaitingHead> = connection.read(HEADS, params).await?.iter().map(head).collect();
+        let params = params![
+            from_shard: shard as i16 => INT2, from_destination_id: id.uuid() => UUID, from_track: track => INT8,
+            limit: limit as i64 => INT8,
+        ];
+        let heads = connection.read(&AUDIT_HEADS, params).await?;
+        let heads: Vec<WaitingHead> = heads.all()?.into_iter().map(HeadRow::head).collect();
         Ok(walked(heads.len(), limit, heads.last().map(|head| head.place), after_track, heads))
     }
 
@@ -52,10 +60,13 @@ impl Audit for PostgresStore {
     ) -> Result<Walked<EventId, UnevenFanOut>, StoreError> {
         let connection = self.pools.general().await?;
         let deliveries = i64::try_from(deliveries).unwrap_or(i64::MAX);
-        let params = params![from.uuid() => UUID, limit as i64 => INT8, deliveries => INT8];
-        let rows = connection.read(FAN_OUTS, params).await?;
-        let last = rows.last().map(|row| EventId::from_uuid(row.get(0)));
-        let found = rows.iter().filter_map(uneven).collect();
+        let params = params![
+            from_event_id: from.uuid() => UUID, limit: limit as i64 => INT8, max_deliveries: deliveries => INT8,
+        ];
+        let rows = connection.read(&AUDIT_FAN_OUTS, params).await?;
+        let fan_outs: Vec<FanOutRow> = rows.all()?;
+        let last = fan_outs.last().map(|row| row.id);
+        let found = fan_outs.into_iter().filter_map(FanOutRow::uneven).collect();
         // A short step may have been cut by its deliveries: only one that sees nothing is the last.
         Ok(Walked { looked_at: rows.len(), found, next: last.and_then(after_event) })
     }
@@ -66,37 +77,81 @@ impl Audit for PostgresStore {
         limit: usize,
     ) -> Result<Walked<FactKey, StrayFact>, StoreError> {
         let connection = self.pools.general().await?;
-        let params = params![delivery.uuid() => UUID, attempt.uuid() => UUID, limit as i64 => INT8];
-        let rows = connection.read(FACTS, params).await?;
-        let found = rows.iter().filter_map(|row| fact(row).stray()).collect();
-        Ok(walked(rows.len(), limit, rows.last().map(|row| fact(row).key), after_fact, found))
+        let params = params![
+            from_delivery_id: delivery.uuid() => UUID, from_attempt_id: attempt.uuid() => UUID,
+            limit: limit as i64 => INT8,
+        ];
+        let rows = connection.read(&AUDIT_FACTS, params).await?;
+        let facts: Vec<FactWord<'_>> = rows.all()?.into_iter().map(FactRow::fact).collect();
+        let found = facts.iter().filter_map(FactWord::stray).collect();
+        Ok(walked(rows.len(), limit, facts.last().map(|fact| fact.key), after_fact, found))
     }
 }
 
-fn head(row: &Row) -> WaitingHead {
-    WaitingHead {
-        place: (row.get::<_, i16>(0) as u16, DestinationId::from_uuid(row.get(1)), row.get(2)),
-        delivery_id: DeliveryId::from_uuid(row.get(3)),
-        due_at: rows::time(row, 4),
-        attempts: rows::count(row, 5),
+row! {
+    struct HeadRow {
+        shard: u16,
+        destination_id: DestinationId,
+        track: i64,
+        delivery_id: DeliveryId,
+        due_at: Timestamp,
+        attempts: u32,
     }
 }
 
-fn uneven(row: &Row) -> Option<UnevenFanOut> {
-    let promised = row.get::<_, Option<i32>>(2).map(|promised| promised.max(0) as u32);
-    let found = row.get::<_, i64>(3).max(0) as u32;
-    let (event_id, account_id) = (EventId::from_uuid(row.get(0)), AccountId::from_uuid(row.get(1)));
-    (promised != Some(found)).then_some(UnevenFanOut { event_id, account_id, promised, found })
+impl HeadRow {
+    fn head(self) -> WaitingHead {
+        WaitingHead {
+            place: (self.shard, self.destination_id, self.track),
+            delivery_id: self.delivery_id,
+            due_at: self.due_at,
+            attempts: self.attempts,
+        }
+    }
 }
 
-fn fact(row: &Row) -> FactWord<'_> {
-    FactWord {
-        key: (DeliveryId::from_uuid(row.get(0)), AttemptId::from_uuid(row.get(1))),
-        event_id: EventId::from_uuid(row.get(2)),
-        ending: row.get(3),
-        reason: row.get(4),
-        has_event: row.get(5),
-        has_delivery: row.get(6),
-        has_attempts: row.get(7),
+row! {
+    struct FanOutRow {
+        id: EventId,
+        account_id: AccountId,
+        promised: Option<i32>,
+        found: u64,
+    }
+}
+
+impl FanOutRow {
+    fn uneven(self) -> Option<UnevenFanOut> {
+        let Self { id: event_id, account_id, .. } = self;
+        // Whatever is wrong with a number, it is told and not stumbled over.
+        let promised = self.promised.map(|promised| promised.max(0) as u32);
+        let found = self.found as u32;
+        (promised != Some(found)).then_some(UnevenFanOut { event_id, account_id, promised, found })
+    }
+}
+
+row! {
+    struct FactRow<'r> {
+        delivery_id: DeliveryId,
+        attempt_id: AttemptId,
+        event_id: EventId,
+        ending: Option<&'r str>,
+        reason: Option<&'r str>,
+        has_event: bool,
+        has_delivery: bool,
+        has_attempts: bool,
+    }
+}
+
+impl<'r> FactRow<'r> {
+    fn fact(self) -> FactWord<'r> {
+        FactWord {
+            key: (self.delivery_id, self.attempt_id),
+            event_id: self.event_id,
+            ending: self.ending,
+            reason: self.reason,
+            has_event: self.has_event,
+            has_delivery: self.has_delivery,
+            has_attempts: self.has_attempts,
+        }
     }
 }

@@ -1,14 +1,18 @@
-//! Who does what: one row a chore.
+//! Which node does what: one row a chore.
 
 use super::{
     PostgresStore,
-    pool::{Transaction, params},
+    pool::Transaction,
+    statement::{Statement, params, sql},
     trouble::Trouble,
 };
 use crate::{Chore, Chores, StoreError, Term};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
+
+static TAKE_CHORE: LazyLock<Statement> = sql!("take_chore");
+static LOCK_TERM: LazyLock<Statement> = sql!("lock_term");
 
 #[async_trait]
 impl Chores for PostgresStore {
@@ -20,17 +24,19 @@ impl Chores for PostgresStore {
         lease: Duration,
     ) -> Result<Option<Term>, StoreError> {
         let connection = self.pools.nodes().await?;
-        let (name, until) = (chore.as_str(), now.plus(lease).micros());
-        let params = params![name => TEXT, node.uuid() => UUID, now.micros() => INT8, until => INT8];
-        let rows = connection.write(include_str!("sql/take_chore.sql"), params).await?;
-        Ok(rows.first().map(|row| Term { chore, node, number: row.get(0) }))
+        let params = params![
+            chore: chore.as_str() => TEXT, node_id: node.uuid() => UUID, now: now.micros() => INT8,
+            expires_at: now.plus(lease).micros() => INT8,
+        ];
+        let taken = connection.write(&TAKE_CHORE, params).await?;
+        Ok(taken.first_value("term")?.map(|number| Term { chore, node, number }))
     }
 }
 
-/// Whether nobody has taken the chore over; nobody will before the transaction ends.
+/// Whether the chore is still this node's; no other can take it over before the transaction ends.
 pub(super) async fn stands(transaction: &Transaction<'_>, term: Term) -> Result<bool, Trouble> {
-    let sql = "select from chores where name = $1 and node_id = $2 and term = $3 for share";
-    let name = term.chore.as_str();
-    let params = params![name => TEXT, term.node.uuid() => UUID, term.number => INT8];
-    Ok(transaction.run_opt(sql, params).await?.is_some())
+    let params = params![
+        chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
+    ];
+    Ok(!transaction.run(&LOCK_TERM, params).await?.is_empty())
 }

@@ -1,17 +1,28 @@
 //! A server that forgets is no place for promises: which of its settings can lose what it has acknowledged.
 
+use super::{
+    rows::{Rows, Unreadable, row},
+    statement::{Statement, sql},
+};
 use crate::UnsafeSetting;
-use tokio_postgres::Row;
+use std::sync::LazyLock;
 
-pub(super) const SETTINGS: &str = include_str!("sql/unsafe_settings.sql");
+pub(super) static UNSAFE_SETTINGS: LazyLock<Statement> = sql!("unsafe_settings");
 
 const LOST: &str = "a crash of the database loses events that were acknowledged";
 
-pub(super) fn unsafe_settings(rows: &[Row]) -> Vec<UnsafeSetting> {
-    let pairs: Vec<(&str, &str)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+row! {
+    struct SettingRow<'r> {
+        name: &'r str,
+        value: &'r str,
+    }
+}
+
+pub(super) fn unsafe_settings(rows: &Rows) -> Result<Vec<UnsafeSetting>, Unreadable> {
+    let settings: Vec<SettingRow<'_>> = rows.all()?;
     let standbys =
-        pairs.iter().any(|(name, value)| *name == "synchronous_standby_names" && !value.is_empty());
-    pairs.into_iter().filter_map(|(name, value)| judge(name, value, standbys)).collect()
+        settings.iter().any(|row| row.name == "synchronous_standby_names" && !row.value.is_empty());
+    Ok(settings.into_iter().filter_map(|row| judge(row.name, row.value, standbys)).collect())
 }
 
 fn judge(name: &str, value: &str, standbys: bool) -> Option<UnsafeSetting> {

@@ -2,42 +2,47 @@
 
 use super::{
     PostgresStore,
-    catalog::docs,
-    planned::{self, Planned, Statement},
-    pool::params,
-    rows,
+    catalog::{OrderingRow, RouteRow},
+    planned::{self, Definition, Planned},
+    rows::row,
+    statement::{Statement, params, sql, sql_file},
 };
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
-use domain::id::{AccountId, EventId, RouteId};
+use domain::{
+    id::{AccountId, EventId, RouteId},
+    time::Timestamp,
+};
 use std::sync::LazyLock;
-use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub(super) const EXPAND: &str = include_str!("sql/expand.sql");
+static OPEN_EXPANSIONS: LazyLock<Statement> = sql!("open_expansions");
+static EXPANSION: LazyLock<Statement> = sql!("expansion");
+static EXPAND: LazyLock<Statement> = sql!("expand");
 /// On a table that nobody has counted yet the planner would rather sort all that are left, for every page.
 pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "routes_after",
-        sql: include_str!("sql/routes_after.sql"),
+        sql: sql_file!("routes_after"),
         kept: true,
         settings: planned::IN_ORDER,
-        gives: "doc text, route_version bigint, account_version bigint",
+        gives: "doc text, version bigint, account_version bigint",
     };
-    let (account, source, known) = (Uuid::nil(), None::<Uuid>, None::<i64>);
-    let params = params![account => UUID, account => UUID, source => UUID, 0_i64 => INT8, known => INT8];
-    Planned::new(statement, params)
+    let params = params![
+        account_id: Uuid::nil() => UUID, after_route_id: Uuid::nil() => UUID, source_id: None::<Uuid> => UUID,
+        limit: 0_i64 => INT8, known_version: None::<i64> => INT8,
+    ];
+    Planned::new(definition, params)
 });
 pub(super) static ORDERINGS_OF: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "orderings_of",
-        sql: include_str!("sql/orderings_of.sql"),
+        sql: sql_file!("orderings_of"),
         kept: true,
         settings: planned::BY_KEY,
-        gives: "destination_id uuid, found text",
+        gives: "id uuid, ordering text",
     };
-    let destinations: Vec<Uuid> = Vec::new();
-    Planned::new(statement, params![destinations => UUID_ARRAY])
+    Planned::new(definition, params![destination_ids: Vec::<Uuid>::new() => UUID_ARRAY])
 });
 
 #[async_trait]
@@ -49,71 +54,85 @@ impl Expansions for PostgresStore {
     ) -> Result<Vec<Expansion>, StoreError> {
         let connection = self.pools.engine().await?;
         let after = after.unwrap_or(EventId::MIN).uuid();
-        let sql = include_str!("sql/open_expansions.sql");
-        let open = connection.read(sql, params![after => UUID, limit as i64 => INT8]).await?;
-        Ok(open.iter().map(expansion).collect())
+        let params = params![after_event_id: after => UUID, limit: limit as i64 => INT8];
+        let open = connection.read(&OPEN_EXPANSIONS, params).await?.all()?;
+        Ok(open.into_iter().map(ExpansionRow::expansion).collect())
     }
 
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
         let connection = self.pools.engine().await?;
-        let sql = "select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at \
-                   from expansions where event_id = $1";
-        let found = connection.read_opt(sql, params![event.uuid() => UUID]).await?;
-        Ok(found.as_ref().map(expansion))
+        let found = connection.read(&EXPANSION, params![event_id: event.uuid() => UUID]).await?.first()?;
+        Ok(found.map(ExpansionRow::expansion))
     }
 
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
         let connection = self.pools.engine().await?;
-        let (account, after) = (walk.account_id.uuid(), walk.after.unwrap_or(RouteId::MIN).uuid());
-        let source = walk.source_id.map(|id| id.uuid());
         let params = params![
-            account => UUID, after => UUID, source => UUID, walk.limit as i64 => INT8, walk.known => INT8,
+            account_id: walk.account_id.uuid() => UUID,
+            after_route_id: walk.after.unwrap_or(RouteId::MIN).uuid() => UUID,
+            source_id: walk.source_id.map(|id| id.uuid()) => UUID, limit: walk.limit as i64 => INT8,
+            known_version: walk.known => INT8,
         ];
         let rows = connection.read(&ROUTES_AFTER.call, params).await?;
-        let Some(first) = rows.first() else {
+        let Some(version) = rows.first_value("account_version")? else {
             return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
         };
-        let version = first.get(2);
         if walk.known == Some(version) {
             return Ok(RoutePage::Unchanged);
         }
-        let found = rows.iter().filter(|row| row.get::<_, Option<i64>>(1).is_some());
-        let routes = found.map(docs::route).collect::<Result<Vec<_>, _>>()?;
+        let routes: Vec<_> = rows.joined("version")?.into_iter().map(RouteRow::route).collect();
         let destinations: Vec<Uuid> = routes.iter().map(|route| route.destination_id.uuid()).collect();
-        let ordered = connection.read(&ORDERINGS_OF.call, params![destinations => UUID_ARRAY]).await?;
-        Ok(RoutePage::Read { version, routes, orderings: ordered.iter().map(docs::ordering).collect() })
+        let params = params![destination_ids: destinations => UUID_ARRAY];
+        let ordered = connection.read(&ORDERINGS_OF.call, params).await?;
+        let orderings = ordered.all()?.into_iter().map(OrderingRow::ordering).collect();
+        Ok(RoutePage::Read { version, routes, orderings })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
         let connection = self.pools.engine().await?;
-        let columns = Columns::of(chunk);
-        let (from, to) = (chunk.from.map(|id| id.uuid()), chunk.to.map(|id| id.uuid()));
+        let columns = DeliveryColumns::of(chunk);
         let params = params![
-            chunk.event_id.uuid() => UUID, from => UUID, to => UUID, chunk.done => BOOL,
-            columns.id => UUID_ARRAY, columns.shard => INT2_ARRAY, columns.destination_id => UUID_ARRAY,
-            columns.route_id => UUID_ARRAY, columns.track => INT8_ARRAY, columns.rank => INT8_ARRAY,
-            columns.due_at => INT8_ARRAY, columns.created_at => INT8_ARRAY, columns.sequenced => BOOL_ARRAY,
+            event_id: chunk.event_id.uuid() => UUID, from_cursor: chunk.from.map(|id| id.uuid()) => UUID,
+            to_cursor: chunk.to.map(|id| id.uuid()) => UUID, done: chunk.done => BOOL,
+            delivery_id: columns.id => UUID_ARRAY, shard: columns.shard => INT2_ARRAY,
+            destination_id: columns.destination_id => UUID_ARRAY, route_id: columns.route_id => UUID_ARRAY,
+            track: columns.track => INT8_ARRAY, rank: columns.rank => INT8_ARRAY,
+            due_at: columns.due_at => INT8_ARRAY, created_at: columns.created_at => INT8_ARRAY,
+            sequenced: columns.sequenced => BOOL_ARRAY,
         ];
-        Ok(!connection.write(EXPAND, params).await?.is_empty())
+        Ok(!connection.write(&EXPAND, params).await?.is_empty())
     }
 }
 
-/// event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at.
-fn expansion(row: &Row) -> Expansion {
-    Expansion {
-        event_id: EventId::from_uuid(row.get(0)),
-        account_id: AccountId::from_uuid(row.get(1)),
-        account_version: row.get(2),
-        cursor: row.get::<_, Option<Uuid>>(3).map(RouteId::from_uuid),
-        deliveries: rows::count(row, 4),
-        inline_routes: row.get::<_, Vec<Uuid>>(5).into_iter().map(RouteId::from_uuid).collect(),
-        created_at: rows::time(row, 6),
+row! {
+    struct ExpansionRow {
+        event_id: EventId,
+        account_id: AccountId,
+        account_version: i64,
+        cursor: Option<RouteId>,
+        deliveries: u32,
+        inline_routes: Vec<Uuid>,
+        created_at: Timestamp,
+    }
+}
+
+impl ExpansionRow {
+    fn expansion(self) -> Expansion {
+        Expansion {
+            event_id: self.event_id,
+            account_id: self.account_id,
+            account_version: self.account_version,
+            cursor: self.cursor,
+            deliveries: self.deliveries,
+            inline_routes: self.inline_routes.into_iter().map(RouteId::from_uuid).collect(),
+            created_at: self.created_at,
+        }
     }
 }
 
 /// A chunk's deliveries, by columns.
 #[derive(Default)]
-struct Columns {
+struct DeliveryColumns {
     id: Vec<Uuid>,
     shard: Vec<i16>,
     destination_id: Vec<Uuid>,
@@ -125,7 +144,7 @@ struct Columns {
     sequenced: Vec<bool>,
 }
 
-impl Columns {
+impl DeliveryColumns {
     fn of(chunk: &Chunk) -> Self {
         let mut columns = Self::default();
         for delivery in &chunk.deliveries {

@@ -2,9 +2,11 @@
 //! listener's, and none is run while there is none.
 
 use super::{
-    PostgresStore, gates,
-    pool::{Connection, params},
-    rows,
+    PostgresStore,
+    gates::HoldRow,
+    pool::Connection,
+    rows::{EventRow, Rows, row},
+    statement::{Statement, params, sql},
 };
 use crate::{
     EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
@@ -18,13 +20,13 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use std::time::Duration;
-use tokio_postgres::Row;
+use std::{sync::LazyLock, time::Duration};
 use uuid::Uuid;
 
-pub(super) const FACTS: &str = include_str!("sql/feed_facts.sql");
-pub(super) const EVENTS: &str = include_str!("sql/feed_events.sql");
-pub(super) const HOLDS: &str = include_str!("sql/feed_holds.sql");
+static SNAPSHOT: LazyLock<Statement> = sql!("snapshot": "select pg_current_snapshot()::text as snapshot");
+pub(super) static FEED_FACTS: LazyLock<Statement> = sql!("feed_facts");
+static FEED_EVENTS: LazyLock<Statement> = sql!("feed_events");
+static FEED_HOLDS: LazyLock<Statement> = sql!("feed_holds");
 
 #[async_trait]
 impl Feed for PostgresStore {
@@ -84,12 +86,12 @@ impl Feed for PostgresStore {
 }
 
 async fn current(connection: &Connection) -> Result<Snapshot, StoreError> {
-    let row = connection.read("select pg_current_snapshot()::text", &[]).await?.into_iter().next();
-    row.and_then(|row| Snapshot::of_server(row.get(0))).ok_or_else(unreadable)
+    let rows = connection.read(&SNAPSHOT, params![]).await?;
+    Snapshot::of_server(rows.value("snapshot")?).ok_or_else(unreadable)
 }
 
 fn unreadable() -> StoreError {
-    StoreError::Unavailable("the server's snapshot does not read as one".into())
+    StoreError::Unreadable("the server's snapshot does not read as one".into())
 }
 
 /// A page of the feed being read.
@@ -118,14 +120,15 @@ impl Reading {
             let until = until.clone().ok_or_else(unreadable)?;
             let at = |stage| self.within(until_at, &until, stage);
             let mut fresh = Vec::with_capacity(found.len());
-            for row in &found {
-                let id = AttemptId::from_uuid(row.get(4));
-                from = AttemptId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1)));
+            let stamps = found.joined::<StampRow>("attempt_id")?;
+            for (stamp, row) in stamps.into_iter().zip(found.joined::<FactRow>("attempt_id")?) {
+                let id = row.attempt_id.uuid();
+                from = AttemptId::from_uuid(Uuid::from_u128(id.as_u128().saturating_add(1)));
                 fresh.push(Fresh {
-                    account_id: AccountId::from_uuid(row.get(2)),
+                    account_id: stamp.account_id,
                     place: at(Stage::Facts { from }),
-                    stamp: Stamp(Written::By(row.get(1))),
-                    what: What::Delivery(Box::new(fact(row))),
+                    stamp: Stamp(Written::By(stamp.written_by)),
+                    what: What::Delivery(Box::new(row.fact())),
                 });
             }
             match below {
@@ -153,19 +156,20 @@ impl Reading {
         from: AttemptId,
         below: Option<AttemptId>,
         until: &mut Option<Snapshot>,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Rows, StoreError> {
         let Snapshot { oldest, next, open } = &self.seen;
         let (until_next, until_open) = until.clone().map(|until| (until.next, until.open)).unzip();
         let (from, below) = (from.uuid(), below.map(|below| below.uuid()));
         let params = params![
-            self.accounts => UUID_ARRAY, from => UUID, below => UUID, *oldest => INT8, *next => INT8,
-            *open => INT8_ARRAY, until_next => INT8, until_open => INT8_ARRAY, self.limit as i64 => INT8,
+            account_ids: self.accounts => UUID_ARRAY, from_attempt_id: from => UUID,
+            below_attempt_id: below => UUID, seen_oldest: *oldest => INT8, seen_next: *next => INT8,
+            seen_open: *open => INT8_ARRAY, until_next: until_next => INT8, until_open: until_open => INT8_ARRAY,
+            limit: self.limit as i64 => INT8,
         ];
-        let mut rows = self.connection.read(FACTS, params).await?;
+        let rows = self.connection.read(&FEED_FACTS, params).await?;
         if until.is_none() {
-            *until = rows.first().and_then(|row| Snapshot::of_server(row.get(0)));
+            *until = Snapshot::of_server(rows.value("snapshot")?);
         }
-        rows.retain(|row| row.get::<_, Option<Uuid>>(4).is_some());
         Ok(rows)
     }
 
@@ -177,31 +181,29 @@ impl Reading {
         until_at: Timestamp,
         until: Snapshot,
     ) -> Result<Fed, StoreError> {
-        let mut found = Vec::new();
+        let mut found = 0;
         if self.events {
             let Snapshot { oldest, next, open } = &self.seen;
             let params = params![
-                self.accounts => UUID_ARRAY, from.uuid() => UUID, *oldest => INT8, *next => INT8,
-                *open => INT8_ARRAY, until.next => INT8, until.open => INT8_ARRAY, self.limit as i64 => INT8,
+                account_ids: self.accounts => UUID_ARRAY, from_event_id: from.uuid() => UUID,
+                seen_oldest: *oldest => INT8, seen_next: *next => INT8, seen_open: *open => INT8_ARRAY,
+                until_next: until.next => INT8, until_open: until.open => INT8_ARRAY,
+                limit: self.limit as i64 => INT8,
             ];
-            found = self.connection.read(EVENTS, params).await?;
+            let rows = self.connection.read(&FEED_EVENTS, params).await?;
+            found = rows.len();
+            for (row, event) in rows.each::<ReceivedRow>()?.zip(rows.each::<EventRow>()?) {
+                let (ReceivedRow { deliveries, size_bytes, written_by }, event) = (row?, event?.event());
+                from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
+                fresh.push(Fresh {
+                    account_id: event.account_id,
+                    place: self.within(until_at, &until, Stage::Events { from }),
+                    stamp: Stamp(Written::By(written_by)),
+                    what: What::Event(Box::new(EventRecord::received(event, size_bytes.into(), deliveries))),
+                });
+            }
         }
-        for row in &found {
-            let event = rows::event(row);
-            from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
-            let deliveries = row.get::<_, Option<i32>>(11).map(i32::unsigned_abs);
-            fresh.push(Fresh {
-                account_id: event.account_id,
-                place: self.within(until_at, &until, Stage::Events { from }),
-                stamp: Stamp(Written::By(row.get(13))),
-                what: What::Event(Box::new(EventRecord::received(
-                    event,
-                    rows::count(row, 12).into(),
-                    deliveries,
-                ))),
-            });
-        }
-        if found.len() == self.limit {
+        if found == self.limit {
             let next = self.within(until_at, &until, Stage::Events { from });
             return Ok(Fed { fresh, next, more: true });
         }
@@ -219,24 +221,27 @@ impl Reading {
         let Snapshot { oldest, next, open } = &self.seen;
         let since = self.at.minus(limits::FEED_LOOKBACK).micros();
         let params = params![
-            self.accounts => UUID_ARRAY, since => INT8, changed_at => INT8, destination.uuid() => UUID,
-            *oldest => INT8, *next => INT8, *open => INT8_ARRAY, until.next => INT8, until.open => INT8_ARRAY,
-            self.limit as i64 => INT8,
+            account_ids: self.accounts => UUID_ARRAY, changed_since: since => INT8,
+            after_changed_at: changed_at => INT8, after_destination_id: destination.uuid() => UUID,
+            seen_oldest: *oldest => INT8, seen_next: *next => INT8, seen_open: *open => INT8_ARRAY,
+            until_next: until.next => INT8, until_open: until.open => INT8_ARRAY,
+            limit: self.limit as i64 => INT8,
         ];
-        let rows = self.connection.read(HOLDS, params).await?;
-        let key = |row: &Row| (row.get::<_, i64>(7), DestinationId::from_uuid(row.get(8)));
+        let rows = self.connection.read(&FEED_HOLDS, params).await?;
+        let changes: Vec<HoldChangeRow> = rows.all()?;
         let mut after = (changed_at, destination);
-        for (index, row) in rows.iter().enumerate() {
+        for (index, hold) in rows.each::<HoldRow>()?.enumerate() {
+            let change = &changes[index];
             // Those that changed together are behind one only when all of them are.
-            if rows.get(index + 1).is_none_or(|later| key(later) != key(row)) {
-                after = key(row);
+            if changes.get(index + 1).is_none_or(|later| later.key() != change.key()) {
+                after = change.key();
             }
-            let Some(hold) = gates::hold(row) else { continue };
+            let Some(hold) = hold?.hold() else { continue };
             fresh.push(Fresh {
-                account_id: AccountId::from_uuid(row.get(9)),
+                account_id: change.account_id,
                 place: self.within(until_at, &until, Stage::Holds { after }),
-                stamp: Stamp(Written::By(row.get(6))),
-                what: What::Hold(DestinationId::from_uuid(row.get(8)), hold),
+                stamp: Stamp(Written::By(change.written_by)),
+                what: What::Hold(change.destination_id, hold),
             });
         }
         if rows.len() >= self.limit {
@@ -256,30 +261,91 @@ impl Reading {
     }
 }
 
-fn fact(row: &Row) -> FactRecord {
-    let attempt = row.get::<_, Option<i32>>(10).map(|_| FactAttempt {
-        id: AttemptId::from_uuid(row.get(4)),
-        started_at: rows::time(row, 15),
-        duration: Duration::from_micros(row.get::<_, i64>(16).unsigned_abs()),
-    });
-    let ending = row.get::<_, Option<&str>>(17).and_then(|word| Ending::read(word, row.get(18)));
-    FactRecord {
-        delivery_id: DeliveryId::from_uuid(row.get(3)),
-        event_id: EventId::from_uuid(row.get(5)),
-        event_type: row.get(21),
-        source_id: row.get::<_, Option<Uuid>>(22).map(SourceId::from_uuid),
-        ordering_key: row.get(23),
-        route_id: RouteId::from_uuid(row.get(6)),
-        destination_id: DestinationId::from_uuid(row.get(7)),
-        replay_id: row.get::<_, Option<Uuid>>(8).map(ReplayId::from_uuid),
-        origin: DeliveryId::from_uuid(row.get(9)),
-        attempts: rows::count(row, 11),
-        spent: rows::count(row, 12),
-        sequence: row.get(20),
-        outcome: row.get::<_, Option<&str>>(13).and_then(|word| word.parse().ok()),
-        http_status: rows::http_status(row, 14),
-        attempt,
-        ending: ending.zip(rows::optional_time(row, 19)),
-        next_attempt_at: rows::optional_time(row, 24),
+row! {
+    /// Whose fact it is, and the transaction that wrote it.
+    struct StampRow {
+        account_id: AccountId,
+        written_by: i64,
+    }
+}
+
+row! {
+    struct FactRow<'r> {
+        attempt_id: AttemptId,
+        delivery_id: DeliveryId,
+        event_id: EventId,
+        event_type: String,
+        source_id: Option<SourceId>,
+        ordering_key: Option<String>,
+        route_id: RouteId,
+        destination_id: DestinationId,
+        replay_id: Option<ReplayId>,
+        origin: DeliveryId,
+        /// None: nothing was attempted.
+        number: Option<u32>,
+        attempts: u32,
+        spent: u32,
+        outcome: Option<&'r str>,
+        http_status: Option<u16>,
+        started_at: Option<Timestamp>,
+        duration_us: Option<i64>,
+        ending: Option<&'r str>,
+        reason: Option<&'r str>,
+        ended_at: Option<Timestamp>,
+        sequence: Option<i64>,
+        next_attempt_at: Option<Timestamp>,
+    }
+}
+
+impl FactRow<'_> {
+    fn fact(self) -> FactRecord {
+        let attempt = self.number.zip(self.started_at).map(|(_, started_at)| FactAttempt {
+            id: self.attempt_id,
+            started_at,
+            duration: Duration::from_micros(self.duration_us.unwrap_or_default().unsigned_abs()),
+        });
+        let ending = self.ending.and_then(|word| Ending::read(word, self.reason));
+        FactRecord {
+            delivery_id: self.delivery_id,
+            event_id: self.event_id,
+            event_type: self.event_type,
+            source_id: self.source_id,
+            ordering_key: self.ordering_key,
+            route_id: self.route_id,
+            destination_id: self.destination_id,
+            replay_id: self.replay_id,
+            origin: self.origin,
+            attempts: self.attempts,
+            spent: self.spent,
+            sequence: self.sequence,
+            outcome: self.outcome.and_then(|word| word.parse().ok()),
+            http_status: self.http_status,
+            attempt,
+            ending: ending.zip(self.ended_at),
+            next_attempt_at: self.next_attempt_at,
+        }
+    }
+}
+
+row! {
+    struct ReceivedRow {
+        deliveries: Option<u32>,
+        size_bytes: u32,
+        written_by: i64,
+    }
+}
+
+row! {
+    struct HoldChangeRow {
+        changed_at: i64,
+        destination_id: DestinationId,
+        account_id: AccountId,
+        written_by: i64,
+    }
+}
+
+impl HoldChangeRow {
+    fn key(&self) -> (i64, DestinationId) {
+        (self.changed_at, self.destination_id)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{
     PostgresStore,
-    pool::{Param, params},
+    rows::row,
+    statement::{Params, Statement, params, sql},
 };
 use crate::{GateWord, Gates, HoldKey, StoreError, gates::latest};
 use async_trait::async_trait;
@@ -11,12 +12,13 @@ use domain::{
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
-use tokio_postgres::Row;
+use std::sync::LazyLock;
 use uuid::Uuid;
 
-pub(super) const KEEP_GATES: &str = include_str!("sql/keep_gates.sql");
-pub(super) const HOLDS: &str = include_str!("sql/holds.sql");
-pub(super) const PRUNE_HOLDS: &str = include_str!("sql/prune_holds.sql");
+static KEEP_GATES: LazyLock<Statement> = sql!("keep_gates");
+static NOTE_HOLDS: LazyLock<Statement> = sql!("note_holds");
+static HOLDS: LazyLock<Statement> = sql!("holds");
+static PRUNE_HOLDS: LazyLock<Statement> = sql!("prune_holds");
 
 #[async_trait]
 impl Gates for PostgresStore {
@@ -25,19 +27,22 @@ impl Gates for PostgresStore {
         let text = |record| serde_json::to_string(record).expect("texts and numbers are always JSON");
         let ids: Vec<Uuid> = latest.records.keys().map(|id| id.uuid()).collect();
         let docs: Vec<Option<String>> = latest.records.values().map(|(_, record)| record.map(text)).collect();
-        let holds = Columns::of(latest.holds.into_iter().map(|((id, ..), hold)| (id, hold)));
-        let (node, now) = (node.uuid(), now.micros());
-        let mut params = params![node => UUID, now => INT8, ids => UUID_ARRAY, docs => TEXT_ARRAY].to_vec();
-        params.extend(holds.params());
-        self.pools.settle().await?.write(KEEP_GATES, &params).await?;
+        let holds = HoldColumns::of(latest.holds.into_iter().map(|((id, ..), hold)| (id, hold)));
+        let params = params![
+            node_id: node.uuid() => UUID, now: now.micros() => INT8, gate_destination_id: ids => UUID_ARRAY,
+            gate_doc: docs => TEXT_ARRAY, hold_destination_id: holds.destination_id => UUID_ARRAY,
+            hold_since: holds.since => INT8_ARRAY, hold_reason: holds.reason => TEXT_ARRAY,
+            hold_until: holds.until => INT8_ARRAY, hold_detail: holds.detail => TEXT_ARRAY,
+            hold_step: holds.step => INT4_ARRAY, hold_ended_at: holds.ended_at => INT8_ARRAY,
+        ];
+        self.pools.settle().await?.write(&KEEP_GATES, params).await?;
         self.stir.ring();
         Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
-        let columns = Columns::of(holds.iter().map(|hold| (destination, hold)));
-        let sql = include_str!("sql/note_holds.sql");
-        self.pools.general().await?.write(sql, &columns.params()).await?;
+        let columns = HoldColumns::of(holds.iter().map(|hold| (destination, hold)));
+        self.pools.general().await?.write(&NOTE_HOLDS, columns.params()).await?;
         self.stir.ring();
         Ok(())
     }
@@ -50,22 +55,22 @@ impl Gates for PostgresStore {
     ) -> Result<Vec<HoldEntry>, StoreError> {
         let (since, reason) = before.map_or((Timestamp::MAX, ""), |(since, reason)| (since, reason.as_str()));
         let params = params![
-            destination.uuid() => UUID, since.micros() => INT8, reason => TEXT, limit as i64 => INT8,
+            destination_id: destination.uuid() => UUID, before_since: since.micros() => INT8,
+            before_reason: reason => TEXT, limit: limit as i64 => INT8,
         ];
-        let rows = self.pools.general().await?.read(HOLDS, params).await?;
-        Ok(rows.iter().filter_map(hold).collect())
+        let rows = self.pools.general().await?.read(&HOLDS, params).await?;
+        Ok(rows.all()?.into_iter().filter_map(HoldRow::hold).collect())
     }
 
     async fn prune_holds(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        let params = params![before.micros() => INT8, limit as i64 => INT8];
-        let rows = self.pools.general().await?.write(PRUNE_HOLDS, params).await?;
-        Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as usize))
+        let params = params![ended_before: before.micros() => INT8, limit: limit as i64 => INT8];
+        Ok(self.pools.general().await?.write(&PRUNE_HOLDS, params).await?.value("gone")?)
     }
 }
 
 /// Holds, by columns.
 #[derive(Default)]
-struct Columns {
+struct HoldColumns {
     destination_id: Vec<Uuid>,
     since: Vec<i64>,
     reason: Vec<&'static str>,
@@ -75,7 +80,7 @@ struct Columns {
     ended_at: Vec<Option<i64>>,
 }
 
-impl Columns {
+impl HoldColumns {
     fn of<'a>(holds: impl Iterator<Item = (DestinationId, &'a HoldEntry)>) -> Self {
         let mut columns = Self::default();
         for (id, hold) in holds {
@@ -90,25 +95,33 @@ impl Columns {
         columns
     }
 
-    fn params(&self) -> Vec<Param<'_>> {
+    fn params(&self) -> Params<'_, '_> {
         params![
-            self.destination_id => UUID_ARRAY, self.since => INT8_ARRAY, self.reason => TEXT_ARRAY,
-            self.until => INT8_ARRAY, self.detail => TEXT_ARRAY, self.step => INT4_ARRAY,
-            self.ended_at => INT8_ARRAY,
+            hold_destination_id: self.destination_id => UUID_ARRAY, hold_since: self.since => INT8_ARRAY,
+            hold_reason: self.reason => TEXT_ARRAY, hold_until: self.until => INT8_ARRAY,
+            hold_detail: self.detail => TEXT_ARRAY, hold_step: self.step => INT4_ARRAY,
+            hold_ended_at: self.ended_at => INT8_ARRAY,
         ]
-        .to_vec()
+        .owned()
     }
 }
 
-/// None: a reason that only a newer version knows.
-pub(super) fn hold(row: &Row) -> Option<HoldEntry> {
-    let time = |at: Option<i64>| at.map(Timestamp::from_micros);
-    Some(HoldEntry {
-        reason: row.get::<_, &str>(0).parse::<HoldReason>().ok()?,
-        since: Timestamp::from_micros(row.get(1)),
-        until: time(row.get(2)),
-        detail: row.get(3),
-        step: row.get::<_, Option<i32>>(4).map(|step| step as u32),
-        ended_at: time(row.get(5)),
-    })
+row! {
+    pub(super) struct HoldRow<'r> {
+        reason: &'r str,
+        since: Timestamp,
+        until: Option<Timestamp>,
+        detail: String,
+        step: Option<u32>,
+        ended_at: Option<Timestamp>,
+    }
+}
+
+impl HoldRow<'_> {
+    /// None: a reason that only a newer version knows.
+    pub(super) fn hold(self) -> Option<HoldEntry> {
+        let reason = self.reason.parse::<HoldReason>().ok()?;
+        let Self { since, until, detail, step, ended_at, .. } = self;
+        Some(HoldEntry { reason, since, until, detail, step, ended_at })
+    }
 }

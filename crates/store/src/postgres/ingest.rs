@@ -2,8 +2,10 @@
 
 use super::{
     PostgresStore,
-    planned::{Planned, Statement},
-    pool::{Connection, Param, params},
+    planned::{Definition, Planned},
+    pool::Connection,
+    rows::row,
+    statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
 use crate::{Committed, Ingest, NewEvent, StoreError, kept::Kept};
@@ -17,14 +19,15 @@ use std::{
 use uuid::Uuid;
 
 pub(super) static COMMIT: LazyLock<Planned> =
-    LazyLock::new(|| Planned::new(statement(include_str!("sql/commit.sql")), &Rows::default().params()));
+    LazyLock::new(|| Planned::new(definition(sql_file!("commit")), BatchColumns::default().params()));
 pub(super) static COMMIT_PLAIN: LazyLock<Planned> = LazyLock::new(|| {
-    Planned::new(statement(include_str!("sql/commit_plain.sql")), &Rows::default().plain_params())
+    Planned::new(definition(sql_file!("commit_plain")), BatchColumns::default().plain_params())
 });
-const COMMIT_LOST: &str = include_str!("sql/commit_lost.sql");
+static COMMIT_LOST: LazyLock<Statement> = sql!("commit_lost");
+static PRUNE_IDEMPOTENCY: LazyLock<Statement> = sql!("prune_idempotency");
 
-fn statement(sql: &'static str) -> Statement {
-    Statement {
+fn definition(sql: &'static str) -> Definition {
+    Definition {
         name: "ingest",
         sql,
         kept: true,
@@ -68,9 +71,8 @@ impl Ingest for PostgresStore {
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let connection = self.pools.ingest().await?;
-        let (before, limit) = (before.micros(), limit as i64);
-        let sql = include_str!("sql/prune_idempotency.sql");
-        Ok(connection.write(sql, params![before => INT8, limit => INT8]).await?.len())
+        let params = params![created_before: before.micros() => INT8, limit: limit as i64 => INT8];
+        Ok(connection.write(&PRUNE_IDEMPOTENCY, params).await?.len())
     }
 }
 
@@ -79,7 +81,7 @@ async fn commit(
     batch: &[NewEvent],
     now: Timestamp,
 ) -> Result<Vec<Committed>, Trouble> {
-    let written = Rows::of(batch, now).write(connection).await?;
+    let written = BatchColumns::of(batch, now).write(connection).await?;
     let lost: Vec<&NewEvent> = batch.iter().filter(|new| !written.contains(&new.event.id.uuid())).collect();
     if lost.is_empty() {
         return Ok(vec![Committed::New; batch.len()]);
@@ -100,30 +102,42 @@ async fn reasons(
     let scopes: Vec<Option<Uuid>> = lost.iter().map(|new| new.key.map(|key| key.scope)).collect();
     let hashes: Vec<Option<&[u8]>> =
         lost.iter().map(|new| new.key.as_ref().map(|key| key.hash.as_slice())).collect();
-    let params =
-        params![ids => UUID_ARRAY, accounts => UUID_ARRAY, scopes => UUID_ARRAY, hashes => BYTEA_ARRAY];
+    let params = params![
+        event_id: ids => UUID_ARRAY, account_id: accounts => UUID_ARRAY, key_scope: scopes => UUID_ARRAY,
+        key_hash: hashes => BYTEA_ARRAY,
+    ];
     // Nothing is in doubt: what was committed is.
-    let rows = connection.read(COMMIT_LOST, params).await.map_err(unknown)?;
-    let reasons = lost.iter().zip(&rows).map(|(new, row)| {
-        let known: bool = row.get(0);
-        let version: Option<i64> = row.get(1);
-        let winner: Option<Uuid> = row.get(2);
-        let reason = match (known, version, winner) {
+    let rows = connection.read(&COMMIT_LOST, params).await.map_err(unknown)?;
+    let found = rows.all::<LostRow<'_>>()?;
+    Ok(lost.iter().zip(found).map(|(new, row)| (new.event.id, row.reason(new))).collect())
+}
+
+row! {
+    struct LostRow<'r> {
+        known: bool,
+        account_version: Option<i64>,
+        event_id: Option<EventId>,
+        deliveries: Option<u32>,
+        body_hash: Option<&'r [u8]>,
+    }
+}
+
+impl LostRow<'_> {
+    fn reason(self, new: &NewEvent) -> Committed {
+        match (self.known, self.account_version, self.event_id) {
             (true, ..) => Committed::New,
             (_, None, _) => Committed::NoAccount(new.event.account_id),
             (_, Some(version), _) if version != new.account_version => Committed::Stale,
-            (_, _, Some(winner)) if winner == new.event.id.uuid() => Committed::New,
+            (_, _, Some(winner)) if winner == new.event.id => Committed::New,
             (_, _, Some(winner)) => Committed::Duplicate {
-                of: EventId::from_uuid(winner),
-                deliveries: row.get::<_, Option<i32>>(3).map(|count| count as u32),
-                body_hash: row.get::<_, &[u8]>(4).try_into().unwrap_or_default(),
+                of: winner,
+                deliveries: self.deliveries,
+                body_hash: self.body_hash.unwrap_or_default().try_into().unwrap_or_default(),
             },
             // It changed and changed back, or its key was forgotten just now: worth another round.
             (_, Some(_), None) => Committed::Stale,
-        };
-        (new.event.id, reason)
-    });
-    Ok(reasons.collect())
+        }
+    }
 }
 
 /// The first statement has been committed: losing the second leaves the caller in the dark.
@@ -136,16 +150,16 @@ fn unknown(trouble: Trouble) -> Trouble {
 
 /// A batch, by columns. Nothing is copied before it is written to the connection.
 #[derive(Default)]
-pub(super) struct Rows<'a> {
+struct BatchColumns<'a> {
     now: i64,
-    events: Events<'a>,
-    keys: Keys<'a>,
-    deliveries: Deliveries,
+    events: EventColumns<'a>,
+    keys: KeyColumns<'a>,
+    deliveries: DeliveryColumns,
     accounts: (Vec<Uuid>, Vec<i64>),
 }
 
 #[derive(Default)]
-struct Events<'a> {
+struct EventColumns<'a> {
     id: Vec<Uuid>,
     account_id: Vec<Uuid>,
     account_version: Vec<i64>,
@@ -168,7 +182,7 @@ struct Events<'a> {
 }
 
 #[derive(Default)]
-struct Keys<'a> {
+struct KeyColumns<'a> {
     scope: Vec<Uuid>,
     hash: Vec<&'a [u8]>,
     body_hash: Vec<&'a [u8]>,
@@ -179,7 +193,7 @@ struct Keys<'a> {
 }
 
 #[derive(Default)]
-struct Deliveries {
+struct DeliveryColumns {
     id: Vec<Uuid>,
     event_id: Vec<Uuid>,
     shard: Vec<i16>,
@@ -192,8 +206,8 @@ struct Deliveries {
     sequenced: Vec<bool>,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
+impl<'a> BatchColumns<'a> {
+    fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
         let mut rows = Self { now: now.micros(), ..Self::default() };
         let mut matched_at = HashSet::new();
         for new in batch {
@@ -209,10 +223,10 @@ impl<'a> Rows<'a> {
     /// The ids of the events that were written, now and by this.
     async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
         let rows = match self.is_plain() {
-            true => connection.write(&COMMIT_PLAIN.call, &self.plain_params()).await?,
-            false => connection.write(&COMMIT.call, &self.params()).await?,
+            true => connection.write(&COMMIT_PLAIN.call, self.plain_params()).await?,
+            false => connection.write(&COMMIT.call, self.params()).await?,
         };
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        Ok(rows.column("id")?.into_iter().collect())
     }
 
     /// Nothing in it has a key, needs an expansion or takes a number.
@@ -221,44 +235,55 @@ impl<'a> Rows<'a> {
         self.keys.event_id.is_empty() && !expands && !self.deliveries.sequenced.contains(&true)
     }
 
-    pub(super) fn plain_params(&self) -> Vec<Param<'_>> {
+    fn plain_params(&self) -> Params<'_, '_> {
         let Self { events: e, deliveries: d, accounts, .. } = self;
         params![
-            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY,
-            e.id => UUID_ARRAY, e.account_id => UUID_ARRAY, e.account_version => INT8_ARRAY,
-            e.source_id => UUID_ARRAY, e.event_type => TEXT_ARRAY, e.idempotency_key => TEXT_ARRAY,
-            e.content_type => TEXT_ARRAY, e.headers => TEXT_ARRAY, e.payload => BYTEA_ARRAY,
-            e.ordering_key => TEXT_ARRAY, e.metadata => TEXT_ARRAY, e.received_at => INT8_ARRAY,
-            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY, e.size_bytes => INT4_ARRAY,
-            e.payload_crc => INT4_ARRAY,
-            d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
-            d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
-            d.created_at => INT8_ARRAY,
+            current_account_id: accounts.0 => UUID_ARRAY, current_version: accounts.1 => INT8_ARRAY,
+            event_id: e.id => UUID_ARRAY, event_account_id: e.account_id => UUID_ARRAY,
+            event_account_version: e.account_version => INT8_ARRAY, event_source_id: e.source_id => UUID_ARRAY,
+            event_type: e.event_type => TEXT_ARRAY, event_idempotency_key: e.idempotency_key => TEXT_ARRAY,
+            event_content_type: e.content_type => TEXT_ARRAY, event_headers: e.headers => TEXT_ARRAY,
+            event_payload: e.payload => BYTEA_ARRAY, event_ordering_key: e.ordering_key => TEXT_ARRAY,
+            event_metadata: e.metadata => TEXT_ARRAY, event_received_at: e.received_at => INT8_ARRAY,
+            event_deliver_at: e.deliver_at => INT8_ARRAY, event_deliveries: e.deliveries => INT4_ARRAY,
+            event_size_bytes: e.size_bytes => INT4_ARRAY, event_payload_crc: e.payload_crc => INT4_ARRAY,
+            delivery_id: d.id => UUID_ARRAY, delivery_event_id: d.event_id => UUID_ARRAY,
+            delivery_shard: d.shard => INT2_ARRAY, delivery_destination_id: d.destination_id => UUID_ARRAY,
+            delivery_route_id: d.route_id => UUID_ARRAY, delivery_track: d.track => INT8_ARRAY,
+            delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
+            delivery_created_at: d.created_at => INT8_ARRAY,
         ]
-        .to_vec()
+        .owned()
     }
 
-    pub(super) fn params(&self) -> Vec<Param<'_>> {
+    fn params(&self) -> Params<'_, '_> {
         let Self { now, events: e, keys: k, deliveries: d, accounts } = self;
         params![
-            accounts.0 => UUID_ARRAY, accounts.1 => INT8_ARRAY, *now => INT8,
-            k.scope => UUID_ARRAY, k.hash => BYTEA_ARRAY, k.body_hash => BYTEA_ARRAY, k.event_id => UUID_ARRAY,
-            k.account_id => UUID_ARRAY, k.account_version => INT8_ARRAY, k.deliveries => INT4_ARRAY,
-            e.id => UUID_ARRAY, e.account_id => UUID_ARRAY, e.account_version => INT8_ARRAY, e.keyed => BOOL_ARRAY,
-            e.source_id => UUID_ARRAY, e.event_type => TEXT_ARRAY, e.idempotency_key => TEXT_ARRAY,
-            e.content_type => TEXT_ARRAY, e.headers => TEXT_ARRAY, e.payload => BYTEA_ARRAY,
-            e.ordering_key => TEXT_ARRAY, e.metadata => TEXT_ARRAY, e.received_at => INT8_ARRAY,
-            e.deliver_at => INT8_ARRAY, e.deliveries => INT4_ARRAY,
-            d.id => UUID_ARRAY, d.event_id => UUID_ARRAY, d.shard => INT2_ARRAY, d.destination_id => UUID_ARRAY,
-            d.route_id => UUID_ARRAY, d.track => INT8_ARRAY, d.rank => INT8_ARRAY, d.due_at => INT8_ARRAY,
-            d.created_at => INT8_ARRAY, d.sequenced => BOOL_ARRAY, e.size_bytes => INT4_ARRAY,
-            e.payload_crc => INT4_ARRAY,
+            current_account_id: accounts.0 => UUID_ARRAY, current_version: accounts.1 => INT8_ARRAY,
+            event_id: e.id => UUID_ARRAY, event_account_id: e.account_id => UUID_ARRAY,
+            event_account_version: e.account_version => INT8_ARRAY, event_source_id: e.source_id => UUID_ARRAY,
+            event_type: e.event_type => TEXT_ARRAY, event_idempotency_key: e.idempotency_key => TEXT_ARRAY,
+            event_content_type: e.content_type => TEXT_ARRAY, event_headers: e.headers => TEXT_ARRAY,
+            event_payload: e.payload => BYTEA_ARRAY, event_ordering_key: e.ordering_key => TEXT_ARRAY,
+            event_metadata: e.metadata => TEXT_ARRAY, event_received_at: e.received_at => INT8_ARRAY,
+            event_deliver_at: e.deliver_at => INT8_ARRAY, event_deliveries: e.deliveries => INT4_ARRAY,
+            event_size_bytes: e.size_bytes => INT4_ARRAY, event_payload_crc: e.payload_crc => INT4_ARRAY,
+            delivery_id: d.id => UUID_ARRAY, delivery_event_id: d.event_id => UUID_ARRAY,
+            delivery_shard: d.shard => INT2_ARRAY, delivery_destination_id: d.destination_id => UUID_ARRAY,
+            delivery_route_id: d.route_id => UUID_ARRAY, delivery_track: d.track => INT8_ARRAY,
+            delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
+            delivery_created_at: d.created_at => INT8_ARRAY,
+            now: *now => INT8, event_keyed: e.keyed => BOOL_ARRAY, delivery_sequenced: d.sequenced => BOOL_ARRAY,
+            key_scope: k.scope => UUID_ARRAY, key_hash: k.hash => BYTEA_ARRAY,
+            key_body_hash: k.body_hash => BYTEA_ARRAY, key_event_id: k.event_id => UUID_ARRAY,
+            key_account_id: k.account_id => UUID_ARRAY, key_account_version: k.account_version => INT8_ARRAY,
+            key_deliveries: k.deliveries => INT4_ARRAY,
         ]
-        .to_vec()
+        .owned()
     }
 }
 
-impl<'a> Events<'a> {
+impl<'a> EventColumns<'a> {
     fn push(&mut self, new: &'a NewEvent) {
         let event = &*new.event;
         self.id.push(event.id.uuid());
@@ -286,7 +311,7 @@ fn promised(new: &NewEvent) -> Option<i32> {
     (!new.expands).then_some(new.deliveries.len() as i32)
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeyColumns<'a> {
     fn push(&mut self, new: &'a NewEvent) {
         let Some(key) = &new.key else { return };
         self.scope.push(key.scope);
@@ -299,7 +324,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-impl Deliveries {
+impl DeliveryColumns {
     fn push(&mut self, new: &NewEvent) {
         for delivery in &new.deliveries {
             self.id.push(delivery.id.uuid());

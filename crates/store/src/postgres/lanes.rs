@@ -1,13 +1,20 @@
 //! What owners say about their lanes, for the API of other nodes.
 
-use super::{PostgresStore, pool::params};
+use super::{
+    PostgresStore,
+    statement::{Statement, params, sql},
+};
 use crate::{LaneRow, PublishedLanes, StoreError};
 use async_trait::async_trait;
 use domain::{
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
+use std::sync::LazyLock;
 use uuid::Uuid;
+
+static PUBLISH_LANES: LazyLock<Statement> = sql!("publish_lanes");
+static PUBLISHED_LANES: LazyLock<Statement> = sql!("published_lanes");
 
 #[async_trait]
 impl PublishedLanes for PostgresStore {
@@ -20,9 +27,10 @@ impl PublishedLanes for PostgresStore {
         let docs = docs.map_err(|error| StoreError::Refused(error.into()))?;
         let connection = self.pools.nodes().await?;
         let params = params![
-            node.uuid() => UUID, now.micros() => INT8, ids => UUID_ARRAY, docs => TEXT_ARRAY,
+            node_id: node.uuid() => UUID, now: now.micros() => INT8, destination_id: ids => UUID_ARRAY,
+            doc: docs => TEXT_ARRAY,
         ];
-        connection.write(include_str!("sql/publish_lanes.sql"), params).await?;
+        connection.write(&PUBLISH_LANES, params).await?;
         Ok(())
     }
 
@@ -33,10 +41,10 @@ impl PublishedLanes for PostgresStore {
     ) -> Result<Vec<Option<LaneRow>>, StoreError> {
         let connection = self.pools.general().await?;
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
-        let params = params![ids => UUID_ARRAY, newer_than.micros() => INT8];
-        let rows = connection.read(include_str!("sql/published_lanes.sql"), params).await?;
+        let params = params![destination_ids: ids => UUID_ARRAY, newer_than: newer_than.micros() => INT8];
+        let rows = connection.read(&PUBLISHED_LANES, params).await?;
         // A newer version's words are none.
         let lane = |doc: Option<&str>| doc.and_then(|doc| serde_json::from_str(doc).ok());
-        Ok(rows.iter().map(|row| lane(row.get(0))).collect())
+        Ok(rows.column("doc")?.into_iter().map(lane).collect())
     }
 }

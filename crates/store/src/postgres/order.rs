@@ -1,9 +1,10 @@
 //! Ordered lanes: their tracks, and turns for those whose time has come.
 
 use super::{
-    planned::{self, Planned, Statement},
-    pool::{Connection, Param, params},
-    rows,
+    planned::{self, Definition, Planned},
+    pool::Connection,
+    rows::row,
+    statement::{Params, params, sql_file},
 };
 use crate::{StoreError, TrackHead, Turn};
 use domain::{
@@ -15,28 +16,31 @@ use std::{
     collections::{BTreeMap, HashSet},
     sync::LazyLock,
 };
-use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) static TRACKS: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "tracks",
-        sql: include_str!("sql/tracks.sql"),
+        sql: sql_file!("tracks"),
         kept: true,
         settings: planned::IN_ORDER,
         gives: "track int8, rank int8, delivery_id uuid, due_at int8",
     };
-    Planned::new(statement, params![0_i16 => INT2, Uuid::nil() => UUID, 0_i64 => INT8, 0_i64 => INT8])
+    let params = params![
+        shard: 0_i16 => INT2, destination_id: Uuid::nil() => UUID, from_track: 0_i64 => INT8,
+        limit: 0_i64 => INT8,
+    ];
+    Planned::new(definition, params)
 });
 pub(super) static TAKE_TURNS: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "take_turns",
-        sql: include_str!("sql/take_turns.sql"),
+        sql: sql_file!("take_turns"),
         kept: true,
         settings: planned::LOOKED_UP,
         gives: "delivery_id uuid",
     };
-    Planned::new(statement, &Turns::default().params(&Uuid::nil(), &0))
+    Planned::new(definition, TurnColumns::default().params(&Uuid::nil(), &0))
 });
 
 pub(super) async fn tracks(
@@ -47,15 +51,27 @@ pub(super) async fn tracks(
     limit: usize,
 ) -> Result<Vec<TrackHead>, StoreError> {
     let params = params![
-        shard as i16 => INT2, destination.uuid() => UUID, from => INT8, limit as i64 => INT8,
+        shard: shard as i16 => INT2, destination_id: destination.uuid() => UUID, from_track: from => INT8,
+        limit: limit as i64 => INT8,
     ];
-    Ok(connection.read(&TRACKS.call, params).await?.iter().map(head).collect())
+    let heads = connection.read(&TRACKS.call, params).await?.all()?;
+    Ok(heads.into_iter().map(TrackRow::head).collect())
 }
 
-fn head(row: &Row) -> TrackHead {
-    let track = row.get(0);
-    let first = Position { track, rank: row.get(1), delivery_id: DeliveryId::from_uuid(row.get(2)) };
-    TrackHead { track, first, due_at: rows::time(row, 3) }
+row! {
+    struct TrackRow {
+        track: i64,
+        rank: i64,
+        delivery_id: DeliveryId,
+        due_at: Timestamp,
+    }
+}
+
+impl TrackRow {
+    fn head(self) -> TrackHead {
+        let Self { track, rank, delivery_id, due_at } = self;
+        TrackHead { track, first: Position { track, rank, delivery_id }, due_at }
+    }
 }
 
 /// One answer per turn, in order: whether it was taken.
@@ -65,22 +81,22 @@ pub(super) async fn take_turns(
     turns: &[Turn],
     now: Timestamp,
 ) -> Result<Vec<bool>, StoreError> {
-    let params = Turns::of(turns);
-    let rows = connection.write(&TAKE_TURNS.call, &params.params(&node.uuid(), &now.micros())).await?;
-    let mut moved: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-    Ok(turns.iter().map(|turn| moved.remove(&turn.delivery.id.uuid())).collect())
+    let columns = TurnColumns::of(turns);
+    let rows = connection.write(&TAKE_TURNS.call, columns.params(&node.uuid(), &now.micros())).await?;
+    let mut moved: HashSet<DeliveryId> = rows.column("delivery_id")?.into_iter().collect();
+    Ok(turns.iter().map(|turn| moved.remove(&turn.delivery.id)).collect())
 }
 
 /// Turns, by columns, sorted by delivery.
 #[derive(Default)]
-struct Turns {
+struct TurnColumns {
     account_id: Vec<Uuid>,
     delivery_id: Vec<Uuid>,
     track: Vec<i64>,
     place: Vec<i64>,
 }
 
-impl Turns {
+impl TurnColumns {
     /// A delivery takes one turn, the first.
     fn of(turns: &[Turn]) -> Self {
         let mut by_delivery = BTreeMap::new();
@@ -97,11 +113,12 @@ impl Turns {
         columns
     }
 
-    fn params<'a>(&'a self, node: &'a Uuid, now: &'a i64) -> Vec<Param<'a>> {
+    fn params<'a>(&'a self, node: &'a Uuid, now: &'a i64) -> Params<'a, 'a> {
         params![
-            *node => UUID, *now => INT8, self.account_id => UUID_ARRAY, self.delivery_id => UUID_ARRAY,
-            self.track => INT8_ARRAY, self.place => INT8_ARRAY,
+            node_id: *node => UUID, now: *now => INT8, account_id: self.account_id => UUID_ARRAY,
+            delivery_id: self.delivery_id => UUID_ARRAY, track: self.track => INT8_ARRAY,
+            place: self.place => INT8_ARRAY,
         ]
-        .to_vec()
+        .owned()
     }
 }

@@ -5,13 +5,15 @@
 
 use super::{
     PostgresStore,
-    pool::{Transaction, params},
+    pool::Transaction,
+    statement::{Params, Statement, params, sql},
 };
 use crate::StoreError;
 use domain::{limits, time::Timestamp};
-use std::time::Duration;
-use tokio_postgres::Row;
+use std::{sync::LazyLock, time::Duration};
 use uuid::Uuid;
+
+static MISSING_PARTITIONS: LazyLock<Statement> = sql!("missing_partitions");
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -21,7 +23,7 @@ const TABLES: [(&str, &str); 2] = [("events", "with (toast_tuple_target = 8160)"
 impl PostgresStore {
     /// Makes the partitions around `now` that are missing. Any number of nodes may do so at once.
     pub(super) async fn make_partitions(&self, now: Timestamp) -> Result<(), StoreError> {
-        let missing = self.missing(wanted(now)).await?;
+        let missing = self.missing(days_around(now)).await?;
         // All at once, as in a new database; if anything stands in the way, one by one.
         if missing.len() > 1 && self.make_all(&missing).await.is_ok() {
             return Ok(());
@@ -34,11 +36,10 @@ impl PostgresStore {
 
     async fn missing(&self, wanted: Vec<Partition>) -> Result<Vec<Partition>, StoreError> {
         let names: Vec<&str> = wanted.iter().map(|partition| partition.name.as_str()).collect();
-        let sql = "select to_regclass(name) is null from unnest($1) with ordinality as w (name, place) order by place";
         let connection = self.pools.general().await?;
-        let rows = connection.read(sql, params![names => TEXT_ARRAY]).await?;
-        let missing = |(partition, row): (Partition, &Row)| row.get::<_, bool>(0).then_some(partition);
-        Ok(wanted.into_iter().zip(&rows).filter_map(missing).collect())
+        let rows = connection.read(&MISSING_PARTITIONS, params![names: names => TEXT_ARRAY]).await?;
+        let missing = |(partition, missing): (Partition, bool)| missing.then_some(partition);
+        Ok(wanted.into_iter().zip(rows.column("missing")?).filter_map(missing).collect())
     }
 
     async fn make_all(&self, partitions: &[Partition]) -> Result<(), StoreError> {
@@ -81,7 +82,7 @@ struct Partition {
     to: Uuid,
 }
 
-fn wanted(now: Timestamp) -> Vec<Partition> {
+fn days_around(now: Timestamp) -> Vec<Partition> {
     let days = -limits::PARTITION_DAYS_BEHIND..=limits::PARTITION_DAYS_AHEAD;
     let days = days.map(|days| {
         let moved = DAY * days.unsigned_abs() as u32;
@@ -95,7 +96,7 @@ fn wanted(now: Timestamp) -> Vec<Partition> {
 
 async fn attach_all(transaction: &Transaction<'_>, partitions: &[Partition]) -> Result<(), StoreError> {
     let patience = limits::DDL_LOCK.as_millis();
-    transaction.run(&format!("set local lock_timeout = '{patience}ms'"), &[]).await?;
+    transaction.execute(&format!("set local lock_timeout = '{patience}ms'")).await?;
     for partition in partitions {
         attach(transaction, partition).await?;
     }
@@ -105,10 +106,10 @@ async fn attach_all(transaction: &Transaction<'_>, partitions: &[Partition]) -> 
 /// Made first and attached then: attaching lets readers and writers of the other days pass.
 async fn attach(transaction: &Transaction<'_>, partition: &Partition) -> Result<(), StoreError> {
     let Partition { name, table, options, from, to } = partition;
-    transaction.run(&format!("create table {name} (like {table} including all) {options}"), &[]).await?;
+    transaction.execute(&format!("create table {name} (like {table} including all) {options}")).await?;
     let attach =
         format!("alter table {table} attach partition {name} for values from ('{from}') to ('{to}')");
-    transaction.run(&attach, &[]).await?;
+    transaction.execute(&attach).await?;
     Ok(())
 }
 
@@ -125,6 +126,11 @@ impl Day {
         let digits = name.strip_prefix('p').filter(|digits| digits.len() == 8 && digits.is_ascii())?;
         let (year, month, day) = (&digits[..4], &digits[4..6], &digits[6..]);
         Some(Self::of(format!("{year}-{month}-{day}T00:00:00Z").parse().ok()?))
+    }
+
+    /// For a statement that asks about its ids.
+    pub(super) fn params(&self) -> Params<'_, '_> {
+        params![from_id: self.from => UUID, below_id: self.to => UUID].owned()
     }
 
     pub(super) fn ends_at(&self) -> Timestamp {

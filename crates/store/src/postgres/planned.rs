@@ -4,24 +4,30 @@
 //! function is kept by the server's session, behind a pooler too, and the settings that keep it on its keys come along
 //! without a word on the wire. A function is named after its content: nodes of two versions use each their own.
 
-use super::pool::{Params, params};
-use std::fmt::Write as _;
+use super::statement::{self, Params, Statement, params, sql};
+use std::{fmt::Write as _, sync::LazyLock};
 use tokio_postgres::Client;
+
+static FUNCTION_EXISTS: LazyLock<Statement> =
+    sql!("function_exists": "select to_regproc(:name) is not null as there");
 
 pub(super) struct Planned {
     name: String,
-    definition: String,
+    create: String,
     /// What a node sends.
-    pub(super) call: String,
+    pub(super) call: Statement,
     #[cfg(test)]
-    pub(super) statement: Statement,
+    pub(super) definition: Definition,
+    /// The statement within it, with its parameters numbered.
+    #[cfg(test)]
+    pub(super) text: String,
     #[cfg(test)]
     pub(super) takes: Vec<String>,
 }
 
 /// A hot statement as it is written in `sql/`.
 #[derive(Clone, Copy)]
-pub(super) struct Statement {
+pub(super) struct Definition {
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
     /// Whether one plan serves all calls; else each is planned for its values, and so for the days they are of.
@@ -47,29 +53,32 @@ pub(super) const BY_KEY: &str =
     "set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off";
 
 impl Planned {
-    /// With the types of these values.
-    pub(super) fn new(statement: Statement, takes: Params<'_>) -> Self {
-        let Statement { name, sql, kept, settings, gives } = statement;
+    /// With the names and types of these values.
+    pub(super) fn new(of: Definition, takes: Params<'_, '_>) -> Self {
+        let Definition { name: short, sql, kept, settings, gives } = of;
+        let (text, names) = statement::numbered(sql);
+        assert!(takes.sorted_names().eq(names.iter().map(String::as_str)), "`{short}` takes {names:?}");
         let mode = if kept { "force_generic_plan" } else { "force_custom_plan" };
-        let types: Vec<&str> = takes.iter().map(|(_, kind)| kind.name()).collect();
-        let places: Vec<String> = (1..=takes.len()).map(|place| format!("${place}")).collect();
-        #[cfg(test)]
-        let takes = types.iter().map(|kind| (*kind).to_owned()).collect();
-        let (types, places) = (types.join(", "), places.join(", "));
+        let types: Vec<String> = takes.sorted().iter().map(|(_, kind)| kind.name().to_owned()).collect();
+        let places: Vec<String> = (1..=types.len()).map(|place| format!("${place}")).collect();
+        let (list, places) = (types.join(", "), places.join(", "));
         let body = format!(
-            "({types}) returns table ({gives}) language plpgsql set jit = off \
+            "({list}) returns table ({gives}) language plpgsql set jit = off \
              set plan_cache_mode = {mode} {settings} \
-             as $function$\n#variable_conflict use_column\nbegin return query\n{sql};\nend $function$"
+             as $function$\n#variable_conflict use_column\nbegin return query\n{text};\nend $function$"
         );
-        let name = format!("{name}_{:016x}", content(&body));
+        let name = format!("{short}_{:016x}", content(&body));
+        let call = format!("/* posthaste:{short} */ select * from {name}({places})");
         Self {
-            definition: format!("create function {name} {body}"),
-            call: format!("/* posthaste:{} */ select * from {name}({places})", statement.name),
+            create: format!("create function {name} {body}"),
+            call: Statement { name: short, text: call, names },
             name,
             #[cfg(test)]
-            statement,
+            definition: of,
             #[cfg(test)]
-            takes,
+            text,
+            #[cfg(test)]
+            takes: types,
         }
     }
 }
@@ -78,10 +87,11 @@ impl Planned {
 pub(super) async fn make(client: &Client, all: &[&Planned]) -> Result<(), tokio_postgres::Error> {
     let mut missing = String::new();
     for planned in all {
-        let there =
-            client.query_typed("select to_regproc($1) is not null", params![planned.name => TEXT]).await?;
-        if !there[0].get::<_, bool>(0) {
-            let _ = writeln!(missing, "{};", planned.definition);
+        let params = params![name: planned.name => TEXT];
+        let found = client.query_typed(&FUNCTION_EXISTS.text, &FUNCTION_EXISTS.values(&params)).await?;
+        let there = found.first().map(|row| row.try_get::<_, bool>("there")).transpose()?;
+        if there != Some(true) {
+            let _ = writeln!(missing, "{};", planned.create);
         }
     }
     client.batch_execute(&missing).await

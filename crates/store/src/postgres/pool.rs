@@ -6,6 +6,8 @@
 //! was not heard is never used again; the server is told to stop what it still does there.
 
 use super::{
+    rows::Rows,
+    statement::{Params, Statement},
     tls,
     trouble::{Doubt, Trouble},
     url::Address,
@@ -21,23 +23,8 @@ use std::{
     },
 };
 use tokio::{runtime::Handle, sync::Semaphore, time::timeout};
-use tokio_postgres::{
-    Row,
-    error::Severity,
-    types::{ToSql, Type},
-};
+use tokio_postgres::error::Severity;
 use tokio_postgres_rustls::MakeRustlsConnect;
-
-/// Values and their types, as the protocol wants them.
-macro_rules! params {
-    ($($value:expr => $kind:ident),* $(,)?) => {
-        &[$((&$value as &(dyn tokio_postgres::types::ToSql + Sync), tokio_postgres::types::Type::$kind)),*]
-    };
-}
-pub(super) use params;
-
-pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
-pub(super) type Params<'a> = &'a [Param<'a>];
 
 pub(super) struct Pools {
     general: Pool,
@@ -165,17 +152,24 @@ impl Connection {
         self.object.as_ref().expect("there until it is dropped")
     }
 
-    pub(super) async fn read(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
-        self.answered(Doubt::Harmless, self.client().query_typed(sql, params)).await
-    }
-
-    pub(super) async fn read_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Trouble> {
-        Ok(self.read(sql, params).await?.into_iter().next())
+    pub(super) async fn read(&self, statement: &Statement, params: Params<'_, '_>) -> Result<Rows, Trouble> {
+        self.run(Doubt::Harmless, statement, params).await
     }
 
     /// One statement that is its own transaction: answered means committed and flushed.
-    pub(super) async fn write(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
-        self.answered(Doubt::Writes, self.client().query_typed(sql, params)).await
+    pub(super) async fn write(&self, statement: &Statement, params: Params<'_, '_>) -> Result<Rows, Trouble> {
+        self.run(Doubt::Writes, statement, params).await
+    }
+
+    async fn run(
+        &self,
+        doubt: Doubt,
+        statement: &Statement,
+        params: Params<'_, '_>,
+    ) -> Result<Rows, Trouble> {
+        let values = statement.values(&params);
+        let rows = self.answered(doubt, self.client().query_typed(&statement.text, &values)).await?;
+        Ok(Rows::new(statement.name, rows))
     }
 
     /// Several statements that hold together or not at all: see [`Transaction::end`]. Whoever falls asleep in between
@@ -261,12 +255,13 @@ pub(super) struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
-    pub(super) async fn run(&self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Trouble> {
-        self.connection.read(sql, params).await
+    pub(super) async fn run(&self, statement: &Statement, params: Params<'_, '_>) -> Result<Rows, Trouble> {
+        self.connection.read(statement, params).await
     }
 
-    pub(super) async fn run_opt(&self, sql: &str, params: Params<'_>) -> Result<Option<Row>, Trouble> {
-        self.connection.read_opt(sql, params).await
+    /// A statement that has no parameters and answers nothing, as those that change tables.
+    pub(super) async fn execute(&self, sql: &str) -> Result<(), Trouble> {
+        self.connection.answered(Doubt::Harmless, self.connection.client().batch_execute(sql)).await
     }
 
     /// Commits what went well and rolls back what did not.

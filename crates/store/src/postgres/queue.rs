@@ -2,9 +2,11 @@
 
 use super::{
     PostgresStore, order,
-    planned::{self, Planned, Statement},
-    pool::{Connection, Param, params},
-    rows, settle,
+    planned::{self, Definition, Planned},
+    pool::Connection,
+    rows::{EventRow, Rows, Unreadable, WaitingRow, row},
+    settle,
+    statement::{Params, Statement, params, sql, sql_file},
 };
 use crate::{
     FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, kept, leap::Leap,
@@ -22,13 +24,12 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, LazyLock},
 };
-use tokio_postgres::{Row, types::Type};
 use uuid::Uuid;
 
 pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "fetch",
-        sql: include_str!("sql/fetch.sql"),
+        sql: sql_file!("fetch"),
         kept: true,
         settings: "set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off \
                    set enable_bitmapscan = off",
@@ -37,51 +38,53 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
                 spent int4, tls_errors int4, last_outcome text, last_http_status int2, created_at int8, \
                 available_at int8, payload_bytes int4, sequence int8",
     };
-    Planned::new(statement, &Lanes::of(&[]).params())
+    Planned::new(definition, WindowColumns::of(&[]).params())
 });
-pub(super) const FETCH_EVENTS: &str = include_str!("sql/fetch_events.sql");
+pub(super) static FETCH_EVENTS: LazyLock<Statement> = sql!("fetch_events");
 pub(super) static LANES: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "lanes",
-        sql: include_str!("sql/lanes.sql"),
+        sql: sql_file!("lanes"),
         kept: true,
         settings: planned::IN_ORDER,
         gives: "shard int2, destination_id uuid, track int8, rank int8, delivery_id uuid",
     };
-    let leap: Vec<i16> = Vec::new();
-    Planned::new(statement, params![leap => INT2_ARRAY, 0_i16 => INT2, Uuid::nil() => UUID, 0_i64 => INT8])
+    let params = params![
+        next_shards: Vec::<i16>::new() => INT2_ARRAY, after_shard: 0_i16 => INT2,
+        after_destination_id: Uuid::nil() => UUID, limit: 0_i64 => INT8,
+    ];
+    Planned::new(definition, params)
 });
 pub(super) static BACKLOG: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "backlog",
-        sql: include_str!("sql/backlog.sql"),
+        sql: sql_file!("backlog"),
         kept: true,
         settings: planned::IN_ORDER,
         gives: "rows int8, oldest int8",
     };
-    let destinations: Vec<Uuid> = Vec::new();
-    Planned::new(statement, params![destinations => UUID_ARRAY, 0_i64 => INT8])
+    let params = params![destination_ids: Vec::<Uuid>::new() => UUID_ARRAY, limit: 0_i64 => INT8];
+    Planned::new(definition, params)
 });
-/// The columns of the payload in `fetch_events`.
-const PAYLOAD: usize = 11;
-const PAYLOAD_CRC: usize = 12;
-const SIZE_BYTES: usize = 13;
+static RETRY_NOW: LazyLock<Statement> = sql!("retry_now");
+static CANCEL: LazyLock<Statement> = sql!("cancel");
 
 #[async_trait]
 impl Queue for PostgresStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let mut fetched: Vec<Vec<FetchedDelivery>> = windows.iter().map(|_| Vec::new()).collect();
         let connection = self.pools.engine().await?;
-        let read = connection.read(&FETCH.call, &Lanes::of(windows).params()).await?;
-        if read.is_empty() {
+        let waiting = waiting(&connection, windows).await?;
+        if waiting.is_empty() {
             return Ok(fetched);
         }
-        let waiting: Vec<(usize, u16, Delivery)> = read.iter().map(waiting).collect();
-        let ids: HashSet<Uuid> = waiting.iter().map(|(.., delivery)| delivery.event_id.uuid()).collect();
-        let (ids, carried) = (Vec::from_iter(ids), limits::CARRIED_BYTES as i32);
-        let read = connection.read(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
-        let events: HashMap<EventId, Carried> = read.iter().map(Carried::read).collect();
-        for (window, shard, delivery) in waiting {
+        let ids: HashSet<Uuid> = waiting.iter().map(|row| row.delivery.event_id.uuid()).collect();
+        let params = params![
+            event_ids: Vec::from_iter(ids) => UUID_ARRAY,
+            max_payload_bytes: limits::CARRIED_BYTES as i32 => INT4,
+        ];
+        let events = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
+        for WaitingIn { window, shard, delivery } in waiting {
             let carried = events.get(&delivery.event_id);
             fetched[window].push(FetchedDelivery {
                 shard,
@@ -95,9 +98,10 @@ impl Queue for PostgresStore {
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         let connection = self.pools.engine().await?;
-        let (ids, carried) = (vec![event.uuid()], i32::MAX);
-        let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, carried => INT4]).await?;
-        match row.map(|row| Carried::read(&row).1) {
+        let params =
+            params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
+        let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
+        match found.remove(&event) {
             Some(Carried { altered: true, .. }) => Err(StoreError::Altered),
             found => Ok(found.map(|carried| carried.event)),
         }
@@ -128,10 +132,11 @@ impl Queue for PostgresStore {
         let (shard, destination) = leap.start(after);
         let connection = self.pools.engine().await?;
         let params = params![
-            leap.table() => INT2_ARRAY, shard => INT2, destination.uuid() => UUID, limit as i64 => INT8,
+            next_shards: leap.table() => INT2_ARRAY, after_shard: shard => INT2,
+            after_destination_id: destination.uuid() => UUID, limit: limit as i64 => INT8,
         ];
-        let rows = connection.read(&LANES.call, params).await?;
-        Ok(rows.iter().map(head).collect())
+        let heads = connection.read(&LANES.call, params).await?.all()?;
+        Ok(heads.into_iter().map(LaneRow::head).collect())
     }
 
     async fn tracks(
@@ -166,9 +171,11 @@ impl Queue for PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
-        let params = params![account.uuid() => UUID, id.uuid() => UUID, now.micros() => INT8];
-        let rows = connection.write(include_str!("sql/retry_now.sql"), params).await?;
-        Ok(rows.first().map(|row| rows::delivery(row, 0).1))
+        let params = params![
+            account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, now: now.micros() => INT8,
+        ];
+        let moved = connection.write(&RETRY_NOW, params).await?;
+        Ok(moved.first()?.map(WaitingRow::delivery))
     }
 
     async fn cancel(
@@ -179,11 +186,13 @@ impl Queue for PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
-        let params =
-            params![account.uuid() => UUID, id.uuid() => UUID, fact.uuid() => UUID, now.micros() => INT8];
-        let rows = connection.write(include_str!("sql/cancel.sql"), params).await?;
+        let params = params![
+            account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, attempt_id: fact.uuid() => UUID,
+            now: now.micros() => INT8,
+        ];
+        let cancelled = connection.write(&CANCEL, params).await?;
         self.stir.ring();
-        Ok(rows.first().map(|row| rows::delivery(row, 0).1))
+        Ok(cancelled.first()?.map(WaitingRow::delivery))
     }
 
     async fn backlog(
@@ -193,14 +202,66 @@ impl Queue for PostgresStore {
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
         let connection = self.pools.general().await?;
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
-        let params = params![ids => UUID_ARRAY, limit => INT8];
-        let rows = connection.read(&BACKLOG.call, params).await?;
-        Ok(rows.iter().map(|row| (row.get(0), rows::optional_time(row, 1))).collect())
+        let params = params![destination_ids: ids => UUID_ARRAY, limit: limit => INT8];
+        let backlogs = connection.read(&BACKLOG.call, params).await?.all()?;
+        Ok(backlogs.into_iter().map(|BacklogRow { rows, oldest }| (rows, oldest)).collect())
     }
 }
 
+/// What waits, with its shard and the window it was read for.
+struct WaitingIn {
+    window: usize,
+    shard: u16,
+    delivery: Delivery,
+}
+
+/// What waits in these windows. What does not read cannot be delivered; it stays where it is and does not keep the
+/// deliveries behind it.
+async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<WaitingIn>, StoreError> {
+    let read = connection.read(&FETCH.call, WindowColumns::of(windows).params()).await?;
+    let (mut waiting, unreadable) = readable(&read, windows)?;
+    let short = |window: &usize| unreadable[*window] > 0;
+    let short: Vec<usize> = (0..windows.len()).filter(short).collect();
+    if !short.is_empty() {
+        // As many more as there may be to pass over.
+        let longer = |window: &usize| {
+            let window = &windows[*window];
+            Window { limit: window.limit.saturating_add(limits::WINDOW_MAX), ..*window }
+        };
+        let longer: Vec<Window> = short.iter().map(longer).collect();
+        let read = connection.read(&FETCH.call, WindowColumns::of(&longer).params()).await?;
+        waiting.retain(|row| unreadable[row.window] == 0);
+        let mut room: Vec<usize> = short.iter().map(|window| windows[*window].limit).collect();
+        for WaitingIn { window: place, shard, delivery } in readable(&read, &longer)?.0 {
+            if room[place] > 0 {
+                room[place] -= 1;
+                waiting.push(WaitingIn { window: short[place], shard, delivery });
+            }
+        }
+    }
+    Ok(waiting)
+}
+
+/// What reads, and how much does not, by window.
+fn readable(read: &Rows, windows: &[Window]) -> Result<(Vec<WaitingIn>, Vec<usize>), Unreadable> {
+    let (mut waiting, mut unreadable) = (Vec::with_capacity(read.len()), vec![0; windows.len()]);
+    let places: Vec<usize> = read.column("place")?;
+    for (place, row) in places.into_iter().zip(read.each::<WaitingRow>()?) {
+        let window = place - 1; // counted from 1 in SQL
+        match row {
+            Ok(row) => waiting.push(WaitingIn { window, shard: row.shard, delivery: row.delivery() }),
+            Err(error) => {
+                let destination_id = windows[window].destination_id;
+                tracing::error!(%destination_id, %error, "a delivery does not read back and is left where it is");
+                unreadable[window] += 1;
+            }
+        }
+    }
+    Ok((waiting, unreadable))
+}
+
 /// Windows, by columns.
-pub(super) struct Lanes {
+struct WindowColumns {
     shard: Vec<i16>,
     destination_id: Vec<Uuid>,
     track: Vec<i64>,
@@ -210,8 +271,8 @@ pub(super) struct Lanes {
     rows: Vec<i64>,
 }
 
-impl Lanes {
-    pub(super) fn of(windows: &[Window]) -> Self {
+impl WindowColumns {
+    fn of(windows: &[Window]) -> Self {
         Self {
             shard: windows.iter().map(|window| window.shard as i16).collect(),
             destination_id: windows.iter().map(|window| window.destination_id.uuid()).collect(),
@@ -223,23 +284,24 @@ impl Lanes {
         }
     }
 
-    pub(super) fn params(&self) -> [Param<'_>; 7] {
-        [
-            (&self.shard, Type::INT2_ARRAY),
-            (&self.destination_id, Type::UUID_ARRAY),
-            (&self.track, Type::INT8_ARRAY),
-            (&self.rank, Type::INT8_ARRAY),
-            (&self.delivery_id, Type::UUID_ARRAY),
-            (&self.last_track, Type::INT8_ARRAY),
-            (&self.rows, Type::INT8_ARRAY),
+    fn params(&self) -> Params<'_, '_> {
+        params![
+            shard: self.shard => INT2_ARRAY, destination_id: self.destination_id => UUID_ARRAY,
+            track: self.track => INT8_ARRAY, rank: self.rank => INT8_ARRAY,
+            delivery_id: self.delivery_id => UUID_ARRAY, last_track: self.last_track => INT8_ARRAY,
+            rows: self.rows => INT8_ARRAY,
         ]
+        .owned()
     }
 }
 
-/// The window it was read for (counted from 1 in SQL), its shard and itself.
-fn waiting(row: &Row) -> (usize, u16, Delivery) {
-    let (shard, delivery) = rows::delivery(row, 1);
-    (row.get::<_, i64>(0) as usize - 1, shard, delivery)
+row! {
+    struct PayloadRow<'r> {
+        payload: Option<&'r [u8]>,
+        payload_crc: Option<i32>,
+        /// Of the payload as it was accepted.
+        size_bytes: u32,
+    }
 }
 
 /// An event, without its payload if that is too large or altered.
@@ -250,36 +312,60 @@ struct Carried {
 }
 
 impl Carried {
-    fn read(row: &Row) -> (EventId, Self) {
-        let stored: Option<&[u8]> = row.get(PAYLOAD);
-        let payload = stored.and_then(|stored| kept::payload(stored, size(row), row.get(PAYLOAD_CRC)));
+    fn read(event: EventRow<'_>, stored: PayloadRow<'_>) -> Self {
+        let PayloadRow { payload: stored, payload_crc, size_bytes } = stored;
+        let payload = stored.and_then(|stored| kept::payload(stored, size_bytes as usize, payload_crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
-        let event = Event { payload: payload.unwrap_or_default(), ..rows::event(row) };
-        (event.id, Self { event: Arc::new(event), has_payload, altered })
+        let event = Event { payload: payload.unwrap_or_default(), ..event.event() };
+        Self { event: Arc::new(event), has_payload, altered }
     }
 }
 
-/// Of its payload, as it was accepted.
-fn size(row: &Row) -> usize {
-    row.get::<_, i32>(SIZE_BYTES) as usize
+/// One that does not read back is as good as missing: its deliveries must end, and the others go on.
+fn carried(read: &Rows) -> Result<HashMap<EventId, Carried>, Unreadable> {
+    let mut events = HashMap::with_capacity(read.len());
+    for (event, stored) in read.each::<EventRow>()?.zip(read.each::<PayloadRow>()?) {
+        match (event, stored) {
+            (Ok(event), Ok(stored)) => {
+                events.insert(event.id, Carried::read(event, stored));
+            }
+            (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "an event does not read back"),
+        }
+    }
+    Ok(events)
 }
 
-/// As it is stored, for a person to look at: nobody asks whether that is what was accepted.
+/// As it is stored, for a person to look at: nothing asks whether that is what was accepted.
 pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
-    let ids = vec![id.uuid()];
-    let row = connection.read_opt(FETCH_EVENTS, params![ids => UUID_ARRAY, i32::MAX => INT4]).await?;
-    Ok(row.map(|row| {
-        let payload = kept::shown(row.get(PAYLOAD), size(&row));
-        Event { payload, ..rows::event(&row) }
+    let params = params![event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
+    let rows = connection.read(&FETCH_EVENTS, params).await?;
+    let stored: Option<(EventRow<'_>, PayloadRow<'_>)> = rows.first()?.zip(rows.first()?);
+    Ok(stored.map(|(event, stored)| {
+        let payload = kept::shown(stored.payload.unwrap_or_default(), stored.size_bytes as usize);
+        Event { payload, ..event.event() }
     }))
 }
 
-fn head(row: &Row) -> LaneHead {
-    let first =
-        Position { track: row.get(2), rank: row.get(3), delivery_id: DeliveryId::from_uuid(row.get(4)) };
-    LaneHead {
-        shard: row.get::<_, i16>(0) as u16,
-        destination_id: DestinationId::from_uuid(row.get(1)),
-        first,
+row! {
+    struct LaneRow {
+        shard: u16,
+        destination_id: DestinationId,
+        track: i64,
+        rank: i64,
+        delivery_id: DeliveryId,
+    }
+}
+
+impl LaneRow {
+    fn head(self) -> LaneHead {
+        let Self { shard, destination_id, track, rank, delivery_id } = self;
+        LaneHead { shard, destination_id, first: Position { track, rank, delivery_id } }
+    }
+}
+
+row! {
+    struct BacklogRow {
+        rows: i64,
+        oldest: Option<Timestamp>,
     }
 }

@@ -4,8 +4,9 @@ mod walk;
 
 use super::{
     PostgresStore,
-    pool::{Transaction, params},
-    rows,
+    pool::Transaction,
+    rows::{Doc, Rows, row},
+    statement::{Statement, params, sql},
     trouble::Trouble,
 };
 use crate::{
@@ -20,18 +21,26 @@ use domain::{
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use tokio_postgres::Row;
+use std::{collections::BTreeMap, sync::LazyLock};
 use uuid::Uuid;
 
-pub(super) const MAKE_REPLAYED: &str = include_str!("sql/make_replayed.sql");
-const ONE: &str = concat!(include_str!("sql/replay.sql"), "where r.id = $2 and r.account_id = $1");
-const LIST: &str = concat!(
-    include_str!("sql/replay.sql"),
-    "where r.account_id = $1 and r.id < $2 order by r.id desc limit $3"
+static REPLAY: LazyLock<Statement> = sql!("replay", "where r.id = :replay_id and r.account_id = :account_id");
+static REPLAYS: LazyLock<Statement> = sql!(
+    "replay",
+    "where r.account_id = :account_id and r.id < :before_replay_id order by r.id desc limit :limit"
 );
-const OPEN: &str = concat!(include_str!("sql/open_replay.sql"), "order by r.id limit $1");
-const OPEN_ONE: &str = concat!(include_str!("sql/open_replay.sql"), "and r.id = $1");
+static OPEN_REPLAYS: LazyLock<Statement> = sql!("open_replay", "order by r.id limit :limit");
+static OPEN_REPLAY: LazyLock<Statement> = sql!("open_replay", "and r.id = :replay_id");
+static INSERT_REPLAY: LazyLock<Statement> = sql!("insert_replay");
+static REPLAY_OF_KEY: LazyLock<Statement> = sql!("replay_of_key");
+static COUNT_UNFINISHED_REPLAYS: LazyLock<Statement> = sql!("count_unfinished_replays");
+static SWITCH_REPLAY: LazyLock<Statement> = sql!("switch_replay");
+static REPLAYED: LazyLock<Statement> = sql!("replayed");
+static HOLD_REPLAY: LazyLock<Statement> = sql!("hold_replay");
+static LOCK_REPLAY: LazyLock<Statement> = sql!("lock_replay");
+static MAKE_REPLAYED: LazyLock<Statement> = sql!("make_replayed");
+static WRITE_REPLAY: LazyLock<Statement> = sql!("write_replay");
+static COUNT_REPLAYED: LazyLock<Statement> = sql!("count_replayed");
 
 #[async_trait]
 impl Replays for PostgresStore {
@@ -44,15 +53,18 @@ impl Replays for PostgresStore {
 
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
         let connection = self.pools.general().await?;
-        let row = connection.read_opt(ONE, params![account.uuid() => UUID, id.uuid() => UUID]).await?;
-        row.as_ref().map(replay).transpose()?.ok_or(StoreError::NotFound { what: "replay" })
+        let params = params![account_id: account.uuid() => UUID, replay_id: id.uuid() => UUID];
+        one(&connection.read(&REPLAY, params).await?)
     }
 
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
         let connection = self.pools.general().await?;
         let before = page.before.unwrap_or(ReplayId::MAX).uuid();
-        let params = params![account.uuid() => UUID, before => UUID, page.limit as i64 => INT8];
-        connection.read(LIST, params).await?.iter().map(replay).collect()
+        let params = params![
+            account_id: account.uuid() => UUID, before_replay_id: before => UUID, limit: page.limit as i64 => INT8,
+        ];
+        let replays = connection.read(&REPLAYS, params).await?;
+        Ok(replays.all()?.into_iter().map(ReplayRow::replay).collect())
     }
 
     async fn switch_replay(
@@ -64,7 +76,7 @@ impl Replays for PostgresStore {
     ) -> Result<Replay, StoreError> {
         let connection = self.pools.general().await?;
         let transaction = connection.begin().await?;
-        let switched = switch(&transaction, account.uuid(), id.uuid(), to, now).await;
+        let switched = switch(&transaction, account, id, to, now).await;
         transaction.end(switched).await
     }
 
@@ -76,9 +88,8 @@ impl Replays for PostgresStore {
     ) -> Result<Option<DeliveryId>, StoreError> {
         self.replay(account, id).await?;
         let connection = self.pools.general().await?;
-        let sql = "select delivery_id from replayed where replay_id = $1 and origin = $2";
-        let row = connection.read_opt(sql, params![id.uuid() => UUID, origin.uuid() => UUID]).await?;
-        Ok(row.map(|row| DeliveryId::from_uuid(row.get(0))))
+        let params = params![replay_id: id.uuid() => UUID, origin: origin.uuid() => UUID];
+        Ok(connection.read(&REPLAYED, params).await?.first_value("delivery_id")?)
     }
 
     async fn survey(
@@ -93,22 +104,22 @@ impl Replays for PostgresStore {
 
     async fn open_replays(&self, limit: usize) -> Result<Vec<OpenReplay>, StoreError> {
         let connection = self.pools.engine().await?;
-        connection.read(OPEN, params![limit as i64 => INT8]).await?.iter().map(open).collect()
+        let open = connection.read(&OPEN_REPLAYS, params![limit: limit as i64 => INT8]).await?.all()?;
+        Ok(open.into_iter().map(OpenReplayRow::replay).collect())
     }
 
     async fn hold_replay(&self, hold: &ReplayHold) -> Result<Option<OpenReplay>, StoreError> {
         let connection = self.pools.engine().await?;
-        let (seen_by, seen_until) =
-            (hold.seen_by.map(|id| id.uuid()), hold.seen_until.map(Timestamp::micros));
         let params = params![
-            hold.id.uuid() => UUID, hold.node.uuid() => UUID, hold.until.micros() => INT8, seen_by => UUID,
-            seen_until => INT8,
+            replay_id: hold.id.uuid() => UUID, node_id: hold.node.uuid() => UUID,
+            held_until: hold.until.micros() => INT8, seen_held_by: hold.seen_by.map(|id| id.uuid()) => UUID,
+            seen_held_until: hold.seen_until.map(Timestamp::micros) => INT8,
         ];
-        if connection.write(include_str!("sql/hold_replay.sql"), params).await?.is_empty() {
+        if connection.write(&HOLD_REPLAY, params).await?.is_empty() {
             return Ok(None);
         }
-        let row = connection.read_opt(OPEN_ONE, params![hold.id.uuid() => UUID]).await?;
-        row.as_ref().map(open).transpose()
+        let params = params![replay_id: hold.id.uuid() => UUID];
+        Ok(connection.read(&OPEN_REPLAY, params).await?.first()?.map(OpenReplayRow::replay))
     }
 
     async fn originals(&self, walk: &OriginalWalk) -> Result<Originals, StoreError> {
@@ -125,7 +136,7 @@ impl Replays for PostgresStore {
 
 /// What nothing is searched or guarded by.
 #[derive(Serialize, Deserialize)]
-struct Doc {
+struct ReplayDoc {
     filter: Option<DeliveryFilter>,
     created_by: ApiKeyId,
 }
@@ -135,35 +146,33 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
         Selection::Filter(filter) => (Some(filter.clone()), None),
         Selection::Deliveries(ids) => (None, Some(ids.iter().map(|id| id.uuid()).collect::<Vec<Uuid>>())),
     };
-    let doc = Doc { filter, created_by: new.created_by };
+    let doc = ReplayDoc { filter, created_by: new.created_by };
     let doc = serde_json::to_string(&doc).expect("ids, words and times are always JSON");
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
     let finished_at = at_once.then(|| new.created_at.micros());
     let (hash, body_hash) = (new.key.map(|key| key.hash.to_vec()), new.key.map(|key| key.body_hash.to_vec()));
-    let account = new.account_id.uuid();
+    let account = new.account_id;
     let params = params![
-        new.id.uuid() => UUID, account => UUID, status.as_str() => TEXT, new.rate as i32 => INT4,
-        new.matched as i64 => INT8, new.matched_exact => BOOL, i64::from(at_once) => INT8,
-        new.created_at.micros() => INT8, finished_at => INT8, hash => BYTEA, body_hash => BYTEA, doc => TEXT,
-        ids => UUID_ARRAY,
+        id: new.id.uuid() => UUID, account_id: account.uuid() => UUID, status: status.as_str() => TEXT,
+        rate: new.rate as i32 => INT4, matched: new.matched as i64 => INT8,
+        matched_exact: new.matched_exact => BOOL, created: i64::from(at_once) => INT8,
+        created_at: new.created_at.micros() => INT8, finished_at: finished_at => INT8, key_hash: hash => BYTEA,
+        body_hash: body_hash => BYTEA, doc: doc => TEXT, delivery_ids: ids => UUID_ARRAY,
     ];
-    let written = transaction.run(include_str!("sql/insert_replay.sql"), params).await?;
-    if written.is_empty() {
-        let sql = "select id, body_hash from replays where account_id = $1 and key_hash = $2";
-        let known = transaction.run_opt(sql, params![account => UUID, hash => BYTEA]).await?;
-        let known = known.ok_or(StoreError::Changed)?;
-        let body_hash = known.get::<_, &[u8]>(1).try_into().unwrap_or_default();
+    if transaction.run(&INSERT_REPLAY, params).await?.is_empty() {
+        let params = params![account_id: account.uuid() => UUID, key_hash: hash => BYTEA];
+        let known: Option<KnownRow> = transaction.run(&REPLAY_OF_KEY, params).await?.first()?;
+        let KnownRow { id, body_hash } = known.ok_or(StoreError::Changed)?;
         return Ok(CreatedReplay::Known {
-            replay: get(transaction, account, known.get(0)).await?,
-            body_hash,
+            replay: get(transaction, account, id).await?,
+            body_hash: body_hash.unwrap_or_default().try_into().unwrap_or_default(),
         });
     }
     if !at_once {
         // With the one that was just written. Two at once may both be the last: that does no harm.
-        let sql = "select count(*) from replays where account_id = $1 and finished_at is null";
-        let unfinished = transaction.run_opt(sql, params![account => UUID]).await?;
-        let unfinished = unfinished.map_or(0, |row| row.get::<_, i64>(0) as usize);
+        let params = params![account_id: account.uuid() => UUID];
+        let unfinished: usize = transaction.run(&COUNT_UNFINISHED_REPLAYS, params).await?.value("count")?;
         if unfinished > limits::REPLAYS_PER_ACCOUNT {
             return Err(StoreError::Full { what: "replays" });
         }
@@ -173,48 +182,60 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
     {
         return Err(StoreError::NotFound { what: "event" });
     }
-    Ok(CreatedReplay::New(get(transaction, account, new.id.uuid()).await?))
+    Ok(CreatedReplay::New(get(transaction, account, new.id).await?))
 }
 
-/// Its row stays locked until it has been read: whoever switches it back meanwhile comes after.
+row! {
+    /// The replay that was made with a key before.
+    struct KnownRow {
+        id: ReplayId,
+        body_hash: Option<Vec<u8>>,
+    }
+}
+
+/// Its row stays locked until it has been read: a switch back meanwhile comes after.
 async fn switch(
     transaction: &Transaction<'_>,
-    account: Uuid,
-    id: Uuid,
+    account: AccountId,
+    id: ReplayId,
     to: ReplaySwitch,
     now: Timestamp,
 ) -> Result<Replay, StoreError> {
-    let sql = "update replays set status = $3, finished_at = $4 \
-               where id = $2 and account_id = $1 and status in ('running', 'paused')";
     let finished_at = to.status().ended().then(|| now.micros());
-    let params = params![account => UUID, id => UUID, to.status().as_str() => TEXT, finished_at => INT8];
-    transaction.run(sql, params).await?;
+    let params = params![
+        account_id: account.uuid() => UUID, replay_id: id.uuid() => UUID, status: to.status().as_str() => TEXT,
+        finished_at: finished_at => INT8,
+    ];
+    transaction.run(&SWITCH_REPLAY, params).await?;
     get(transaction, account, id).await
 }
 
-async fn get(transaction: &Transaction<'_>, account: Uuid, id: Uuid) -> Result<Replay, StoreError> {
-    let row = transaction.run_opt(ONE, params![account => UUID, id => UUID]).await?;
-    row.as_ref().map(replay).transpose()?.ok_or(StoreError::NotFound { what: "replay" })
+async fn get(transaction: &Transaction<'_>, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, replay_id: id.uuid() => UUID];
+    one(&transaction.run(&REPLAY, params).await?)
 }
 
-/// Its row is locked to the end: whoever pauses or cancels waits that long, and then nothing more is made.
+fn one(rows: &Rows) -> Result<Replay, StoreError> {
+    rows.first()?.map(ReplayRow::replay).ok_or(StoreError::NotFound { what: "replay" })
+}
+
+/// Its row is locked to the end: a pause or a cancel waits that long, and then nothing more is made.
 async fn write(transaction: &Transaction<'_>, chunk: &ReplayChunk) -> Result<Option<u32>, Trouble> {
-    let guard = "select from replays \
-                 where id = $1 and status = 'running' and held_by = $2 and cursor is not distinct from $3 \
-                 for update";
-    let (id, from, to) =
-        (chunk.replay_id.uuid(), chunk.from.map(|id| id.uuid()), chunk.to.map(|id| id.uuid()));
-    let params = params![id => UUID, chunk.node.uuid() => UUID, from => UUID];
-    if transaction.run_opt(guard, params).await?.is_none() {
+    let params = params![
+        replay_id: chunk.replay_id.uuid() => UUID, node_id: chunk.node.uuid() => UUID,
+        from_cursor: chunk.from.map(|id| id.uuid()) => UUID,
+    ];
+    if transaction.run(&LOCK_REPLAY, params).await?.is_empty() {
         return Ok(None);
     }
     let made = make(transaction, chunk.replay_id, &chunk.deliveries).await?;
     let skipped = chunk.deliveries.len() as i64 - i64::from(made) + i64::from(chunk.skipped);
     let params = params![
-        id => UUID, to => UUID, i64::from(made) => INT8, skipped => INT8, chunk.done => BOOL,
-        chunk.now.micros() => INT8, chunk.until.micros() => INT8,
+        replay_id: chunk.replay_id.uuid() => UUID, cursor: chunk.to.map(|id| id.uuid()) => UUID,
+        made: i64::from(made) => INT8, skipped: skipped => INT8, done: chunk.done => BOOL,
+        now: chunk.now.micros() => INT8, held_until: chunk.until.micros() => INT8,
     ];
-    transaction.run(include_str!("sql/write_replay.sql"), params).await?;
+    transaction.run(&WRITE_REPLAY, params).await?;
     Ok(Some(made))
 }
 
@@ -227,15 +248,17 @@ async fn make(
     if deliveries.is_empty() {
         return Ok(0);
     }
-    let columns = Columns::of(deliveries);
+    let columns = ReplayedColumns::of(deliveries);
     let params = params![
-        replay.uuid() => UUID, columns.origin => UUID_ARRAY, columns.event_id => UUID_ARRAY,
-        columns.id => UUID_ARRAY, columns.shard => INT2_ARRAY, columns.destination_id => UUID_ARRAY,
-        columns.route_id => UUID_ARRAY, columns.track => INT8_ARRAY, columns.rank => INT8_ARRAY,
-        columns.due_at => INT8_ARRAY, columns.created_at => INT8_ARRAY, columns.sequenced => BOOL_ARRAY,
+        replay_id: replay.uuid() => UUID, origin: columns.origin => UUID_ARRAY,
+        event_id: columns.event_id => UUID_ARRAY, delivery_id: columns.id => UUID_ARRAY,
+        shard: columns.shard => INT2_ARRAY, destination_id: columns.destination_id => UUID_ARRAY,
+        route_id: columns.route_id => UUID_ARRAY, track: columns.track => INT8_ARRAY,
+        rank: columns.rank => INT8_ARRAY, due_at: columns.due_at => INT8_ARRAY,
+        created_at: columns.created_at => INT8_ARRAY, sequenced: columns.sequenced => BOOL_ARRAY,
     ];
-    let made = transaction.run_opt(MAKE_REPLAYED, params).await?;
-    Ok(made.map_or(0, |row| row.get::<_, i64>(0) as u32))
+    let made: u64 = transaction.run(&MAKE_REPLAYED, params).await?.value("made")?;
+    Ok(made as u32)
 }
 
 /// Deliveries of a replay have ended, in the transaction that says so.
@@ -259,56 +282,87 @@ pub(super) async fn count(
     let replays: Vec<Uuid> = counts.keys().copied().collect();
     let (delivered, dead_letter): (Vec<i64>, Vec<i64>) = counts.into_values().unzip();
     let params = params![
-        *node => UUID, replays => UUID_ARRAY, delivered => INT8_ARRAY, dead_letter => INT8_ARRAY,
+        node_id: *node => UUID, replay_id: replays => UUID_ARRAY, delivered: delivered => INT8_ARRAY,
+        dead_letter: dead_letter => INT8_ARRAY,
     ];
-    transaction.run(include_str!("sql/count_replayed.sql"), params).await?;
+    transaction.run(&COUNT_REPLAYED, params).await?;
     Ok(())
 }
 
-fn replay(row: &Row) -> Result<Replay, StoreError> {
-    let Doc { filter, created_by } = doc(row.get(12))?;
-    let count = |column| row.get::<_, i64>(column).unsigned_abs();
-    let replay = Replay {
-        id: ReplayId::from_uuid(row.get(0)),
-        account_id: AccountId::from_uuid(row.get(1)),
-        filter,
-        rate: rows::count(row, 3),
-        matched: count(4),
-        matched_exact: row.get(5),
-        created: count(6),
-        skipped: count(7),
-        delivered: count(8),
-        dead_letter: count(9),
-        status: ReplayStatus::read(row.get(2)),
-        created_by,
-        created_at: rows::time(row, 10),
-        finished_at: rows::optional_time(row, 11),
-    };
-    Ok(replay.told())
+row! {
+    struct ReplayRow<'r> {
+        id: ReplayId,
+        account_id: AccountId,
+        status: &'r str,
+        rate: u32,
+        matched: u64,
+        matched_exact: bool,
+        created: u64,
+        skipped: u64,
+        delivered: u64,
+        dead_letter: u64,
+        created_at: Timestamp,
+        finished_at: Option<Timestamp>,
+        doc: Doc<ReplayDoc>,
+    }
 }
 
-fn open(row: &Row) -> Result<OpenReplay, StoreError> {
-    Ok(OpenReplay {
-        id: ReplayId::from_uuid(row.get(0)),
-        account_id: AccountId::from_uuid(row.get(1)),
-        filter: doc(row.get(8))?.filter,
-        rate: rows::count(row, 2),
-        cursor: row.get::<_, Option<Uuid>>(3).map(DeliveryId::from_uuid),
-        created_at: rows::time(row, 4),
-        held_by: row.get::<_, Option<Uuid>>(5).map(NodeId::from_uuid),
-        held_until: rows::optional_time(row, 6),
-        holder_lives: row.get(7),
-    })
+impl ReplayRow<'_> {
+    fn replay(self) -> Replay {
+        let Doc(ReplayDoc { filter, created_by }) = self.doc;
+        let replay = Replay {
+            id: self.id,
+            account_id: self.account_id,
+            filter,
+            rate: self.rate,
+            matched: self.matched,
+            matched_exact: self.matched_exact,
+            created: self.created,
+            skipped: self.skipped,
+            delivered: self.delivered,
+            dead_letter: self.dead_letter,
+            status: ReplayStatus::read(self.status),
+            created_by,
+            created_at: self.created_at,
+            finished_at: self.finished_at,
+        };
+        replay.told()
+    }
 }
 
-fn doc(text: &str) -> Result<Doc, StoreError> {
-    serde_json::from_str(text)
-        .map_err(|error| StoreError::Unavailable(format!("a replay does not read back: {error}").into()))
+row! {
+    struct OpenReplayRow {
+        id: ReplayId,
+        account_id: AccountId,
+        rate: u32,
+        cursor: Option<DeliveryId>,
+        created_at: Timestamp,
+        held_by: Option<NodeId>,
+        held_until: Option<Timestamp>,
+        holder_lives: bool,
+        doc: Doc<ReplayDoc>,
+    }
+}
+
+impl OpenReplayRow {
+    fn replay(self) -> OpenReplay {
+        OpenReplay {
+            id: self.id,
+            account_id: self.account_id,
+            filter: self.doc.0.filter,
+            rate: self.rate,
+            cursor: self.cursor,
+            created_at: self.created_at,
+            held_by: self.held_by,
+            held_until: self.held_until,
+            holder_lives: self.holder_lives,
+        }
+    }
 }
 
 /// A chunk's deliveries, by columns.
 #[derive(Default)]
-struct Columns {
+struct ReplayedColumns {
     origin: Vec<Uuid>,
     event_id: Vec<Uuid>,
     id: Vec<Uuid>,
@@ -322,7 +376,7 @@ struct Columns {
     sequenced: Vec<bool>,
 }
 
-impl Columns {
+impl ReplayedColumns {
     fn of(deliveries: &[Replayed]) -> Self {
         let mut columns = Self::default();
         for Replayed { origin, event_id, delivery } in deliveries {

@@ -5,7 +5,9 @@ mod replays;
 use super::{
     PostgresStore, chores,
     partitions::Day,
-    pool::{Connection, Transaction, params},
+    pool::{Connection, Transaction},
+    rows::{Rows, Unreadable, row},
+    statement::{Statement, params, sql, sql_file},
     trouble::Trouble,
 };
 use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
@@ -15,21 +17,23 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use std::collections::BTreeSet;
-use tokio_postgres::Row;
+use std::{collections::BTreeSet, sync::LazyLock};
 use uuid::Uuid;
 
-pub(super) const OLD_EVENTS: &str = include_str!("sql/old_events.sql");
-pub(super) const LOCK_EVENTS: &str = include_str!("sql/lock_events.sql");
-pub(super) const ENDED_OF_EVENTS: &str = include_str!("sql/ended_of_events.sql");
-pub(super) const FORGET_DELIVERIES: &str = "delete from attempts where delivery_id = any($1)";
-pub(super) const FORGET_EVENTS: &str = "delete from events where id = any($1)";
-pub(super) const PRUNE_FACTS: &str = include_str!("sql/prune_facts.sql");
-pub(super) const EVENT_DAY_NEEDED: &str = include_str!("sql/event_day_needed.sql");
-pub(super) const DELIVERY_DAY_NEEDED: &str = include_str!("sql/delivery_day_needed.sql");
+pub(super) static OLD_EVENTS: LazyLock<Statement> = sql!("old_events");
+static LOCK_EVENTS: LazyLock<Statement> = sql!("lock_events");
+pub(super) static ENDED_OF_EVENTS: LazyLock<Statement> = sql!("ended_of_events");
+pub(super) static FORGET_DELIVERIES: LazyLock<Statement> = sql!("forget_deliveries");
+pub(super) static FORGET_EVENTS: LazyLock<Statement> = sql!("forget_events");
+pub(super) static PRUNE_FACTS: LazyLock<Statement> = sql!("prune_facts");
+pub(super) static EVENT_DAY_NEEDED: LazyLock<Statement> = sql!("event_day_needed");
+pub(super) static DELIVERY_DAY_NEEDED: LazyLock<Statement> = sql!("delivery_day_needed");
+pub(super) static STRAYED_FACTS: LazyLock<Statement> = sql!("strayed_facts");
+static DAYS: LazyLock<Statement> = sql!("days");
+static FORGET_DAY_COUNTS: LazyLock<Statement> =
+    sql!("forget_day_counts": "delete from dead_letter_counts where day = day_of(:from_id)");
 #[cfg(test)]
 pub(super) use replays::FORGET_MADE;
-pub(super) const STRAYED_FACTS: &str = include_str!("sql/strayed_facts.sql");
 
 #[async_trait]
 impl Retention for PostgresStore {
@@ -37,17 +41,17 @@ impl Retention for PostgresStore {
         let connection = self.pools.general().await?;
         let before = EventId::at(walk.before, 0);
         let params = params![
-            walk.account_id.uuid() => UUID, walk.from.uuid() => UUID, before.uuid() => UUID,
-            walk.events as i64 + 1 => INT8,
+            account_id: walk.account_id.uuid() => UUID, from_event_id: walk.from.uuid() => UUID,
+            below_event_id: before.uuid() => UUID, limit: walk.events as i64 + 1 => INT8,
         ];
-        let looked_at = connection.read(OLD_EVENTS, params).await?;
-        let next = looked_at.get(walk.events).map(|row| EventId::from_uuid(row.get(0)));
-        let going = looked_at.iter().take(walk.events).filter(|row| !row.get::<_, bool>(1));
-        let going: Vec<Uuid> = going.map(|row| row.get(0)).collect();
+        let looked_at: Vec<OldEventRow> = connection.read(&OLD_EVENTS, params).await?.all()?;
+        let next = looked_at.get(walk.events).map(|row| row.id);
+        let going = looked_at.iter().take(walk.events).filter(|row| !row.needed);
+        let going: Vec<EventId> = going.map(|row| row.id).collect();
         let transaction = connection.begin().await?;
         let forgotten = forget(&transaction, term, &going, walk.rows).await;
         let forgotten = transaction.end(forgotten).await?;
-        Ok(forgotten.map(|(rows, left)| Pruned { rows, next: left.map(EventId::from_uuid).or(next) }))
+        Ok(forgotten.map(|(rows, left)| Pruned { rows, next: left.or(next) }))
     }
 
     async fn prune_facts(
@@ -56,16 +60,14 @@ impl Retention for PostgresStore {
         walk: FactWalk,
     ) -> Result<Option<Pruned<DeliveryId>>, StoreError> {
         let connection = self.pools.general().await?;
-        let (name, before) = (term.chore.as_str(), DeliveryId::at(walk.before, 0));
+        let before = DeliveryId::at(walk.before, 0);
         let params = params![
-            name => TEXT, term.node.uuid() => UUID, term.number => INT8, walk.from.uuid() => UUID,
-            before.uuid() => UUID, walk.deliveries as i64 => INT8,
+            chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
+            from_delivery_id: walk.from.uuid() => UUID, below_delivery_id: before.uuid() => UUID,
+            limit: walk.deliveries as i64 => INT8,
         ];
-        let rows = connection.write(PRUNE_FACTS, params).await?;
-        Ok(rows.first().map(|row| Pruned {
-            rows: row.get::<_, i64>(0) as usize,
-            next: row.get::<_, Option<Uuid>>(1).map(DeliveryId::from_uuid),
-        }))
+        let pruned = connection.write(&PRUNE_FACTS, params).await?.first()?;
+        Ok(pruned.map(|PrunedRow { gone, next_delivery_id }| Pruned { rows: gone, next: next_delivery_id }))
     }
 
     async fn prune_replays(
@@ -92,35 +94,50 @@ impl Retention for PostgresStore {
         };
         for day in old(&events) {
             match self.prune_event_day(&connection, term, &day).await? {
-                Step::Kept => {}
-                step => return Ok(step.told()),
+                DayStep::Needed => {}
+                step => return Ok(step.rows()),
             }
         }
         for day in old(&attempts) {
             match self.prune_delivery_day(&connection, term, &day).await? {
-                Step::Kept => {}
-                step => return Ok(step.told()),
+                DayStep::Needed => {}
+                step => return Ok(step.rows()),
             }
         }
         Ok(Some(0))
     }
 }
 
+row! {
+    struct OldEventRow {
+        id: EventId,
+        needed: bool,
+    }
+}
+
+row! {
+    struct PrunedRow {
+        gone: usize,
+        next_delivery_id: Option<DeliveryId>,
+    }
+}
+
 /// What became of a day.
-enum Step {
+enum DayStep {
     /// Something needs it.
-    Kept,
+    Needed,
     /// So much of it is gone.
     Gone(usize),
-    /// Somebody reads it: then nobody asks for the next one either.
+    /// It is being read: then the next one is not asked for either.
     InUse,
     TermOver,
 }
 
-impl Step {
-    fn told(self) -> Option<usize> {
+impl DayStep {
+    /// How many rows went; None once the term is over.
+    fn rows(self) -> Option<usize> {
         match self {
-            Self::Kept | Self::InUse => Some(0),
+            Self::Needed | Self::InUse => Some(0),
             Self::Gone(rows) => Some(rows),
             Self::TermOver => None,
         }
@@ -133,22 +150,22 @@ impl PostgresStore {
         connection: &Connection,
         term: Term,
         day: &Day,
-    ) -> Result<Step, StoreError> {
-        let range = params![day.from => UUID, day.to => UUID];
-        if yes(connection.read(EVENT_DAY_NEEDED, range).await?) {
-            return Ok(Step::Kept);
+    ) -> Result<DayStep, StoreError> {
+        if is_needed(connection.read(&EVENT_DAY_NEEDED, day.params()).await?)? {
+            return Ok(DayStep::Needed);
         }
         // What lies elsewhere of this day's events goes first: a day that is gone has nothing to find it by.
-        let limit = limits::PRUNE_EVENTS as i64;
-        let strayed =
-            connection.read(STRAYED_FACTS, params![day.from => UUID, day.to => UUID, limit => INT8]).await?;
+        let params = params![
+            from_id: day.from => UUID, below_id: day.to => UUID, limit: limits::PRUNE_EVENTS as i64 => INT8,
+        ];
+        let strayed: Vec<DeliveryId> =
+            connection.read(&STRAYED_FACTS, params).await?.column("delivery_id")?;
         if !strayed.is_empty() {
-            let strayed: Vec<Uuid> = strayed.iter().map(|row| row.get(0)).collect();
             let transaction = connection.begin().await?;
             let forgotten = forget_deliveries(&transaction, term, &strayed).await;
-            return Ok(transaction.end(forgotten).await?.map_or(Step::TermOver, Step::Gone));
+            return Ok(transaction.end(forgotten).await?.map_or(DayStep::TermOver, DayStep::Gone));
         }
-        self.drop_day(connection, term, "events", day, EVENT_DAY_NEEDED).await
+        self.drop_day(connection, term, "events", day, &EVENT_DAY_NEEDED).await
     }
 
     async fn prune_delivery_day(
@@ -156,53 +173,46 @@ impl PostgresStore {
         connection: &Connection,
         term: Term,
         day: &Day,
-    ) -> Result<Step, StoreError> {
-        let needed =
-            yes(connection.read(DELIVERY_DAY_NEEDED, params![day.from => UUID, day.to => UUID]).await?);
+    ) -> Result<DayStep, StoreError> {
+        let needed = is_needed(connection.read(&DELIVERY_DAY_NEEDED, day.params()).await?)?;
         if needed || self.has_kept(connection, day).await? {
-            return Ok(Step::Kept); // what can go of it goes row by row
+            return Ok(DayStep::Needed); // what can go of it goes row by row
         }
-        self.drop_day(connection, term, "attempts", day, DELIVERY_DAY_NEEDED).await
+        self.drop_day(connection, term, "attempts", day, &DELIVERY_DAY_NEEDED).await
     }
 
     /// Whether an event that is still there has anything in this day of attempts.
     async fn has_kept(&self, connection: &Connection, day: &Day) -> Result<bool, StoreError> {
         let table = format!("attempts_{}", day.name);
-        let sql = format!(
-            "select count(*) > $2
-                    or coalesce(bool_or(exists (
-                           select from {table} a where a.event_id = e.id and a.ending is not null
-                       )), false)
-                    or exists (select from {table} a where a.event_id >= $1 and a.ending is not null)
-             from (select events.id from events where events.id < $1 order by events.id limit $2 + 1) e"
-        );
-        let params = params![day.to => UUID, limits::PRUNE_KEPT_ASKED => INT8];
-        Ok(yes(connection.read(&sql, params).await?))
+        let statement =
+            Statement::new("day_has_kept", &sql_file!("day_has_kept").replace("ATTEMPTS_OF_DAY", &table));
+        let params = params![below_id: day.to => UUID, limit: limits::PRUNE_KEPT_ASKED => INT8];
+        Ok(is_needed(connection.read(&statement, params).await?)?)
     }
 
-    /// Takes the day away and drops it, in one transaction: nobody ever finds it half gone. PostgreSQL does not detach
-    /// concurrently where there is a default partition, so everybody has to let us in for some milliseconds; whoever is
-    /// in our way for longer is let pass, and we come again. Asked once more inside: by then nobody else has the table
-    /// open, so that whatever came to need the day meanwhile is seen.
+    /// Takes the day away and drops it, in one transaction: nothing ever finds it half gone. PostgreSQL does not detach
+    /// concurrently where there is a default partition, so all others have to wait for some milliseconds; a statement
+    /// that takes longer is let pass, and the day is tried again. Asked once more inside: by then no other has the
+    /// table open, so that whatever came to need the day meanwhile is seen.
     async fn drop_day(
         &self,
         connection: &Connection,
         term: Term,
         table: &str,
         day: &Day,
-        needed: &str,
-    ) -> Result<Step, StoreError> {
+        needed: &Statement,
+    ) -> Result<DayStep, StoreError> {
         let partition = format!("{table}_{}", day.name);
         for _ in 0..limits::DAY_TRIES {
             let transaction = connection.begin().await?;
             let dropped = detach_and_drop(&transaction, term, table, &partition, day, needed).await;
             match transaction.end(dropped).await {
-                Ok(Gone::Dropped) => {
+                Ok(DayDropped::Dropped) => {
                     tracing::info!(partition, "a day has had its time");
-                    return Ok(Step::Gone(1));
+                    return Ok(DayStep::Gone(1));
                 }
-                Ok(Gone::TermOver) => return Ok(Step::TermOver),
-                Err(NotDropped::Needed) => return Ok(Step::Kept),
+                Ok(DayDropped::TermOver) => return Ok(DayStep::TermOver),
+                Err(NotDropped::Needed) => return Ok(DayStep::Needed),
                 Err(NotDropped::Trouble(trouble)) => match StoreError::from(trouble) {
                     StoreError::Unavailable(error) => tracing::debug!(%error, partition, "not now"),
                     error => return Err(error),
@@ -211,11 +221,11 @@ impl PostgresStore {
             tokio::time::sleep(limits::DAY_PAUSE).await;
         }
         tracing::info!(partition, "a day that has had its time is in use; it will be dropped later");
-        Ok(Step::InUse)
+        Ok(DayStep::InUse)
     }
 }
 
-enum Gone {
+enum DayDropped {
     Dropped,
     TermOver,
 }
@@ -238,81 +248,95 @@ async fn detach_and_drop(
     table: &str,
     partition: &str,
     day: &Day,
-    needed: &str,
-) -> Result<Gone, NotDropped> {
+    needed: &Statement,
+) -> Result<DayDropped, NotDropped> {
     if !chores::stands(transaction, term).await? {
-        return Ok(Gone::TermOver);
+        return Ok(DayDropped::TermOver);
     }
     let patience = limits::DAY_LOCK.as_millis();
-    transaction.run(&format!("set local lock_timeout = '{patience}ms'"), &[]).await?;
-    transaction.run(&format!("alter table {table} detach partition {partition}"), &[]).await?;
-    if yes(transaction.run(needed, params![day.from => UUID, day.to => UUID]).await?) {
+    transaction.execute(&format!("set local lock_timeout = '{patience}ms'")).await?;
+    transaction.execute(&format!("alter table {table} detach partition {partition}")).await?;
+    if is_needed(transaction.run(needed, day.params()).await?).map_err(Trouble::from)? {
         return Err(NotDropped::Needed);
     }
-    transaction.run(&format!("drop table {partition}"), &[]).await?;
+    transaction.execute(&format!("drop table {partition}")).await?;
     if table == "attempts" {
-        let counts = "delete from dead_letter_counts where day = day_of($1)";
-        transaction.run(counts, params![day.from => UUID]).await?;
+        transaction.run(&FORGET_DAY_COUNTS, params![from_id: day.from => UUID]).await?;
     }
-    Ok(Gone::Dropped)
+    Ok(DayDropped::Dropped)
 }
 
 /// Rows that were removed, and the event to go on with if they were too many for one step. None: the term is over.
 async fn forget(
     transaction: &Transaction<'_>,
     term: Term,
-    going: &[Uuid],
+    going: &[EventId],
     most: usize,
-) -> Result<Option<(usize, Option<Uuid>)>, Trouble> {
+) -> Result<Option<(usize, Option<EventId>)>, Trouble> {
     if !chores::stands(transaction, term).await? {
         return Ok(None);
     }
     let Some(first) = going.first() else { return Ok(Some((0, None))) };
-    let locked = transaction.run(LOCK_EVENTS, params![going => UUID_ARRAY]).await?;
-    let locked: Vec<Uuid> = locked.iter().map(|row| row.get(0)).collect();
     // A delivery's id is made after its event's, give or take what clocks differ.
-    let from = DeliveryId::at(EventId::from_uuid(*first).made_at().minus(limits::ID_SLACK), 0).uuid();
-    let limit = most as i64;
-    let params = params![locked => UUID_ARRAY, from => UUID, limit => INT8];
-    let found = transaction.run(ENDED_OF_EVENTS, params).await?;
+    let from = DeliveryId::at(first.made_at().minus(limits::ID_SLACK), 0).uuid();
+    let going: Vec<Uuid> = going.iter().map(|id| id.uuid()).collect();
+    let locked = transaction.run(&LOCK_EVENTS, params![event_ids: going => UUID_ARRAY]).await?;
+    let locked: Vec<Uuid> = locked.column("id")?;
+    let params = params![
+        event_ids: locked => UUID_ARRAY, from_delivery_id: from => UUID, limit: most as i64 => INT8,
+    ];
+    let found: Vec<EndedRow> = transaction.run(&ENDED_OF_EVENTS, params).await?.all()?;
     // The last one may have more.
-    let left: Option<Uuid> = if found.len() == most { found.last().map(|row| row.get(0)) } else { None };
-    let deliveries: Vec<Uuid> = found.iter().filter_map(|row| row.get(1)).collect();
-    let mut events: Vec<Uuid> = found.iter().map(|row| row.get(0)).filter(|id| Some(*id) != left).collect();
+    let left: Option<EventId> = if found.len() == most { found.last().map(|row| row.event_id) } else { None };
+    let deliveries: Vec<DeliveryId> = found.iter().filter_map(|row| row.delivery_id).collect();
+    let mut events: Vec<Uuid> =
+        found.iter().map(|row| row.event_id).filter(|id| Some(*id) != left).map(|id| id.uuid()).collect();
     events.dedup();
-    let facts = count(transaction, FORGET_DELIVERIES, &deliveries).await?;
-    let gone = count(transaction, FORGET_EVENTS, &events).await?;
+    let facts = forget_facts(transaction, &deliveries).await?;
+    if events.is_empty() {
+        return Ok(Some((facts, left)));
+    }
+    let params = params![event_ids: events => UUID_ARRAY];
+    let gone: usize = transaction.run(&FORGET_EVENTS, params).await?.value("gone")?;
     Ok(Some((facts + gone, left)))
+}
+
+row! {
+    struct EndedRow {
+        event_id: EventId,
+        delivery_id: Option<DeliveryId>,
+    }
 }
 
 async fn forget_deliveries(
     transaction: &Transaction<'_>,
     term: Term,
-    deliveries: &[Uuid],
+    deliveries: &[DeliveryId],
 ) -> Result<Option<usize>, Trouble> {
     match chores::stands(transaction, term).await? {
-        true => count(transaction, FORGET_DELIVERIES, deliveries).await.map(Some),
+        true => forget_facts(transaction, deliveries).await.map(Some),
         false => Ok(None),
     }
 }
 
-/// Runs a delete for these ids, and says how many rows went.
-async fn count(transaction: &Transaction<'_>, sql: &str, ids: &[Uuid]) -> Result<usize, Trouble> {
-    if ids.is_empty() {
+/// All facts of these deliveries; how many went.
+async fn forget_facts(transaction: &Transaction<'_>, deliveries: &[DeliveryId]) -> Result<usize, Trouble> {
+    if deliveries.is_empty() {
         return Ok(0);
     }
-    let counted = format!("with gone as ({sql} returning 1) select count(*) from gone");
-    let rows = transaction.run(&counted, params![ids => UUID_ARRAY]).await?;
-    Ok(rows[0].get::<_, i64>(0) as usize)
+    let ids: Vec<Uuid> = deliveries.iter().map(|id| id.uuid()).collect();
+    let params = params![delivery_ids: ids => UUID_ARRAY];
+    Ok(transaction.run(&FORGET_DELIVERIES, params).await?.value("gone")?)
 }
 
 /// The days a table has, by their names.
 async fn days(connection: &Connection, table: &str) -> Result<BTreeSet<String>, StoreError> {
-    let rows = connection.read(include_str!("sql/days.sql"), params![table => TEXT]).await?;
+    let rows = connection.read(&DAYS, params![table_name: table => TEXT]).await?;
     let prefix = format!("{table}_");
-    Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).strip_prefix(&prefix).map(str::to_owned)).collect())
+    let names: Vec<&str> = rows.column("name")?;
+    Ok(names.into_iter().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
 }
 
-fn yes(rows: Vec<Row>) -> bool {
-    rows.first().is_some_and(|row| row.get(0))
+fn is_needed(rows: Rows) -> Result<bool, Unreadable> {
+    rows.value("needed")
 }

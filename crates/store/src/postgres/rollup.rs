@@ -1,6 +1,10 @@
 //! Summing up. A minute's facts are found by the block ranges of each day's table, and added up there.
 
-use super::{PostgresStore, pool::params, rows};
+use super::{
+    PostgresStore,
+    rows::row,
+    statement::{Statement, params, sql, sql_file},
+};
 use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
@@ -11,25 +15,31 @@ use domain::{
     time::Timestamp,
 };
 use std::{collections::BTreeMap, sync::LazyLock};
-use tokio_postgres::Row;
 use uuid::Uuid;
 
-pub(super) const SUM_FACTS: &str = include_str!("sql/sum_facts.sql");
-pub(super) const SUM_TAIL: &str = include_str!("sql/sum_tail.sql");
+static SUM_FACTS: LazyLock<Statement> = sql!("sum_facts");
+static SUM_TAIL: LazyLock<Statement> = sql!("sum_tail");
 /// Waits for less than the time after which the server stops a vacuum that somebody waits for.
-static SUMMARISE: LazyLock<String> = LazyLock::new(|| {
+static SUMMARISE: LazyLock<Statement> = LazyLock::new(|| {
     let patience = format!("{}ms", limits::DDL_LOCK.as_millis());
-    include_str!("sql/summarise.sql").replace("PATIENCE", &patience)
+    Statement::new("summarise", &sql_file!("summarise").replace("PATIENCE", &patience))
 });
-pub(super) const FANOUTS: &str = include_str!("sql/fanouts.sql");
-const FANOUT_SIZES: &str =
-    "select e.id, e.deliveries from events e where e.id >= $1 and e.id < $2 order by e.id limit $3";
+static COUNT_EVENTS: LazyLock<Statement> = sql!("count_events");
+pub(super) static FANOUTS: LazyLock<Statement> = sql!("fanouts");
+static FANOUT_SIZES: LazyLock<Statement> = sql!("fanout_sizes");
+static WRITE_ROLLUPS: LazyLock<Statement> = sql!("write_rollups");
+static WRITE_MARK: LazyLock<Statement> = sql!("write_mark");
+static MARK: LazyLock<Statement> = sql!("mark": "select closed_at from rollup_marks where name = :mark");
+static OLDEST_EVENT: LazyLock<Statement> = sql!("oldest_event": "select id from events order by id limit 1");
+static PRUNE_ROLLUPS: LazyLock<Statement> = sql!("prune_rollups");
+static ROLLUPS: LazyLock<Statement> = sql!("rollups");
+static COUNT_WAITING: LazyLock<Statement> = sql!("count_waiting");
 
 impl PostgresStore {
     /// Whatever stands in its way, the sum itself meets it too or can do without.
     async fn summarise(&self) {
         if let Ok(connection) = self.pools.general().await {
-            let _ = connection.write(&SUMMARISE, &[]).await;
+            let _ = connection.write(&SUMMARISE, params![]).await;
         }
     }
 }
@@ -50,35 +60,33 @@ impl Rollups for PostgresStore {
             Span::Minute => DeliveryId::at(from.minus(limits::ROLLUP_DELIVERY_AGE), 0),
             _ => DeliveryId::MIN,
         };
-        let (first, below) = (AttemptId::at(begin, 0).uuid(), AttemptId::at(end, 0).uuid());
-        let bounds = SKETCH_BOUNDS.to_vec();
         let params = params![
-            first => UUID, below => UUID, oldest.uuid() => UUID, bounds => INT8_ARRAY,
+            from_attempt_id: AttemptId::at(begin, 0).uuid() => UUID,
+            below_attempt_id: AttemptId::at(end, 0).uuid() => UUID, from_delivery_id: oldest.uuid() => UUID,
+            bucket_bounds: SKETCH_BOUNDS.to_vec() => INT8_ARRAY,
         ];
         if span == Span::Minute && at.is_none() {
             self.summarise().await;
         }
         let connection = self.pools.general().await?;
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
-        for row in connection.read(SUM_FACTS, params).await? {
-            let place = (AccountId::from_uuid(row.get(7)), DestinationId::from_uuid(row.get(8)));
-            add(&row, sums.entry(place).or_default());
+        let rows = connection.read(&SUM_FACTS, params).await?;
+        for (place, row) in rows.each::<PlaceRow>()?.zip(rows.each::<SumRow>()?) {
+            let PlaceRow { account_id, destination_id } = place?;
+            row?.add_to(sums.entry((account_id, destination_id)).or_default());
         }
         Ok(Summed { sums: sums.into_iter().collect(), next: (end < to).then(|| end.micros()) })
     }
 
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "select account_id, count(*), coalesce(sum(deliveries), 0)::bigint from events \
-                   where id >= $1 and id < $2 group by account_id";
-        let (first, below) = (EventId::at(from, 0).uuid(), EventId::at(to, 0).uuid());
-        let counts = connection.read(sql, params![first => UUID, below => UUID]).await?;
-        let count = |row: &Row| EventCount {
-            account_id: AccountId::from_uuid(row.get(0)),
-            events: row.get::<_, i64>(1) as u64,
-            deliveries: row.get::<_, i64>(2) as u64,
-        };
-        Ok(counts.iter().map(count).collect())
+        let params = params![
+            from_event_id: EventId::at(from, 0).uuid() => UUID, below_event_id: EventId::at(to, 0).uuid() => UUID,
+        ];
+        let counts = connection.read(&COUNT_EVENTS, params).await?.all()?;
+        let count =
+            |EventCountRow { account_id, events, deliveries }| EventCount { account_id, events, deliveries };
+        Ok(counts.into_iter().map(count).collect())
     }
 
     async fn sum_fanouts(
@@ -89,21 +97,24 @@ impl Rollups for PostgresStore {
     ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError> {
         let connection = self.pools.general().await?;
         let end = EventId::at(to, 0).uuid();
-        let params = params![from.uuid() => UUID, end => UUID, limit as i64 + 1 => INT8];
-        let sizes = connection.read(FANOUT_SIZES, params).await?;
-        let taken = at_once(sizes.iter().take(limit).map(|row| row.get(1)));
-        let next = sizes.get(taken).map(|row| EventId::from_uuid(row.get(0)));
+        let params = params![
+            from_event_id: from.uuid() => UUID, below_event_id: end => UUID, limit: limit as i64 + 1 => INT8,
+        ];
+        let sizes: Vec<SizeRow> = connection.read(&FANOUT_SIZES, params).await?.all()?;
+        let taken = at_once(sizes.iter().take(limit).map(|row| row.deliveries));
+        let next = sizes.get(taken).map(|row| row.id);
         // A fan-out's deliveries are made within a day, give or take what clocks differ.
         let oldest = DeliveryId::at(from.made_at().minus(limits::ID_SLACK), 0).uuid();
         let newest = DeliveryId::at(to.plus(limits::ID_SLACK), 0).uuid();
         let below = next.map_or(end, |next| next.uuid());
         let params = params![
-            from.uuid() => UUID, below => UUID, limit as i64 => INT8, oldest => UUID, newest => UUID,
+            from_event_id: from.uuid() => UUID, below_event_id: below => UUID, limit: limit as i64 => INT8,
+            from_delivery_id: oldest => UUID, below_delivery_id: newest => UUID,
         ];
-        let found = connection.read(FANOUTS, params).await?;
         let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-        for row in &found {
-            fanned(row).add_to(sums.entry(AccountId::from_uuid(row.get(1))).or_default());
+        for row in connection.read(&FANOUTS, params).await?.all::<FanoutRow>()? {
+            let sums = sums.entry(row.account_id).or_default();
+            row.fanned().add_to(sums);
         }
         Ok((sums.into_iter().collect(), next))
     }
@@ -115,36 +126,34 @@ impl Rollups for PostgresStore {
         let spans: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
         let starts: Vec<i64> = rows.iter().map(|row| row.starts_at.micros()).collect();
         let docs: Vec<&str> = rows.iter().map(|row| row.doc.as_str()).collect();
-        let name = term.chore.as_str();
         let params = params![
-            name => TEXT, term.node.uuid() => UUID, term.number => INT8, accounts => UUID_ARRAY,
-            places => UUID_ARRAY, spans => TEXT_ARRAY, starts => INT8_ARRAY, docs => TEXT_ARRAY,
+            chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
+            account_id: accounts => UUID_ARRAY, destination_id: places => UUID_ARRAY, span: spans => TEXT_ARRAY,
+            starts_at: starts => INT8_ARRAY, doc: docs => TEXT_ARRAY,
         ];
         let connection = self.pools.general().await?;
-        let written = connection.write(include_str!("sql/write_rollups.sql"), params).await?;
+        let written = connection.write(&WRITE_ROLLUPS, params).await?;
         Ok(!written.is_empty())
     }
 
     async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
-        let (name, mark) = (term.chore.as_str(), mark.name());
         let params = params![
-            name => TEXT, term.node.uuid() => UUID, term.number => INT8, mark => TEXT, until.micros() => INT8,
+            chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
+            mark: mark.name() => TEXT, closed_at: until.micros() => INT8,
         ];
         let connection = self.pools.general().await?;
-        Ok(!connection.write(include_str!("sql/write_mark.sql"), params).await?.is_empty())
+        Ok(!connection.write(&WRITE_MARK, params).await?.is_empty())
     }
 
     async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "select closed_at from rollup_marks where name = $1";
-        let found = connection.read_opt(sql, params![mark.name() => TEXT]).await?;
-        Ok(found.map(|row| rows::time(&row, 0)))
+        Ok(connection.read(&MARK, params![mark: mark.name() => TEXT]).await?.first_value("closed_at")?)
     }
 
     async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError> {
         let connection = self.pools.general().await?;
-        let found = connection.read_opt("select id from events order by id limit 1", &[]).await?;
-        Ok(found.map(|row| EventId::from_uuid(row.get(0)).made_at()))
+        let oldest: Option<EventId> = connection.read(&OLDEST_EVENT, params![]).await?.first_value("id")?;
+        Ok(oldest.map(EventId::made_at))
     }
 
     async fn prune_rollups(
@@ -154,14 +163,12 @@ impl Rollups for PostgresStore {
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
-        let (name, kind) = (term.chore.as_str(), kind.as_str());
         let params = params![
-            name => TEXT, term.node.uuid() => UUID, term.number => INT8, kind => TEXT,
-            before.micros() => INT8, limit as i64 => INT8,
+            chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
+            span: kind.as_str() => TEXT, starts_before: before.micros() => INT8, limit: limit as i64 => INT8,
         ];
         let connection = self.pools.general().await?;
-        let pruned = connection.write(include_str!("sql/prune_rollups.sql"), params).await?;
-        Ok(pruned.first().map(|row| row.get::<_, i64>(0) as usize))
+        Ok(connection.write(&PRUNE_ROLLUPS, params).await?.first_value("gone")?)
     }
 
     async fn rollups(
@@ -172,16 +179,14 @@ impl Rollups for PostgresStore {
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {
-        let (place, kind) = (destination.unwrap_or(DestinationId::MIN).uuid(), kind.as_str());
-        let sql = "select starts_at, doc from rollups \
-                   where account_id = $1 and destination_id = $2 and span = $3 and starts_at >= $4 and starts_at < $5 \
-                   order by starts_at";
         let params = params![
-            account.uuid() => UUID, place => UUID, kind => TEXT, from.micros() => INT8, to.micros() => INT8,
+            account_id: account.uuid() => UUID,
+            destination_id: destination.unwrap_or(DestinationId::MIN).uuid() => UUID,
+            span: kind.as_str() => TEXT, starts_since: from.micros() => INT8, starts_before: to.micros() => INT8,
         ];
         let connection = self.pools.general().await?;
-        let found = connection.read(sql, params).await?;
-        Ok(found.iter().map(|row| (rows::time(row, 0), row.get(1))).collect())
+        let found = connection.read(&ROLLUPS, params).await?.all()?;
+        Ok(found.into_iter().map(|RollupRow { starts_at, doc }| (starts_at, doc)).collect())
     }
 
     async fn sum_tail(
@@ -191,58 +196,104 @@ impl Rollups for PostgresStore {
         from: Timestamp,
         limit: usize,
     ) -> Result<Option<Sums>, StoreError> {
-        let first = AttemptId::at(from, 0).uuid();
-        let oldest = DeliveryId::at(from.minus(limits::ROLLUP_DELIVERY_AGE), 0).uuid();
-        let event = EventId::at(from, 0).uuid();
-        let (bounds, of, limit) = (SKETCH_BOUNDS.to_vec(), destination.map(|id| id.uuid()), limit as i64);
         let params = params![
-            account.uuid() => UUID, of => UUID, first => UUID, oldest => UUID, event => UUID, limit => INT8,
-            bounds => INT8_ARRAY,
+            account_id: account.uuid() => UUID, destination_id: destination.map(|id| id.uuid()) => UUID,
+            from_attempt_id: AttemptId::at(from, 0).uuid() => UUID,
+            from_delivery_id: DeliveryId::at(from.minus(limits::ROLLUP_DELIVERY_AGE), 0).uuid() => UUID,
+            from_event_id: EventId::at(from, 0).uuid() => UUID, limit: limit as i64 => INT8,
+            bucket_bounds: SKETCH_BOUNDS.to_vec() => INT8_ARRAY,
         ];
         let connection = self.pools.general().await?;
+        let rows = connection.read(&SUM_TAIL, params).await?;
+        let TailRow { facts, events, deliveries } = rows.one()?;
+        if facts > limit as u64 || events > limit as u64 {
+            return Ok(None);
+        }
         let mut tail = Sums::default();
-        for row in connection.read(SUM_TAIL, params).await? {
-            let (facts, events): (i64, i64) = (row.get(7), row.get(8));
-            if facts > limit || events > limit {
-                return Ok(None);
-            }
-            if destination.is_none() {
-                (tail.events, tail.deliveries) = (events as u64, row.get::<_, i64>(9) as u64);
-            }
-            if row.get::<_, Option<i64>>(6).is_some() {
-                add(&row, &mut tail);
-            }
+        if destination.is_none() {
+            (tail.events, tail.deliveries) = (events, deliveries);
+        }
+        for row in rows.joined::<SumRow>("count")? {
+            row.add_to(&mut tail);
         }
         Ok(Some(tail))
     }
 
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {
         let connection = self.pools.general().await?;
-        let sql = "select count(*) from (select from queue where account_id = $1 limit $2) q";
-        let rows = connection.read(sql, params![account.uuid() => UUID, limit as i64 => INT8]).await?;
-        Ok(rows[0].get::<_, i64>(0) as u64)
+        let params = params![account_id: account.uuid() => UUID, limit: limit as i64 => INT8];
+        Ok(connection.read(&COUNT_WAITING, params).await?.value("count")?)
     }
 }
 
-/// attempted, outcome, http_status, bucket, ending, reason, count. A newer version's words do not count.
-fn add(row: &Row, sums: &mut Sums) {
-    let count = row.get::<_, i64>(6) as u64;
-    if row.get::<_, bool>(0)
-        && let Some(outcome) = row.get::<_, Option<&str>>(1).and_then(|word| word.parse().ok())
-    {
-        *sums.outcomes.entry(outcome).or_default() += count;
-        if let Some(status) = rows::http_status(row, 2) {
-            *sums.http_statuses.entry(status).or_default() += count;
+row! {
+    struct PlaceRow {
+        account_id: AccountId,
+        destination_id: DestinationId,
+    }
+}
+
+row! {
+    struct SumRow<'r> {
+        attempted: bool,
+        outcome: Option<&'r str>,
+        http_status: Option<u16>,
+        bucket: Option<i32>,
+        ending: Option<&'r str>,
+        reason: Option<&'r str>,
+        count: u64,
+    }
+}
+
+impl SumRow<'_> {
+    /// A newer version's words do not count.
+    fn add_to(&self, sums: &mut Sums) {
+        if self.attempted
+            && let Some(outcome) = self.outcome.and_then(|word| word.parse().ok())
+        {
+            *sums.outcomes.entry(outcome).or_default() += self.count;
+            if let Some(status) = self.http_status {
+                *sums.http_statuses.entry(status).or_default() += self.count;
+            }
+            sums.latency.note_in(self.bucket.unwrap_or(0) as u8, self.count);
         }
-        sums.latency.note_in(row.get::<_, Option<i32>>(3).unwrap_or(0) as u8, count);
-    }
-    let ending = row.get::<_, Option<&str>>(4).and_then(|word| Ending::read(word, row.get(5)));
-    if let Some(ending) = ending {
-        sums.note_endings(ending, count);
+        if let Some(ending) = self.ending.and_then(|word| Ending::read(word, self.reason)) {
+            sums.note_endings(ending, self.count);
+        }
     }
 }
 
-/// id, account_id, received_at, deliveries, waits, delivered, not delivered, last at
+row! {
+    struct EventCountRow {
+        account_id: AccountId,
+        events: u64,
+        deliveries: u64,
+    }
+}
+
+row! {
+    struct RollupRow {
+        starts_at: Timestamp,
+        doc: String,
+    }
+}
+
+row! {
+    struct TailRow {
+        facts: u64,
+        events: u64,
+        deliveries: u64,
+    }
+}
+
+row! {
+    struct SizeRow {
+        id: EventId,
+        /// None while they are being made.
+        deliveries: Option<i32>,
+    }
+}
+
 /// How many of these fan-outs are counted in one statement, by their sizes: one at least.
 fn at_once(sizes: impl Iterator<Item = Option<i32>>) -> usize {
     let mut counted = 0;
@@ -257,14 +308,28 @@ fn at_once(sizes: impl Iterator<Item = Option<i32>>) -> usize {
         .count()
 }
 
-fn fanned(row: &Row) -> Fanned {
-    Fanned {
-        received_at: rows::time(row, 2),
-        deliveries: row.get::<_, Option<i32>>(3).map(|made| made as u32),
-        waits: row.get(4),
-        delivered: row.get::<_, i64>(5) as u32,
-        not_delivered: row.get::<_, i64>(6) as u32,
-        last_at: rows::optional_time(row, 7),
+row! {
+    struct FanoutRow {
+        account_id: AccountId,
+        received_at: Timestamp,
+        deliveries: Option<u32>,
+        waits: bool,
+        delivered: u64,
+        not_delivered: u64,
+        last_at: Option<Timestamp>,
+    }
+}
+
+impl FanoutRow {
+    fn fanned(self) -> Fanned {
+        Fanned {
+            received_at: self.received_at,
+            deliveries: self.deliveries,
+            waits: self.waits,
+            delivered: self.delivered as u32,
+            not_delivered: self.not_delivered as u32,
+            last_at: self.last_at,
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
 
 use super::{
-    planned::{self, Planned, Statement},
-    pool::{Connection, Param, Transaction, params},
+    planned::{self, Definition, Planned},
+    pool::{Connection, Transaction},
     replay,
+    rows::{Rows, Unreadable, row},
+    statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
 use crate::{Consequence, Fact, Settlement, StoreError, detail};
@@ -18,20 +20,21 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::LazyLock,
 };
-use tokio_postgres::Row;
 use uuid::Uuid;
 
 pub(super) static SETTLE: LazyLock<Planned> = LazyLock::new(|| {
-    let statement = Statement {
+    let definition = Definition {
         name: "settle",
-        sql: include_str!("sql/settle.sql"),
+        sql: sql_file!("settle"),
         kept: true,
         settings: planned::LOOKED_UP,
         gives: "attempt_id uuid, late boolean",
     };
-    Planned::new(statement, &Facts::default().params(&Uuid::nil()))
+    Planned::new(definition, FactColumns::default().params(&Uuid::nil()))
 });
-const SETTLED_BEFORE: &str = include_str!("sql/settled_before.sql");
+static SETTLED_BEFORE: LazyLock<Statement> = sql!("settled_before");
+static SWITCH_ACCOUNTS: LazyLock<Statement> = sql!("switch_accounts");
+static SWITCH_DESTINATIONS: LazyLock<Statement> = sql!("switch_destinations");
 
 /// Facts that are written now, and whether they moved their delivery.
 type Written = HashMap<Uuid, bool>;
@@ -83,9 +86,9 @@ async fn settled_before(
     if facts.is_empty() {
         return Ok(HashSet::new());
     }
-    let rows = connection.read(SETTLED_BEFORE, params![deliveries => UUID_ARRAY, facts => UUID_ARRAY]).await;
-    match rows {
-        Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
+    let params = params![delivery_id: deliveries => UUID_ARRAY, attempt_id: facts => UUID_ARRAY];
+    match connection.read(&SETTLED_BEFORE, params).await {
+        Ok(rows) => Ok(rows.column("attempt_id")?.into_iter().collect()),
         Err(Trouble::Away(error)) => Err(StoreError::OutcomeUnknown(error)),
         Err(trouble) => Err(trouble.into()),
     }
@@ -116,7 +119,7 @@ async fn settle_part(
     part: &[&Settlement],
     now: Timestamp,
 ) -> Result<Written, Trouble> {
-    let facts = Facts::of(part);
+    let facts = FactColumns::of(part);
     let node = node.uuid();
     // What is no ending of a replay, and has no consequence, costs one statement and nothing else.
     if part.iter().any(|settlement| settlement.consequence.is_some() || replayed(settlement).is_some()) {
@@ -124,7 +127,7 @@ async fn settle_part(
         let settled = settle_with_consequences(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
-        Ok(written(&connection.write(&SETTLE.call, &facts.params(&node)).await?))
+        Ok(written(&connection.write(&SETTLE.call, facts.params(&node)).await?)?)
     }
 }
 
@@ -133,11 +136,11 @@ async fn settle_part(
 async fn settle_with_consequences(
     transaction: &Transaction<'_>,
     node: &Uuid,
-    facts: &Facts,
+    facts: &FactColumns,
     part: &[&Settlement],
     now: Timestamp,
 ) -> Result<Written, Trouble> {
-    let written = written(&transaction.run(&SETTLE.call, &facts.params(node)).await?);
+    let written = written(&transaction.run(&SETTLE.call, facts.params(node)).await?)?;
     let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
     let destinations = |consequence| -> BTreeSet<Uuid> {
         let wanted =
@@ -170,21 +173,27 @@ async fn switch(
     paused: &[Uuid],
     now: Timestamp,
 ) -> Result<(), Trouble> {
-    let params = params![gone => UUID_ARRAY, paused => UUID_ARRAY];
-    let rows = transaction.run(include_str!("sql/switch_accounts.sql"), params).await?;
-    let accounts: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-    let versions: Vec<i64> = rows.iter().map(|row| row.get(1)).collect();
+    let params = params![disable_ids: gone => UUID_ARRAY, pause_ids: paused => UUID_ARRAY];
+    let rows = transaction.run(&SWITCH_ACCOUNTS, params).await?;
+    let (accounts, versions): (Vec<Uuid>, Vec<i64>) = (rows.column("id")?, rows.column("version")?);
     let params = params![
-        gone => UUID_ARRAY, paused => UUID_ARRAY, now.micros() => INT8, accounts => UUID_ARRAY,
-        versions => INT8_ARRAY,
+        disable_ids: gone => UUID_ARRAY, pause_ids: paused => UUID_ARRAY, now: now.micros() => INT8,
+        account_id: accounts => UUID_ARRAY, version: versions => INT8_ARRAY,
     ];
-    transaction.run(include_str!("sql/switch_destinations.sql"), params).await?;
+    transaction.run(&SWITCH_DESTINATIONS, params).await?;
     Ok(())
 }
 
+row! {
+    struct WrittenRow {
+        attempt_id: Uuid,
+        late: bool,
+    }
+}
+
 /// A fact that was there before is not among them: this time nothing moved.
-fn written(rows: &[Row]) -> Written {
-    rows.iter().map(|row| (row.get(0), !row.get::<_, bool>(1))).collect()
+fn written(rows: &Rows) -> Result<Written, Unreadable> {
+    Ok(rows.all()?.into_iter().map(|WrittenRow { attempt_id, late }| (attempt_id, !late)).collect())
 }
 
 /// What a person would have liked to see is not worth a delivery that is sent for ever: without it the fact fits.
@@ -245,7 +254,7 @@ fn fact_id(settlement: &Settlement) -> Uuid {
 
 /// Settlements, by columns.
 #[derive(Default)]
-pub(super) struct Facts {
+struct FactColumns {
     delivery_id: Vec<Uuid>,
     attempt_id: Vec<Uuid>,
     account_id: Vec<Uuid>,
@@ -276,8 +285,8 @@ pub(super) struct Facts {
     sequence: Vec<Option<i64>>,
 }
 
-impl Facts {
-    pub(super) fn of(part: &[&Settlement]) -> Self {
+impl FactColumns {
+    fn of(part: &[&Settlement]) -> Self {
         let mut facts = Self::default();
         for settlement in part {
             facts.push(settlement);
@@ -352,19 +361,37 @@ impl Facts {
         }
     }
 
-    pub(super) fn params<'a>(&'a self, node: &'a Uuid) -> Vec<Param<'a>> {
+    fn params<'a>(&'a self, node: &'a Uuid) -> Params<'a, 'a> {
         params![
-            *node => UUID,
-            self.delivery_id => UUID_ARRAY, self.attempt_id => UUID_ARRAY, self.account_id => UUID_ARRAY,
-            self.event_id => UUID_ARRAY, self.destination_id => UUID_ARRAY, self.route_id => UUID_ARRAY,
-            self.replay_id => UUID_ARRAY, self.origin => UUID_ARRAY, self.attempts_before => INT4_ARRAY,
-            self.number => INT4_ARRAY, self.attempts => INT4_ARRAY, self.spent => INT4_ARRAY,
-            self.started_at => INT8_ARRAY, self.duration_us => INT8_ARRAY, self.outcome => TEXT_ARRAY,
-            self.http_status => INT2_ARRAY, self.detail => TEXT_ARRAY, self.node_id => UUID_ARRAY,
-            self.ending => TEXT_ARRAY, self.reason => TEXT_ARRAY, self.ended_at => INT8_ARRAY,
-            self.track => INT8_ARRAY, self.rank => INT8_ARRAY, self.due_at => INT8_ARRAY,
-            self.tls_errors => INT4_ARRAY, self.sequence => INT8_ARRAY, self.detail_packed => BYTEA_ARRAY,
+            settling_node_id: *node => UUID,
+            delivery_id: self.delivery_id => UUID_ARRAY,
+            attempt_id: self.attempt_id => UUID_ARRAY,
+            account_id: self.account_id => UUID_ARRAY,
+            event_id: self.event_id => UUID_ARRAY,
+            destination_id: self.destination_id => UUID_ARRAY,
+            route_id: self.route_id => UUID_ARRAY,
+            replay_id: self.replay_id => UUID_ARRAY,
+            origin: self.origin => UUID_ARRAY,
+            attempts_before: self.attempts_before => INT4_ARRAY,
+            number: self.number => INT4_ARRAY,
+            attempts: self.attempts => INT4_ARRAY,
+            spent: self.spent => INT4_ARRAY,
+            started_at: self.started_at => INT8_ARRAY,
+            duration_us: self.duration_us => INT8_ARRAY,
+            outcome: self.outcome => TEXT_ARRAY,
+            http_status: self.http_status => INT2_ARRAY,
+            detail: self.detail => TEXT_ARRAY,
+            detail_packed: self.detail_packed => BYTEA_ARRAY,
+            node_id: self.node_id => UUID_ARRAY,
+            ending: self.ending => TEXT_ARRAY,
+            reason: self.reason => TEXT_ARRAY,
+            ended_at: self.ended_at => INT8_ARRAY,
+            track: self.track => INT8_ARRAY,
+            rank: self.rank => INT8_ARRAY,
+            due_at: self.due_at => INT8_ARRAY,
+            tls_errors: self.tls_errors => INT4_ARRAY,
+            sequence: self.sequence => INT8_ARRAY,
         ]
-        .to_vec()
+        .owned()
     }
 }

@@ -3,17 +3,20 @@
 
 mod damage;
 mod feed;
+mod open;
 mod plans;
 mod pools;
 mod quota;
 mod races;
 mod retention;
 mod schema;
-mod start;
 mod trouble;
 mod wakes;
 
-use super::PostgresStore;
+use super::{
+    PostgresStore,
+    statement::{Params, Statement},
+};
 use crate::{
     Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Membership as _, NewDelivery, NewEvent,
     NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
@@ -34,7 +37,7 @@ use domain::{
     time::Timestamp,
 };
 use std::{sync::Arc, time::Duration};
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, Row};
 
 /// A schema of its own on the test server, with one node joined.
 struct World {
@@ -101,6 +104,12 @@ impl World {
 
     async fn commit(&self, batch: &[NewEvent]) -> Vec<Committed> {
         self.store.commit(batch, self.now).await.expect("the batch is committed")
+    }
+
+    /// Past the store.
+    async fn run(&self, sql: &str, params: Params<'_, '_>) -> Vec<Row> {
+        let statement = Statement::new("test", sql);
+        self.client.query_typed(&statement.text, &statement.values(&params)).await.expect("it runs")
     }
 
     async fn lane(&self, ground: &Ground) -> Vec<Delivery> {

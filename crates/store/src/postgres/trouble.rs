@@ -1,5 +1,6 @@
 //! What an error of the database means to us: whose fault it was, and whether anything can have been written.
 
+use super::rows::Unreadable;
 use crate::{BoxError, StoreError};
 use tokio_postgres::error::{Severity, SqlState};
 
@@ -12,6 +13,8 @@ pub(super) enum Trouble {
     Away(BoxError),
     /// The connection broke before the answer: it may have been written.
     Unknown(BoxError),
+    /// It answered, and the answer does not read.
+    Unreadable(Unreadable),
 }
 
 /// Whether a lost answer leaves a doubt.
@@ -44,12 +47,19 @@ impl Trouble {
     }
 }
 
+impl From<Unreadable> for Trouble {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Unreadable(unreadable)
+    }
+}
+
 /// Configuration has names that can be taken and owners that can be missing.
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Away(error) => Self::Unavailable(error),
             Trouble::Unknown(error) => Self::OutcomeUnknown(error),
+            Trouble::Unreadable(error) => error.into(),
             Trouble::Culprit { error } => {
                 let constraint = error.as_db_error().and_then(|word| word.constraint()).unwrap_or_default();
                 match error.code() {

@@ -8,7 +8,8 @@ mod table;
 
 use super::{
     PostgresStore,
-    pool::{Pools, params},
+    pool::Pools,
+    statement::{Statement, params, sql},
     tls,
     url::Address,
 };
@@ -19,10 +20,12 @@ use ear::{Ear, Listener};
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     panic::resume_unwind,
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 use table::Rounds;
 use tokio::sync::Mutex;
+
+static TELL: LazyLock<Statement> = sql!("tell");
 
 /// This node's end of the line between all nodes.
 pub(super) struct Line {
@@ -65,13 +68,13 @@ impl Wakes for PostgresStore {
             return Ok(());
         }
         let Line { voice, channel, rounds, .. } = &self.line;
-        let (notes, gone) = (note::write(*voice, news), limits::WAKES_READER_GONE.as_micros() as i64);
         let connection = self.pools.nodes().await?;
         // No doubt: news that was told twice, or never, is news that may be missed anyway.
-        let params = params![channel => TEXT, notes => TEXT_ARRAY, gone => INT8];
-        let told = connection.read(include_str!("sql/tell.sql"), params).await?;
-        let table_is_read = told.first().is_some_and(|row| row.get(1));
-        if table_is_read {
+        let params = params![
+            channel: channel => TEXT, payloads: note::write(*voice, news) => TEXT_ARRAY,
+            reader_gone_us: limits::WAKES_READER_GONE.as_micros() as i64 => INT8,
+        ];
+        if connection.read(&TELL, params).await?.value("table_is_read")? {
             rounds.tell(&connection, news).await?;
         }
         Ok(())

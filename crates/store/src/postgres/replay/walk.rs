@@ -2,8 +2,10 @@
 //! entries at a time.
 
 use super::super::{
-    history::{dead_alone, expressions, some, uuids},
-    pool::{Connection, params},
+    history::{dead_letters_alone, expressions, some, uuids},
+    pool::Connection,
+    rows::{Rows, row},
+    statement::{Statement, params, sql},
 };
 use crate::{DeliveryFilter, Original, OriginalWalk, Originals, Selection, StoreError, Survey, replay::AsOf};
 use domain::{
@@ -12,13 +14,14 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use tokio_postgres::Row;
+use std::sync::LazyLock;
 use uuid::Uuid;
 
-pub(in super::super) const ORIGINALS: &str =
-    concat!(include_str!("../sql/originals.sql"), include_str!("../sql/originals_page.sql"));
-pub(in super::super) const SURVEY: &str =
-    concat!(include_str!("../sql/originals.sql"), include_str!("../sql/originals_survey.sql"));
+static ORIGINALS: LazyLock<Statement> = sql!("originals" + "originals_page");
+static SURVEY: LazyLock<Statement> = sql!("originals" + "originals_survey");
+static SURVEY_GIVEN: LazyLock<Statement> = sql!("survey_given");
+static GIVEN_IDS: LazyLock<Statement> = sql!("given_ids");
+static ORIGINALS_GIVEN: LazyLock<Statement> = sql!("originals_given");
 
 /// Entries that are looked at for each row of a chunk, and at least: where fewer match, there are more chunks.
 const SCANNED_PER_ROW: usize = 10;
@@ -34,10 +37,10 @@ pub(super) async fn survey(
     let (rows, exact, unknown) = match selection {
         Selection::Deliveries(ids) => {
             let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
-            let params = params![account.uuid() => UUID, ids => UUID_ARRAY];
-            let rows = connection.read(include_str!("../sql/survey_given.sql"), params).await?;
-            let unknown = rows.iter().find_map(|row| row.get::<_, Option<Vec<Uuid>>>(2));
-            (rows, true, unknown.unwrap_or_default())
+            let params = params![account_id: account.uuid() => UUID, delivery_ids: ids => UUID_ARRAY];
+            let rows = connection.read(&SURVEY_GIVEN, params).await?;
+            let unknown: Vec<Option<Vec<Uuid>>> = rows.column("unknown")?;
+            (rows, true, unknown.into_iter().flatten().next().unwrap_or_default())
         }
         Selection::Filter(filter) => {
             let scan = Scan {
@@ -45,23 +48,27 @@ pub(super) async fn survey(
                 filter,
                 after: None,
                 look_at: limit,
-                limit: 0,
+                limit: None,
                 as_of: AsOf::at(as_of),
-                but: None,
+                except: None,
             };
-            let rows = scan.run(connection, SURVEY).await?;
-            let exact = rows.first().is_none_or(|row| row.get(2));
+            let rows = scan.run(connection, &SURVEY).await?;
+            let exact = rows.first_value("exact")?.unwrap_or(true);
             (rows, exact, Vec::new())
         }
     };
-    let counted = |row: &Row| {
-        let destination: Option<Uuid> = row.get(0);
-        destination.map(|id| (DestinationId::from_uuid(id), row.get::<_, i64>(1) as u64))
-    };
-    let by_destination: Vec<_> = rows.iter().filter_map(counted).collect();
+    let counts = rows.joined::<CountRow>("destination_id")?;
+    let by_destination: Vec<_> = counts.into_iter().map(|row| (row.destination_id, row.count)).collect();
     let matched = by_destination.iter().map(|(_, count)| count).sum();
     let unknown = unknown.into_iter().map(DeliveryId::from_uuid).collect();
     Ok(Survey { matched, exact, by_destination, unknown })
+}
+
+row! {
+    struct CountRow {
+        destination_id: DestinationId,
+        count: u64,
+    }
 }
 
 pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, StoreError> {
@@ -73,40 +80,49 @@ pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> R
         after: replay.cursor,
         // What is looked at is read, wanted or not: no more than a chunk is likely to need.
         look_at: (*limit * SCANNED_PER_ROW).clamp(SCANNED_LEAST, limits::PAGE_SCAN),
-        limit: *limit,
+        limit: Some(*limit),
         as_of: AsOf::at(replay.created_at),
-        but: Some(replay.id),
+        except: Some(replay.id),
     };
-    let read = scan.run(connection, ORIGINALS).await?;
-    let id_at = |column| read.first().and_then(|row| row.get::<_, Option<Uuid>>(column));
-    let (last, looked_at) = (id_at(0), id_at(1));
-    let found = read.iter().filter(|row| row.get::<_, Option<Uuid>>(2).is_some());
-    let rows: Vec<Original> = found.map(|row| original(row, 2)).collect();
+    let read = scan.run(connection, &ORIGINALS).await?;
+    let PageRow { last_id, looked_at_id } = read.one()?;
+    let found = read.joined::<OriginalRow>("delivery_id")?;
+    let rows: Vec<Original> = found.into_iter().map(OriginalRow::original).collect();
     // A full page goes on where it stopped, a short one where the scan stopped.
-    let stopped = if rows.len() == *limit { rows.last().map(|row| row.id.uuid()) } else { looked_at };
-    let next = stopped.filter(|stopped| last.is_some_and(|last| last > *stopped)).map(DeliveryId::from_uuid);
+    let stopped = if rows.len() == *limit { rows.last().map(|row| row.id) } else { looked_at_id };
+    let next = stopped.filter(|stopped| last_id.is_some_and(|last| last > *stopped));
     Ok(Originals { rows, missing: 0, next })
+}
+
+row! {
+    struct PageRow {
+        /// The last there was to look at.
+        last_id: Option<DeliveryId>,
+        /// The last that was looked at.
+        looked_at_id: Option<DeliveryId>,
+    }
 }
 
 /// Of ids that were given.
 async fn given(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, StoreError> {
     let OriginalWalk { replay, limit } = walk;
     let as_of = AsOf::at(replay.created_at);
-    let sql = "select given.id from replays r cross join lateral unnest(r.delivery_ids) as given (id) \
-               where r.id = $1 and given.id > $2 order by given.id limit $3";
-    let after = replay.cursor.unwrap_or(DeliveryId::MIN).uuid();
-    let params = params![replay.id.uuid() => UUID, after => UUID, *limit as i64 + 1 => INT8];
-    let mut ids: Vec<Uuid> = connection.read(sql, params).await?.iter().map(|row| row.get(0)).collect();
+    let params = params![
+        replay_id: replay.id.uuid() => UUID,
+        after_delivery_id: replay.cursor.unwrap_or(DeliveryId::MIN).uuid() => UUID,
+        limit: *limit as i64 + 1 => INT8,
+    ];
+    let mut ids: Vec<Uuid> = connection.read(&GIVEN_IDS, params).await?.column("id")?;
     let goes_on = ids.len() > *limit;
     ids.truncate(*limit);
     let next = ids.last().copied().filter(|_| goes_on).map(DeliveryId::from_uuid);
     let params = params![
-        replay.account_id.uuid() => UUID, ids => UUID_ARRAY, as_of.ended_by.micros() => INT8,
-        as_of.below.uuid() => UUID,
+        account_id: replay.account_id.uuid() => UUID, delivery_ids: ids => UUID_ARRAY,
+        ended_by: as_of.ended_by.micros() => INT8, below_delivery_id: as_of.below.uuid() => UUID,
     ];
-    let read = connection.read(include_str!("../sql/originals_given.sql"), params).await?;
+    let read = connection.read(&ORIGINALS_GIVEN, params).await?;
     let missing = (ids.len() - read.len()) as u32;
-    Ok(Originals { rows: read.iter().map(|row| original(row, 0)).collect(), missing, next })
+    Ok(Originals { rows: read.all()?.into_iter().map(OriginalRow::original).collect(), missing, next })
 }
 
 /// What is looked for, and how far.
@@ -115,13 +131,15 @@ struct Scan<'f> {
     filter: &'f DeliveryFilter,
     after: Option<DeliveryId>,
     look_at: usize,
-    limit: usize,
+    /// None: they are counted, not read.
+    limit: Option<usize>,
     as_of: AsOf,
-    but: Option<ReplayId>,
+    /// What this replay made itself is none of its originals.
+    except: Option<ReplayId>,
 }
 
 impl Scan<'_> {
-    async fn run(&self, connection: &Connection, sql: &str) -> Result<Vec<Row>, StoreError> {
+    async fn run(&self, connection: &Connection, statement: &Statement) -> Result<Rows, StoreError> {
         let filter = self.filter;
         let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
         let below = until.min(self.as_of.below).uuid();
@@ -135,16 +153,22 @@ impl Scan<'_> {
         let endings: Vec<_> = filter.statuses.iter().map(|status| status.as_str()).collect();
         let http_statuses: Vec<i16> = filter.http_statuses.iter().map(|status| *status as i16).collect();
         let params = params![
-            self.account.uuid() => UUID, below => UUID, above => UUID, self.look_at as i64 => INT8,
-            self.limit as i64 => INT8, dead_alone(filter) => BOOL, destination => UUID,
-            uuids(&filter.event_ids, |id| id.uuid()) => UUID_ARRAY, some(&endings) => TEXT_ARRAY,
-            some(&filter.reasons) => TEXT_ARRAY, uuids(&filter.destination_ids, |id| id.uuid()) => UUID_ARRAY,
-            uuids(&filter.route_ids, |id| id.uuid()) => UUID_ARRAY,
-            uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY, expressions(&filter.types) => TEXT_ARRAY,
-            some(&http_statuses) => INT2_ARRAY, uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
-            self.as_of.ended_by.micros() => INT8, self.but.map(|id| id.uuid()) => UUID,
+            account_id: self.account.uuid() => UUID, below_delivery_id: below => UUID,
+            after_delivery_id: above => UUID, look_at: self.look_at as i64 => INT8,
+            limit: self.limit.map(|limit| limit as i64) => INT8,
+            dead_letters_alone: dead_letters_alone(filter) => BOOL, destination_id: destination => UUID,
+            event_ids: uuids(&filter.event_ids, |id| id.uuid()) => UUID_ARRAY,
+            endings: some(&endings) => TEXT_ARRAY, reasons: some(&filter.reasons) => TEXT_ARRAY,
+            destination_ids: uuids(&filter.destination_ids, |id| id.uuid()) => UUID_ARRAY,
+            route_ids: uuids(&filter.route_ids, |id| id.uuid()) => UUID_ARRAY,
+            source_ids: uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
+            types: expressions(&filter.types) => TEXT_ARRAY, http_statuses: some(&http_statuses) => INT2_ARRAY,
+            replay_ids: uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
+            ended_by: self.as_of.ended_by.micros() => INT8,
+            except_replay_id: self.except.map(|id| id.uuid()) => UUID,
         ];
-        Ok(connection.read(sql, params).await?)
+        let params = if self.limit.is_some() { params } else { params.without(&["limit"]) };
+        Ok(connection.read(statement, params).await?)
     }
 }
 
@@ -152,15 +176,28 @@ fn before(id: DeliveryId) -> Uuid {
     Uuid::from_u128(id.uuid().as_u128().saturating_sub(1))
 }
 
-/// delivery_id, origin, event_id, route_id, destination_id, ordering_key, ordering.
-fn original(row: &Row, at: usize) -> Original {
-    Original {
-        id: DeliveryId::from_uuid(row.get(at)),
-        origin: DeliveryId::from_uuid(row.get(at + 1)),
-        event_id: EventId::from_uuid(row.get(at + 2)),
-        route_id: RouteId::from_uuid(row.get(at + 3)),
-        destination_id: DestinationId::from_uuid(row.get(at + 4)),
-        ordering_key: row.get(at + 5),
-        ordering: row.get::<_, Option<&str>>(at + 6).map(Ordering::read),
+row! {
+    struct OriginalRow<'r> {
+        delivery_id: DeliveryId,
+        origin: DeliveryId,
+        event_id: EventId,
+        route_id: RouteId,
+        destination_id: DestinationId,
+        ordering_key: Option<String>,
+        ordering: Option<&'r str>,
+    }
+}
+
+impl OriginalRow<'_> {
+    fn original(self) -> Original {
+        Original {
+            id: self.delivery_id,
+            origin: self.origin,
+            event_id: self.event_id,
+            route_id: self.route_id,
+            destination_id: self.destination_id,
+            ordering_key: self.ordering_key,
+            ordering: self.ordering.map(Ordering::read),
+        }
     }
 }

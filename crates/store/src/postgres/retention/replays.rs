@@ -2,19 +2,19 @@
 
 use super::super::{
     chores,
-    pool::{Transaction, params},
+    pool::Transaction,
+    rows::row,
+    statement::{Statement, params, sql},
     trouble::Trouble,
 };
 use crate::{Pruned, ReplayPlace, ReplayWalk, Term};
 use domain::id::{DeliveryId, ReplayId};
-use uuid::Uuid;
+use std::sync::LazyLock;
 
-const OLD_REPLAYS: &str = "select id from replays \
-     where account_id = $1 and id >= $2 and id < $3 and finished_at < $4 \
-     order by id limit $5";
-pub(in super::super) const FORGET_MADE: &str = include_str!("../sql/forget_made.sql");
+static OLD_REPLAYS: LazyLock<Statement> = sql!("old_replays");
+pub(in super::super) static FORGET_MADE: LazyLock<Statement> = sql!("forget_made");
 /// By then whatever was settled of it is counted: the count is written with the ending.
-const FORGET_REPLAY: &str = include_str!("../sql/forget_replay.sql");
+static FORGET_REPLAY: LazyLock<Statement> = sql!("forget_replay");
 
 /// None: the term is over.
 pub(super) async fn forget(
@@ -25,30 +25,38 @@ pub(super) async fn forget(
     if !chores::stands(transaction, term).await? {
         return Ok(None);
     }
-    let account = walk.account_id.uuid();
     let params = params![
-        account => UUID, walk.from.0.uuid() => UUID, ReplayId::at(walk.before, 0).uuid() => UUID,
-        walk.before.micros() => INT8, walk.replays as i64 + 1 => INT8,
+        account_id: walk.account_id.uuid() => UUID, from_replay_id: walk.from.0.uuid() => UUID,
+        below_replay_id: ReplayId::at(walk.before, 0).uuid() => UUID,
+        finished_before: walk.before.micros() => INT8, limit: walk.replays as i64 + 1 => INT8,
     ];
-    let old = transaction.run(OLD_REPLAYS, params).await?;
-    let (mut rows, mut room) = (0, walk.rows as i64);
-    for (place, row) in old.iter().enumerate() {
-        let id: Uuid = row.get(0);
-        let from = if id == walk.from.0.uuid() { walk.from.1 } else { DeliveryId::MIN };
+    let old: Vec<ReplayId> = transaction.run(&OLD_REPLAYS, params).await?.column("id")?;
+    let (mut rows, mut room) = (0, walk.rows);
+    for (place, id) in old.into_iter().enumerate() {
+        let from = if id == walk.from.0 { walk.from.1 } else { DeliveryId::MIN };
         if place == walk.replays || room == 0 {
-            return Ok(Some(Pruned { rows, next: Some((ReplayId::from_uuid(id), from)) }));
+            return Ok(Some(Pruned { rows, next: Some((id, from)) }));
         }
-        let params = params![account => UUID, id => UUID, from.uuid() => UUID, room => INT8];
-        let Some(made) = transaction.run_opt(FORGET_MADE, params).await? else { continue };
-        let (looked_at, gone): (i64, i64) = (made.get(0), made.get(1));
-        room -= looked_at.min(room);
-        rows += gone as usize;
-        if let Some(left) = made.get::<_, Option<Uuid>>(2) {
-            let next = Some((ReplayId::from_uuid(id), DeliveryId::from_uuid(left)));
-            return Ok(Some(Pruned { rows, next }));
+        let params = params![
+            account_id: walk.account_id.uuid() => UUID, replay_id: id.uuid() => UUID,
+            from_delivery_id: from.uuid() => UUID, limit: room as i64 => INT8,
+        ];
+        let made: MadeRow = transaction.run(&FORGET_MADE, params).await?.one()?;
+        room -= made.looked_at.min(room);
+        rows += made.gone;
+        if let Some(left) = made.next_delivery_id {
+            return Ok(Some(Pruned { rows, next: Some((id, left)) }));
         }
-        let gone = transaction.run_opt(FORGET_REPLAY, params![id => UUID]).await?;
-        rows += gone.map_or(0, |row| row.get::<_, i64>(0) as usize);
+        let gone = transaction.run(&FORGET_REPLAY, params![replay_id: id.uuid() => UUID]).await?;
+        rows += gone.value::<usize>("gone")?;
     }
     Ok(Some(Pruned { rows, next: None }))
+}
+
+row! {
+    struct MadeRow {
+        looked_at: usize,
+        gone: usize,
+        next_delivery_id: Option<DeliveryId>,
+    }
 }

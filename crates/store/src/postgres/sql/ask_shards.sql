@@ -1,16 +1,16 @@
--- $1 node, $2 shards. Compare-and-swap on who wants it, as with taking.
+-- Compare-and-swap on the node that wants it, as with taking.
 with me as materialized (
     select id
     from nodes
-    where id = $1
+    where id = :node_id
     for key share
 ),
 unwanted as materialized (
     select s.shard, s.wanted_by
     from shards s
     cross join me
-    where s.shard = any ($2)
-      and s.node_id is distinct from $1
+    where s.shard = any (:shards)
+      and s.node_id is distinct from :node_id
       and not exists (select from nodes n where n.id = s.wanted_by)
 ),
 asked as materialized (
@@ -21,7 +21,7 @@ asked as materialized (
     for update of s skip locked
 )
 update shards s
-set wanted_by = $1
+set wanted_by = :node_id
 from asked
 where s.shard = asked.shard
   and s.wanted_by is not distinct from asked.wanted_by

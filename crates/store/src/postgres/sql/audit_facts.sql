@@ -1,15 +1,14 @@
--- $1 delivery, $2 attempt to look from, $3 limit
 -- Looked up one by one: `exists` may be turned into a read of whole tables.
 with step as materialized (
     select a.delivery_id, a.attempt_id, a.account_id, a.event_id, a.ending, a.reason, a.number
     from attempts a
-    where a.delivery_id >= $1                           -- leaves out the partitions before it
-      and (a.delivery_id, a.attempt_id) >= ($1, $2)
+    where a.delivery_id >= :from_delivery_id                           -- leaves out the partitions before it
+      and (a.delivery_id, a.attempt_id) >= (:from_delivery_id, :from_attempt_id)
     order by a.delivery_id, a.attempt_id
-    limit $3
+    limit :limit
 )
 select step.delivery_id, step.attempt_id, step.event_id, step.ending, step.reason,
-       (select true from events e where e.id = step.event_id limit 1) is not null,
+       (select true from events e where e.id = step.event_id limit 1) is not null as has_event,
        step.ending is not null
            or (
                select true from queue q
@@ -18,10 +17,10 @@ select step.delivery_id, step.attempt_id, step.event_id, step.ending, step.reaso
            ) is not null
            or (
                select true from attempts x where x.delivery_id = step.delivery_id and x.ending is not null limit 1
-           ) is not null,
+           ) is not null as has_delivery,
        step.number is not null
            or (
                select true from attempts x where x.delivery_id = step.delivery_id and x.number is not null limit 1
-           ) is not null
+           ) is not null as has_attempts
 from step
 order by step.delivery_id, step.attempt_id

@@ -1,11 +1,10 @@
--- $1 the event to look from, $2 limit, $3 deliveries to look at
 -- While it expands, the expansion says how many there are so far.
 with next as materialized (
     select e.id, e.account_id, e.deliveries
     from events e
-    where e.id >= $1
+    where e.id >= :from_event_id
     order by e.id
-    limit $2
+    limit :limit
 ),
 step as materialized (
     select promised.id, promised.account_id, promised.deliveries,
@@ -17,10 +16,10 @@ step as materialized (
         from next
     ) promised
 )
-select step.id, step.account_id, step.deliveries,
+select step.id, step.account_id, step.deliveries as promised,
        (select count(*) from queue q where q.event_id = step.id and q.replay_id is null)
            + (select count(*) from attempts a
-              where a.event_id = step.id and a.ending is not null and a.replay_id is null)
+              where a.event_id = step.id and a.ending is not null and a.replay_id is null) as found
 from step
-where step.total <= $3 or step.place = 1                -- one at least, however large
+where step.total <= :max_deliveries or step.place = 1                -- one at least, however large
 order by step.id

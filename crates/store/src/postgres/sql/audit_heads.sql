@@ -1,10 +1,9 @@
--- $1 shard, $2 destination, $3 track to look from, $4 limit
 -- A loose scan: from each track's first row straight to the next track's, one descent of the key per track.
 with recursive heads as (
     (
         select q.shard, q.destination_id, q.track, q.delivery_id, q.due_at, q.attempts
         from queue q
-        where (q.shard, q.destination_id, q.track) >= ($1, $2, $3)
+        where (q.shard, q.destination_id, q.track) >= (:from_shard, :from_destination_id, :from_track)
         order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     )
@@ -21,4 +20,4 @@ with recursive heads as (
 )
 select shard, destination_id, track, delivery_id, due_at, attempts
 from heads
-limit $4
+limit :limit

@@ -1,6 +1,6 @@
--- $1 destinations, $2 limit. One row per destination, in order.
+-- One row per destination, in order.
 select waiting.rows, waiting.oldest
-from unnest($1) with ordinality as d (id, place)
+from unnest(:destination_ids) with ordinality as d (id, place)
 cross join lateral (
     select count(*) as rows, min(lane.created_at) as oldest
     from (
@@ -9,7 +9,7 @@ cross join lateral (
         where q.shard = (select destinations.shard from destinations where destinations.id = d.id)
           and q.destination_id = d.id
         order by q.shard, q.destination_id, q.track, q.rank, q.tie
-        limit $2
+        limit :limit
     ) lane
 ) waiting
 order by d.place

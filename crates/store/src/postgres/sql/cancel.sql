@@ -1,15 +1,14 @@
--- $1 account, $2 delivery, $3 fact, $4 now
--- The delete decides: whoever gets the row writes the ending, an owner that settles meanwhile finds none.
+-- The delete decides: whichever transaction gets the row writes the ending, an owner that settles meanwhile finds none.
 with q as (
     delete from queue
-    where account_id = $1 and delivery_id = $2
+    where account_id = :account_id and delivery_id = :delivery_id
     returning *
 ),
 fact as (
     insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
                           attempts, spent, outcome, http_status, ending, reason, ended_at, late, sequence)
-    select delivery_id, $3, account_id, event_id, destination_id, route_id, replay_id, origin,
-           attempts, spent, last_outcome, last_http_status, 'cancelled', 'requested', $4, false, sequence
+    select delivery_id, :attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
+           attempts, spent, last_outcome, last_http_status, 'cancelled', 'requested', :now, false, sequence
     from q
 )
 select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id, q.origin,

@@ -1,10 +1,9 @@
--- $1 account, $2 since, $3 behind which destination, $4 limit
 select id
 from destinations
-where account_id = $1 and version > $2 and id > $3
+where account_id = :account_id and version > :since_version and id > :after_destination_id
 union
 select destination_id
 from routes
-where account_id = $1 and version > $2 and destination_id > $3
+where account_id = :account_id and version > :since_version and destination_id > :after_destination_id
 order by 1
-limit $4
+limit :limit

@@ -1,6 +1,6 @@
--- $1 account, $2 since. The version and what it brought, in one snapshot.
-select r.doc, r.version, r.deleted_at is not null, a.version, r.id
+-- The version and what it brought, in one snapshot.
+select r.doc, r.version, r.deleted_at is not null as deleted, a.version as account_version, r.id
 from accounts a
-left join routes r on r.account_id = a.id and r.version > $2
-where a.id = $1
+left join routes r on r.account_id = a.id and r.version > :since_version
+where a.id = :account_id
 order by r.id

@@ -1,18 +1,18 @@
 /* posthaste:ingest */
--- $1-$2 accounts and the versions they were matched at, $3 now, $4-$10 keys, $11-$25 events, $26-$35 deliveries,
--- $36-$37 sizes of the events' payloads, and checksums of what is stored of them
+-- By columns: the accounts with the versions their events were matched at, then keys, events and deliveries.
 -- One round trip, one flush. The order of locks is fixed, and each step feeds the next: keys sorted, then what really
 -- was inserted, then the numbers it takes, by destination. Unsorted keys: 18 % of overlapping batches deadlocked;
 -- sorted: none of 29,378.
 with current as materialized (
     select a.id, a.version
-    from unnest($1, $2) as a (id, version)
+    from unnest(:current_account_id, :current_version) as a (id, version)
     where a.version = (select accounts.version from accounts where accounts.id = a.id)
 ),
 keys as (
     insert into idempotency (scope, key_hash, body_hash, event_id, deliveries, created_at)
-    select k.scope, k.key_hash, k.body_hash, k.event_id, k.deliveries, $3
-    from unnest($4, $5, $6, $7, $8, $9, $10) with ordinality
+    select k.scope, k.key_hash, k.body_hash, k.event_id, k.deliveries, :now
+    from unnest(:key_scope, :key_hash, :key_body_hash, :key_event_id, :key_account_id, :key_account_version,
+                :key_deliveries) with ordinality
         as k (scope, key_hash, body_hash, event_id, account_id, account_version, deliveries, place)
     join current on current.id = k.account_id and current.version = k.account_version
     order by k.scope, k.key_hash, k.place                   -- of two with the same key, the first wins
@@ -24,7 +24,10 @@ written as (
                         ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc)
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.payload,
            e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.payload_crc
-    from unnest($11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $36, $37)
+    from unnest(:event_id, :event_account_id, :event_account_version, :event_keyed, :event_source_id, :event_type,
+                :event_idempotency_key, :event_content_type, :event_headers, :event_payload, :event_ordering_key,
+                :event_metadata, :event_received_at, :event_deliver_at, :event_deliveries, :event_size_bytes,
+                :event_payload_crc)
         as e (id, account_id, account_version, keyed, source_id, type, idempotency_key, content_type, headers,
               payload, ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc)
     join current on current.id = e.account_id and current.version = e.account_version
@@ -34,11 +37,13 @@ written as (
 ),
 expanding as (
     insert into expansions (event_id, account_id, account_version, deliveries, inline_routes, created_at)
-    select large.id, large.account_id, large.version, cardinality(large.routes), large.routes, $3
+    select large.id, large.account_id, large.version, cardinality(large.routes), large.routes, :now
     from (
         select written.id, written.account_id, current.version,
                array(
-                   select d.route_id from unnest($27, $30) as d (event_id, route_id) where d.event_id = written.id
+                   select d.route_id
+                   from unnest(:delivery_event_id, :delivery_route_id) as d (event_id, route_id)
+                   where d.event_id = written.id
                ) as routes
         from written
         join current on current.id = written.account_id
@@ -49,7 +54,8 @@ expanding as (
 ordered as materialized (
     select d.id, d.destination_id,
            row_number() over (partition by d.destination_id order by d.place desc) - 1 as behind
-    from unnest($26, $27, $29, $35) with ordinality as d (id, event_id, destination_id, sequenced, place)
+    from unnest(:delivery_id, :delivery_event_id, :delivery_destination_id, :delivery_sequenced) with ordinality
+        as d (id, event_id, destination_id, sequenced, place)
     join written on written.id = d.event_id
     where d.sequenced
 ),
@@ -68,7 +74,8 @@ promised as (
     select d.shard, d.destination_id, d.track, coalesce(o.sequence, d.rank), d.id, written.account_id, d.event_id,
            d.route_id, d.id, d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, written.deliver_at),
            written.size_bytes, o.sequence
-    from unnest($26, $27, $28, $29, $30, $31, $32, $33, $34)
+    from unnest(:delivery_id, :delivery_event_id, :delivery_shard, :delivery_destination_id, :delivery_route_id,
+                :delivery_track, :delivery_rank, :delivery_due_at, :delivery_created_at)
         as d (id, event_id, shard, destination_id, route_id, track, rank, due_at, created_at)
     join written on written.id = d.event_id
     left join (

@@ -1,8 +1,5 @@
--- $1 account, $2 ids below this, $3 and not below this, $4 entries to look at, $5 rows wanted
--- What narrows the scan: $6 waiting ones wanted, $7 endings wanted, $8 the one destination, $9 events
--- What is looked for in it: $10 without attempts wanted, $11 with attempts wanted, $12 endings, $13 reasons,
--- $14 destinations, $15 routes, $16 sources, $17 types as regular expressions, $18 HTTP statuses, $19 replays
--- And again what narrows the scan: $20 dead letters alone
+-- What narrows the scan: whether waiting and ended ones are wanted, the one destination, events, dead letters alone.
+-- What is looked for in it is in deliveries_page.sql; :look_at entries are looked at for :limit rows.
 -- One statement over queue and endings, so that a delivery that moves is neither lost nor twice. An unused filter is
 -- null, known when the statement is planned, and so costs nothing.
 with scan as materialized (
@@ -14,12 +11,12 @@ with scan as materialized (
                    q.last_http_status, q.created_at, q.available_at, q.payload_bytes, q.sequence,
                    null::text as ending, null::text as reason, null::bigint as ended_at
             from queue q
-            where q.account_id = $1
-              and q.delivery_id < $2 and q.delivery_id >= $3
-              and $6
-              and ($9::uuid[] is null or q.event_id = any($9))
+            where q.account_id = :account_id
+              and q.delivery_id < :below_delivery_id and q.delivery_id >= :from_delivery_id
+              and :waiting
+              and (:event_ids::uuid[] is null or q.event_id = any(:event_ids))
             order by q.delivery_id desc
-            limit $4 + 1
+            limit :look_at + 1
         )
         union all
         (
@@ -28,19 +25,19 @@ with scan as materialized (
                    a.http_status, null, null, null, a.sequence,
                    a.ending, a.reason, a.ended_at
             from attempts a
-            where a.account_id = $1
-              and a.delivery_id < $2 and a.delivery_id >= $3
+            where a.account_id = :account_id
+              and a.delivery_id < :below_delivery_id and a.delivery_id >= :from_delivery_id
               and a.ending is not null
-              and ($20::boolean is not true or (a.ending = 'dead_letter' and not a.late))
-              and $7
-              and ($8::uuid is null or a.destination_id = $8)
-              and ($9::uuid[] is null or a.event_id = any($9))
+              and (:dead_letters_alone::boolean is not true or (a.ending = 'dead_letter' and not a.late))
+              and :ended
+              and (:destination_id::uuid is null or a.destination_id = :destination_id)
+              and (:event_ids::uuid[] is null or a.event_id = any(:event_ids))
             order by a.delivery_id desc
-            limit $4 + 1
+            limit :look_at + 1
         )
     ) s
     order by s.delivery_id desc
-    limit $4 + 1
+    limit :look_at + 1
 ),
 looked as (
     select scan.delivery_id, scan.place from scan

@@ -3,10 +3,10 @@
 with made as materialized (
     select r.delivery_id, row_number() over (order by r.delivery_id desc) as place
     from replayed r
-    where r.replay_id = ($19::uuid[])[1]
-      and r.delivery_id < $2 and r.delivery_id >= $3
+    where r.replay_id = (:replay_ids::uuid[])[1]
+      and r.delivery_id < :below_delivery_id and r.delivery_id >= :from_delivery_id
     order by r.delivery_id desc
-    limit $4 + 1
+    limit :look_at + 1
 ),
 scan as materialized (
     select s.*
@@ -19,10 +19,10 @@ scan as materialized (
                    q.last_http_status, q.created_at, q.available_at, q.payload_bytes, q.sequence,
                    null::text as ending, null::text as reason, null::bigint as ended_at
             from queue q
-            where q.account_id = $1 and q.delivery_id = made.delivery_id
+            where q.account_id = :account_id and q.delivery_id = made.delivery_id
             limit 1
         ) q
-        where $6
+        where :waiting
         union all
         select a.*, made.place
         from made
@@ -32,13 +32,13 @@ scan as materialized (
                    a.http_status, null::bigint, null::bigint, null::integer, a.sequence,
                    a.ending, a.reason, a.ended_at
             from attempts a
-            where a.account_id = $1 and a.delivery_id = made.delivery_id and a.ending is not null
+            where a.account_id = :account_id and a.delivery_id = made.delivery_id and a.ending is not null
             limit 1
         ) a
-        where $7
+        where :ended
     ) s
     order by s.delivery_id desc
-    limit $4 + 1
+    limit :look_at + 1
 ),
 looked as (
     select made.delivery_id, made.place from made

@@ -1,5 +1,4 @@
--- $1 deliveries from here on, $2 and below this
--- One step to each account that has something waiting.
+-- Whether something of these deliveries waits. One step to each account that has something waiting.
 with recursive owner (account_id) as (
     (select q.account_id from queue q order by q.account_id limit 1)
     union all
@@ -11,6 +10,6 @@ select exists (
     select from owner o
     where exists (
         select from queue q
-        where q.account_id = o.account_id and q.delivery_id >= $1 and q.delivery_id < $2
+        where q.account_id = o.account_id and q.delivery_id >= :from_id and q.delivery_id < :below_id
     )
-)
+) as needed

@@ -1,5 +1,4 @@
--- $1 account, $2 event
-select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
-       e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes
+select e.id, e.account_id, e.source_id, e.type as event_type, e.idempotency_key, e.content_type, e.headers,
+       e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes
 from events e
-where e.account_id = $1 and e.id = $2
+where e.account_id = :account_id and e.id = :event_id

@@ -1,17 +1,17 @@
 /* posthaste:expand */
--- $1 event, $2 the cursor as it was read, $3 and as it shall be, $4 whether this is the end, $5-$13 deliveries
--- Guarded by the cursor, a column of the row that is written: whoever comes second waits for the row, looks at it
--- again, and writes nothing. Nothing else tells a chunk that was written before: its deliveries may have ended since.
+-- The cursor as it was read and as it shall be, whether this is the end, and deliveries by columns.
+-- Guarded by the cursor, a column of the row that is written: a second writer waits for the row, looks at it again, and
+-- writes nothing. Nothing else tells a chunk that was written before: its deliveries may have ended since.
 with moved as (
     update expansions x
-    set cursor = $3, deliveries = x.deliveries + cardinality($5)
-    where x.event_id = $1 and x.cursor is not distinct from $2 and not $4
+    set cursor = :to_cursor, deliveries = x.deliveries + cardinality(:delivery_id)
+    where x.event_id = :event_id and x.cursor is not distinct from :from_cursor and not :done
     returning x.deliveries
 ),
 ended as (
     delete from expansions x
-    where x.event_id = $1 and x.cursor is not distinct from $2 and $4
-    returning x.deliveries + cardinality($5) as deliveries
+    where x.event_id = :event_id and x.cursor is not distinct from :from_cursor and :done
+    returning x.deliveries + cardinality(:delivery_id) as deliveries
 ),
 turn as (
     select deliveries from moved
@@ -22,8 +22,9 @@ ordered as materialized (
     select d.id, d.destination_id,
            row_number() over (partition by d.destination_id order by d.place desc) - 1 as behind
     from turn
-    join events e on e.id = $1                              -- one that has had its time has no deliveries any more
-    cross join unnest($5, $7, $13) with ordinality as d (id, destination_id, sequenced, place)
+    join events e on e.id = :event_id                              -- one that has had its time has no deliveries any more
+    cross join unnest(:delivery_id, :destination_id, :sequenced) with ordinality
+        as d (id, destination_id, sequenced, place)
     where d.sequenced
 ),
 numbers as (
@@ -41,8 +42,8 @@ promised as (
     select d.shard, d.destination_id, d.track, coalesce(o.sequence, d.rank), d.id, e.account_id, e.id, d.route_id, d.id,
            d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, e.deliver_at), e.size_bytes, o.sequence
     from turn
-    join events e on e.id = $1
-    cross join unnest($5, $6, $7, $8, $9, $10, $11, $12)
+    join events e on e.id = :event_id
+    cross join unnest(:delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at)
         as d (id, shard, destination_id, route_id, track, rank, due_at, created_at)
     left join (
         select ordered.id, numbers.last - ordered.behind as sequence
@@ -54,7 +55,7 @@ counted as (
     update events e
     set deliveries = ended.deliveries
     from ended
-    where e.id = $1
+    where e.id = :event_id
 )
 select deliveries
 from turn

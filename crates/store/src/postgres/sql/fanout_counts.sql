@@ -1,14 +1,13 @@
--- $1 events, $2 deliveries from here on (for the days: only those are planned for), $3 to be counted of what waits and of
--- what has ended of one event, null: all
--- Replays are not an event's fan-out.
+-- Deliveries are looked for from :from_delivery_id on: only those days are planned for. Of what waits and of what has
+-- ended of one event at most :limit are counted; null: all. Replays are not an event's fan-out.
 select waiting.count, ended.delivered, ended.dead_letter, ended.cancelled, ended.last_at
-from unnest($1) with ordinality as e (id, place)
+from unnest(:event_ids) with ordinality as e (id, place)
 cross join lateral (
     select count(*) as count
     from (
         select from queue q
         where q.event_id = e.id and q.origin = q.delivery_id
-        limit $3
+        limit :limit
     ) q
 ) waiting
 cross join lateral (
@@ -20,8 +19,8 @@ cross join lateral (
         select a.ending, a.ended_at
         from attempts a
         where a.event_id = e.id and a.ending is not null and a.origin = a.delivery_id
-          and a.delivery_id >= $2
-        limit $3
+          and a.delivery_id >= :from_delivery_id
+        limit :limit
     ) a
 ) ended
 order by e.place

@@ -1,8 +1,8 @@
--- $1 shards, $2 destinations, $3-$5 positions to read from, $6 tracks not to go beyond, $7 how many
+-- Windows by columns: lanes, positions to read from, tracks not to go beyond, how many rows.
 -- One range of the key per lane, however many others wait. The limit keeps it a range read: without one the planner
 -- may turn the lot into a join over the whole queue.
 select w.place, q.*
-from unnest($1, $2, $3, $4, $5, $6, $7) with ordinality
+from unnest(:shard, :destination_id, :track, :rank, :delivery_id, :last_track, :rows) with ordinality
     as w (shard, destination_id, track, rank, delivery_id, last_track, rows, place)
 cross join lateral (
     select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id, q.origin,

@@ -1,8 +1,7 @@
--- $1 events, $2 the largest payload to carry
 -- A statement of its own, so that each event is read once however many lanes have it, and the ids are known when it
 -- is planned: only the days they belong to are looked at.
-select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
-       e.metadata, e.received_at, e.deliver_at,
-       case when e.size_bytes <= $2 then e.payload end, e.payload_crc, e.size_bytes
+select e.id, e.account_id, e.source_id, e.type as event_type, e.idempotency_key, e.content_type, e.headers,
+       e.ordering_key, e.metadata, e.received_at, e.deliver_at,
+       case when e.size_bytes <= :max_payload_bytes then e.payload end as payload, e.payload_crc, e.size_bytes
 from events e
-where e.id = any($1)
+where e.id = any(:event_ids)

@@ -1,9 +1,8 @@
--- $1 replay
 -- One of which nothing is left goes with its counts.
 with gone as (
     delete from replays r
-    where r.id = $1
-      and not exists (select from replayed m where m.replay_id = $1)
+    where r.id = :replay_id
+      and not exists (select from replayed m where m.replay_id = :replay_id)
     returning r.id
 ),
 counts as (
@@ -12,4 +11,4 @@ counts as (
     where c.replay_id = gone.id
     returning 1
 )
-select (select count(*) from gone) + (select count(*) from counts)
+select (select count(*) from gone) + (select count(*) from counts) as gone

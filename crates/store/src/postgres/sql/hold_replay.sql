@@ -1,9 +1,8 @@
--- $1 replay, $2 node, $3 until, $4 by whom and $5 until when it was held when it was seen
--- Guarded by columns of the row that is written: of two who saw it free, one takes it.
+-- Guarded by columns of the row that is written: of two nodes that saw it free, one takes it.
 update replays
-set held_by = $2, held_until = $3
-where id = $1
+set held_by = :node_id, held_until = :held_until
+where id = :replay_id
   and status = 'running'
-  and held_by is not distinct from $4
-  and held_until is not distinct from $5
+  and held_by is not distinct from :seen_held_by
+  and held_until is not distinct from :seen_held_until
 returning id

@@ -1,6 +1,5 @@
--- $1 destination, $2 $3 before this one, $4 at most so many
 select reason, since, until, detail, step, ended_at
 from holds
-where destination_id = $1 and (since, reason) < ($2, $3)
+where destination_id = :destination_id and (since, reason) < (:before_since, :before_reason)
 order by since desc, reason desc
-limit $4
+limit :limit

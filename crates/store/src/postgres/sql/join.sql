@@ -1,12 +1,11 @@
--- $1 id, $2 label, $3 proof, $4 version, $5 role, $6 address, $7 lease in microseconds
 -- The predecessor goes in the same transaction; joining again, because the first answer was not heard, only renews. Ids
--- are made in order of time: the last word of a process that has died replaces nobody who came after it.
+-- are made in order of time: the last word of a process that has died replaces no node that came after it.
 with predecessor as (
     delete from nodes
-    where proof = $3
-      and id < $1
+    where proof = :proof
+      and id < :id
 )
 insert into nodes (id, label, proof, version, role, address, expires_at)
-values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 microsecond')
+values (:id, :label, :proof, :version, :role, :address, clock_timestamp() + :lease_us * interval '1 microsecond')
 on conflict (id) do update set expires_at = excluded.expires_at
-returning (extract(epoch from clock_timestamp()) * 1000000)::bigint
+returning (extract(epoch from clock_timestamp()) * 1000000)::bigint as now

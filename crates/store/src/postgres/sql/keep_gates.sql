@@ -1,21 +1,20 @@
 /* posthaste:keep_gates */
--- $1 node, $2 now, $3 destinations, $4 documents (null: nothing to remember), each destination once and in order; $5-$11
--- holds, each once and in order. A node whose row is gone changes nothing, and
--- neither does a word that was overtaken by a later one.
+-- Gates by columns (a null document: nothing to remember), each destination once and in order; then holds, each once and
+-- in order. A node whose row is gone changes nothing, and neither does a word that was overtaken by a later one.
 with me as materialized (
-    select id from nodes where id = $1 for key share
+    select id from nodes where id = :node_id for key share
 ),
 words as materialized (
-    select * from unnest($3, $4) as words (destination_id, doc)
+    select * from unnest(:gate_destination_id, :gate_doc) as words (destination_id, doc)
 ),
 forgotten as (
     delete from gates g
     using words, me
-    where g.destination_id = words.destination_id and words.doc is null and g.updated_at <= $2
+    where g.destination_id = words.destination_id and words.doc is null and g.updated_at <= :now
 ),
 kept as (
     insert into gates (destination_id, doc, updated_at)
-    select words.destination_id, words.doc, $2
+    select words.destination_id, words.doc, :now
     from words, me
     where words.doc is not null
     order by words.destination_id
@@ -23,8 +22,10 @@ kept as (
     where gates.updated_at <= excluded.updated_at
 )
 insert into holds (destination_id, since, reason, until, detail, step, ended_at, changed_at)
-select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_at, $2
-from unnest($5, $6, $7, $8, $9, $10, $11) as h (destination_id, since, reason, until, detail, step, ended_at), me
+select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_at, :now
+from unnest(:hold_destination_id, :hold_since, :hold_reason, :hold_until, :hold_detail, :hold_step, :hold_ended_at)
+        as h (destination_id, since, reason, until, detail, step, ended_at),
+     me
 order by 1, 2, 3
 on conflict (destination_id, since, reason) do update
 set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at,

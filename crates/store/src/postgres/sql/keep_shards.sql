@@ -1,9 +1,8 @@
--- $1 node, $2 shards
 with mine as materialized (
     select s.shard
     from shards s
-    where s.shard = any ($2)
-      and s.node_id = $1
+    where s.shard = any (:shards)
+      and s.node_id = :node_id
     order by s.shard
     for update of s
 )
@@ -11,4 +10,4 @@ update shards s
 set wanted_by = null
 from mine
 where s.shard = mine.shard
-  and s.node_id = $1
+  and s.node_id = :node_id

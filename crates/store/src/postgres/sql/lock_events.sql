@@ -1,7 +1,7 @@
--- $1 events
--- Whoever puts something of an event into the queue holds its row: that one is left out, or waits and finds it gone.
+-- A statement that puts something of an event into the queue holds its row: that event is left out, or the statement
+-- waits and finds it gone.
 select e.id
 from events e
-where e.id = any($1)
+where e.id = any(:event_ids)
 order by e.id
 for update skip locked

@@ -1,10 +1,10 @@
 /* posthaste:replay */
--- $1 replay, $2 origins, $3 events, $4-$12 deliveries
 -- An origin that this replay has had already, and an event that has had its time, give none. An event's row is locked:
 -- retention either comes first or finds what waits.
 with d as materialized (
     select d.*, e.account_id, e.size_bytes
-    from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) with ordinality
+    from unnest(:origin, :event_id, :delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at,
+                :sequenced) with ordinality
         as d (origin, event_id, id, shard, destination_id, route_id, track, rank, due_at, created_at, sequenced, place)
     cross join lateral (
         select events.account_id, events.size_bytes
@@ -16,7 +16,7 @@ with d as materialized (
 ),
 once as (
     insert into replayed (replay_id, origin, delivery_id)
-    select $1, d.origin, d.id
+    select :replay_id, d.origin, d.id
     from d
     order by d.place
     on conflict (replay_id, origin) do nothing
@@ -46,7 +46,7 @@ promised as (
     insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, replay_id,
                        origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
     select made.shard, made.destination_id, made.track, coalesce(o.sequence, made.rank), made.id, made.account_id,
-           made.event_id, made.route_id, $1, made.origin, made.due_at, 0, 0, 0, made.created_at, made.created_at,
+           made.event_id, made.route_id, :replay_id, made.origin, made.due_at, 0, 0, 0, made.created_at, made.created_at,
            made.size_bytes, o.sequence
     from made
     left join (
@@ -55,5 +55,5 @@ promised as (
         join numbers on numbers.destination_id = ordered.destination_id
     ) o on o.id = made.id
 )
-select count(*)
+select count(*) as made
 from once

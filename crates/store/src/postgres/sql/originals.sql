@@ -1,7 +1,5 @@
--- $1 account, $2 ids below this, $3 and above this, $4 entries to look at, $5 rows wanted
--- What narrows the scan: $6 dead letters alone, $7 the one destination, $8 events
--- What is looked for in it: $9 endings, $10 reasons, $11 destinations, $12 routes, $13 sources, $14 types as regular
--- expressions, $15 HTTP statuses, $16 replays, $17 ended at this time or before, $18 not made by this replay
+-- What narrows the scan: dead letters alone, the one destination, events. What is looked for in it: the other filters,
+-- ended at :ended_by or before, not made by :except_replay_id. Types are regular expressions.
 -- What has ended, oldest first. An unused filter is null, known when the statement is planned, and so costs nothing.
 with scan as materialized (
     select s.*, row_number() over (order by s.delivery_id) as place
@@ -9,14 +7,14 @@ with scan as materialized (
         select a.delivery_id, a.origin, a.event_id, a.destination_id, a.route_id, a.replay_id, a.http_status, a.ending,
                a.reason, a.ended_at
         from attempts a
-        where a.account_id = $1
-          and a.delivery_id < $2 and a.delivery_id > $3
+        where a.account_id = :account_id
+          and a.delivery_id < :below_delivery_id and a.delivery_id > :after_delivery_id
           and a.ending is not null
-          and ($6::boolean is not true or (a.ending = 'dead_letter' and not a.late))
-          and ($7::uuid is null or a.destination_id = $7)
-          and ($8::uuid[] is null or a.event_id = any($8))
+          and (:dead_letters_alone::boolean is not true or (a.ending = 'dead_letter' and not a.late))
+          and (:destination_id::uuid is null or a.destination_id = :destination_id)
+          and (:event_ids::uuid[] is null or a.event_id = any(:event_ids))
         order by a.delivery_id
-        limit $4 + 1
+        limit :look_at + 1
     ) s
 ),
 page as (
@@ -28,15 +26,15 @@ page as (
         where events.id = s.event_id
         limit 1
     ) e on true
-    where s.place <= $4
-      and ($9::text[] is null or s.ending = any($9))
-      and ($10::text[] is null or s.reason = any($10))
-      and ($11::uuid[] is null or s.destination_id = any($11))
-      and ($12::uuid[] is null or s.route_id = any($12))
-      and ($13::uuid[] is null or e.source_id = any($13))
-      and ($14::text[] is null or e.type ~ any($14))
-      and ($15::smallint[] is null or s.http_status = any($15))
-      and ($16::uuid[] is null or s.replay_id = any($16))
-      and s.ended_at <= $17
-      and ($18::uuid is null or s.replay_id is distinct from $18)
+    where s.place <= :look_at
+      and (:endings::text[] is null or s.ending = any(:endings))
+      and (:reasons::text[] is null or s.reason = any(:reasons))
+      and (:destination_ids::uuid[] is null or s.destination_id = any(:destination_ids))
+      and (:route_ids::uuid[] is null or s.route_id = any(:route_ids))
+      and (:source_ids::uuid[] is null or e.source_id = any(:source_ids))
+      and (:types::text[] is null or e.type ~ any(:types))
+      and (:http_statuses::smallint[] is null or s.http_status = any(:http_statuses))
+      and (:replay_ids::uuid[] is null or s.replay_id = any(:replay_ids))
+      and s.ended_at <= :ended_by
+      and (:except_replay_id::uuid is null or s.replay_id is distinct from :except_replay_id)
 )

@@ -1,11 +1,10 @@
--- $1 account, $2 deliveries, $3 ended at this time or before, $4 ids below this
 select p.delivery_id, p.origin, p.event_id, p.route_id, p.destination_id, e.ordering_key, o.ordering
-from unnest($2) as given (id)
+from unnest(:delivery_ids) as given (id)
 cross join lateral (
     select a.delivery_id, a.origin, a.event_id, a.route_id, a.destination_id
     from attempts a
-    where a.account_id = $1 and a.delivery_id = given.id and a.ending is not null and a.ended_at <= $3
-      and a.delivery_id < $4
+    where a.account_id = :account_id and a.delivery_id = given.id and a.ending is not null and a.ended_at <= :ended_by
+      and a.delivery_id < :below_delivery_id
     limit 1
 ) p
 left join lateral (

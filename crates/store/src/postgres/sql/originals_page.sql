@@ -1,13 +1,13 @@
 -- Follows the scan: a page of what is wanted, and how far was looked.
-select (select scan.delivery_id from scan order by scan.place desc limit 1),      -- the last there was to look at
-       (select scan.delivery_id from scan where scan.place = $4),                 -- the last that was looked at
+select (select scan.delivery_id from scan order by scan.place desc limit 1) as last_id,  -- there was to look at
+       (select scan.delivery_id from scan where scan.place = :look_at) as looked_at_id,   -- the last looked at
        p.delivery_id, p.origin, p.event_id, p.route_id, p.destination_id, p.ordering_key, o.ordering
 from (select) always
 left join (
     select page.*
     from page
     order by page.place
-    limit $5
+    limit :limit
 ) p on true
 left join lateral (
     select coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') as ordering

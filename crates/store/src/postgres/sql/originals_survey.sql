@@ -1,5 +1,5 @@
 -- Follows the scan: how many are wanted, and whether that is all.
-select p.destination_id, p.count, (select count(*) from scan) <= $4
+select p.destination_id, p.count, (select count(*) from scan) <= :look_at as exact
 from (select) always
 left join (
     select page.destination_id, count(*)

@@ -1,10 +1,9 @@
--- $1 ended before, $2 at most so many
 with old as materialized (
-    select destination_id, since, reason from holds where ended_at < $1 limit $2
+    select destination_id, since, reason from holds where ended_at < :ended_before limit :limit
 ),
 gone as (
     delete from holds h using old
     where h.destination_id = old.destination_id and h.since = old.since and h.reason = old.reason
     returning 1
 )
-select count(*) from gone
+select count(*) as gone from gone

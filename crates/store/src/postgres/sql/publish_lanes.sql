@@ -1,7 +1,7 @@
--- $1 node, $2 now, $3 destinations, $4 documents. Sorted: two owners that overlap for a moment must not deadlock.
+-- Sorted: two owners that overlap for a moment must not deadlock.
 insert into lanes (destination_id, node_id, doc, updated_at)
-select said.destination_id, $1, said.doc, $2
-from unnest($3, $4) as said (destination_id, doc)
+select said.destination_id, :node_id, said.doc, :now
+from unnest(:destination_id, :doc) as said (destination_id, doc)
 order by said.destination_id
 on conflict (destination_id) do update
 set node_id = excluded.node_id, doc = excluded.doc, updated_at = excluded.updated_at

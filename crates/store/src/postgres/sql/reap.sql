@@ -1,5 +1,5 @@
--- $1 the node that reaps. Waits for settlements that hold a row, and for renewals, after which a row is looked at anew.
+-- Waits for settlements that hold a row, and for renewals, after which a row is looked at anew.
 delete from nodes
 where expires_at <= now()
-  and id <> $1
+  and id <> :node_id
 returning id

@@ -1,8 +1,8 @@
--- $1 node, $2 shards, $3 their epochs. To the one who wants it, if that is there.
+-- To the node that wants it, if that is there.
 with mine as materialized (
     select s.shard, s.epoch, s.wanted_by
-    from unnest($2, $3) as given (shard, epoch)
-    join shards s on s.shard = given.shard and s.epoch = given.epoch and s.node_id = $1
+    from unnest(:shard, :epoch) as given (shard, epoch)
+    join shards s on s.shard = given.shard and s.epoch = given.epoch and s.node_id = :node_id
     order by s.shard
     for update of s
 )
@@ -13,5 +13,5 @@ set node_id = (select n.id from nodes n where n.id = mine.wanted_by),
 from mine
 where s.shard = mine.shard
   and s.epoch = mine.epoch
-  and s.node_id = $1
+  and s.node_id = :node_id
 returning s.shard

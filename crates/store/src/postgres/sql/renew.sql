@@ -1,20 +1,19 @@
--- $1 node, $2 lease in microseconds
--- Also renews an expired lease: only the reaper's delete takes ownership away, so an outage costs nobody their lanes.
+-- Also renews an expired lease: only the reaper's delete takes ownership away, so an outage costs no node its lanes.
 with renewed as (
     update nodes
-    set expires_at = now() + $2 * interval '1 microsecond'
-    where id = $1
+    set expires_at = now() + :lease_us * interval '1 microsecond'
+    where id = :node_id
     returning id
 )
-select (extract(epoch from now()) * 1000000)::bigint, -- the node's clock is this, plus its own monotonic time
+select (extract(epoch from now()) * 1000000)::bigint as now, -- the node's clock is this, plus its own monotonic time
        stamp.*
 from renewed
 cross join (
-    select (select count(*) from nodes),
-           (select count(*) from nodes where expires_at <= now() and id <> $1),
-           sum(s.epoch)::bigint,
-           count(*) filter (where owner.id is null),
-           coalesce(sum((s.shard + 1) * (s.shard + 1)) filter (where wanter.id is not null), 0)::bigint
+    select (select count(*) from nodes) as members,
+           (select count(*) from nodes where expires_at <= now() and id <> :node_id) as expired,
+           sum(s.epoch)::bigint as epochs,
+           count(*) filter (where owner.id is null) as free,
+           coalesce(sum((s.shard + 1) * (s.shard + 1)) filter (where wanter.id is not null), 0)::bigint as wanted
     from shards s
     left join nodes owner on owner.id = s.node_id
     left join nodes wanter on wanter.id = s.wanted_by

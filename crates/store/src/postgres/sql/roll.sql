@@ -1,6 +1,6 @@
 -- Members, then shards, in one snapshot: a shard's row has its number in the first column, a member's has none.
 -- A node without a row owns nothing and wants nothing.
-select null::smallint as shard, n.id as node, null::bigint as epoch, null::uuid as wanted_by,
+select null::smallint as shard, n.id as node_id, null::bigint as epoch, null::uuid as wanted_by,
        n.label, n.proof, n.version, n.role, n.address,
        (extract(epoch from n.joined_at) * 1000000)::bigint as joined_at,
        (extract(epoch from n.expires_at) * 1000000)::bigint as expires_at,

@@ -1,16 +1,18 @@
 /* posthaste:settle */
--- $1 node, $2-$28 settlements, sorted by delivery
+-- Settlements by columns, sorted by delivery.
 -- Fenced twice. A node whose row is gone moves nothing: the lock lets renewals pass and makes the reaper wait. And the
 -- row decides: it must be there with the attempts it had at the start, so a cancel that commits meanwhile stays, and
 -- a batch that is run again finds nothing to move. Run with other joins than nested loops switched off: on a young
 -- table the planner would rather read all of the queue than look up each delivery.
 with me as materialized (
-    select id from nodes where id = $1 for key share
+    select id from nodes where id = :settling_node_id for key share
 ),
 c as materialized (
     select *
-    from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-                $24, $25, $26, $27, $28)
+    from unnest(:delivery_id, :attempt_id, :account_id, :event_id, :destination_id, :route_id, :replay_id, :origin,
+                :attempts_before, :number, :attempts, :spent, :started_at, :duration_us, :outcome,
+                :http_status, :detail, :node_id, :ending, :reason, :ended_at, :track, :rank, :due_at, :tls_errors,
+                :sequence, :detail_packed)
         as c (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
               attempts_before, number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
               ending, reason, ended_at, track, rank, due_at, tls_errors, sequence, detail_packed)

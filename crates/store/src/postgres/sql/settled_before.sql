@@ -1,6 +1,6 @@
--- $1 deliveries, $2 facts: those that were there already, and moved their delivery then
+-- Those that were there already, and moved their delivery then.
 select a.attempt_id
-from unnest($1, $2) as f (delivery_id, attempt_id)
+from unnest(:delivery_id, :attempt_id) as f (delivery_id, attempt_id)
 cross join lateral (
     select attempts.attempt_id, attempts.late
     from attempts

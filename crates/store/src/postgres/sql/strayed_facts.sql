@@ -1,8 +1,7 @@
--- $1 events from here on, $2 and below this, $3 at most so many
 -- Endings that lie in later days than their event: of replays, of large fan-outs, of those around midnight.
 select a.delivery_id
 from attempts a
-where a.event_id >= $1 and a.event_id < $2
+where a.event_id >= :from_id and a.event_id < :below_id
   and a.ending is not null
-  and a.delivery_id >= $2
-limit $3
+  and a.delivery_id >= :below_id
+limit :limit

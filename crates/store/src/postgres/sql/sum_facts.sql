@@ -1,7 +1,8 @@
--- $1 attempts from here on, $2 and below this, $3 deliveries from here on (for the days), $4 where buckets end
-select a.number is not null, a.outcome, a.http_status, width_bucket(a.duration_us, $4), a.ending, a.reason, count(*),
+-- Deliveries from :from_delivery_id on, for the days.
+select a.number is not null as attempted, a.outcome, a.http_status,
+       width_bucket(a.duration_us, :bucket_bounds) as bucket, a.ending, a.reason, count(*) as count,
        a.account_id, a.destination_id
 from attempts a
-where a.attempt_id >= $1 and a.attempt_id < $2
-  and a.delivery_id >= $3
+where a.attempt_id >= :from_attempt_id and a.attempt_id < :below_attempt_id
+  and a.delivery_id >= :from_delivery_id
 group by 1, 2, 3, 4, 5, 6, 8, 9

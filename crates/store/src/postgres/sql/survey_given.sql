@@ -1,16 +1,16 @@
--- $1 account, $2 deliveries: those that wait or have ended, by destination; and without one, those that are not there
+-- Those that wait or have ended, by destination; and without one, those that are not there.
 select d.destination_id,
-       count(*),
-       case when d.destination_id is null then array_agg(given.id order by given.id) end
-from unnest($2) as given (id)
+       count(*) as count,
+       case when d.destination_id is null then array_agg(given.id order by given.id) end as unknown
+from unnest(:delivery_ids) as given (id)
 left join lateral (
     select q.destination_id
     from queue q
-    where q.account_id = $1 and q.delivery_id = given.id
+    where q.account_id = :account_id and q.delivery_id = given.id
     union all
     select a.destination_id
     from attempts a
-    where a.account_id = $1 and a.delivery_id = given.id and a.ending is not null
+    where a.account_id = :account_id and a.delivery_id = given.id and a.ending is not null
     limit 1
 ) d on true
 group by d.destination_id

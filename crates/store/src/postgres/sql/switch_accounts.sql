@@ -1,4 +1,4 @@
--- $1 destinations to disable, $2 to pause. One change per account, in the order of their ids: the accounts' rows are what changes wait for.
+-- One change per account, in the order of their ids: the accounts' rows are what changes wait for.
 update accounts a
 set version = a.version + 1
 from (
@@ -8,7 +8,7 @@ from (
         select d.account_id
         from destinations d
         where d.disabled_at is null
-          and (d.id = any($1) or d.id = any($2) and d.paused_at is null and d.deleted_at is null)
+          and (d.id = any(:disable_ids) or d.id = any(:pause_ids) and d.paused_at is null and d.deleted_at is null)
     )
     order by locked.id
     for update

@@ -1,13 +1,13 @@
 /* posthaste:take_turns */
--- $1 node, $2 now, $3-$6 turns, sorted by delivery: accounts, deliveries, tracks and their order
+-- Turns by columns, sorted by delivery; :place is their order.
 -- A node whose row is gone moves nothing, and the row decides: it must still wait for its time (track -1). Rows are
 -- locked in the order of deliveries, as settling does, then the numbers by destination, as a commit does.
 with me as materialized (
-    select id from nodes where id = $1 for key share
+    select id from nodes where id = :node_id for key share
 ),
 due as materialized (
     select q.account_id, q.delivery_id, q.destination_id, t.track, t.place
-    from unnest($3, $4, $5, $6) as t (account_id, delivery_id, track, place)
+    from unnest(:account_id, :delivery_id, :track, :place) as t (account_id, delivery_id, track, place)
     cross join me
     cross join lateral (
         select queue.account_id, queue.delivery_id, queue.destination_id, queue.track, queue.due_at
@@ -16,7 +16,7 @@ due as materialized (
         limit 1                                             -- looked up, never looked for among all that wait
         for update
     ) q
-    where q.track = -1 and q.due_at <= $2
+    where q.track = -1 and q.due_at <= :now
 ),
 ordered as materialized (
     select due.*, row_number() over (partition by due.destination_id order by due.place desc) - 1 as behind

@@ -1,7 +1,7 @@
--- $1 destinations. One row each, in order; deleted destinations and deleted routes too: something may still wait.
+-- One row each, in order; deleted destinations and deleted routes too: something may still wait.
 select d.doc, d.version, d.paused_at, d.resumed_at, d.disabled_at, d.disabled_reason, d.deleted_at,
        d.probed_at, d.account_id, d.shard, a.doc, r.docs, r.versions, a.version, g.doc, g.updated_at
-from unnest($1) with ordinality as asked (id, place)
+from unnest(:destination_ids) with ordinality as asked (id, place)
 left join lateral (
     select *
     from destinations

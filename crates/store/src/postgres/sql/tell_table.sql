@@ -1,7 +1,7 @@
--- $1 shards, sorted: two who tell at once must not deadlock. Each counts its own rounds, so that none is overlooked.
+-- Sorted: two nodes that tell at once must not deadlock. Each shard counts its own rounds, so that none is overlooked.
 insert into wakes (shard, round)
 select told.shard, 1
-from unnest($1) as told (shard)
+from unnest(:shards) as told (shard)
 order by told.shard
 on conflict (shard) do update set round = wakes.round + 1
 returning shard, round

@@ -1,10 +1,9 @@
--- $1 shard, $2 destination, $3 the first track to look at, $4 limit
 -- A loose scan: from each track's first row straight to the next track's, one descent of the key per track.
 with recursive heads as (
     (
         select q.track, q.rank, q.delivery_id, q.due_at
         from queue q
-        where q.shard = $1 and q.destination_id = $2 and q.track >= $3
+        where q.shard = :shard and q.destination_id = :destination_id and q.track >= :from_track
         order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     )
@@ -14,11 +13,11 @@ with recursive heads as (
     cross join lateral (
         select q.track, q.rank, q.delivery_id, q.due_at
         from queue q
-        where q.shard = $1 and q.destination_id = $2 and q.track > heads.track
+        where q.shard = :shard and q.destination_id = :destination_id and q.track > heads.track
         order by q.shard, q.destination_id, q.track, q.rank, q.tie
         limit 1
     ) next
 )
 select track, rank, delivery_id, due_at
 from heads
-limit $4
+limit :limit

@@ -1,6 +1,6 @@
 -- What the server does with what it acknowledges, on this very connection: what is set for the role and for the database
 -- counts. A table without a log is empty after a crash.
-select name, current_setting(name)
+select name, current_setting(name) as value
 from unnest(array['default_transaction_isolation', 'synchronous_commit', 'synchronous_standby_names', 'fsync',
                   'full_page_writes']) name
 union all

@@ -1,5 +1,5 @@
--- $1 accounts. One row each, in order.
+-- One row each, in order.
 select a.version
-from unnest($1) with ordinality as asked (id, place)
+from unnest(:account_ids) with ordinality as asked (id, place)
 left join accounts a on a.id = asked.id
 order by asked.place

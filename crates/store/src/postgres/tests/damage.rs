@@ -1,8 +1,77 @@
 //! What was damaged by hand, or written by a newer version, holds up nobody else.
 
-use super::{World, delivered};
-use crate::{Catalog as _, History as _, Queue as _, Window};
+use super::{Ground, World, delivered};
+use crate::{Catalog as _, History as _, Queue as _, StoreError, Window};
 use domain::{delivery::Position, outcome::Outcome};
+
+fn window(ground: &Ground, limit: usize) -> Window {
+    let id = ground.destination.id;
+    let from = Position::START;
+    Window { shard: id.shard(), destination_id: id, from, last_track: i64::MAX, limit }
+}
+
+#[tokio::test]
+async fn a_delivery_that_does_not_read_back_holds_up_no_other() {
+    let world = World::new().await;
+    let (ours, theirs) = (world.ground().await, world.ground().await);
+    world.commit(&ours.events(world.now, 4)).await;
+    world.commit(&theirs.events(world.now, 4)).await;
+    let (lane, others) = (world.lane(&ours).await, world.lane(&theirs).await);
+    let damage = format!(
+        "alter table queue alter column route_id drop not null; \
+         update queue set route_id = null where delivery_id = '{}'",
+        lane[1].id.uuid()
+    );
+    world.client.batch_execute(&damage).await.expect("damage");
+    let fetched = world.store.fetch(&[window(&ours, 3), window(&theirs, 2)]).await.expect("the rest");
+    let fetched: Vec<Vec<_>> =
+        fetched.into_iter().map(|lane| lane.into_iter().map(|row| row.delivery).collect()).collect();
+    assert_eq!(fetched, [vec![lane[0].clone(), lane[2].clone(), lane[3].clone()], others[..2].to_vec()]);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn an_event_that_does_not_read_back_is_as_good_as_missing_and_the_others_are_read() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let batch = ground.events(world.now, 3);
+    world.commit(&batch).await;
+    let damage = format!(
+        "alter table events alter column content_type drop not null; \
+         update events set content_type = null where id = '{}'",
+        batch[1].event.id.uuid()
+    );
+    world.client.batch_execute(&damage).await.expect("damage");
+    let fetched = world.store.fetch(&[window(&ground, 10)]).await.expect("a lane").remove(0);
+    let broken = |row: &crate::FetchedDelivery| row.delivery.event_id == batch[1].event.id;
+    assert_eq!(fetched.len(), 3);
+    assert!(fetched.iter().all(|row| row.event.is_none() == broken(row)));
+    assert!(world.store.payload(batch[1].event.id).await.expect("no trouble").is_none());
+    let shown = world.store.event(ground.account_id, batch[1].event.id).await;
+    assert!(matches!(shown, Err(StoreError::Unreadable(_))), "{shown:?}");
+    world.clean_up().await;
+}
+
+/// A panic would take the whole task with it.
+#[tokio::test]
+async fn a_column_of_another_type_or_none_is_an_error_that_names_it() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for damage in [
+        "alter table accounts drop constraint accounts_version_check, \
+         alter column version type text using version::text",
+        "alter table accounts rename column version to changed; \
+         alter table accounts add column version bigint",
+    ] {
+        world.client.batch_execute(&format!("begin; {damage}; commit")).await.expect("damage");
+        let Err(StoreError::Unreadable(error)) = world.store.account(ground.account_id).await else {
+            panic!("it was read");
+        };
+        let told = error.to_string();
+        assert!(told.contains("`version`") && told.contains("`account`"), "{told}");
+    }
+    world.clean_up().await;
+}
 
 #[tokio::test]
 async fn a_target_that_does_not_read_back_says_so_for_itself_alone() {
@@ -64,15 +133,7 @@ async fn a_word_of_the_future_is_no_reason_not_to_deliver() {
     let damage = "update queue set attempts = 1, last_outcome = 'from_the_future'; \
                   update events set headers = 'x', metadata = 'x', type = '-'";
     world.client.batch_execute(damage).await.expect("damage");
-    let id = ground.destination.id;
-    let window = Window {
-        shard: id.shard(),
-        destination_id: id,
-        from: Position::START,
-        last_track: i64::MAX,
-        limit: 10,
-    };
-    let fetched = world.store.fetch(&[window]).await.expect("the lane").remove(0);
+    let fetched = world.store.fetch(&[window(&ground, 10)]).await.expect("the lane").remove(0);
     assert_eq!(fetched.len(), 2);
     assert!(fetched.iter().all(|row| row.delivery.last_outcome.is_none() && row.event.is_some()));
     world.clean_up().await;

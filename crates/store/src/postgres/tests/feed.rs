@@ -1,7 +1,10 @@
 //! The feed and the order of commits: what becomes visible late is told late, and once.
 
 use super::{World, delivered, open};
-use crate::{Feed as _, Followed, Queue as _, Rollups as _, What};
+use crate::{
+    Feed as _, Followed, Queue as _, Rollups as _, What,
+    postgres::{feed::FEED_FACTS, statement::params},
+};
 use domain::{id::AttemptId, limits, rollup::Span};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -111,12 +114,13 @@ async fn a_look_at_the_feed_goes_by_block_ranges() {
     let left: i64 = world.client.query_one(left, &[]).await.expect("summaries").get(0);
     assert_eq!(left, 0, "who sums up has the ranges summarised first");
     let from = AttemptId::at(world.now.minus(limits::FEED_LOOKBACK), 0).uuid();
-    let (accounts, below, open, none) = (vec![account], None::<uuid::Uuid>, Vec::<i64>::new(), None::<i64>);
-    let params = super::super::pool::params![
-        accounts => UUID_ARRAY, from => UUID, below => UUID, 1_i64 => INT8, 2_i64 => INT8, open => INT8_ARRAY,
-        none => INT8, None::<Vec<i64>> => INT8_ARRAY, 500_i64 => INT8,
+    let params = params![
+        account_ids: vec![account] => UUID_ARRAY, from_attempt_id: from => UUID,
+        below_attempt_id: None::<uuid::Uuid> => UUID, seen_oldest: 1_i64 => INT8, seen_next: 2_i64 => INT8,
+        seen_open: Vec::<i64>::new() => INT8_ARRAY, until_next: None::<i64> => INT8,
+        until_open: None::<Vec<i64>> => INT8_ARRAY, limit: 500_i64 => INT8,
     ];
-    let plan = world.explain(super::super::feed::FACTS, params).await;
+    let plan = world.explain(&FEED_FACTS, params).await;
     assert!(plan.contains("Bitmap Index Scan on attempts_"), "{plan}");
     world.clean_up().await;
 }

@@ -12,9 +12,9 @@ use crate::{
         ingest::{COMMIT, COMMIT_PLAIN},
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
-        pool::{Params, params},
         queue::{BACKLOG, FETCH, FETCH_EVENTS, LANES},
         settle::SETTLE,
+        statement::{Params, Statement, params},
     },
 };
 
@@ -47,8 +47,8 @@ async fn events_are_read_from_their_own_days_only() {
     let world = World::new().await;
     let ground = world.ground().await;
     let ids: Vec<_> = ground.events(world.now, 50).iter().map(|new| new.event.id.uuid()).collect();
-    let params = params![ids => UUID_ARRAY, 16_384_i32 => INT4];
-    let plan = world.explain(FETCH_EVENTS, params).await;
+    let params = params![event_ids: ids => UUID_ARRAY, max_payload_bytes: 16_384_i32 => INT4];
+    let plan = world.explain(&FETCH_EVENTS, params).await;
     assert_eq!(plan.matches(".events_p").count(), 1, "{plan}");
     assert!(!plan.contains("events_default") && !plan.contains("Append"), "{plan}");
     world.clean_up().await;
@@ -77,7 +77,8 @@ async fn lanes_skip_from_one_to_the_next() {
         world.grow(&ground, age).await;
         let leap = Leap::over(&[1, 2, 3, 500]);
         let params = params![
-            leap.table() => INT2_ARRAY, -1_i16 => INT2, uuid::Uuid::max() => UUID, 1000_i64 => INT8,
+            next_shards: leap.table() => INT2_ARRAY, after_shard: -1_i16 => INT2,
+            after_destination_id: uuid::Uuid::max() => UUID, limit: 1000_i64 => INT8,
         ];
         let plan = world.explain_planned(&LANES).await;
         let by_key = "Index Cond: (ROW(q.shard, q.destination_id) >";
@@ -138,8 +139,10 @@ async fn tracks_skip_from_one_to_the_next() {
         if age == "full" || age == "emptied" {
             world.deepen(&ground, 20, 500).await;
         }
-        let params =
-            params![id.shard() as i16 => INT2, id.uuid() => UUID, i64::MIN => INT8, 1000_i64 => INT8];
+        let params = params![
+            shard: id.shard() as i16 => INT2, destination_id: id.uuid() => UUID, from_track: i64::MIN => INT8,
+            limit: 1000_i64 => INT8,
+        ];
         let plan = world.explain_planned(&TRACKS).await;
         let by_key = "Index Cond: ((q_1.shard = ";
         check(
@@ -199,16 +202,23 @@ async fn an_audit_walks_by_key() {
     for age in AGES {
         world.grow(&ground, age).await;
         let first = uuid::Uuid::nil();
-        let params = params![0_i16 => INT2, first => UUID, 0_i64 => INT8, 1000_i64 => INT8];
-        let plan = world.explain(audit::HEADS, params).await;
+        let params = params![
+            from_shard: 0_i16 => INT2, from_destination_id: first => UUID, from_track: 0_i64 => INT8,
+            limit: 1000_i64 => INT8,
+        ];
+        let plan = world.explain(&audit::AUDIT_HEADS, params).await;
         check(&plan, age, &["Index Scan using queue_pkey"], &["Seq Scan on", "Sort"]);
-        let params = params![first => UUID, 1000_i64 => INT8, 20_000_i64 => INT8];
-        let plan = world.explain(audit::FAN_OUTS, params).await;
+        let params = params![
+            from_event_id: first => UUID, limit: 1000_i64 => INT8, max_deliveries: 20_000_i64 => INT8,
+        ];
+        let plan = world.explain(&audit::AUDIT_FAN_OUTS, params).await;
         if age != "never analysed" {
             check(&plan, age, &["queue_by_event"], &["Seq Scan on queue"]);
         }
-        let params = params![first => UUID, first => UUID, 1000_i64 => INT8];
-        let plan = world.explain(audit::FACTS, params).await;
+        let params = params![
+            from_delivery_id: first => UUID, from_attempt_id: first => UUID, limit: 1000_i64 => INT8,
+        ];
+        let plan = world.explain(&audit::AUDIT_FACTS, params).await;
         if age != "never analysed" {
             check(&plan, age, &["queue_account_id_delivery_id_key"], &["Seq Scan on queue"]);
         }
@@ -264,20 +274,20 @@ impl World {
     }
 
     /// The plan of a statement with these values, as the store would have it.
-    pub(super) async fn explain(&self, sql: &str, params: Params<'_>) -> String {
-        let sql = format!("explain (costs off, verbose) {sql}");
-        lines(&self.client.query_typed(&sql, params).await.expect("a plan"))
+    pub(super) async fn explain(&self, statement: &Statement, params: Params<'_, '_>) -> String {
+        let sql = format!("explain (costs off, verbose) {}", statement.text);
+        lines(&self.client.query_typed(&sql, &statement.values(&params)).await.expect("a plan"))
     }
 
     /// The one plan of a function's statement, whatever its values.
     async fn explain_planned(&self, planned: &Planned) -> String {
-        let Planned { statement, takes, .. } = planned;
-        let settings = statement.settings.replace("set ", "; set local ");
+        let Planned { definition, text, takes, .. } = planned;
+        let settings = definition.settings.replace("set ", "; set local ");
         let nothing = vec!["null"; takes.len()].join(", ");
         let before = format!(
             "begin; set local plan_cache_mode = force_generic_plan {settings}; prepare it ({}) as {}",
             takes.join(", "),
-            statement.sql
+            text
         );
         self.client.batch_execute(&before).await.expect("a statement");
         let plan = format!("explain (costs off, verbose) execute it ({nothing})");
@@ -287,11 +297,11 @@ impl World {
     }
 
     /// The steps that a function's statement took with these values.
-    async fn explain_analysed(&self, planned: &Planned, params: Params<'_>) -> String {
-        let sql = format!("explain (analyze, costs off, timing off) {}", planned.statement.sql);
-        let settings = planned.statement.settings.replace("set ", "; set local ");
+    async fn explain_analysed(&self, planned: &Planned, params: Params<'_, '_>) -> String {
+        let sql = format!("explain (analyze, costs off, timing off) {}", planned.text);
+        let settings = planned.definition.settings.replace("set ", "; set local ");
         self.client.batch_execute(&format!("begin {settings}")).await.expect("settings");
-        let rows = self.client.query_typed(&sql, params).await.expect("a plan");
+        let rows = self.client.query_typed(&sql, &params.sorted()).await.expect("a plan");
         self.client.batch_execute("rollback").await.expect("nothing was written");
         lines(&rows)
     }

@@ -5,12 +5,12 @@ use crate::{
     Chore, Chores as _, EventWalk, FactWalk, History as _, Retention as _, Term,
     postgres::{
         partitions::Day,
-        pool::params,
         retention::{
             DELIVERY_DAY_NEEDED, ENDED_OF_EVENTS, EVENT_DAY_NEEDED, FORGET_DELIVERIES, FORGET_EVENTS,
             FORGET_MADE, OLD_EVENTS, PRUNE_FACTS, STRAYED_FACTS,
         },
         rollup::FANOUTS,
+        statement::params,
     },
 };
 use crate::{Ingest as _, Queue as _};
@@ -165,29 +165,35 @@ async fn on_a_young_table_too_what_is_looked_for_is_found_by_keys() {
     let (account, ids) = (ground.account_id.uuid(), vec![EventId::at(world.now, 1).uuid()]);
     let (from, to) = (EventId::MIN.uuid(), EventId::MAX.uuid());
     let node = world.node.uuid();
-    let range = params![day.from => UUID, day.to => UUID];
+    let old = params![
+        account_id: account => UUID, from_event_id: from => UUID, below_event_id: to => UUID,
+        limit: 201_i64 => INT8,
+    ];
+    let ended = params![event_ids: ids => UUID_ARRAY, from_delivery_id: from => UUID, limit: 100_i64 => INT8];
+    let made = params![
+        account_id: account => UUID, replay_id: node => UUID, from_delivery_id: from => UUID,
+        limit: 100_i64 => INT8,
+    ];
+    let fanouts = params![
+        from_event_id: from => UUID, below_event_id: to => UUID, limit: 9_i64 => INT8,
+        from_delivery_id: from => UUID, below_delivery_id: to => UUID,
+    ];
+    let strayed = params![from_id: day.from => UUID, below_id: day.to => UUID, limit: 200_i64 => INT8];
+    let facts = params![
+        chore: "prune" => TEXT, node_id: node => UUID, term: 1_i64 => INT8, from_delivery_id: from => UUID,
+        below_delivery_id: to => UUID, limit: 500_i64 => INT8,
+    ];
     let plans = [
-        world.explain(OLD_EVENTS, params![account => UUID, from => UUID, to => UUID, 201_i64 => INT8]).await,
-        world.explain(ENDED_OF_EVENTS, params![ids => UUID_ARRAY, from => UUID, 100_i64 => INT8]).await,
-        world.explain(FORGET_EVENTS, params![ids => UUID_ARRAY]).await,
-        world.explain(FORGET_DELIVERIES, params![ids => UUID_ARRAY]).await,
-        world
-            .explain(FORGET_MADE, params![account => UUID, node => UUID, from => UUID, 100_i64 => INT8])
-            .await,
-        world.explain(EVENT_DAY_NEEDED, range).await,
-        world
-            .explain(FANOUTS, params![from => UUID, to => UUID, 9_i64 => INT8, from => UUID, to => UUID])
-            .await,
-        world.explain(DELIVERY_DAY_NEEDED, range).await,
-        world.explain(STRAYED_FACTS, params![day.from => UUID, day.to => UUID, 200_i64 => INT8]).await,
-        world
-            .explain(
-                PRUNE_FACTS,
-                params![
-                    "prune" => TEXT, node => UUID, 1_i64 => INT8, from => UUID, to => UUID, 500_i64 => INT8,
-                ],
-            )
-            .await,
+        world.explain(&OLD_EVENTS, old).await,
+        world.explain(&ENDED_OF_EVENTS, ended).await,
+        world.explain(&FORGET_EVENTS, params![event_ids: ids => UUID_ARRAY]).await,
+        world.explain(&FORGET_DELIVERIES, params![delivery_ids: ids => UUID_ARRAY]).await,
+        world.explain(&FORGET_MADE, made).await,
+        world.explain(&EVENT_DAY_NEEDED, day.params()).await,
+        world.explain(&FANOUTS, fanouts).await,
+        world.explain(&DELIVERY_DAY_NEEDED, day.params()).await,
+        world.explain(&STRAYED_FACTS, strayed).await,
+        world.explain(&PRUNE_FACTS, facts).await,
     ];
     for plan in plans {
         for table in ["events_p", "attempts_p", "queue"] {
@@ -247,8 +253,7 @@ impl World {
     }
 
     async fn tables(&self, parent: &str) -> i64 {
-        let sql = "select count(*) from pg_inherits where inhparent = to_regclass($1)";
-        let rows = self.client.query_typed(sql, params![parent => TEXT]).await.expect("counted");
-        rows[0].get(0)
+        let sql = "select count(*) from pg_inherits where inhparent = to_regclass(:parent)";
+        self.run(sql, params![parent: parent => TEXT]).await[0].get(0)
     }
 }

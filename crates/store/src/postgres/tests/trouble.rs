@@ -3,7 +3,11 @@
 use super::{World, delivered};
 use crate::{
     Committed, DeliveryState, Fact, History as _, Queue as _, StoreError,
-    postgres::{pool::params, trouble::Trouble},
+    postgres::{
+        pool::Connection,
+        statement::{Statement, params},
+        trouble::Trouble,
+    },
 };
 use domain::{
     delivery::Ending,
@@ -118,15 +122,15 @@ async fn a_write_whose_connection_is_cut_leaves_a_doubt_and_a_read_does_not() {
     let world = World::new().await;
     for writes in [true, false] {
         let connection = world.store.pools.general().await.expect("a connection");
-        let pid: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
-        let wait = "select pg_sleep(60)";
+        let pid = backend(&connection).await;
+        let wait = Statement::new("wait", "select pg_sleep(60)");
         let cut = format!("select pg_terminate_backend({pid})");
         let cut = world.client.batch_execute(&cut);
         let trouble = if writes {
-            let (answer, _) = tokio::join!(connection.write(wait, &[]), cut);
+            let (answer, _) = tokio::join!(connection.write(&wait, params![]), cut);
             answer
         } else {
-            let (answer, _) = tokio::join!(connection.read(wait, &[]), cut);
+            let (answer, _) = tokio::join!(connection.read(&wait, params![]), cut);
             answer
         };
         match StoreError::from(trouble.expect_err("it was cut")) {
@@ -135,7 +139,7 @@ async fn a_write_whose_connection_is_cut_leaves_a_doubt_and_a_read_does_not() {
             other => panic!("{other:?}"),
         }
     }
-    world.store.pools.general().await.expect("another one").read("select 1", &[]).await.expect("it works");
+    backend(&world.store.pools.general().await.expect("another one")).await;
     world.clean_up().await;
 }
 
@@ -143,16 +147,16 @@ async fn a_write_whose_connection_is_cut_leaves_a_doubt_and_a_read_does_not() {
 async fn a_statement_that_hangs_is_given_up_and_its_connection_with_it() {
     let world = World::new().await;
     let connection = world.store.pools.settle().await.expect("the connection");
-    let pid: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
+    let pid = backend(&connection).await;
     let begun = Instant::now();
     let lock: i64 = rand::random();
-    let hang = "select pg_advisory_lock($1), pg_sleep(600)";
-    let answer = connection.write(hang, params![lock => INT8]).await;
+    let hang = Statement::new("hang", HANG);
+    let answer = connection.write(&hang, params![lock: lock => INT8]).await;
     assert!(begun.elapsed() < Duration::from_secs(8));
     assert!(matches!(answer, Err(Trouble::Unknown(_))), "{answer:?}");
     drop(connection);
     let connection = world.store.pools.settle().await.expect("a new connection");
-    let next: i32 = connection.read("select pg_backend_pid()", &[]).await.expect("a row")[0].get(0);
+    let next = backend(&connection).await;
     assert_ne!(pid, next);
     is_let_go(&world, lock).await;
     world.clean_up().await;
@@ -164,15 +168,15 @@ async fn a_statement_whose_caller_is_gone_is_stopped() {
     let connection = world.store.pools.general().await.expect("a connection");
     let lock: i64 = rand::random();
     {
-        let params = params![lock => INT8];
-        let hang = connection.read("select pg_advisory_lock($1), pg_sleep(600)", params);
+        let hang = Statement::new("hang", HANG);
+        let params = params![lock: lock => INT8];
+        let hang = connection.read(&hang, params);
         let is_held = async {
             // Given up once the server holds the lock.
             let mut held = true;
             while held {
-                let free = "select pg_try_advisory_lock($1) and pg_advisory_unlock($1)";
-                let rows = world.client.query_typed(free, params![lock => INT8]).await.expect("a row");
-                held = rows[0].get(0);
+                let free = "select pg_try_advisory_lock(:lock) and pg_advisory_unlock(:lock)";
+                held = world.run(free, params![lock: lock => INT8]).await[0].get(0);
             }
         };
         tokio::select! {
@@ -203,7 +207,15 @@ async fn a_settlement_of_a_lost_node_is_only_history() {
 
 /// A session's lock is free when the server has stopped what it did there.
 async fn is_let_go(world: &World, lock: i64) {
-    let params = params![lock => INT8];
-    let taken = world.client.execute_typed("select pg_advisory_lock($1)", params);
-    timeout(Duration::from_secs(10), taken).await.expect("it was told to stop").expect("the lock");
+    let params = params![lock: lock => INT8];
+    let taken = world.run("select pg_advisory_lock(:lock)", params);
+    timeout(Duration::from_secs(10), taken).await.expect("it was told to stop");
+}
+
+const HANG: &str = "select pg_advisory_lock(:lock), pg_sleep(600)";
+
+/// The process of the server behind a connection.
+async fn backend(connection: &Connection) -> i32 {
+    let statement = Statement::new("backend", "select pg_backend_pid() as pid");
+    connection.read(&statement, params![]).await.expect("a row").value("pid").expect("a number")
 }

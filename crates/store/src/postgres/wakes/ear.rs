@@ -2,7 +2,10 @@
 //! none. It never keeps the server waiting: what nobody hears in time becomes "look at everything".
 
 use super::{
-    super::pool::{Pools, params},
+    super::{
+        pool::Pools,
+        statement::{Statement, params, sql},
+    },
     chance,
     note::{self, Note},
     table::{Look, Rounds},
@@ -13,7 +16,7 @@ use futures_util::{StreamExt as _, stream};
 use std::{
     convert::Infallible,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -25,6 +28,8 @@ use tokio::{
 };
 use tokio_postgres::{AsyncMessage, Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+static NOTIFY: LazyLock<Statement> = sql!("notify": "select pg_notify(:channel, :payload)");
 
 /// What has been heard and not yet fetched.
 pub(super) struct Ear {
@@ -180,8 +185,8 @@ impl Listener {
         let text = note::proof(self.voice, chance());
         let away = |error: crate::StoreError| Deaf::Away(error.into());
         let connection = self.pools.nodes().await.map_err(away)?;
-        let params = params![self.channel => TEXT, text => TEXT];
-        connection.read("select pg_notify($1, $2)", params).await.map_err(|trouble| away(trouble.into()))?;
+        let params = params![channel: self.channel => TEXT, payload: text => TEXT];
+        connection.read(&NOTIFY, params).await.map_err(|trouble| away(trouble.into()))?;
         drop(connection);
         let heard = async {
             while let Some(note) = line.notes.recv().await {

@@ -2,16 +2,22 @@
 //! that whoever compares them with the last look overlooks none; a number over all would become visible out of order.
 
 use super::super::{
-    pool::{Connection, Pools, params},
+    pool::{Connection, Pools},
+    rows::row,
+    statement::{Statement, params, sql},
     trouble::Trouble,
 };
 use crate::{News, StoreError};
 use domain::{id::SHARDS, limits};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard},
+    sync::{LazyLock, Mutex, MutexGuard},
 };
 use tokio::time::Instant;
+
+static TELL_TABLE: LazyLock<Statement> = sql!("tell_table");
+static READS_WAKES: LazyLock<Statement> = sql!("reads_wakes");
+static ROUNDS: LazyLock<Statement> = sql!("rounds": "select shard, round from wakes where shard >= -1");
 
 /// Membership and ownership, beside the shards.
 const ROLL: i16 = -1;
@@ -38,12 +44,11 @@ impl Rounds {
         if rows.is_empty() {
             return Ok(());
         }
-        let told =
-            connection.write(include_str!("../sql/tell_table.sql"), params![rows => INT2_ARRAY]).await?;
+        let told = connection.write(&TELL_TABLE, params![shards: rows => INT2_ARRAY]).await?;
         let mut own = self.own();
         if own.looking {
-            for row in told {
-                own.told.entry(row.get(0)).or_default().push(row.get(1));
+            for RoundRow { shard, round } in told.all()? {
+                own.told.entry(shard).or_default().push(round);
             }
         }
         Ok(())
@@ -51,6 +56,13 @@ impl Rounds {
 
     fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().expect("nobody panics while counting")
+    }
+}
+
+row! {
+    struct RoundRow {
+        shard: i16,
+        round: i64,
     }
 }
 
@@ -107,11 +119,11 @@ impl<'a> Look<'a> {
         let connection = self.pools.nodes().await?;
         // Before the first look: whoever does not see this yet has committed what the look will find.
         if self.said_at.is_none_or(|at| at.elapsed() >= limits::WAKES_READER_SEEN) {
-            connection.write(include_str!("../sql/reads_wakes.sql"), &[]).await?;
+            connection.write(&READS_WAKES, params![]).await?;
             self.said_at = Some(Instant::now());
         }
-        let rows = connection.read("select shard, round from wakes where shard >= -1", &[]).await?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        let rounds = connection.read(&ROUNDS, params![]).await?.all()?;
+        Ok(rounds.into_iter().map(|RoundRow { shard, round }| (shard, round)).collect())
     }
 }
 

@@ -1,11 +1,26 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
-use super::{catalog, durability, expand, history, ingest, order, planned, queue, settle, tls, url::Address};
+use super::{
+    catalog, durability, expand, history, ingest, order, planned, queue,
+    rows::Rows,
+    settle,
+    statement::{Params, Statement, params, sql},
+    tls,
+    url::Address,
+};
 use crate::{BoxError, OpenError, StoreError, UnsafeSetting};
 use domain::limits;
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, types::Type};
+use tokio_postgres::Client;
+
+static LOCK_SCHEMA: LazyLock<Statement> =
+    sql!("lock_schema": "select pg_advisory_xact_lock(1886350452, hashtext(:schema))"); // "post", and which schema
+static SCHEMA_MISSING: LazyLock<Statement> =
+    sql!("schema_missing": "select to_regnamespace(:schema) is null as missing");
+pub(super) static HAS_HISTORY: LazyLock<Statement> =
+    sql!("has_history": "select to_regclass('refinery_schema_history') is not null as there");
+pub(super) static SCHEMA_VERSION: LazyLock<Statement> = sql!("schema_version");
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -26,8 +41,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
         )),
     )
     .await?;
-    let take = "select pg_advisory_xact_lock(1886350452, hashtext($1))"; // "post", and which schema
-    unless(seconds + 1, lock.client.query_typed(take, &[(&place, Type::TEXT)])).await?;
+    unless(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
         migrate(&mut door.client, address).await?;
         let all: [&planned::Planned; 12] = [
@@ -54,16 +68,16 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
 
 async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
     if let Some(schema) = &address.schema {
-        let sql = "select to_regnamespace($1) is null";
-        let missing = client.query_typed(sql, &[(schema, Type::TEXT)]).await.map_err(refused)?;
-        if missing[0].get(0) {
+        let params = params![schema: schema => TEXT];
+        let found = ask(client, &SCHEMA_MISSING, params).await.map_err(refused)?;
+        if found.value("missing").map_err(unreadable)? {
             client.batch_execute(&format!("create schema {schema}")).await.map_err(refused)?;
         }
     }
     let runner = embedded::migrations::runner();
     let known = known_schema_version();
-    let exists = client.query_typed("select to_regclass('refinery_schema_history') is not null", &[]).await;
-    if exists.map_err(refused)?[0].get(0) {
+    let found = ask(client, &HAS_HISTORY, params![]).await.map_err(refused)?;
+    if found.value("there").map_err(unreadable)? {
         let last = runner.get_last_applied_migration_async(client).await.map_err(unmigrated)?;
         match last.map(|migration| i64::from(migration.version())) {
             Some(found) if found > known => {
@@ -86,8 +100,8 @@ pub(super) fn known_schema_version() -> i64 {
 
 /// A server that forgets is no place for promises.
 async fn check(client: &Client, accept_data_loss: bool) -> Result<(), OpenError> {
-    let rows = client.query_typed(durability::SETTINGS, &[]).await.map_err(refused)?;
-    let found = durability::unsafe_settings(&rows);
+    let rows = ask(client, &durability::UNSAFE_SETTINGS, params![]).await.map_err(refused)?;
+    let found = durability::unsafe_settings(&rows).map_err(unreadable)?;
     if !found.is_empty() && !accept_data_loss {
         return Err(OpenError::Unsafe(format!("PostgreSQL: {}", UnsafeSetting::refusal(&found))));
     }
@@ -95,6 +109,16 @@ async fn check(client: &Client, accept_data_loss: bool) -> Result<(), OpenError>
         tracing::warn!("PostgreSQL runs with {found}. That was accepted");
     }
     Ok(())
+}
+
+/// Runs a statement on a connection outside the pools.
+async fn ask(
+    client: &Client,
+    statement: &Statement,
+    params: Params<'_, '_>,
+) -> Result<Rows, tokio_postgres::Error> {
+    let rows = client.query_typed(&statement.text, &statement.values(&params)).await?;
+    Ok(Rows::new(statement.name, rows))
 }
 
 /// A connection outside the pools: migrations may take longer than any statement of the service.
@@ -140,6 +164,10 @@ fn refused(error: tokio_postgres::Error) -> OpenError {
         }
         _ => OpenError::Unavailable(StoreError::Unavailable(error.into())),
     }
+}
+
+fn unreadable(error: impl Into<StoreError>) -> OpenError {
+    OpenError::Unavailable(error.into())
 }
 
 fn unmigrated(error: refinery::Error) -> OpenError {

@@ -1,6 +1,10 @@
 //! A look at the database from outside: the same connections as a server's, and nothing but reads.
 
-use super::{PostgresStore, durability, pool::params, start, url::Address};
+use super::{
+    PostgresStore, durability, open,
+    statement::{Statement, params, sql},
+    url::Address,
+};
 use crate::{
     Audit, FactKey, FoundTables, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError,
     StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
@@ -10,6 +14,9 @@ use domain::{
     id::{DestinationId, EventId},
     time::Timestamp,
 };
+use std::sync::LazyLock;
+
+static SETTING: LazyLock<Statement> = sql!("setting": "select value from settings where name = :name");
 
 pub struct PostgresLook {
     store: PostgresStore,
@@ -27,27 +34,25 @@ impl PostgresLook {
 impl Look for PostgresLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let connection = self.store.pools.general().await?;
-        let known = start::known_schema_version();
-        let there = connection.read("select to_regclass('refinery_schema_history') is not null", &[]).await?;
-        if !there[0].get::<_, bool>(0) {
-            return Ok(SchemaVersion { found: FoundTables::None, known });
-        }
-        let found = connection
-            .read("select coalesce(max(version), 0)::bigint from refinery_schema_history", &[])
-            .await?;
-        Ok(SchemaVersion { found: FoundTables::Version(found[0].get(0)), known })
+        let known = open::known_schema_version();
+        let there: bool = connection.read(&open::HAS_HISTORY, params![]).await?.value("there")?;
+        let found = match there {
+            true => FoundTables::Version(
+                connection.read(&open::SCHEMA_VERSION, params![]).await?.value("version")?,
+            ),
+            false => FoundTables::None,
+        };
+        Ok(SchemaVersion { found, known })
     }
 
     async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let connection = self.store.pools.general().await?;
-        let row =
-            connection.read_opt("select value from settings where name = $1", params![name => TEXT]).await?;
-        Ok(row.map(|row| row.get(0)))
+        Ok(connection.read(&SETTING, params![name: name => TEXT]).await?.first_value("value")?)
     }
 
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {
         let connection = self.store.pools.general().await?;
-        Ok(durability::unsafe_settings(&connection.read(durability::SETTINGS, &[]).await?))
+        Ok(durability::unsafe_settings(&connection.read(&durability::UNSAFE_SETTINGS, params![]).await?)?)
     }
 }
 

@@ -1,0 +1,163 @@
+//! Accounts, and the versions under which everything of an account changes.
+
+use super::{
+    super::{
+        pool::{Connection, Transaction},
+        rows::{Doc, row},
+        statement::{Statement, params, sql},
+    },
+    document,
+    documents::RouteRow,
+};
+use crate::{AccountChanges, Page, StoreError};
+use domain::{
+    account::Account,
+    destination::Ordering,
+    id::{AccountId, DestinationId, RouteId},
+};
+use std::sync::LazyLock;
+use uuid::Uuid;
+
+static INSERT_ACCOUNT: LazyLock<Statement> = sql!("insert_account");
+static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id");
+static ACCOUNTS: LazyLock<Statement> = sql!("accounts");
+static FIRST_ACCOUNT: LazyLock<Statement> =
+    sql!("first_account": "select doc, version from accounts order by id limit 1");
+static UPDATE_ACCOUNT: LazyLock<Statement> =
+    sql!("update_account": "update accounts set uid = :uid, doc = :doc where id = :id");
+static NEXT_VERSION: LazyLock<Statement> = sql!(
+    "next_version": "update accounts set version = version + 1 where id = :account_id returning version"
+);
+static CHANGES: LazyLock<Statement> = sql!("changes");
+static ORDERINGS: LazyLock<Statement> = sql!("orderings");
+static VERSIONS: LazyLock<Statement> = sql!("versions");
+static CHANGED_DESTINATIONS: LazyLock<Statement> = sql!("changed_destinations");
+
+pub(super) async fn create(connection: &Connection, new: &Account) -> Result<Account, StoreError> {
+    let params = params![
+        id: new.id.uuid() => UUID, uid: new.uid => TEXT, created_at: new.created_at.micros() => INT8,
+        doc: document(new)? => TEXT,
+    ];
+    connection.write(&INSERT_ACCOUNT, params).await?;
+    Ok(Account { version: 1, ..new.clone() })
+}
+
+pub(super) async fn get(connection: &Connection, id: AccountId) -> Result<Account, StoreError> {
+    let found = connection.read(&ACCOUNT, params![id: id.uuid() => UUID]).await?.first()?;
+    found.map(AccountRow::account).ok_or(StoreError::NotFound { what: "account" })
+}
+
+pub(super) async fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
+    let before = page.before.unwrap_or(AccountId::MAX).uuid();
+    let params = params![before_id: before => UUID, limit: page.limit as i64 => INT8];
+    let accounts = connection.read(&ACCOUNTS, params).await?.all()?;
+    Ok(accounts.into_iter().map(AccountRow::account).collect())
+}
+
+pub(super) async fn first(connection: &Connection) -> Result<Option<Account>, StoreError> {
+    Ok(connection.read(&FIRST_ACCOUNT, params![]).await?.first()?.map(AccountRow::account))
+}
+
+pub(super) async fn update(connection: &Connection, changed: &Account) -> Result<Account, StoreError> {
+    let transaction = connection.begin().await?;
+    let updated = async {
+        let version = next_version(&transaction, changed.id, "account").await?;
+        if version != changed.version + 1 {
+            return Err(StoreError::Changed);
+        }
+        let params =
+            params![id: changed.id.uuid() => UUID, uid: changed.uid => TEXT, doc: document(changed)? => TEXT];
+        transaction.run(&UPDATE_ACCOUNT, params).await?;
+        Ok(Account { version, ..changed.clone() })
+    };
+    let updated = updated.await;
+    transaction.end(updated).await
+}
+
+/// The version of the change that is being made. Holds the account's row until the transaction ends.
+pub(super) async fn next_version(
+    transaction: &Transaction<'_>,
+    account: AccountId,
+    what: &'static str,
+) -> Result<i64, StoreError> {
+    let rows = transaction.run(&NEXT_VERSION, params![account_id: account.uuid() => UUID]).await?;
+    rows.first_value("version")?.ok_or(StoreError::NotFound { what })
+}
+
+pub(super) async fn changes(
+    connection: &Connection,
+    id: AccountId,
+    since: i64,
+) -> Result<AccountChanges, StoreError> {
+    let params = params![account_id: id.uuid() => UUID, since_version: since => INT8];
+    let rows = connection.read(&CHANGES, params.clone()).await?;
+    let version = rows.first_value("account_version")?.ok_or(StoreError::NotFound { what: "account" })?;
+    let mut changes = AccountChanges { version, ..AccountChanges::default() };
+    // Where nothing has changed there is one row, without a route.
+    let routes = rows.joined::<ChangedRow>("id")?.into_iter().zip(rows.each::<RouteRow>()?);
+    for (ChangedRow { id, deleted }, route) in routes {
+        match deleted {
+            true => changes.removed_routes.push(id),
+            false => changes.routes.push(route?.route()),
+        }
+    }
+    // Read later than the version: what has changed in between is read once more.
+    let ordered = connection.read(&ORDERINGS, params).await?;
+    changes.orderings = ordered.all()?.into_iter().map(OrderingRow::ordering).collect();
+    Ok(changes)
+}
+
+pub(super) async fn versions(
+    connection: &Connection,
+    accounts: &[AccountId],
+) -> Result<Vec<Option<i64>>, StoreError> {
+    let ids: Vec<Uuid> = accounts.iter().map(|id| id.uuid()).collect();
+    Ok(connection.read(&VERSIONS, params![account_ids: ids => UUID_ARRAY]).await?.column("version")?)
+}
+
+pub(super) async fn changed_destinations(
+    connection: &Connection,
+    account: AccountId,
+    since: i64,
+    after: Option<DestinationId>,
+    limit: usize,
+) -> Result<Vec<DestinationId>, StoreError> {
+    let params = params![
+        account_id: account.uuid() => UUID, since_version: since => INT8,
+        after_destination_id: after.unwrap_or(DestinationId::MIN).uuid() => UUID, limit: limit as i64 => INT8,
+    ];
+    Ok(connection.read(&CHANGED_DESTINATIONS, params).await?.column("id")?)
+}
+
+row! {
+    struct AccountRow {
+        doc: Doc<Account>,
+        version: i64,
+    }
+}
+
+impl AccountRow {
+    fn account(self) -> Account {
+        Account { version: self.version, ..self.doc.0 }
+    }
+}
+
+row! {
+    struct ChangedRow {
+        id: RouteId,
+        deleted: bool,
+    }
+}
+
+row! {
+    pub(in super::super) struct OrderingRow<'r> {
+        id: DestinationId,
+        ordering: &'r str,
+    }
+}
+
+impl OrderingRow<'_> {
+    pub(in super::super) fn ordering(self) -> (DestinationId, Ordering) {
+        (self.id, Ordering::read(self.ordering))
+    }
+}

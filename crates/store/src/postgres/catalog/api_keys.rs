@@ -1,0 +1,87 @@
+//! API keys.
+
+use super::{
+    super::{
+        pool::Connection,
+        rows::{Doc, row},
+        statement::{Statement, params, sql},
+    },
+    document, micros,
+};
+use crate::{Page, StoreError};
+use domain::{
+    account::ApiKey,
+    id::{AccountId, ApiKeyId},
+    time::Timestamp,
+};
+use std::sync::LazyLock;
+
+static INSERT_API_KEY: LazyLock<Statement> = sql!("insert_api_key");
+static API_KEY_BY_LOOKUP: LazyLock<Statement> = sql!("api_key_by_lookup");
+static API_KEYS: LazyLock<Statement> = sql!("api_keys");
+static REVOKE_API_KEY: LazyLock<Statement> = sql!("revoke_api_key");
+static TOUCH_API_KEY: LazyLock<Statement> =
+    sql!("touch_api_key": "update api_keys set last_used_at = :now where id = :id");
+
+pub(super) async fn create(connection: &Connection, key: &ApiKey) -> Result<(), StoreError> {
+    let params = params![
+        id: key.id.uuid() => UUID, account_id: key.account_id.map(|id| id.uuid()) => UUID,
+        lookup: key.lookup => TEXT, created_at: key.created_at.micros() => INT8,
+        last_used_at: micros(key.last_used_at) => INT8, revoked_at: micros(key.revoked_at) => INT8,
+        doc: document(key)? => TEXT,
+    ];
+    connection.write(&INSERT_API_KEY, params).await?;
+    Ok(())
+}
+
+pub(super) async fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
+    let found = connection.read(&API_KEY_BY_LOOKUP, params![lookup: lookup => TEXT]).await?.first()?;
+    Ok(found.map(ApiKeyRow::key))
+}
+
+pub(super) async fn list(
+    connection: &Connection,
+    account: Option<AccountId>,
+    page: Page<ApiKeyId>,
+) -> Result<Vec<ApiKey>, StoreError> {
+    let params = params![
+        account_id: account.map(|id| id.uuid()) => UUID,
+        before_id: page.before.unwrap_or(ApiKeyId::MAX).uuid() => UUID, limit: page.limit as i64 => INT8,
+    ];
+    let keys = connection.read(&API_KEYS, params).await?.all()?;
+    Ok(keys.into_iter().map(ApiKeyRow::key).collect())
+}
+
+pub(super) async fn revoke(
+    connection: &Connection,
+    account: Option<AccountId>,
+    id: ApiKeyId,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let params = params![
+        account_id: account.map(|id| id.uuid()) => UUID, id: id.uuid() => UUID, now: now.micros() => INT8,
+    ];
+    match connection.write(&REVOKE_API_KEY, params).await?.is_empty() {
+        true => Err(StoreError::NotFound { what: "api key" }),
+        false => Ok(()),
+    }
+}
+
+pub(super) async fn touch(connection: &Connection, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
+    connection.write(&TOUCH_API_KEY, params![id: id.uuid() => UUID, now: now.micros() => INT8]).await?;
+    Ok(())
+}
+
+row! {
+    struct ApiKeyRow {
+        doc: Doc<ApiKey>,
+        last_used_at: Option<Timestamp>,
+        revoked_at: Option<Timestamp>,
+    }
+}
+
+impl ApiKeyRow {
+    fn key(self) -> ApiKey {
+        ApiKey { last_used_at: self.last_used_at, revoked_at: self.revoked_at, ..self.doc.0 }
+    }
+}

@@ -1,0 +1,206 @@
+//! Events with how far their fan-outs are.
+
+use super::{
+    super::{
+        planned::{Definition, Planned},
+        pool::Connection,
+        rows::{EventRow, row},
+        statement::{Statement, params, sql, sql_file},
+    },
+    bounds, expressions, listed, some, uuids,
+};
+use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError};
+use domain::{
+    event::Event,
+    id::{AccountId, DeliveryId, EventId},
+    limits,
+    time::Timestamp,
+};
+use std::{collections::HashMap, sync::LazyLock};
+use uuid::Uuid;
+
+static EVENTS: LazyLock<Statement> = sql!("events" + "events_page");
+static EVENT: LazyLock<Statement> = sql!("event");
+static FANOUT_TOTALS: LazyLock<Statement> = sql!("fanout_totals");
+/// In a busy hour one large fan-out is all that the statistics know, and the planner would look for every other event by
+/// reading the table.
+pub(in super::super) static FANOUT_COUNTS: LazyLock<Planned> = LazyLock::new(|| {
+    let definition = Definition {
+        name: "fanout_counts",
+        sql: sql_file!("fanout_counts"),
+        kept: false,
+        settings: "set enable_seqscan = off set enable_bitmapscan = off",
+        gives: "waiting bigint, delivered bigint, dead_letter bigint, cancelled bigint, last_at bigint",
+    };
+    let params = params![
+        event_ids: Vec::<Uuid>::new() => UUID_ARRAY, from_delivery_id: Uuid::nil() => UUID,
+        limit: None::<i64> => INT8,
+    ];
+    Planned::new(definition, params)
+});
+
+pub(super) async fn list(
+    connection: &Connection,
+    account: AccountId,
+    filter: &EventFilter,
+    page: Page<EventId>,
+) -> Result<Listed<EventRecord, EventId>, StoreError> {
+    list_by(connection, &EVENTS, account, filter, page).await
+}
+
+/// By a statement that scans them one way or another.
+pub(super) async fn list_by(
+    connection: &Connection,
+    statement: &Statement,
+    account: AccountId,
+    filter: &EventFilter,
+    page: Page<EventId>,
+) -> Result<Listed<EventRecord, EventId>, StoreError> {
+    // An id is made when its event is received, give or take: this spares a list of yesterday all of today.
+    let until = filter.until.map(|until| EventId::at(until.plus(limits::ID_SLACK), 0));
+    let since = filter.since.map(|since| EventId::at(since.minus(limits::ID_SLACK), 0));
+    let below = page.before.unwrap_or(EventId::MAX).min(until.unwrap_or(EventId::MAX)).uuid();
+    let filters = !filter.types.is_empty()
+        || !filter.source_ids.is_empty()
+        || !filter.idempotency_keys.is_empty()
+        || filter.since.is_some()
+        || filter.until.is_some()
+        || filter.fanout_complete.is_some();
+    let (look_at, limit) = bounds(filters, page.limit);
+    let params = params![
+        account_id: account.uuid() => UUID, below_event_id: below => UUID,
+        from_event_id: since.unwrap_or(EventId::MIN).uuid() => UUID, look_at: look_at => INT8,
+        limit: limit => INT8, types: expressions(&filter.types) => TEXT_ARRAY,
+        source_ids: uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
+        idempotency_keys: some(&filter.idempotency_keys) => TEXT_ARRAY,
+        received_since: filter.since.map(Timestamp::micros) => INT8,
+        received_before: filter.until.map(Timestamp::micros) => INT8,
+        fanout_complete: filter.fanout_complete => BOOL,
+    ];
+    // Of incomplete ones there is nothing left to ask.
+    let params = match filter.fanout_complete {
+        Some(false) => params.without(&["fanout_complete"]),
+        _ => params,
+    };
+    let read = connection.read(statement, params).await?;
+    let PageRow { last_id, looked_at_id } = read.one()?;
+    let found = read.joined("id")?.into_iter().zip(read.joined("id")?).collect();
+    let events = records(connection, found, Some(limits::FANOUT_COUNTED)).await?;
+    Ok(listed(events, |record: &EventRecord| record.event.id, page.limit, last_id, looked_at_id))
+}
+
+pub(super) async fn get(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<EventRecord, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
+    let read = connection.read(&EVENT, params).await?;
+    let found = read.all()?.into_iter().zip(read.all()?).collect();
+    records(connection, found, None).await?.pop().ok_or(StoreError::NotFound { what: "event" })
+}
+
+pub(super) async fn alone(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<Event, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
+    let read = connection.read(&EVENT, params).await?;
+    read.first()?.map(EventRow::event).ok_or(StoreError::NotFound { what: "event" })
+}
+
+pub(super) async fn fanouts(
+    connection: &Connection,
+    events: &[EventId],
+) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
+    let ids: Vec<Uuid> = events.iter().map(|id| id.uuid()).collect();
+    let totals = connection.read(&FANOUT_TOTALS, params![event_ids: ids => UUID_ARRAY]).await?.all()?;
+    let totals: HashMap<EventId, Option<u32>> =
+        totals.into_iter().map(|TotalRow { id, deliveries }| (id, deliveries)).collect();
+    let at_most = Some(limits::FANOUT_COUNTED);
+    let counts = fanout_counts(connection, events, at_most).await?;
+    let of = |(id, counts): (&EventId, CountsRow)| Some(counts.fanout(*totals.get(id)?, at_most));
+    Ok(events.iter().zip(counts).map(of).collect())
+}
+
+row! {
+    struct PageRow {
+        /// The last there was to look at.
+        last_id: Option<EventId>,
+        /// The last that was looked at.
+        looked_at_id: Option<EventId>,
+    }
+}
+
+row! {
+    struct SizeRow {
+        size_bytes: u32,
+        /// None while an expansion makes them.
+        deliveries: Option<u32>,
+    }
+}
+
+row! {
+    struct TotalRow {
+        id: EventId,
+        deliveries: Option<u32>,
+    }
+}
+
+/// With how far their fan-outs are. In a statement of its own: the events tell in which days their deliveries can be,
+/// and a plan for all days of a long retention takes longer than the reading.
+async fn records(
+    connection: &Connection,
+    found: Vec<(EventRow<'_>, SizeRow)>,
+    at_most: Option<usize>,
+) -> Result<Vec<EventRecord>, StoreError> {
+    let ids: Vec<EventId> = found.iter().map(|(event, _)| event.id).collect();
+    let counts = fanout_counts(connection, &ids, at_most).await?;
+    let record = |((event, size), counts): ((EventRow<'_>, SizeRow), CountsRow)| EventRecord {
+        event: event.event(),
+        size_bytes: size.size_bytes.into(),
+        fanout: counts.fanout(size.deliveries, at_most),
+    };
+    Ok(found.into_iter().zip(counts).map(record).collect())
+}
+
+/// One row per event. Of what waits at most so many are counted, and of what has ended.
+async fn fanout_counts(
+    connection: &Connection,
+    events: &[EventId],
+    at_most: Option<usize>,
+) -> Result<Vec<CountsRow>, StoreError> {
+    let Some(oldest) = events.iter().min() else { return Ok(Vec::new()) };
+    let from = DeliveryId::at(oldest.made_at().minus(limits::ID_SLACK), 0).uuid();
+    let ids: Vec<Uuid> = events.iter().map(|id| id.uuid()).collect();
+    let params = params![
+        event_ids: ids => UUID_ARRAY, from_delivery_id: from => UUID,
+        limit: at_most.map(|most| most as i64) => INT8,
+    ];
+    Ok(connection.read(&FANOUT_COUNTS.call, params).await?.all()?)
+}
+
+row! {
+    struct CountsRow {
+        waiting: u64,
+        delivered: u64,
+        dead_letter: u64,
+        cancelled: u64,
+        last_at: Option<Timestamp>,
+    }
+}
+
+impl CountsRow {
+    /// `total` is None while an expansion makes them.
+    fn fanout(self, total: Option<u32>, at_most: Option<usize>) -> FanoutCounts {
+        let fanout = FanoutCounts {
+            waiting: self.waiting as u32,
+            delivered: self.delivered as u32,
+            dead_letter: self.dead_letter as u32,
+            cancelled: self.cancelled as u32,
+            ..FanoutCounts::default()
+        };
+        fanout.of(total, at_most, self.last_at)
+    }
+}

@@ -1,0 +1,5 @@
+select doc, version
+from accounts
+where id < :before_id
+order by id desc
+limit :limit

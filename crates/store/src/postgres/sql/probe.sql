@@ -1,0 +1,4 @@
+update destinations
+set probed_at = :now, version = :version
+where id = :id and account_id = :account_id and deleted_at is null
+returning doc, version, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at

@@ -1,0 +1,5 @@
+update replays
+set status = :status, finished_at = :finished_at
+where id = :replay_id
+  and account_id = :account_id
+  and status in ('running', 'paused')

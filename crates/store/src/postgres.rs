@@ -42,11 +42,11 @@ pub use examine::PostgresLook;
 use crate::{Membership as _, OpenError, OpenOptions, feed::Stir};
 use pool::Pools;
 use std::sync::Arc;
-use wakes::Line;
+use wakes::WakeChannel;
 
 pub struct PostgresStore {
     pools: Arc<Pools>,
-    line: Line,
+    wakes: WakeChannel,
     stir: Stir,
 }
 
@@ -65,7 +65,7 @@ impl PostgresStore {
     /// As it is found.
     fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
         let pools = Arc::new(Pools::new(address, pool)?);
-        let line = Line::new(address, listen, pools.clone())?;
-        Ok(Self { pools, line, stir: Stir::default() })
+        let wakes = WakeChannel::new(address, listen, pools.clone())?;
+        Ok(Self { pools, wakes, stir: Stir::default() })
     }
 }

@@ -55,7 +55,7 @@ impl Feed for PostgresStore {
         let Seen::Snapshots { seen, round } = &after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
-        let read = Reading {
+        let read = FeedReader {
             connection: self.pools.general().await?,
             accounts: followed.accounts.iter().map(|id| id.uuid()).collect(),
             events: followed.events,
@@ -95,7 +95,7 @@ fn unreadable() -> StoreError {
 }
 
 /// A page of the feed being read.
-struct Reading {
+struct FeedReader {
     connection: Connection,
     accounts: Vec<Uuid>,
     events: bool,
@@ -104,7 +104,7 @@ struct Reading {
     limit: usize,
 }
 
-impl Reading {
+impl FeedReader {
     /// Facts of attempts from there on, a span of time in each statement; at the end of them, events.
     async fn facts(
         self,

@@ -27,23 +27,23 @@ mod embedded {
 }
 
 pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool) -> Result<(), OpenError> {
-    let mut door = Door::open(address).await?;
-    check(&door.client, accept_data_loss).await?;
-    // The migrations run on `door`, while `lock` keeps everybody else out: the lock must outlive each of their
+    let mut connection = SetupConnection::open(address).await?;
+    check(&connection.client, accept_data_loss).await?;
+    // The migrations run on `connection`, while `lock` keeps all other nodes out: the lock must outlive each of their
     // transactions, and a lock of a session would not survive a pooler.
-    let lock = Door::open(address).await?;
+    let lock = SetupConnection::open(address).await?;
     let seconds = limits::MIGRATION_WAIT.as_secs();
     let place = address.schema.as_deref().unwrap_or_default();
-    unless(
+    answer_in_time(
         seconds,
         lock.client.batch_execute(&format!(
             "begin; set local lock_timeout = '{seconds}s'; set local idle_in_transaction_session_timeout = 0"
         )),
     )
     .await?;
-    unless(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
+    answer_in_time(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
-        migrate(&mut door.client, address).await?;
+        migrate(&mut connection.client, address).await?;
         let all: [&planned::Planned; 12] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
@@ -58,11 +58,11 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
             &order::TRACKS,
             &history::FANOUT_COUNTS,
         ];
-        planned::make(&door.client, &all).await.map_err(refused)
+        planned::make(&connection.client, &all).await.map_err(refused)
     };
     let migrated = migrated.await;
     // Nothing was written on it: whether the rollback arrives or the connection ends, the lock is free.
-    let _ = unless(1, lock.client.batch_execute("rollback")).await;
+    let _ = answer_in_time(1, lock.client.batch_execute("rollback")).await;
     migrated
 }
 
@@ -122,12 +122,12 @@ async fn ask(
 }
 
 /// A connection outside the pools: migrations may take longer than any statement of the service.
-struct Door {
+struct SetupConnection {
     client: Client,
     task: JoinHandle<()>,
 }
 
-impl Door {
+impl SetupConnection {
     async fn open(address: &Address) -> Result<Self, OpenError> {
         let tls = tls::connector(address.verify)?;
         // The driver's own timeout ends with the TCP handshake.
@@ -142,13 +142,13 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for SetupConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn unless<T>(
+async fn answer_in_time<T>(
     seconds: u64,
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, OpenError> {

@@ -1,5 +1,5 @@
-//! Connections. Ingest, settlements, renewals, the engine's reads and what nodes say to each other have their own, so that a crowd of API reads never
-//! stands before them; all are made when they are needed and made again when they are lost.
+//! Connections. Ingest, settlements, renewals, the engine's reads and what nodes say to each other have their own, so
+//! that a crowd of API reads never stands before them; all are made when they are needed and made again when they are lost.
 //!
 //! Statements are unnamed and carry their types, and nothing is set on a session: everything here passes through a
 //! pooler in transaction mode. Every wait has an end: a stalled database is noticed, and a connection whose last word
@@ -85,7 +85,7 @@ impl Pools {
         self.take(&self.settle).await
     }
 
-    /// For renewals, and for nothing else: who cannot renew is replaced.
+    /// For renewals, and for nothing else: a node that cannot renew is replaced.
     pub(super) async fn lease(&self) -> Result<Connection, StoreError> {
         self.take(&self.lease).await
     }
@@ -115,7 +115,7 @@ impl Pools {
     }
 }
 
-/// Tells the server that nobody waits for a statement any more: closing the connection alone would not stop it.
+/// Tells the server that a statement is no longer waited for: closing the connection alone would not stop it.
 #[derive(Clone)]
 struct Canceller {
     tls: MakeRustlsConnect,
@@ -172,10 +172,10 @@ impl Connection {
         Ok(Rows::new(statement.name, rows))
     }
 
-    /// Several statements that hold together or not at all: see [`Transaction::end`]. Whoever falls asleep in between
-    /// does not keep the others from what it has locked: the server ends it.
+    /// Several statements that hold together or not at all: see [`Transaction::end`]. A node that falls asleep in between
+    /// does not keep the others from what it has locked: the server ends its transaction.
     pub(super) async fn begin(&self) -> Result<Transaction<'_>, Trouble> {
-        let guard = Open::of(self);
+        let guard = OpenStatement::of(self);
         let idle = limits::STORE_TRANSACTION_IDLE.as_millis();
         let begin = format!("begin; set local idle_in_transaction_session_timeout = {idle}");
         self.answered(Doubt::Harmless, self.client().batch_execute(&begin)).await?;
@@ -187,7 +187,7 @@ impl Connection {
         doubt: Doubt,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Trouble> {
-        let guard = Open::of(self);
+        let guard = OpenStatement::of(self);
         match timeout(limits::STORE_STATEMENT, statement).await {
             Ok(Ok(answer)) => {
                 guard.ended();
@@ -222,12 +222,12 @@ impl Drop for Connection {
 
 /// Something under way on a connection. If it never ends (deadline, caller gone), it is cancelled and the connection
 /// closed.
-struct Open<'a> {
+struct OpenStatement<'a> {
     connection: &'a Connection,
     ended: bool,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenStatement<'a> {
     fn of(connection: &'a Connection) -> Self {
         connection.open.fetch_add(1, Ordering::Relaxed);
         Self { connection, ended: false }
@@ -238,7 +238,7 @@ impl<'a> Open<'a> {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenStatement<'_> {
     fn drop(&mut self) {
         let client = self.connection.client();
         if self.ended {
@@ -251,7 +251,7 @@ impl Drop for Open<'_> {
 
 pub(super) struct Transaction<'a> {
     connection: &'a Connection,
-    guard: Open<'a>,
+    guard: OpenStatement<'a>,
 }
 
 impl Transaction<'_> {

@@ -84,7 +84,7 @@ impl Queue for PostgresStore {
             max_payload_bytes: limits::CARRIED_BYTES as i32 => INT4,
         ];
         let events = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
-        for WaitingIn { window, shard, delivery } in waiting {
+        for WindowDelivery { window, shard, delivery } in waiting {
             let carried = events.get(&delivery.event_id);
             fetched[window].push(FetchedDelivery {
                 shard,
@@ -102,7 +102,7 @@ impl Queue for PostgresStore {
             params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
         let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
         match found.remove(&event) {
-            Some(Carried { altered: true, .. }) => Err(StoreError::Altered),
+            Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
             found => Ok(found.map(|carried| carried.event)),
         }
     }
@@ -209,7 +209,7 @@ impl Queue for PostgresStore {
 }
 
 /// What waits, with its shard and the window it was read for.
-struct WaitingIn {
+struct WindowDelivery {
     window: usize,
     shard: u16,
     delivery: Delivery,
@@ -217,7 +217,7 @@ struct WaitingIn {
 
 /// What waits in these windows. What does not read cannot be delivered; it stays where it is and does not keep the
 /// deliveries behind it.
-async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<WaitingIn>, StoreError> {
+async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<WindowDelivery>, StoreError> {
     let read = connection.read(&FETCH.call, WindowColumns::of(windows).params()).await?;
     let (mut waiting, unreadable) = readable(&read, windows)?;
     let short = |window: &usize| unreadable[*window] > 0;
@@ -232,10 +232,10 @@ async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<Wait
         let read = connection.read(&FETCH.call, WindowColumns::of(&longer).params()).await?;
         waiting.retain(|row| unreadable[row.window] == 0);
         let mut room: Vec<usize> = short.iter().map(|window| windows[*window].limit).collect();
-        for WaitingIn { window: place, shard, delivery } in readable(&read, &longer)?.0 {
+        for WindowDelivery { window: place, shard, delivery } in readable(&read, &longer)?.0 {
             if room[place] > 0 {
                 room[place] -= 1;
-                waiting.push(WaitingIn { window: short[place], shard, delivery });
+                waiting.push(WindowDelivery { window: short[place], shard, delivery });
             }
         }
     }
@@ -243,13 +243,13 @@ async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<Wait
 }
 
 /// What reads, and how much does not, by window.
-fn readable(read: &Rows, windows: &[Window]) -> Result<(Vec<WaitingIn>, Vec<usize>), Unreadable> {
+fn readable(read: &Rows, windows: &[Window]) -> Result<(Vec<WindowDelivery>, Vec<usize>), Unreadable> {
     let (mut waiting, mut unreadable) = (Vec::with_capacity(read.len()), vec![0; windows.len()]);
     let places: Vec<usize> = read.column("place")?;
     for (place, row) in places.into_iter().zip(read.each::<WaitingRow>()?) {
         let window = place - 1; // counted from 1 in SQL
         match row {
-            Ok(row) => waiting.push(WaitingIn { window, shard: row.shard, delivery: row.delivery() }),
+            Ok(row) => waiting.push(WindowDelivery { window, shard: row.shard, delivery: row.delivery() }),
             Err(error) => {
                 let destination_id = windows[window].destination_id;
                 tracing::error!(%destination_id, %error, "a delivery does not read back and is left where it is");
@@ -305,13 +305,13 @@ row! {
 }
 
 /// An event, without its payload if that is too large or altered.
-struct Carried {
+struct CarriedEvent {
     event: Arc<Event>,
     has_payload: bool,
     altered: bool,
 }
 
-impl Carried {
+impl CarriedEvent {
     fn read(event: EventRow<'_>, stored: PayloadRow<'_>) -> Self {
         let PayloadRow { payload: stored, payload_crc, size_bytes } = stored;
         let payload = stored.and_then(|stored| kept::payload(stored, size_bytes as usize, payload_crc));
@@ -322,12 +322,12 @@ impl Carried {
 }
 
 /// One that does not read back is as good as missing: its deliveries must end, and the others go on.
-fn carried(read: &Rows) -> Result<HashMap<EventId, Carried>, Unreadable> {
+fn carried(read: &Rows) -> Result<HashMap<EventId, CarriedEvent>, Unreadable> {
     let mut events = HashMap::with_capacity(read.len());
     for (event, stored) in read.each::<EventRow>()?.zip(read.each::<PayloadRow>()?) {
         match (event, stored) {
             (Ok(event), Ok(stored)) => {
-                events.insert(event.id, Carried::read(event, stored));
+                events.insert(event.id, CarriedEvent::read(event, stored));
             }
             (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "an event does not read back"),
         }

@@ -2,7 +2,7 @@
 //! do not pass. The table is written only as long as somebody reads it, so a node that can listen and one that cannot
 //! hear each other.
 
-mod ear;
+mod listener;
 mod note;
 mod table;
 
@@ -16,29 +16,29 @@ use super::{
 use crate::{News, OpenError, StoreError, Wakes};
 use async_trait::async_trait;
 use domain::limits;
-use ear::{Ear, Listener};
+use listener::{Listener, Subscription};
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     panic::resume_unwind,
     sync::{Arc, LazyLock},
 };
-use table::Rounds;
+use table::ToldRounds;
 use tokio::sync::Mutex;
 
 static TELL: LazyLock<Statement> = sql!("tell");
 
-/// This node's end of the line between all nodes.
-pub(super) struct Line {
+/// What this node tells all others, and hears from them.
+pub(super) struct WakeChannel {
     /// Ours alone: what comes back with it was told by ourselves.
-    voice: u64,
+    sender: u64,
     channel: String,
-    rounds: Arc<Rounds>,
+    rounds: Arc<ToldRounds>,
     listener: Listener,
-    /// Opened by whoever first wants to hear.
-    ear: Mutex<Option<Ear>>,
+    /// Begins when news are first asked for.
+    subscription: Mutex<Option<Subscription>>,
 }
 
-impl Line {
+impl WakeChannel {
     pub(super) fn new(
         address: &Address,
         listen: Option<Address>,
@@ -47,17 +47,17 @@ impl Line {
         // One database may hold many schemas. A channel's name is shorter than an identifier may be.
         let place = address.schema.as_deref().unwrap_or_default();
         let channel = format!("posthaste_{}", &place[..place.len().min(50)]);
-        let (voice, rounds) = (chance(), Arc::<Rounds>::default());
+        let (sender, rounds) = (chance(), Arc::<ToldRounds>::default());
         let address = listen.unwrap_or_else(|| address.clone());
         let listener = Listener {
             config: address.config,
             tls: tls::connector(address.verify)?,
             pools,
-            voice,
+            sender,
             channel: channel.clone(),
             rounds: rounds.clone(),
         };
-        Ok(Self { voice, channel, rounds, listener, ear: Mutex::default() })
+        Ok(Self { sender, channel, rounds, listener, subscription: Mutex::default() })
     }
 }
 
@@ -67,11 +67,11 @@ impl Wakes for PostgresStore {
         if news.is_empty() {
             return Ok(());
         }
-        let Line { voice, channel, rounds, .. } = &self.line;
+        let WakeChannel { sender, channel, rounds, .. } = &self.wakes;
         let connection = self.pools.nodes().await?;
         // No doubt: news that was told twice, or never, is news that may be missed anyway.
         let params = params![
-            channel: channel => TEXT, payloads: note::write(*voice, news) => TEXT_ARRAY,
+            channel: channel => TEXT, payloads: note::write(*sender, news) => TEXT_ARRAY,
             reader_gone_us: limits::WAKES_READER_GONE.as_micros() as i64 => INT8,
         ];
         if connection.read(&TELL, params).await?.value("table_is_read")? {
@@ -81,14 +81,14 @@ impl Wakes for PostgresStore {
     }
 
     async fn hear(&self) -> Result<Vec<News>, StoreError> {
-        let mut ear = self.line.ear.lock().await;
+        let mut subscription = self.wakes.subscription.lock().await;
         loop {
-            let open = ear.get_or_insert_with(|| Ear::open(self.line.listener.clone()));
+            let open = subscription.get_or_insert_with(|| Subscription::begin(self.wakes.listener.clone()));
             let ended = match open.next().await {
                 Ok(news) => return Ok(news),
                 Err(ended) => ended,
             };
-            *ear = None;
+            *subscription = None;
             // A panic of the task that listens is the caller's: it is counted, and followed by a pause, there.
             if let Ok(panic) = ended.try_into_panic() {
                 resume_unwind(panic);

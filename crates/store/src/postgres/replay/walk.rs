@@ -43,7 +43,7 @@ pub(super) async fn survey(
             (rows, true, unknown.into_iter().flatten().next().unwrap_or_default())
         }
         Selection::Filter(filter) => {
-            let scan = Scan {
+            let scan = OriginalScan {
                 account,
                 filter,
                 after: None,
@@ -74,7 +74,7 @@ row! {
 pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, StoreError> {
     let OriginalWalk { replay, limit } = walk;
     let Some(filter) = &replay.filter else { return given(connection, walk).await };
-    let scan = Scan {
+    let scan = OriginalScan {
         account: replay.account_id,
         filter,
         after: replay.cursor,
@@ -126,7 +126,7 @@ async fn given(connection: &Connection, walk: &OriginalWalk) -> Result<Originals
 }
 
 /// What is looked for, and how far.
-struct Scan<'f> {
+struct OriginalScan<'f> {
     account: AccountId,
     filter: &'f DeliveryFilter,
     after: Option<DeliveryId>,
@@ -138,7 +138,7 @@ struct Scan<'f> {
     except: Option<ReplayId>,
 }
 
-impl Scan<'_> {
+impl OriginalScan<'_> {
     async fn run(&self, connection: &Connection, statement: &Statement) -> Result<Rows, StoreError> {
         let filter = self.filter;
         let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));

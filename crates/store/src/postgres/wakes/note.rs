@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Note {
-    /// Whose voice it is.
+    /// The node that tells it.
     pub(super) by: u64,
     /// Destination, shard, and the position: track, rank, delivery.
     #[serde(skip_serializing_if = "Vec::is_empty")]

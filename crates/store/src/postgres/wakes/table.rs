@@ -24,21 +24,21 @@ const ROLL: i16 = -1;
 
 /// The rounds that we told ourselves since the last look, so as not to hear them.
 #[derive(Default)]
-pub(super) struct Rounds {
-    own: Mutex<Own>,
+pub(super) struct ToldRounds {
+    own: Mutex<OwnRounds>,
 }
 
 #[derive(Default)]
-struct Own {
+struct OwnRounds {
     /// Whether this node looks at all.
     looking: bool,
     /// The rounds it made itself since it looked last, by row.
-    told: Told,
+    told: RoundsByShard,
 }
 
-type Told = BTreeMap<i16, Vec<i64>>;
+type RoundsByShard = BTreeMap<i16, Vec<i64>>;
 
-impl Rounds {
+impl ToldRounds {
     pub(super) async fn tell(&self, connection: &Connection, news: &[News]) -> Result<(), Trouble> {
         let rows = Vec::from_iter(rows(news));
         if rows.is_empty() {
@@ -54,8 +54,8 @@ impl Rounds {
         Ok(())
     }
 
-    fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().expect("nobody panics while counting")
+    fn own(&self) -> MutexGuard<'_, OwnRounds> {
+        self.own.lock().expect("counting does not panic")
     }
 }
 
@@ -82,21 +82,21 @@ fn rows(news: &[News]) -> BTreeSet<i16> {
 }
 
 /// Compares the table with how it was at the last look.
-pub(super) struct Look<'a> {
+pub(super) struct TablePoll<'a> {
     pools: &'a Pools,
-    rounds: &'a Rounds,
+    rounds: &'a ToldRounds,
     /// None: not looked at yet, or not for a while.
     seen: Option<BTreeMap<i16, i64>>,
     said_at: Option<Instant>,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn new(pools: &'a Pools, rounds: &'a Rounds) -> Self {
+impl<'a> TablePoll<'a> {
+    pub(super) fn new(pools: &'a Pools, rounds: &'a ToldRounds) -> Self {
         rounds.own().looking = true;
         Self { pools, rounds, seen: None, said_at: None }
     }
 
-    pub(super) async fn again(&mut self) -> Result<Vec<News>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Vec<News>, StoreError> {
         let read = self.read().await;
         let own = std::mem::take(&mut self.rounds.own().told);
         match read {
@@ -117,7 +117,7 @@ impl<'a> Look<'a> {
 
     async fn read(&mut self) -> Result<BTreeMap<i16, i64>, StoreError> {
         let connection = self.pools.nodes().await?;
-        // Before the first look: whoever does not see this yet has committed what the look will find.
+        // Before the first look: a node that does not see this yet has committed what the look will find.
         if self.said_at.is_none_or(|at| at.elapsed() >= limits::WAKES_READER_SEEN) {
             connection.write(&READS_WAKES, params![]).await?;
             self.said_at = Some(Instant::now());
@@ -127,14 +127,14 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Drop for Look<'_> {
+impl Drop for TablePoll<'_> {
     fn drop(&mut self) {
-        *self.rounds.own() = Own::default();
+        *self.rounds.own() = OwnRounds::default();
     }
 }
 
 /// An own round that the last look has seen already is not taken for one of this time: it was written down late.
-fn compare(seen: &BTreeMap<i16, i64>, own: &Told, now: &BTreeMap<i16, i64>) -> Vec<News> {
+fn compare(seen: &BTreeMap<i16, i64>, own: &RoundsByShard, now: &BTreeMap<i16, i64>) -> Vec<News> {
     let others = |(row, round): &(&i16, &i64)| {
         let before = seen.get(row).copied().unwrap_or_default();
         let ours = own.get(row).map_or(&[][..], Vec::as_slice).iter();
@@ -156,15 +156,15 @@ mod tests {
     #[test]
     fn only_what_others_told_since_the_last_look_is_news() {
         let seen = BTreeMap::from([(ROLL, 4), (7, 2), (8, 2)]);
-        let own = Told::from([(7, vec![3]), (8, vec![3]), (9, vec![1])]);
+        let own = RoundsByShard::from([(7, vec![3]), (8, vec![3]), (9, vec![1])]);
         let now = BTreeMap::from([(ROLL, 5), (7, 3), (8, 4), (9, 1), (10, 1)]);
         assert_eq!(compare(&seen, &own, &now), [News::Roll, News::Shards(vec![8, 10])]);
-        assert_eq!(compare(&now, &Told::new(), &now), []);
+        assert_eq!(compare(&now, &RoundsByShard::new(), &now), []);
     }
 
     #[test]
     fn an_own_round_that_is_written_down_late_hides_nobody_elses() {
         let (seen, now) = (BTreeMap::from([(7, 6)]), BTreeMap::from([(7, 7)]));
-        assert_eq!(compare(&seen, &Told::from([(7, vec![6])]), &now), [News::Shards(vec![7])]);
+        assert_eq!(compare(&seen, &RoundsByShard::from([(7, vec![6])]), &now), [News::Shards(vec![7])]);
     }
 }

@@ -1,5 +1,5 @@
 //! Listening: one task that holds the connection, makes it again when it is lost, and reads the table while there is
-//! none. It never keeps the server waiting: what nobody hears in time becomes "look at everything".
+//! none. It never keeps the server waiting: what is not fetched in time becomes "look at everything".
 
 use super::{
     super::{
@@ -8,7 +8,7 @@ use super::{
     },
     chance,
     note::{self, Note},
-    table::{Look, Rounds},
+    table::{TablePoll, ToldRounds},
 };
 use crate::{BoxError, News};
 use domain::limits;
@@ -32,18 +32,18 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 static NOTIFY: LazyLock<Statement> = sql!("notify": "select pg_notify(:channel, :payload)");
 
 /// What has been heard and not yet fetched.
-pub(super) struct Ear {
+pub(super) struct Subscription {
     waiting: mpsc::Receiver<Vec<News>>,
-    overheard: Arc<AtomicBool>,
+    overflowed: Arc<AtomicBool>,
     task: JoinHandle<Infallible>,
 }
 
-impl Ear {
-    pub(super) fn open(listener: Listener) -> Self {
+impl Subscription {
+    pub(super) fn begin(listener: Listener) -> Self {
         let (heard, waiting) = mpsc::channel(limits::NEWS_WAITING);
-        let overheard = Arc::<AtomicBool>::default();
-        let mouth = Mouth { heard, overheard: overheard.clone() };
-        Self { waiting, overheard, task: tokio::spawn(listener.run(mouth)) }
+        let overflowed = Arc::<AtomicBool>::default();
+        let heard = NewsSender { heard, overflowed: overflowed.clone() };
+        Self { waiting, overflowed, task: tokio::spawn(listener.run(heard)) }
     }
 
     /// An error says how the task has ended, which it never does by itself.
@@ -52,7 +52,7 @@ impl Ear {
             let Err(ended) = (&mut self.task).await;
             return Err(ended);
         };
-        if self.overheard.swap(false, Ordering::AcqRel) {
+        if self.overflowed.swap(false, Ordering::AcqRel) {
             while self.waiting.try_recv().is_ok() {}
             return Ok(vec![News::Missed]);
         }
@@ -60,24 +60,24 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// Where the listener puts what it hears.
-struct Mouth {
+struct NewsSender {
     heard: mpsc::Sender<Vec<News>>,
-    overheard: Arc<AtomicBool>,
+    overflowed: Arc<AtomicBool>,
 }
 
-impl Mouth {
-    fn say(&self, news: Vec<News>) {
+impl NewsSender {
+    fn send(&self, news: Vec<News>) {
         if !news.is_empty()
             && let Err(TrySendError::Full(_)) = self.heard.try_send(news)
         {
-            self.overheard.store(true, Ordering::Release);
+            self.overflowed.store(true, Ordering::Release);
         }
     }
 }
@@ -87,81 +87,81 @@ pub(super) struct Listener {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
     pub(super) pools: Arc<Pools>,
-    pub(super) voice: u64,
+    pub(super) sender: u64,
     pub(super) channel: String,
-    pub(super) rounds: Arc<Rounds>,
+    pub(super) rounds: Arc<ToldRounds>,
 }
 
 /// A connection on which notifications were heard.
-struct Line {
+struct ListeningConnection {
     notes: mpsc::Receiver<String>,
     /// Dropping it ends the session.
     _client: Client,
     task: JoinHandle<()>,
 }
 
-impl Drop for Line {
+impl Drop for ListeningConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Why there is no line.
-enum Deaf {
+/// Why there is no connection to listen on.
+enum NotListening {
     Away(BoxError),
     /// A notification that we sent did not come back.
     Silent,
 }
 
 impl Listener {
-    async fn run(self, mouth: Mouth) -> Infallible {
+    async fn run(self, heard: NewsSender) -> Infallible {
         let mut tries = 0;
-        let mut line = self.connect().await;
+        let mut connection = self.connect().await;
         loop {
-            line = match line {
-                Ok(line) => {
+            connection = match connection {
+                Ok(connection) => {
                     if tries > 0 {
                         tracing::info!("listening to the other nodes again");
                     }
                     tries = 0;
-                    mouth.say(vec![News::Missed]);
-                    self.listen(line, &mouth).await;
+                    heard.send(vec![News::Missed]);
+                    self.listen(connection, &heard).await;
                     tracing::warn!("the connection on which we listened to the other nodes was lost");
                     sleep(pause(tries)).await;
                     self.connect().await
                 }
-                Err(deaf) => {
+                Err(why) => {
                     if tries == 0 {
-                        tell(&deaf);
+                        warn(&why);
                     }
                     tries += 1;
-                    let pause = match deaf {
-                        Deaf::Away(_) => pause(tries),
-                        Deaf::Silent => limits::LISTEN_AGAIN,
+                    let pause = match why {
+                        NotListening::Away(_) => pause(tries),
+                        NotListening::Silent => limits::LISTEN_AGAIN,
                     };
                     let again = async {
                         sleep(pause).await;
                         self.connect().await
                     };
                     tokio::select! {
-                        line = again => line,
-                        never = self.look(&mouth) => match never {},
+                        connection = again => connection,
+                        never = self.poll_table(&heard) => match never {},
                     }
                 }
             };
         }
     }
 
-    async fn connect(&self) -> Result<Line, Deaf> {
-        let away = |error: tokio_postgres::Error| Deaf::Away(error.into());
-        let late = |_| Deaf::Away("the database did not answer in time".into());
+    async fn connect(&self) -> Result<ListeningConnection, NotListening> {
+        let away = |error: tokio_postgres::Error| NotListening::Away(error.into());
+        let late = |_| NotListening::Away("the database did not answer in time".into());
         let connected = timeout(limits::STORE_STATEMENT, self.config.connect(self.tls.clone())).await;
-        let (client, mut connection) = connected.map_err(late)?.map_err(away)?;
+        let (client, mut driver) = connected.map_err(late)?.map_err(away)?;
         let (told, notes) = mpsc::channel(limits::NEWS_WAITING);
         let channel = self.channel.clone();
         let task = tokio::spawn(async move {
-            // Notifications go to whoever drives the connection.
-            let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+            // Notifications go to the task that drives the connection.
+            let mut messages = stream::poll_fn(move |context| driver.poll_message(context));
             while let Some(Ok(message)) = messages.next().await {
                 if let AsyncMessage::Notification(note) = message
                     && note.channel() == channel
@@ -171,48 +171,48 @@ impl Listener {
                 }
             }
         });
-        let mut line = Line { notes, _client: client, task };
-        // The name is ours, and plain: see `Line::new` of the module above.
+        let mut connection = ListeningConnection { notes, _client: client, task };
+        // The name is ours, and plain: see `WakeChannel::new`.
         let listen = format!("listen {}", self.channel);
-        let listening = timeout(limits::STORE_STATEMENT, line._client.batch_execute(&listen)).await;
+        let listening = timeout(limits::STORE_STATEMENT, connection._client.batch_execute(&listen)).await;
         listening.map_err(late)?.map_err(away)?;
-        self.prove(&mut line).await?;
-        Ok(line)
+        self.prove(&mut connection).await?;
+        Ok(connection)
     }
 
     /// Through a pooler in transaction mode `listen` succeeds, and nothing is ever heard.
-    async fn prove(&self, line: &mut Line) -> Result<(), Deaf> {
-        let text = note::proof(self.voice, chance());
-        let away = |error: crate::StoreError| Deaf::Away(error.into());
-        let connection = self.pools.nodes().await.map_err(away)?;
+    async fn prove(&self, connection: &mut ListeningConnection) -> Result<(), NotListening> {
+        let text = note::proof(self.sender, chance());
+        let away = |error: crate::StoreError| NotListening::Away(error.into());
+        let told = self.pools.nodes().await.map_err(away)?;
         let params = params![channel: self.channel => TEXT, payload: text => TEXT];
-        connection.read(&NOTIFY, params).await.map_err(|trouble| away(trouble.into()))?;
-        drop(connection);
+        told.read(&NOTIFY, params).await.map_err(|trouble| away(trouble.into()))?;
+        drop(told);
         let heard = async {
-            while let Some(note) = line.notes.recv().await {
+            while let Some(note) = connection.notes.recv().await {
                 if note == text {
                     return Ok(());
                 }
             }
-            Err(Deaf::Away("the connection was lost".into()))
+            Err(NotListening::Away("the connection was lost".into()))
         };
-        timeout(limits::LISTEN_PROOF, heard).await.unwrap_or(Err(Deaf::Silent))
+        timeout(limits::LISTEN_PROOF, heard).await.unwrap_or(Err(NotListening::Silent))
     }
 
     /// Until the connection is lost.
-    async fn listen(&self, mut line: Line, mouth: &Mouth) {
-        while let Some(note) = line.notes.recv().await {
-            let note = note::read(&note).filter(|note| note.by != self.voice);
-            mouth.say(note.map(Note::news).unwrap_or_default());
+    async fn listen(&self, mut connection: ListeningConnection, heard: &NewsSender) {
+        while let Some(note) = connection.notes.recv().await {
+            let note = note::read(&note).filter(|note| note.by != self.sender);
+            heard.send(note.map(Note::news).unwrap_or_default());
         }
     }
 
-    async fn look(&self, mouth: &Mouth) -> Infallible {
-        let mut look = Look::new(&self.pools, &self.rounds);
+    async fn poll_table(&self, heard: &NewsSender) -> Infallible {
+        let mut poll = TablePoll::new(&self.pools, &self.rounds);
         loop {
-            match look.again().await {
-                Ok(news) => mouth.say(news),
-                // Told by everybody who needs the database more than we do.
+            match poll.next().await {
+                Ok(news) => heard.send(news),
+                // Statements that matter more say so already.
                 Err(error) => tracing::debug!(%error, "the table of wake-ups could not be read"),
             }
             sleep(limits::WAKES_POLL).await;
@@ -220,14 +220,14 @@ impl Listener {
     }
 }
 
-fn tell(deaf: &Deaf) {
+fn warn(why: &NotListening) {
     let seconds = limits::WAKES_POLL.as_secs_f64();
-    match deaf {
-        Deaf::Silent => tracing::warn!(
+    match why {
+        NotListening::Silent => tracing::warn!(
             "notifications of the database do not arrive, as behind a pooler in transaction mode: looking every \
              {seconds} s instead. Set `database.listen_url` to an address without the pooler"
         ),
-        Deaf::Away(error) => tracing::warn!(
+        NotListening::Away(error) => tracing::warn!(
             %error,
             "cannot listen to the other nodes: looking every {seconds} s until it works"
         ),

@@ -109,10 +109,10 @@ CASE ending
 END)
     constraint attempts_default_pkey PRIMARY KEY (delivery_id, attempt_id)
     constraint attempts_spent_check CHECK ((spent >= 0))
+    index attempts_default_account_id_delivery_id_idx USING btree (account_id, delivery_id) WHERE (ending IS NOT NULL)
     index attempts_default_account_id_delivery_id_idx1 USING btree (account_id, delivery_id) WHERE ((ending = 'dead_letter'::text) AND (NOT late))
-    index attempts_default_account_id_delivery_id_idx2 USING btree (account_id, delivery_id) WHERE (ending IS NOT NULL)
     index attempts_default_account_id_destination_id_reason_http_stat_idx USING btree (account_id, destination_id, reason, http_status NULLS FIRST, delivery_id) WHERE (ending = 'dead_letter'::text)
-    index attempts_default_attempt_id_idx1 USING brin (attempt_id) WITH (pages_per_range='16')
+    index attempts_default_attempt_id_idx USING brin (attempt_id) WITH (pages_per_range='16')
     index attempts_default_destination_id_delivery_id_idx USING btree (destination_id, delivery_id)
     index attempts_default_event_id_idx USING btree (event_id) WHERE (ending IS NOT NULL)
 
@@ -201,7 +201,7 @@ table events_default
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
-    index events_default_account_id_id_idx1 USING btree (account_id, id)
+    index events_default_account_id_id_idx USING btree (account_id, id)
     with toast_tuple_target=8160
 
 table expansions

@@ -6,8 +6,8 @@ use super::{
     url::Address,
 };
 use crate::{
-    Audit, FactKey, FoundTables, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError,
-    StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    Audit, FactKey, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError, StrayFact,
+    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, open::MIGRATIONS_TABLE,
 };
 use async_trait::async_trait;
 use domain::{
@@ -35,12 +35,12 @@ impl Look for PostgresLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let connection = self.store.pools.general().await?;
         let known = open::known_schema_version();
-        let there: bool = connection.read(&open::HAS_HISTORY, params![]).await?.value("there")?;
-        let found = match there {
-            true => FoundTables::Version(
-                connection.read(&open::SCHEMA_VERSION, params![]).await?.value("version")?,
-            ),
-            false => FoundTables::None,
+        let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
+        let found = match connection.read(&open::FOUND_TABLES, params).await?.one()? {
+            open::TablesRow { has_list: true, .. } => {
+                open::last_migration(&connection.read(&open::LAST_MIGRATION, params![]).await?)?
+            }
+            tables => tables.without_list(),
         };
         Ok(SchemaVersion { found, known })
     }

@@ -2,13 +2,13 @@
 
 use super::{
     catalog, durability, expand, history, ingest, order, planned, queue,
-    rows::Rows,
+    rows::{Rows, Unreadable, row},
     settle,
     statement::{Params, Statement, params, sql},
     tls,
     url::Address,
 };
-use crate::{BoxError, OpenError, StoreError, UnsafeSetting};
+use crate::{BoxError, FoundTables, OpenError, StoreError, UnsafeSetting, open::MIGRATIONS_TABLE};
 use domain::limits;
 use std::{sync::LazyLock, time::Duration};
 use tokio::task::JoinHandle;
@@ -18,9 +18,11 @@ static LOCK_SCHEMA: LazyLock<Statement> =
     sql!("lock_schema": "select pg_advisory_xact_lock(1886350452, hashtext(:schema))"); // "post", and which schema
 static SCHEMA_MISSING: LazyLock<Statement> =
     sql!("schema_missing": "select to_regnamespace(:schema) is null as missing");
-pub(super) static HAS_HISTORY: LazyLock<Statement> =
-    sql!("has_history": "select to_regclass('refinery_schema_history') is not null as there");
-pub(super) static SCHEMA_VERSION: LazyLock<Statement> = sql!("schema_version");
+pub(super) static FOUND_TABLES: LazyLock<Statement> = sql!("found_tables");
+pub(super) static LAST_MIGRATION: LazyLock<Statement> = LazyLock::new(|| {
+    let sql = format!("select max(version)::bigint as version from {MIGRATIONS_TABLE}");
+    Statement::new("last_migration", &sql)
+});
 
 mod embedded {
     refinery::embed_migrations!("migrations/postgres");
@@ -74,23 +76,58 @@ async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError
             client.batch_execute(&format!("create schema {schema}")).await.map_err(refused)?;
         }
     }
-    let runner = embedded::migrations::runner();
     let known = known_schema_version();
-    let found = ask(client, &HAS_HISTORY, params![]).await.map_err(refused)?;
-    if found.value("there").map_err(unreadable)? {
-        let last = runner.get_last_applied_migration_async(client).await.map_err(unmigrated)?;
-        match last.map(|migration| i64::from(migration.version())) {
-            Some(found) if found > known => {
-                return Err(OpenError::TooOld(format!(
-                    "the database has schema version {found}, this binary knows {known}: use a newer binary"
-                )));
-            }
-            Some(found) if found == known => return Ok(()),
-            _ => {}
+    match found_tables(client).await? {
+        FoundTables::Unreleased => {
+            return Err(OpenError::unreleased(
+                "the database",
+                "an empty one, or in another schema (`?schema=NAME`)",
+            ));
         }
+        FoundTables::Version(found) if found > known => {
+            return Err(OpenError::TooOld(format!(
+                "the database has schema version {found}, this binary knows {known}: use a newer binary"
+            )));
+        }
+        FoundTables::Version(found) if found == known => return Ok(()),
+        _ => {}
     }
+    let mut runner = embedded::migrations::runner();
+    runner.set_migration_table_name(MIGRATIONS_TABLE);
     runner.run_async(client).await.map_err(unmigrated)?;
     Ok(())
+}
+
+async fn found_tables(client: &Client) -> Result<FoundTables, OpenError> {
+    let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
+    let tables = ask(client, &FOUND_TABLES, params).await.map_err(refused)?.one().map_err(unreadable)?;
+    match tables {
+        TablesRow { has_list: true, .. } => {
+            let last = ask(client, &LAST_MIGRATION, params![]).await.map_err(refused)?;
+            last_migration(&last).map_err(unreadable)
+        }
+        tables => Ok(tables.without_list()),
+    }
+}
+
+row! {
+    /// Which tables there are.
+    pub(super) struct TablesRow {
+        pub(super) has_list: bool,
+        has_others: bool,
+    }
+}
+
+impl TablesRow {
+    /// The list of migrations comes before any other table: ours without it are from before the first release.
+    pub(super) fn without_list(&self) -> FoundTables {
+        if self.has_others { FoundTables::Unreleased } else { FoundTables::None }
+    }
+}
+
+/// A first start that was killed has a list without an entry.
+pub(super) fn last_migration(rows: &Rows) -> Result<FoundTables, Unreadable> {
+    Ok(rows.value::<Option<i64>>("version")?.map_or(FoundTables::None, FoundTables::Version))
 }
 
 pub(super) fn known_schema_version() -> i64 {

@@ -1,7 +1,10 @@
 //! Opening: what is refused, and what it is called.
 
-use super::{World, open, open_with, server};
-use crate::{Committed, Ingest as _, Membership as _, OpenError, StoreError};
+use super::{World, connect, drop_schema, open, open_with, server};
+use crate::{
+    Committed, FoundTables, Ingest as _, Look as _, Membership as _, OpenError, OpenOptions, StoreError,
+    postgres::PostgresLook,
+};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
@@ -23,11 +26,47 @@ async fn a_server_that_may_forget_is_refused_unless_that_is_accepted() {
 #[tokio::test]
 async fn a_newer_schema_is_left_alone() {
     let world = World::new().await;
-    let newer = "insert into refinery_schema_history values (999, 'later', '2030-01-01T00:00:00Z', '1')";
+    let newer = "insert into posthaste_migrations values (999, 'later', '2030-01-01T00:00:00Z', '1')";
     world.client.batch_execute(newer).await.expect("a row of the future");
     let Err(OpenError::TooOld(message)) = open(&world.schema, "").await else { panic!("it opened") };
     assert!(message.contains("999"), "{message}");
     world.clean_up().await;
+}
+
+#[tokio::test]
+async fn the_tables_of_a_development_version_are_refused_and_left_alone() {
+    for tables in [
+        "create table refinery_schema_history (version integer primary key, name text)",
+        "create table queue (delivery_id uuid)",
+    ] {
+        let schema = format!("t_{:x}", rand::random::<u128>());
+        let client = connect(&schema).await;
+        client.batch_execute(&format!("create schema {schema}; {tables}")).await.expect("older tables");
+        let Err(OpenError::Unreleased(why)) = open(&schema, "").await else {
+            panic!("not refused: {tables}")
+        };
+        assert!(why.contains("development version") && why.contains("start with an empty one"), "{why}");
+        let url = format!("{}?schema={schema}", server());
+        let options = OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
+        let look = PostgresLook::open(&options).expect("a look");
+        assert_eq!(look.schema().await.expect("tables").found, FoundTables::Unreleased);
+        let count = "select count(*) from pg_class where relnamespace = current_schema()::regnamespace \
+                     and relkind = 'r'";
+        let count: i64 = client.query_one(count, &[]).await.expect("tables").get(0);
+        assert_eq!(count, 1, "left alone");
+        drop_schema(&schema).await;
+    }
+}
+
+#[tokio::test]
+async fn a_first_start_that_was_killed_before_its_tables_is_begun_again() {
+    let schema = format!("t_{:x}", rand::random::<u128>());
+    let list = "create table posthaste_migrations \
+                (version int4 primary key, name varchar(255), applied_on varchar(255), checksum varchar(255))";
+    let client = connect(&schema).await;
+    client.batch_execute(&format!("create schema {schema}; {list}")).await.expect("a list without an entry");
+    open(&schema, "").await.expect("all tables are made");
+    drop_schema(&schema).await;
 }
 
 #[tokio::test]

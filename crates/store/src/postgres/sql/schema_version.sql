@@ -1,2 +1,0 @@
-select coalesce(max(version), 0)::bigint as version
-from refinery_schema_history

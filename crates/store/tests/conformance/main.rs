@@ -19,6 +19,7 @@ mod membership;
 mod order;
 mod queue;
 mod replay;
+mod replay_lists;
 mod retention;
 mod rollup;
 mod settle;
@@ -133,12 +134,15 @@ macro_rules! kept_by {
                 what_is_replayed_to_an_ordered_destination_takes_the_next_numbers,
                 a_replay_of_one_is_made_at_once,
                 a_deleted_destination_is_told_with_the_originals,
-                a_replays_deliveries_are_listed_and_are_not_their_events_fan_out,
-                dead_letters_are_grouped,
                 a_walk_over_what_does_not_match_moves_its_cursor,
-                a_long_replay_is_listed_to_its_end,
                 what_is_no_longer_kept_is_skipped,
                 what_was_counted_and_had_its_time_before_its_turn_is_skipped,
+            }
+            promises! {
+                $backend, replay_lists:
+                a_replays_deliveries_are_listed_and_are_not_their_events_fan_out,
+                a_long_replay_is_listed_to_its_end,
+                dead_letters_are_grouped,
             }
             promises! {
                 $backend, queue:

@@ -3,7 +3,7 @@
 use super::{Player, TRACKS};
 use domain::{
     delivery::Status,
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     pattern::Pattern,
     time::Timestamp,
 };
@@ -11,7 +11,18 @@ use rand::RngExt;
 use std::time::Duration;
 use store::{DeliveryFilter, EventFilter};
 
-const PATTERNS: [&str; 5] = ["*", "invoice.*", "refund.**", "ping", "*.card.*"];
+const PATTERNS: [&str; 10] = [
+    "*",
+    "**",
+    "invoice.*",
+    "refund.**",
+    "ping",
+    "*.card.*",
+    "*.card.**",
+    "*.**",
+    "*.sent",
+    "refund.card.done",
+];
 
 impl Player {
     pub(super) fn chance(&mut self, percent: u32) -> bool {
@@ -42,6 +53,11 @@ impl Player {
     pub(super) fn source_id(&mut self) -> SourceId {
         let random = SourceId::at(self.now, self.dice.random());
         self.one(&self.sources.clone()).map_or(random, |source| source.id)
+    }
+
+    pub(super) fn route_id(&mut self) -> RouteId {
+        let random = RouteId::at(self.now, self.dice.random());
+        self.one(&self.routes.clone()).unwrap_or(random)
     }
 
     pub(super) fn delivery_id(&mut self) -> DeliveryId {
@@ -89,13 +105,14 @@ impl Player {
     pub(super) fn delivery_filter(&mut self) -> DeliveryFilter {
         DeliveryFilter {
             statuses: self.some(40, |player| Status::ALL[player.dice.random_range(0..Status::ALL.len())]),
-            reasons: self
-                .some(10, |player| ["rejected", "gone", "requested"][player.dice.random_range(0..3)].into()),
+            reasons: self.some(15, |player| {
+                ["rejected", "gone", "expired", "requested"][player.dice.random_range(0..4)].into()
+            }),
             event_ids: self.some(15, |player| {
                 player.one(&player.events.clone()).unwrap_or(EventId::at(player.now, player.dice.random()))
             }),
             destination_ids: self.some(25, Self::destination_id),
-            route_ids: Vec::new(),
+            route_ids: self.some(15, Self::route_id),
             source_ids: self.some(15, Self::source_id),
             types: self.some(20, Self::pattern),
             http_statuses: self.some(15, |player| [200, 404, 429, 503][player.dice.random_range(0..4)]),

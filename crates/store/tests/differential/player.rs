@@ -44,6 +44,7 @@ pub(crate) struct Player {
     /// Everything that was ever created, gone or not.
     destinations: Vec<DestinationId>,
     sources: Vec<Source>,
+    routes: Vec<RouteId>,
     events: Vec<EventId>,
     deliveries: Vec<DeliveryId>,
     api_keys: Vec<ApiKeyId>,
@@ -61,6 +62,7 @@ impl Player {
             accounts: Vec::new(),
             destinations: Vec::new(),
             sources: Vec::new(),
+            routes: Vec::new(),
             events: Vec::new(),
             deliveries: Vec::new(),
             api_keys: Vec::new(),
@@ -124,6 +126,12 @@ impl Player {
             ]);
             let attempts = |id: &DestinationId| Operation::AttemptsOfDestination(account, *id, 7);
             operations.extend(self.destinations.iter().map(attempts));
+            // By now there is most to be told apart.
+            for _ in 0..4 {
+                operations.push(Operation::Events(account, self.event_filter(), 7));
+                operations.push(Operation::Deliveries(account, self.delivery_filter(), 7));
+                operations.push(Operation::Survey(account, self.selection(), self.now));
+            }
         }
         for delivery in self.waiting(seen).await {
             let fact = AttemptId::at(self.now, self.dice.random());
@@ -227,8 +235,10 @@ impl Player {
     fn new_route(&mut self, account: AccountId, destination: DestinationId) -> Route {
         let owner = Account { id: account, ..fixtures::account() };
         let to = Destination { id: destination, ..fixtures::destination(&owner) };
+        let id = RouteId::at(self.now, self.dice.random());
+        self.routes.push(id);
         Route {
-            id: RouteId::at(self.now, self.dice.random()),
+            id,
             uid: self.uid(),
             event_types: vec![self.pattern()],
             retry_policy: self.chance(30).then(RetryPolicy::default),

@@ -39,7 +39,7 @@ use domain::{
     source::Source,
     time::{Clock, Timestamp},
 };
-use feed::{Held, Told};
+use feed::{WrittenFact, WrittenHold};
 use interruption::Interruptions;
 use replay::KeptReplay;
 use std::{
@@ -47,13 +47,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 use table::Table;
-use waiting::Waiting;
-use wakes::Line;
+use waiting::WaitingDeliveries;
+use wakes::NewsChannel;
 
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
-    line: Line,
+    tables: Arc<Mutex<Tables>>,
+    news: NewsChannel,
     interruptions: Interruptions,
     stir: Stir,
 }
@@ -63,8 +63,8 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
-            state: Arc::default(),
-            line: Line::new(),
+            tables: Arc::default(),
+            news: NewsChannel::new(),
             interruptions: Interruptions::default(),
             stir: Stir::default(),
         }
@@ -74,22 +74,22 @@ impl MemoryStore {
     pub fn another(&self) -> Self {
         Self {
             clock: self.clock.clone(),
-            state: self.state.clone(),
-            line: self.line.another(),
+            tables: self.tables.clone(),
+            news: self.news.another(),
             interruptions: self.interruptions.clone(),
             stir: Stir::default(),
         }
     }
 
     /// One lock for everything: whoever holds it is a transaction.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no method panics while it holds the lock")
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().expect("no method panics while it holds the lock")
     }
 }
 
-/// Everything there is.
+/// Everything there is, as a database has it in tables.
 #[derive(Default)]
-struct State {
+struct Tables {
     settings: BTreeMap<String, Vec<u8>>,
     accounts: BTreeMap<AccountId, Account>,
     api_keys: BTreeMap<ApiKeyId, ApiKey>,
@@ -102,10 +102,10 @@ struct State {
     replays: BTreeMap<ReplayId, KeptReplay>,
     /// By scope and hash of the key.
     used_keys: BTreeMap<(uuid::Uuid, [u8; 32]), UsedKey>,
-    waiting: Waiting,
+    waiting: WaitingDeliveries,
     /// The last number each ordered destination has given.
     sequences: BTreeMap<DestinationId, i64>,
-    ended: BTreeMap<DeliveryId, Ended>,
+    ended: BTreeMap<DeliveryId, EndedDelivery>,
     /// What settlements said, an attempt or an ending without one, and whether it moved the delivery.
     facts: BTreeMap<(DeliveryId, AttemptId), bool>,
     /// By delivery, then in the order in which they were started.
@@ -116,9 +116,9 @@ struct State {
     gates: BTreeMap<DestinationId, KeptGate>,
     holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
     /// What settlements and people made of deliveries, and lines of the history of holds, as they were written.
-    told: Vec<Told>,
-    held: Vec<Held>,
-    received: Vec<EventId>,
+    written_facts: Vec<WrittenFact>,
+    written_holds: Vec<WrittenHold>,
+    written_events: Vec<EventId>,
     chores: BTreeMap<Chore, KeptChore>,
     rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
     marks: BTreeMap<Mark, Timestamp>,
@@ -147,7 +147,7 @@ struct UsedKey {
     committed_at: Timestamp,
 }
 
-struct Ended {
+struct EndedDelivery {
     /// As it was left.
     delivery: Delivery,
     ending: Ending,
@@ -189,7 +189,7 @@ struct KeptLane {
     said_at: Timestamp,
 }
 
-impl State {
+impl Tables {
     fn account(&self, id: AccountId) -> Result<&Account, StoreError> {
         self.accounts.get(&id).ok_or(StoreError::NotFound { what: "account" })
     }

@@ -1,6 +1,6 @@
 //! What must never be; and ways to make it so, for those who try whether it is found.
 
-use super::{Ended, MemoryStore, State};
+use super::{EndedDelivery, MemoryStore, Tables};
 use crate::{
     Audit, Catalog as _, FactKey, KnownLane, Membership as _, PublishedLanes as _, Roll, StoreError,
     StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
@@ -26,10 +26,10 @@ impl Audit for MemoryStore {
         from: TrackPlace,
         limit: usize,
     ) -> Result<Walked<TrackPlace, WaitingHead>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let (mut next, mut heads) = (Some(from), Vec::new());
         while heads.len() < limit
-            && let Some((shard, row)) = next.and_then(|place| state.waiting.first_from(place))
+            && let Some((shard, row)) = next.and_then(|place| tables.waiting.first_from(place))
         {
             let place = (shard, row.destination_id, row.position.track);
             heads.push(WaitingHead {
@@ -59,17 +59,17 @@ impl Audit for MemoryStore {
         limit: usize,
         deliveries: u64,
     ) -> Result<Walked<EventId, UnevenFanOut>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let (mut found, mut looked_at, mut left, mut last) = (Vec::new(), 0, deliveries, None);
-        for (id, kept) in state.events.range(from..).take(limit) {
-            let expanding = state.expansions.get(id).map(|expansion| expansion.deliveries);
+        for (id, kept) in tables.events.range(from..).take(limit) {
+            let expanding = tables.expansions.get(id).map(|expansion| expansion.deliveries);
             let promised = expanding.unwrap_or(kept.deliveries.len() as u32);
             if looked_at > 0 && left < u64::from(promised) {
                 return Ok(Walked { looked_at, found, next: Some(*id) });
             }
             left = left.saturating_sub(u64::from(promised));
             (looked_at, last) = (looked_at + 1, Some(*id));
-            let there = state.deliveries_of(*id);
+            let there = tables.deliveries_of(*id);
             if there != promised {
                 let account_id = kept.event.account_id;
                 found.push(UnevenFanOut {
@@ -88,12 +88,12 @@ impl Audit for MemoryStore {
         from: FactKey,
         limit: usize,
     ) -> Result<Walked<FactKey, StrayFact>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         // Attempts have records; an ending without one is only noted as a fact.
         let keys: BTreeSet<FactKey> =
-            state.facts.range(from..).map(|(key, _)| *key).chain(state.attempts_from(from)).collect();
+            tables.facts.range(from..).map(|(key, _)| *key).chain(tables.attempts_from(from)).collect();
         let keys: Vec<FactKey> = keys.into_iter().take(limit).collect();
-        let found = keys.iter().filter_map(|key| state.stray(*key)).collect();
+        let found = keys.iter().filter_map(|key| tables.stray(*key)).collect();
         Ok(walked(keys.len(), limit, keys.last().copied(), after_fact, found))
     }
 }
@@ -101,17 +101,17 @@ impl Audit for MemoryStore {
 impl MemoryStore {
     /// Damage on purpose: a delivery that waits is not there any more, and has not ended.
     pub fn lose_waiting(&self, id: DeliveryId) {
-        self.state().waiting.remove(id);
+        self.tables().waiting.remove(id);
     }
 
     /// An event is not there any more: by its retention or by damage. What became of its deliveries is still told.
     pub fn lose_event(&self, id: EventId) {
-        self.state().events.remove(&id);
+        self.tables().events.remove(&id);
     }
 
     /// Damage on purpose: one bit of an event's payload is turned over.
     pub fn alter_payload(&self, id: EventId) {
-        if let Some(kept) = self.state().events.get_mut(&id) {
+        if let Some(kept) = self.tables().events.get_mut(&id) {
             let mut payload = kept.event.payload.to_vec();
             payload[0] ^= 1;
             kept.event = Arc::new(Event { payload: payload.into(), ..(*kept.event).clone() });
@@ -119,7 +119,7 @@ impl MemoryStore {
     }
 }
 
-impl State {
+impl Tables {
     /// Those that wait and those that have ended, replays left out.
     fn deliveries_of(&self, event: EventId) -> u32 {
         let its = |delivery: &&Delivery| delivery.event_id == event && delivery.replay_id.is_none();
@@ -138,7 +138,7 @@ impl State {
         let delivery = waits.or_else(|| ended.map(|ended| &ended.delivery)).map(|delivery| delivery.event_id);
         // Nothing else is known of a fact whose delivery is nowhere.
         let event_id = attempt.or(delivery).unwrap_or(EventId::MIN);
-        let ending = ended.map(|Ended { ending, .. }| *ending);
+        let ending = ended.map(|EndedDelivery { ending, .. }| *ending);
         let attempted = self.attempts.range((key.0, domain::id::AttemptId::MIN)..);
         FactWord {
             key,

@@ -10,7 +10,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 impl Backlogs for MemoryStore {
     async fn account_backlogs(&self, limit: usize) -> Result<Vec<AccountBacklog>, StoreError> {
         let mut counts: BTreeMap<AccountId, (u64, u64)> = BTreeMap::new();
-        for delivery in self.state().waiting.newest_first(None) {
+        for delivery in self.tables().waiting.newest_first(None) {
             let (rows, bytes) = counts.entry(delivery.account_id).or_default();
             *rows += 1;
             *bytes += u64::from(delivery.payload_bytes);

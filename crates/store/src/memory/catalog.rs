@@ -1,6 +1,6 @@
 //! Configuration.
 
-use super::{MemoryStore, State, newest_first, table::Kept};
+use super::{MemoryStore, Tables, newest_first, table::KeptRow};
 use crate::{AccountChanges, Catalog, Page, StoreError, Target};
 use async_trait::async_trait;
 use domain::{
@@ -16,60 +16,60 @@ use std::collections::BTreeSet;
 #[async_trait]
 impl Catalog for MemoryStore {
     async fn setting_or_insert(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let mut state = self.state();
-        Ok(state.settings.entry(name.into()).or_insert_with(|| value.into()).clone())
+        let mut tables = self.tables();
+        Ok(tables.settings.entry(name.into()).or_insert_with(|| value.into()).clone())
     }
 
     // --- Accounts ------------------------------------------------------------------------------------------------
 
     async fn create_account(&self, account: &Account) -> Result<Account, StoreError> {
-        let mut state = self.state();
-        state.account_uid_is_free(account)?;
+        let mut tables = self.tables();
+        tables.account_uid_is_free(account)?;
         let account = Account { version: 1, ..account.clone() };
-        state.accounts.insert(account.id, account.clone());
+        tables.accounts.insert(account.id, account.clone());
         Ok(account)
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
-        self.state().account(id).cloned()
+        self.tables().account(id).cloned()
     }
 
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
-        let state = self.state();
-        Ok(newest_first(&state.accounts, page.before)
+        let tables = self.tables();
+        Ok(newest_first(&tables.accounts, page.before)
             .take(page.limit)
             .map(|(_, account)| account.clone())
             .collect())
     }
 
     async fn first_account(&self) -> Result<Option<Account>, StoreError> {
-        Ok(self.state().accounts.values().next().cloned())
+        Ok(self.tables().accounts.values().next().cloned())
     }
 
     async fn update_account(&self, account: &Account) -> Result<Account, StoreError> {
-        let mut state = self.state();
-        if state.account(account.id)?.version != account.version {
+        let mut tables = self.tables();
+        if tables.account(account.id)?.version != account.version {
             return Err(StoreError::Changed);
         }
-        state.account_uid_is_free(account)?;
-        let account = Account { version: state.next_version(account.id)?, ..account.clone() };
-        state.accounts.insert(account.id, account.clone());
+        tables.account_uid_is_free(account)?;
+        let account = Account { version: tables.next_version(account.id)?, ..account.clone() };
+        tables.accounts.insert(account.id, account.clone());
         Ok(account)
     }
 
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
-        let state = self.state();
-        let version = state.account(account)?.version;
+        let tables = self.tables();
+        let version = tables.account(account)?.version;
         let newer =
-            || state.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
+            || tables.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
         Ok(AccountChanges {
             version,
-            routes: newer().filter_map(Kept::live).cloned().collect(),
+            routes: newer().filter_map(KeptRow::live).cloned().collect(),
             removed_routes: newer()
                 .filter(|kept| kept.deleted_at.is_some())
                 .map(|kept| kept.row.id)
                 .collect(),
-            orderings: state
+            orderings: tables
                 .destinations
                 .0
                 .values()
@@ -81,8 +81,8 @@ impl Catalog for MemoryStore {
     }
 
     async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError> {
-        let state = self.state();
-        Ok(accounts.iter().map(|id| state.accounts.get(id).map(|account| account.version)).collect())
+        let tables = self.tables();
+        Ok(accounts.iter().map(|id| tables.accounts.get(id).map(|account| account.version)).collect())
     }
 
     async fn changed_destinations(
@@ -92,10 +92,10 @@ impl Catalog for MemoryStore {
         after: Option<DestinationId>,
         limit: usize,
     ) -> Result<Vec<DestinationId>, StoreError> {
-        let state = self.state();
-        let own = state.destinations.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
+        let tables = self.tables();
+        let own = tables.destinations.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
         let own = own.filter(|row| row.account_id == account).map(|row| row.id);
-        let routes = state.routes.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
+        let routes = tables.routes.0.values().filter(|kept| kept.version > since).map(|kept| &kept.row);
         let routed = routes.filter(|row| row.account_id == account).map(|row| row.destination_id);
         let changed: BTreeSet<DestinationId> = own.chain(routed).collect();
         Ok(changed.into_iter().filter(|id| Some(*id) > after).take(limit).collect())
@@ -104,17 +104,17 @@ impl Catalog for MemoryStore {
     // --- API keys ------------------------------------------------------------------------------------------------
 
     async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
-        let mut state = self.state();
-        key.account_id.map(|id| state.account(id)).transpose()?;
-        if state.api_keys.values().any(|other| other.lookup == key.lookup) {
+        let mut tables = self.tables();
+        key.account_id.map(|id| tables.account(id)).transpose()?;
+        if tables.api_keys.values().any(|other| other.lookup == key.lookup) {
             return Err(StoreError::Taken { constraint: "lookup" });
         }
-        state.api_keys.insert(key.id, key.clone());
+        tables.api_keys.insert(key.id, key.clone());
         Ok(())
     }
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
-        Ok(self.state().api_keys.values().find(|key| key.lookup == lookup).cloned())
+        Ok(self.tables().api_keys.values().find(|key| key.lookup == lookup).cloned())
     }
 
     async fn api_keys(
@@ -122,8 +122,8 @@ impl Catalog for MemoryStore {
         account: Option<AccountId>,
         page: Page<ApiKeyId>,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        let state = self.state();
-        let keys = newest_first(&state.api_keys, page.before).filter(|(_, key)| key.account_id == account);
+        let tables = self.tables();
+        let keys = newest_first(&tables.api_keys, page.before).filter(|(_, key)| key.account_id == account);
         Ok(keys.take(page.limit).map(|(_, key)| key.clone()).collect())
     }
 
@@ -133,14 +133,14 @@ impl Catalog for MemoryStore {
         id: ApiKeyId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut state = self.state();
-        let key = state.api_keys.get_mut(&id).filter(|key| key.account_id == account);
+        let mut tables = self.tables();
+        let key = tables.api_keys.get_mut(&id).filter(|key| key.account_id == account);
         key.ok_or(StoreError::NotFound { what: "api key" })?.revoked_at.get_or_insert(now);
         Ok(())
     }
 
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
-        if let Some(key) = self.state().api_keys.get_mut(&id) {
+        if let Some(key) = self.tables().api_keys.get_mut(&id) {
             key.last_used_at = Some(now);
         }
         Ok(())
@@ -149,23 +149,23 @@ impl Catalog for MemoryStore {
     // --- Sources -------------------------------------------------------------------------------------------------
 
     async fn create_source(&self, source: &Source) -> Result<Source, StoreError> {
-        self.state().create(source)
+        self.tables().create(source)
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
-        self.state().sources.get(account, id).cloned()
+        self.tables().sources.get(account, id).cloned()
     }
 
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
-        Ok(self.state().sources.live().find(|source| source.token_hash == token_hash).cloned())
+        Ok(self.tables().sources.live().find(|source| source.token_hash == token_hash).cloned())
     }
 
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
-        Ok(self.state().sources.list(account, page))
+        Ok(self.tables().sources.list(account, page))
     }
 
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError> {
-        self.state().update(source)
+        self.tables().update(source)
     }
 
     async fn delete_source(
@@ -174,22 +174,22 @@ impl Catalog for MemoryStore {
         id: SourceId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut state = self.state();
-        state.sources.get(account, id)?;
-        let version = state.next_version(account)?;
-        state.sources.remove(&[id], version, now);
-        state.remove_routes(|route| route.source_id == Some(id), version, now);
+        let mut tables = self.tables();
+        tables.sources.get(account, id)?;
+        let version = tables.next_version(account)?;
+        tables.sources.remove(&[id], version, now);
+        tables.remove_routes(|route| route.source_id == Some(id), version, now);
         Ok(())
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
     async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        self.state().create(&undeleted(destination))
+        self.tables().create(&undeleted(destination))
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
-        self.state().destinations.get(account, id).cloned()
+        self.tables().destinations.get(account, id).cloned()
     }
 
     async fn destinations(
@@ -197,11 +197,11 @@ impl Catalog for MemoryStore {
         account: AccountId,
         page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
-        Ok(self.state().destinations.list(account, page))
+        Ok(self.tables().destinations.list(account, page))
     }
 
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        self.state().update(&undeleted(destination))
+        self.tables().update(&undeleted(destination))
     }
 
     async fn delete_destination(
@@ -210,11 +210,11 @@ impl Catalog for MemoryStore {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut state = self.state();
-        state.destinations.get(account, id)?;
-        let version = state.next_version(account)?;
-        state.destinations.remove(&[id], version, now);
-        state.remove_routes(|route| route.destination_id == id, version, now);
+        let mut tables = self.tables();
+        tables.destinations.get(account, id)?;
+        let version = tables.next_version(account)?;
+        tables.destinations.remove(&[id], version, now);
+        tables.remove_routes(|route| route.destination_id == id, version, now);
         Ok(())
     }
 
@@ -224,55 +224,55 @@ impl Catalog for MemoryStore {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<Destination, StoreError> {
-        let mut state = self.state();
-        state.destinations.get(account, id)?;
-        let version = state.next_version(account)?;
-        let kept = state.destinations.0.get_mut(&id).expect("found above");
+        let mut tables = self.tables();
+        tables.destinations.get(account, id)?;
+        let version = tables.next_version(account)?;
+        let kept = tables.destinations.0.get_mut(&id).expect("found above");
         (kept.version, kept.row.version, kept.row.switch.probed_at) = (version, version, Some(now));
         Ok(kept.row.clone())
     }
 
     async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
-        let state = self.state();
-        let routes = state.routes.0.values().map(|kept| &kept.row);
+        let tables = self.tables();
+        let routes = tables.routes.0.values().map(|kept| &kept.row);
         let with_settings: Vec<&Route> = routes.filter(|route| has_settings(route)).collect();
-        Ok(ids.iter().map(|id| state.target(*id, &with_settings)).collect())
+        Ok(ids.iter().map(|id| tables.target(*id, &with_settings)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
 
     async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
-        let mut state = self.state();
-        state.account(route.account_id)?;
-        state.route_has_ends(route)?;
-        state.create(route)
+        let mut tables = self.tables();
+        tables.account(route.account_id)?;
+        tables.route_has_ends(route)?;
+        tables.create(route)
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
-        self.state().routes.get(account, id).cloned()
+        self.tables().routes.get(account, id).cloned()
     }
 
     async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
-        Ok(self.state().routes.list(account, page))
+        Ok(self.tables().routes.list(account, page))
     }
 
     async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
-        let mut state = self.state();
-        state.routes.get(route.account_id, route.id)?;
-        state.route_has_ends(route)?;
-        state.update(route)
+        let mut tables = self.tables();
+        tables.routes.get(route.account_id, route.id)?;
+        tables.route_has_ends(route)?;
+        tables.update(route)
     }
 
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        let mut state = self.state();
-        state.routes.get(account, id)?;
-        let version = state.next_version(account)?;
-        state.routes.remove(&[id], version, now);
+        let mut tables = self.tables();
+        tables.routes.get(account, id)?;
+        let version = tables.next_version(account)?;
+        tables.routes.remove(&[id], version, now);
         Ok(())
     }
 }
 
-impl State {
+impl Tables {
     fn account_uid_is_free(&self, account: &Account) -> Result<(), StoreError> {
         let mut others = self.accounts.values().filter(|other| other.id != account.id);
         match account.uid.is_some() && others.any(|other| other.uid == account.uid) {

@@ -1,6 +1,6 @@
 //! Who does what.
 
-use super::{KeptChore, MemoryStore, State};
+use super::{KeptChore, MemoryStore, Tables};
 use crate::{Chore, Chores, StoreError, Term};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
@@ -15,20 +15,20 @@ impl Chores for MemoryStore {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Option<Term>, StoreError> {
-        let mut state = self.state();
-        let number = match state.chores.get(&chore) {
+        let mut tables = self.tables();
+        let number = match tables.chores.get(&chore) {
             None => 1,
             Some(kept) if kept.term.node == node => kept.term.number,
             Some(kept) if kept.until <= now => kept.term.number + 1,
             Some(_) => return Ok(None),
         };
         let term = Term { chore, node, number };
-        state.chores.insert(chore, KeptChore { term, until: now.plus(lease) });
+        tables.chores.insert(chore, KeptChore { term, until: now.plus(lease) });
         Ok(Some(term))
     }
 }
 
-impl State {
+impl Tables {
     /// Whether nobody has taken the chore over.
     pub(super) fn stands(&self, term: Term) -> bool {
         self.chores.get(&term.chore).is_some_and(|kept| kept.term == term)

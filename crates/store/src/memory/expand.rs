@@ -1,6 +1,6 @@
 //! Expansions.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, Tables};
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
 use domain::{
@@ -20,39 +20,39 @@ impl Expansions for MemoryStore {
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Vec<Expansion>, StoreError> {
-        let state = self.state();
-        let open = state.expansions.range((after.map_or(Unbounded, Excluded), Unbounded));
+        let tables = self.tables();
+        let open = tables.expansions.range((after.map_or(Unbounded, Excluded), Unbounded));
         Ok(open.take(limit).map(|(_, expansion)| expansion.clone()).collect())
     }
 
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
-        Ok(self.state().expansions.get(&event).cloned())
+        Ok(self.tables().expansions.get(&event).cloned())
     }
 
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
-        let state = self.state();
-        let version = state.accounts.get(&walk.account_id).map(|account| account.version);
+        let tables = self.tables();
+        let version = tables.accounts.get(&walk.account_id).map(|account| account.version);
         if version.is_some() && version == walk.known {
             return Ok(RoutePage::Unchanged);
         }
         let above = (walk.after.map_or(Unbounded, Excluded), Unbounded);
-        let live = state.routes.0.range::<RouteId, _>(above).filter_map(|(_, kept)| kept.live());
+        let live = tables.routes.0.range::<RouteId, _>(above).filter_map(|(_, kept)| kept.live());
         let of_door =
             live.filter(|route| route.account_id == walk.account_id && route.source_id == walk.source_id);
         let routes: Vec<Route> = of_door.take(walk.limit).cloned().collect();
         let destinations: BTreeSet<DestinationId> = routes.iter().map(|route| route.destination_id).collect();
-        let ordering = |id: &DestinationId| Some((*id, state.destinations.0.get(id)?.row.ordering));
+        let ordering = |id: &DestinationId| Some((*id, tables.destinations.0.get(id)?.row.ordering));
         let orderings = destinations.iter().filter_map(ordering);
         let orderings = orderings.filter(|(_, ordering)| *ordering != Ordering::None).collect();
         Ok(RoutePage::Read { version: version.unwrap_or_default(), routes, orderings })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
-        Ok(self.state().expand(chunk))
+        Ok(self.tables().expand(chunk))
     }
 }
 
-impl State {
+impl Tables {
     fn expand(&mut self, chunk: &Chunk) -> bool {
         let Some(expansion) =
             self.expansions.get_mut(&chunk.event_id).filter(|expansion| expansion.cursor == chunk.from)

@@ -1,6 +1,6 @@
 //! What has just happened, numbered as it did.
 
-use super::{MemoryStore, State, queue::without_payload};
+use super::{MemoryStore, Tables, queue::without_payload};
 use crate::{
     EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
     What,
@@ -14,23 +14,23 @@ use domain::{
 };
 
 /// A delivery as a fact left it.
-pub(super) struct Told {
+pub(super) struct WrittenFact {
     pub(super) delivery: Delivery,
     pub(super) fact: AttemptId,
     pub(super) ending: Option<(Ending, Timestamp)>,
 }
 
 /// A line of a destination's history that was written.
-pub(super) type Held = (DestinationId, (Timestamp, &'static str));
+pub(super) type WrittenHold = (DestinationId, (Timestamp, &'static str));
 
 #[async_trait]
 impl Feed for MemoryStore {
     async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
-        Ok(Place::numbers(now, self.state().numbers()))
+        Ok(Place::numbers(now, self.tables().numbers()))
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
-        let last = self.state().numbers();
+        let last = self.tables().numbers();
         let known =
             |seen: Numbers| seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
         Ok(match Place::parse(text) {
@@ -50,16 +50,16 @@ impl Feed for MemoryStore {
         now: Timestamp,
     ) -> Result<Fed, StoreError> {
         self.interrupted("feed")?;
-        let state = self.state();
+        let tables = self.tables();
         let Seen::Numbers(mut seen) = after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         let mut fresh = Vec::new();
-        for told in state.told.iter().skip(seen.fact as usize).take(limit) {
+        for written in tables.written_facts.iter().skip(seen.fact as usize).take(limit) {
             seen.fact += 1;
-            let account_id = told.delivery.account_id;
+            let account_id = written.delivery.account_id;
             if accounts.contains(&account_id)
-                && let Some(record) = state.fact_record(told)
+                && let Some(record) = tables.fact_record(written)
             {
                 let place = Place::numbers(after.at, seen);
                 let (stamp, what) = (Stamp(Written::Fact(seen.fact)), What::Delivery(Box::new(record)));
@@ -67,11 +67,11 @@ impl Feed for MemoryStore {
             }
         }
         if !events {
-            seen.event = state.received.len() as i64;
+            seen.event = tables.written_events.len() as i64;
         }
-        for id in state.received.iter().skip(seen.event as usize).take(limit) {
+        for id in tables.written_events.iter().skip(seen.event as usize).take(limit) {
             seen.event += 1;
-            let Some(record) = state.received_record(*id) else { continue };
+            let Some(record) = tables.received_record(*id) else { continue };
             let account_id = record.event.account_id;
             if accounts.contains(&account_id) {
                 let place = Place::numbers(after.at, seen);
@@ -79,12 +79,13 @@ impl Feed for MemoryStore {
                 fresh.push(Fresh { account_id, place, stamp, what });
             }
         }
-        for held in state.held.iter().skip(seen.hold as usize).take(limit) {
+        for written in tables.written_holds.iter().skip(seen.hold as usize).take(limit) {
             seen.hold += 1;
-            let (id, key) = held;
-            let overtaken = state.held.iter().skip(seen.hold as usize).any(|later| later == held);
-            let account = state.destinations.0.get(id).map(|kept| kept.row.account_id);
-            let entry = state.holds.get(id).and_then(|kept| kept.get(key));
+            let (id, key) = written;
+            let overtaken =
+                tables.written_holds.iter().skip(seen.hold as usize).any(|later| later == written);
+            let account = tables.destinations.0.get(id).map(|kept| kept.row.account_id);
+            let entry = tables.holds.get(id).and_then(|kept| kept.get(key));
             if let (Some(account_id), Some(entry), false) = (account, entry, overtaken)
                 && accounts.contains(&account_id)
             {
@@ -93,7 +94,7 @@ impl Feed for MemoryStore {
                 fresh.push(Fresh { account_id, place, stamp, what });
             }
         }
-        let more = seen != state.numbers();
+        let more = seen != tables.numbers();
         Ok(Fed { fresh, next: Place::numbers(if more { after.at } else { now }, seen), more })
     }
 
@@ -102,9 +103,10 @@ impl Feed for MemoryStore {
     }
 }
 
-impl State {
+impl Tables {
     fn numbers(&self) -> Numbers {
-        let (fact, hold, event) = (self.told.len(), self.held.len(), self.received.len());
+        let (fact, hold, event) =
+            (self.written_facts.len(), self.written_holds.len(), self.written_events.len());
         Numbers { fact: fact as i64, hold: hold as i64, event: event as i64 }
     }
 
@@ -116,12 +118,12 @@ impl State {
     }
 
     pub(super) fn tell(&mut self, delivery: &Delivery, fact: AttemptId, ending: Option<(Ending, Timestamp)>) {
-        self.told.push(Told { delivery: delivery.clone(), fact, ending });
+        self.written_facts.push(WrittenFact { delivery: delivery.clone(), fact, ending });
     }
 
     /// None once it is forgotten.
-    fn fact_record(&self, told: &Told) -> Option<FactRecord> {
-        let Told { delivery, fact, ending } = told;
+    fn fact_record(&self, written: &WrittenFact) -> Option<FactRecord> {
+        let WrittenFact { delivery, fact, ending } = written;
         let waits = self.waiting.get(delivery.id);
         if waits.is_none() && !self.ended.contains_key(&delivery.id) {
             return None;

@@ -1,6 +1,6 @@
 //! What is remembered of gates.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, Tables};
 use crate::{GateWord, Gates, HoldKey, KeptGate, StoreError};
 use async_trait::async_trait;
 use domain::{
@@ -13,25 +13,25 @@ use domain::{
 impl Gates for MemoryStore {
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
         self.interrupted("keep_gates")?;
-        let mut state = self.state();
-        if !state.nodes.contains_key(&node) {
+        let mut tables = self.tables();
+        if !tables.nodes.contains_key(&node) {
             return Ok(());
         }
         for GateWord { destination_id, record, holds, .. } in words {
-            let overtaken = state.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
+            let overtaken = tables.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
             match record.clone() {
                 _ if overtaken => None,
-                Some(record) => state.gates.insert(*destination_id, KeptGate { record, kept_at: now }),
-                None => state.gates.remove(destination_id),
+                Some(record) => tables.gates.insert(*destination_id, KeptGate { record, kept_at: now }),
+                None => tables.gates.remove(destination_id),
             };
-            state.note(*destination_id, holds);
+            tables.note(*destination_id, holds);
         }
         self.stir.ring();
         Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
-        self.state().note(destination, holds);
+        self.tables().note(destination, holds);
         self.stir.ring();
         Ok(())
     }
@@ -42,8 +42,8 @@ impl Gates for MemoryStore {
         before: Option<HoldKey>,
         limit: usize,
     ) -> Result<Vec<HoldEntry>, StoreError> {
-        let state = self.state();
-        let Some(kept) = state.holds.get(&destination) else { return Ok(Vec::new()) };
+        let tables = self.tables();
+        let Some(kept) = tables.holds.get(&destination) else { return Ok(Vec::new()) };
         let before = before.map(|(since, reason)| (since, reason.as_str()));
         let older = kept.iter().rev().filter(|(key, _)| before.is_none_or(|before| **key < before));
         Ok(older.take(limit).map(|(_, hold)| hold.clone()).collect())
@@ -51,7 +51,7 @@ impl Gates for MemoryStore {
 
     async fn prune_holds(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let mut left = limit;
-        for kept in self.state().holds.values_mut() {
+        for kept in self.tables().holds.values_mut() {
             kept.retain(|_, hold| {
                 let goes = left > 0 && hold.ended_at.is_some_and(|at| at < before);
                 left -= usize::from(goes);
@@ -62,13 +62,13 @@ impl Gates for MemoryStore {
     }
 }
 
-impl State {
+impl Tables {
     fn note(&mut self, destination: DestinationId, holds: &[HoldEntry]) {
         let kept = self.holds.entry(destination).or_default();
         for hold in holds {
             let key = (hold.since, hold.reason.as_str());
             kept.insert(key, hold.clone());
-            self.held.push((destination, key));
+            self.written_holds.push((destination, key));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The read side.
 
-use super::{Ended, KeptEvent, MemoryStore, State, newest_first, queue::without_payload};
+use super::{EndedDelivery, KeptEvent, MemoryStore, Tables, newest_first, queue::without_payload};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
     FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
@@ -24,11 +24,11 @@ impl History for MemoryStore {
         filter: &EventFilter,
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let of_account =
-            newest_first(&state.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
+            newest_first(&tables.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
         let records =
-            of_account.map(|(id, kept)| (id, state.event_record(kept, Some(limits::FANOUT_COUNTED))));
+            of_account.map(|(id, kept)| (id, tables.event_record(kept, Some(limits::FANOUT_COUNTED))));
         Ok(listed(
             records.map(|(id, record)| (id, wanted_event(filter, &record).then_some(record))),
             page.limit,
@@ -36,23 +36,23 @@ impl History for MemoryStore {
     }
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
-        let state = self.state();
-        state.event(account, id).map(|kept| state.event_record(kept, None))
+        let tables = self.tables();
+        tables.event(account, id).map(|kept| tables.event_record(kept, None))
     }
 
     async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
-        let state = self.state();
-        state.event(account, id).map(|kept| state.event_record(kept, None).event)
+        let tables = self.tables();
+        tables.event(account, id).map(|kept| tables.event_record(kept, None).event)
     }
 
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
-        let state = self.state();
-        let of = |id| state.events.get(id).map(|kept| state.fanout(kept, Some(limits::FANOUT_COUNTED)));
+        let tables = self.tables();
+        let of = |id| tables.events.get(id).map(|kept| tables.fanout(kept, Some(limits::FANOUT_COUNTED)));
         Ok(events.iter().map(of).collect())
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
-        self.state().event(account, id).map(|kept| Event::clone(&kept.event))
+        self.tables().event(account, id).map(|kept| Event::clone(&kept.event))
     }
 
     async fn deliveries(
@@ -61,8 +61,8 @@ impl History for MemoryStore {
         filter: &DeliveryFilter,
         page: Page<DeliveryId>,
     ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError> {
-        let state = self.state();
-        let records = state.deliveries_newest_first(account, page.before).map(|record| (record.id, record));
+        let tables = self.tables();
+        let records = tables.deliveries_newest_first(account, page.before).map(|record| (record.id, record));
         Ok(listed(
             records.map(|(id, record)| (id, wanted_delivery(filter, &record).then_some(record))),
             page.limit,
@@ -70,9 +70,9 @@ impl History for MemoryStore {
     }
 
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError> {
-        let state = self.state();
-        let waiting = state.waiting.get(id).map(|delivery| state.waiting_record(delivery));
-        let found = waiting.or_else(|| state.ended.get(&id).map(|ended| state.ended_record(ended)));
+        let tables = self.tables();
+        let waiting = tables.waiting.get(id).map(|delivery| tables.waiting_record(delivery));
+        let found = waiting.or_else(|| tables.ended.get(&id).map(|ended| tables.ended_record(ended)));
         found.filter(|record| record.account_id == account).ok_or(StoreError::NotFound { what: "delivery" })
     }
 
@@ -82,9 +82,9 @@ impl History for MemoryStore {
         id: DeliveryId,
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let of_delivery =
-            state.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
+            tables.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
         let own = of_delivery.filter(|kept| kept.account_id == account);
         Ok(own.take(limit).map(|kept| kept.record.clone()).collect())
     }
@@ -96,8 +96,8 @@ impl History for MemoryStore {
         before: Option<(DeliveryId, AttemptId)>,
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError> {
-        let state = self.state();
-        let attempts = newest_first(&state.attempts, before).map(|(_, kept)| kept);
+        let tables = self.tables();
+        let attempts = newest_first(&tables.attempts, before).map(|(_, kept)| kept);
         let wanted = attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
         Ok(wanted.take(limit).map(|kept| kept.record.clone()).collect())
     }
@@ -108,9 +108,9 @@ impl History for MemoryStore {
         after: Option<GroupKey>,
         limit: usize,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let mut groups = BTreeMap::<_, DeadLetterGroup>::new();
-        for ended in state.ended.values().filter(|ended| ended.delivery.account_id == account) {
+        for ended in tables.ended.values().filter(|ended| ended.delivery.account_id == account) {
             let Ending::DeadLetter(reason) = ended.ending else { continue };
             let Delivery { id, destination_id, last_http_status: http_status, .. } = ended.delivery;
             let key = GroupKey { destination_id, reason, http_status };
@@ -132,9 +132,9 @@ impl History for MemoryStore {
         since: Timestamp,
         limit: usize,
     ) -> Result<Vec<SuccessRate>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let rate = |id: &DestinationId| {
-            let attempts = newest_first(&state.attempts, None).map(|(_, kept)| &kept.record);
+            let attempts = newest_first(&tables.attempts, None).map(|(_, kept)| &kept.record);
             let counted =
                 |it: &&AttemptRecord| it.destination_id == *id && it.delivery_id >= first_counted(since);
             let newest = attempts.filter(counted).take(limit);
@@ -163,7 +163,7 @@ fn listed<T, K: Copy>(mut entries: impl Iterator<Item = (K, Option<T>)>, limit: 
     Listed { rows, next }
 }
 
-impl State {
+impl Tables {
     fn event(&self, account: AccountId, id: EventId) -> Result<&KeptEvent, StoreError> {
         let found = self.events.get(&id).filter(|kept| kept.event.account_id == account);
         found.ok_or(StoreError::NotFound { what: "event" })
@@ -226,7 +226,7 @@ impl State {
     }
 
     /// Whether an ended delivery is one of those that are asked for.
-    pub(super) fn matches(&self, filter: &DeliveryFilter, ended: &Ended) -> bool {
+    pub(super) fn matches(&self, filter: &DeliveryFilter, ended: &EndedDelivery) -> bool {
         wanted_delivery(filter, &self.ended_record(ended))
     }
 
@@ -234,7 +234,7 @@ impl State {
         self.delivery_record(row, DeliveryState::Waiting(Box::new(row.clone())))
     }
 
-    fn ended_record(&self, row: &Ended) -> DeliveryRecord {
+    fn ended_record(&self, row: &EndedDelivery) -> DeliveryRecord {
         self.delivery_record(&row.delivery, DeliveryState::Ended { ending: row.ending, at: row.at })
     }
 

@@ -1,6 +1,6 @@
 //! Committing.
 
-use super::{KeptEvent, MemoryStore, State, UsedKey};
+use super::{KeptEvent, MemoryStore, Tables, UsedKey};
 use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError, checksum};
 use async_trait::async_trait;
 use domain::{
@@ -13,23 +13,23 @@ use domain::{
 #[async_trait]
 impl Ingest for MemoryStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
-        let mut state = self.state();
-        Ok(batch.iter().map(|new| state.commit(new, now)).collect())
+        let mut tables = self.tables();
+        Ok(batch.iter().map(|new| tables.commit(new, now)).collect())
     }
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        let mut state = self.state();
-        let mut old: Vec<_> = state.used_keys.iter().filter(|(_, key)| key.committed_at < before).collect();
+        let mut tables = self.tables();
+        let mut old: Vec<_> = tables.used_keys.iter().filter(|(_, key)| key.committed_at < before).collect();
         old.sort_by_key(|(_, key)| key.committed_at);
         let forgotten: Vec<_> = old.into_iter().take(limit).map(|(place, _)| *place).collect();
         for place in &forgotten {
-            state.used_keys.remove(place);
+            tables.used_keys.remove(place);
         }
         Ok(forgotten.len())
     }
 }
 
-impl State {
+impl Tables {
     fn commit(&mut self, new: &NewEvent, now: Timestamp) -> Committed {
         let event = &new.event;
         if self.events.contains_key(&event.id) {
@@ -69,7 +69,7 @@ impl State {
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
         let payload_crc = checksum::of(&event.payload);
         self.events.insert(event.id, KeptEvent { event: event.clone(), payload_crc, deliveries });
-        self.received.push(event.id);
+        self.written_events.push(event.id);
         Committed::New
     }
 

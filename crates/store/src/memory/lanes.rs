@@ -16,11 +16,11 @@ impl PublishedLanes for MemoryStore {
         lanes: &[LaneRow],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut tables = self.tables();
         for lane in lanes {
-            let newer = state.lanes.get(&lane.destination_id).is_some_and(|kept| kept.said_at > now);
+            let newer = tables.lanes.get(&lane.destination_id).is_some_and(|kept| kept.said_at > now);
             if !newer {
-                state.lanes.insert(lane.destination_id, KeptLane { lane: lane.clone(), said_at: now });
+                tables.lanes.insert(lane.destination_id, KeptLane { lane: lane.clone(), said_at: now });
             }
         }
         Ok(())
@@ -31,9 +31,9 @@ impl PublishedLanes for MemoryStore {
         destinations: &[DestinationId],
         newer_than: Timestamp,
     ) -> Result<Vec<Option<LaneRow>>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let lane = |id: &DestinationId| {
-            let kept = state.lanes.get(id).filter(|kept| kept.said_at > newer_than)?;
+            let kept = tables.lanes.get(id).filter(|kept| kept.said_at > newer_than)?;
             Some(kept.lane.clone())
         };
         Ok(destinations.iter().map(lane).collect())

@@ -1,6 +1,6 @@
 //! Who is there and who owns what.
 
-use super::{KeptNode, KeptShard, MemoryStore, State};
+use super::{KeptNode, KeptShard, MemoryStore, Tables};
 use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
@@ -14,30 +14,30 @@ impl Membership for MemoryStore {
 
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
         self.interrupted("join")?;
-        let (mut state, now) = (self.state(), self.clock.now());
-        state.nodes.retain(|id, other| *id >= node.id || other.record.proof != node.proof);
+        let (mut tables, now) = (self.tables(), self.clock.now());
+        tables.nodes.retain(|id, other| *id >= node.id || other.record.proof != node.proof);
         let new = KeptNode { record: node.clone(), joined_at: now, expires_at: now };
-        state.nodes.entry(node.id).or_insert(new).expires_at = now.plus(lease);
+        tables.nodes.entry(node.id).or_insert(new).expires_at = now.plus(lease);
         Ok(now)
     }
 
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError> {
-        let (mut state, now) = (self.state(), self.clock.now());
-        state.nodes.get_mut(&node).ok_or(StoreError::NodeLost)?.expires_at = now.plus(lease);
-        Ok(Renewed { now, stamp: state.stamp(now) })
+        let (mut tables, now) = (self.tables(), self.clock.now());
+        tables.nodes.get_mut(&node).ok_or(StoreError::NodeLost)?.expires_at = now.plus(lease);
+        Ok(Renewed { now, stamp: tables.stamp(now) })
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        self.state().nodes.remove(&node);
+        self.tables().nodes.remove(&node);
         Ok(())
     }
 
     async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
-        Ok(self.state().stamp(self.clock.now()))
+        Ok(self.tables().stamp(self.clock.now()))
     }
 
     async fn roll(&self) -> Result<Roll, StoreError> {
-        let (state, now) = (self.state(), self.clock.now());
+        let (tables, now) = (self.tables(), self.clock.now());
         let member = |kept: &KeptNode| Member {
             record: kept.record.clone(),
             joined_at: kept.joined_at,
@@ -46,30 +46,30 @@ impl Membership for MemoryStore {
         };
         Ok(Roll {
             now,
-            members: state.nodes.values().map(member).collect(),
-            shards: state.shard_rows().collect(),
+            members: tables.nodes.values().map(member).collect(),
+            shards: tables.shard_rows().collect(),
         })
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        let (mut state, now) = (self.state(), self.clock.now());
+        let (mut tables, now) = (self.tables(), self.clock.now());
         let ended = |(id, node): (&NodeId, &KeptNode)| (*id != me && node.expires_at <= now).then_some(*id);
-        let reaped: Vec<NodeId> = state.nodes.iter().filter_map(ended).collect();
-        state.nodes.retain(|id, _| !reaped.contains(id));
+        let reaped: Vec<NodeId> = tables.nodes.iter().filter_map(ended).collect();
+        tables.nodes.retain(|id, _| !reaped.contains(id));
         Ok(reaped)
     }
 
     async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError> {
-        let mut state = self.state();
-        if !state.nodes.contains_key(&me) {
+        let mut tables = self.tables();
+        if !tables.nodes.contains_key(&me) {
             return Ok(Vec::new());
         }
-        let mut free: Vec<ShardRow> = state.shard_rows().filter(|row| row.owner.is_none()).collect();
+        let mut free: Vec<ShardRow> = tables.shard_rows().filter(|row| row.owner.is_none()).collect();
         free.sort_by_key(|row| row.wanted_by != Some(me));
         free.truncate(limit);
         free.sort_by_key(|row| row.shard);
         let take = |row: ShardRow| {
-            let kept = state.shard_mut(row.shard);
+            let kept = tables.shard_mut(row.shard);
             kept.wanted_by = kept.wanted_by.filter(|wanted_by| *wanted_by != me);
             (kept.node, kept.epoch) = (Some(me), kept.epoch + 1);
             OwnedShard { shard: row.shard, epoch: kept.epoch }
@@ -78,37 +78,37 @@ impl Membership for MemoryStore {
     }
 
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
-        let mut state = self.state();
-        if !state.nodes.contains_key(&me) {
+        let mut tables = self.tables();
+        if !tables.nodes.contains_key(&me) {
             return Ok(());
         }
         let others = |row: &ShardRow| row.owner != Some(me) && row.wanted_by.is_none();
         let asked: Vec<ShardRow> =
-            state.shard_rows().filter(others).filter(|row| shards.contains(&row.shard)).collect();
+            tables.shard_rows().filter(others).filter(|row| shards.contains(&row.shard)).collect();
         for row in asked {
-            state.shard_mut(row.shard).wanted_by = Some(me);
+            tables.shard_mut(row.shard).wanted_by = Some(me);
         }
         Ok(())
     }
 
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError> {
-        let mut state = self.state();
+        let mut tables = self.tables();
         let mine = |row: &ShardRow| {
-            let kept = &state.shards.0[usize::from(row.shard)];
+            let kept = &tables.shards.0[usize::from(row.shard)];
             kept.node == Some(me) && shards.contains(&OwnedShard { shard: row.shard, epoch: row.epoch })
         };
-        let given: Vec<ShardRow> = state.shard_rows().filter(mine).collect();
+        let given: Vec<ShardRow> = tables.shard_rows().filter(mine).collect();
         for row in &given {
             let next = KeptShard { node: row.wanted_by, epoch: row.epoch + 1, wanted_by: None };
-            *state.shard_mut(row.shard) = next;
+            *tables.shard_mut(row.shard) = next;
         }
         Ok(given.into_iter().map(|row| row.shard).collect())
     }
 
     async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
-        let mut state = self.state();
+        let mut tables = self.tables();
         for shard in shards {
-            let kept = state.shard_mut(*shard);
+            let kept = tables.shard_mut(*shard);
             if kept.node == Some(me) {
                 kept.wanted_by = None;
             }
@@ -121,7 +121,7 @@ impl Membership for MemoryStore {
     }
 }
 
-impl State {
+impl Tables {
     /// As others see them: a node without a row owns nothing and wants nothing.
     fn shard_rows(&self) -> impl Iterator<Item = ShardRow> {
         let there = |node: Option<NodeId>| node.filter(|id| self.nodes.contains_key(id));

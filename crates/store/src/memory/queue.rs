@@ -1,6 +1,6 @@
 //! Fetching, settling, and what people ask of single deliveries.
 
-use super::{Ended, KeptAttempt, MemoryStore, State};
+use super::{EndedDelivery, KeptAttempt, MemoryStore, Tables};
 use crate::{
     AttemptRecord, Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead,
     Turn, Window, queue::first_track,
@@ -25,20 +25,20 @@ use std::{
 impl Queue for MemoryStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         self.interrupted("fetch")?;
-        let state = self.state();
+        let tables = self.tables();
         let mut carried = BTreeMap::new();
-        let lane = |window: &Window| state.waiting.lane(window.shard, window.destination_id, window.from);
+        let lane = |window: &Window| tables.waiting.lane(window.shard, window.destination_id, window.from);
         let read = windows.iter().map(|window| {
             let within = |delivery: &&Delivery| delivery.position.track <= window.last_track;
             let rows = lane(window).take_while(within).take(window.limit);
-            rows.map(|delivery| state.fetched(window.shard, delivery, &mut carried)).collect()
+            rows.map(|delivery| tables.fetched(window.shard, delivery, &mut carried)).collect()
         });
         Ok(read.collect())
     }
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         self.interrupted("payload")?;
-        match self.state().events.get(&event) {
+        match self.tables().events.get(&event) {
             Some(kept) if !kept.is_whole() => Err(StoreError::Altered),
             kept => Ok(kept.map(|kept| kept.event.clone())),
         }
@@ -51,22 +51,22 @@ impl Queue for MemoryStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         self.interrupted("settle")?;
-        let mut state = self.state();
-        let owner = state.nodes.contains_key(&node);
+        let mut tables = self.tables();
+        let owner = tables.nodes.contains_key(&node);
         let (mut answers, mut consequences) = (Vec::new(), BTreeSet::new());
         for settlement in settlements {
             let fact = (settlement.delivery.id, fact_id(&settlement.fact));
             // A fact is written once: the first word about it stays, and is said again.
-            let said = state.facts.get(&fact).copied();
-            let moved = said.unwrap_or_else(|| state.settle(owner, settlement));
+            let said = tables.facts.get(&fact).copied();
+            let moved = said.unwrap_or_else(|| tables.settle(owner, settlement));
             if said.is_none() && moved {
                 let destination = settlement.delivery.destination_id;
                 consequences.extend(settlement.consequence.map(|consequence| (consequence, destination)));
             }
-            state.facts.insert(fact, moved);
+            tables.facts.insert(fact, moved);
             answers.push(moved);
         }
-        state.switch(consequences, now)?;
+        tables.switch(consequences, now)?;
         self.stir.ring();
         Ok(answers)
     }
@@ -77,7 +77,7 @@ impl Queue for MemoryStore {
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        Ok(self.state().waiting.heads(shards, after).take(limit).collect())
+        Ok(self.tables().waiting.heads(shards, after).take(limit).collect())
     }
 
     async fn tracks(
@@ -89,7 +89,7 @@ impl Queue for MemoryStore {
     ) -> Result<Vec<TrackHead>, StoreError> {
         self.interrupted("tracks")?;
         let Some(from) = first_track(after) else { return Ok(Vec::new()) };
-        Ok(self.state().waiting.tracks(shard, destination, from).take(limit).collect())
+        Ok(self.tables().waiting.tracks(shard, destination, from).take(limit).collect())
     }
 
     async fn take_turns(
@@ -99,9 +99,9 @@ impl Queue for MemoryStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         self.interrupted("take_turns")?;
-        let mut state = self.state();
-        let owner = state.nodes.contains_key(&node);
-        Ok(turns.iter().map(|turn| owner && state.take_turn(turn, now)).collect())
+        let mut tables = self.tables();
+        let owner = tables.nodes.contains_key(&node);
+        Ok(turns.iter().map(|turn| owner && tables.take_turn(turn, now)).collect())
     }
 
     async fn retry_now(
@@ -110,14 +110,14 @@ impl Queue for MemoryStore {
         id: DeliveryId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let mut state = self.state();
-        let Some(mut delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
+        let mut tables = self.tables();
+        let Some(mut delivery) = tables.waiting.of_account(account, id).cloned() else { return Ok(None) };
         if delivery.due_at > now {
             delivery.due_at = now;
             if delivery.sequence.is_none() {
                 delivery.position.rank = now.micros();
             }
-            state.waiting.replace(delivery.clone());
+            tables.waiting.replace(delivery.clone());
         }
         Ok(Some(delivery))
     }
@@ -129,9 +129,9 @@ impl Queue for MemoryStore {
         fact: AttemptId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let mut state = self.state();
-        let Some(delivery) = state.waiting.of_account(account, id).cloned() else { return Ok(None) };
-        state.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
+        let mut tables = self.tables();
+        let Some(delivery) = tables.waiting.of_account(account, id).cloned() else { return Ok(None) };
+        tables.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
         self.stir.ring();
         Ok(Some(delivery))
     }
@@ -141,9 +141,9 @@ impl Queue for MemoryStore {
         destinations: &[DestinationId],
         limit: i64,
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let count = |id: &DestinationId| {
-            let lane = state.waiting.lane(id.shard(), *id, Position::START);
+            let lane = tables.waiting.lane(id.shard(), *id, Position::START);
             let created: Vec<Timestamp> =
                 lane.take(limit.max(0) as usize).map(|delivery| delivery.created_at).collect();
             (created.len() as i64, created.into_iter().min())
@@ -152,7 +152,7 @@ impl Queue for MemoryStore {
     }
 }
 
-impl State {
+impl Tables {
     fn fetched(
         &self,
         shard: u16,
@@ -212,7 +212,7 @@ impl State {
     fn end(&mut self, delivery: Delivery, ending: Ending, at: Timestamp, fact: AttemptId) {
         self.tell(&delivery, fact, Some((ending, at)));
         self.waiting.remove(delivery.id);
-        self.ended.insert(delivery.id, Ended { delivery, ending, at, fact });
+        self.ended.insert(delivery.id, EndedDelivery { delivery, ending, at, fact });
     }
 
     /// Whether it moved. The row decides: it must be there, still wait for its time, and be due.

@@ -1,6 +1,6 @@
 //! Replays.
 
-use super::{Ended, MemoryStore, State, newest_first};
+use super::{EndedDelivery, MemoryStore, Tables, newest_first};
 use crate::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Page, Replay, ReplayChunk,
     ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
@@ -32,17 +32,17 @@ pub(super) struct KeptReplay {
 #[async_trait]
 impl Replays for MemoryStore {
     async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
-        self.state().create_replay(new)
+        self.tables().create_replay(new)
     }
 
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
-        Ok(self.state().own_replay(account, id)?.replay.clone().told())
+        Ok(self.tables().own_replay(account, id)?.replay.clone().told())
     }
 
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let own =
-            newest_first(&state.replays, page.before).filter(|(_, kept)| kept.replay.account_id == account);
+            newest_first(&tables.replays, page.before).filter(|(_, kept)| kept.replay.account_id == account);
         Ok(own.take(page.limit).map(|(_, kept)| kept.replay.clone().told()).collect())
     }
 
@@ -53,8 +53,8 @@ impl Replays for MemoryStore {
         to: ReplaySwitch,
         now: Timestamp,
     ) -> Result<Replay, StoreError> {
-        let mut state = self.state();
-        let replay = &mut state.own_replay(account, id)?.replay;
+        let mut tables = self.tables();
+        let replay = &mut tables.own_replay(account, id)?.replay;
         if !replay.status.ended() {
             replay.status = to.status();
             replay.finished_at = replay.status.ended().then_some(now);
@@ -68,7 +68,7 @@ impl Replays for MemoryStore {
         id: ReplayId,
         origin: DeliveryId,
     ) -> Result<Option<DeliveryId>, StoreError> {
-        Ok(self.state().own_replay(account, id)?.made.get(&origin).copied())
+        Ok(self.tables().own_replay(account, id)?.made.get(&origin).copied())
     }
 
     async fn survey(
@@ -78,16 +78,16 @@ impl Replays for MemoryStore {
         as_of: Timestamp,
         limit: usize,
     ) -> Result<Survey, StoreError> {
-        let (state, as_of) = (self.state(), AsOf::at(as_of));
+        let (tables, as_of) = (self.tables(), AsOf::at(as_of));
         let mut survey = Survey { exact: true, ..Survey::default() };
         let mut by_destination = BTreeMap::<DestinationId, u64>::new();
         match selection {
             Selection::Deliveries(ids) => {
                 for id in ids {
-                    let ended = state.ended.get(id).filter(|ended| ended.delivery.account_id == account);
+                    let ended = tables.ended.get(id).filter(|ended| ended.delivery.account_id == account);
                     let found = ended
                         .map(|ended| ended.delivery.destination_id)
-                        .or_else(|| state.waiting.of_account(account, *id).map(|it| it.destination_id));
+                        .or_else(|| tables.waiting.of_account(account, *id).map(|it| it.destination_id));
                     match found {
                         Some(destination) => *by_destination.entry(destination).or_default() += 1,
                         None => survey.unknown.push(*id),
@@ -95,9 +95,9 @@ impl Replays for MemoryStore {
                 }
             }
             Selection::Filter(filter) => {
-                let mut entries = state.ended.values().filter(|ended| ended.delivery.account_id == account);
+                let mut entries = tables.ended.values().filter(|ended| ended.delivery.account_id == account);
                 for ended in entries.by_ref().take(limit) {
-                    if as_of.covers(ended.delivery.id, ended.at) && state.matches(filter, ended) {
+                    if as_of.covers(ended.delivery.id, ended.at) && tables.matches(filter, ended) {
                         *by_destination.entry(ended.delivery.destination_id).or_default() += 1;
                     }
                 }
@@ -110,30 +110,30 @@ impl Replays for MemoryStore {
     }
 
     async fn open_replays(&self, limit: usize) -> Result<Vec<OpenReplay>, StoreError> {
-        let state = self.state();
-        let running = state.replays.values().filter(|kept| kept.replay.status == ReplayStatus::Running);
-        Ok(running.take(limit).map(|kept| state.open_replay(kept)).collect())
+        let tables = self.tables();
+        let running = tables.replays.values().filter(|kept| kept.replay.status == ReplayStatus::Running);
+        Ok(running.take(limit).map(|kept| tables.open_replay(kept)).collect())
     }
 
     async fn hold_replay(&self, hold: &ReplayHold) -> Result<Option<OpenReplay>, StoreError> {
-        let mut state = self.state();
+        let mut tables = self.tables();
         let seen = hold.seen_by.zip(hold.seen_until);
         let runs = |kept: &&mut KeptReplay| kept.replay.status == ReplayStatus::Running && kept.held == seen;
-        let Some(kept) = state.replays.get_mut(&hold.id).filter(runs) else { return Ok(None) };
+        let Some(kept) = tables.replays.get_mut(&hold.id).filter(runs) else { return Ok(None) };
         kept.held = Some((hold.node, hold.until));
-        Ok(state.replays.get(&hold.id).map(|kept| state.open_replay(kept)))
+        Ok(tables.replays.get(&hold.id).map(|kept| tables.open_replay(kept)))
     }
 
     async fn originals(&self, walk: &OriginalWalk) -> Result<Originals, StoreError> {
-        Ok(self.state().originals(walk))
+        Ok(self.tables().originals(walk))
     }
 
     async fn write_replay(&self, chunk: &ReplayChunk) -> Result<Option<u32>, StoreError> {
-        Ok(self.state().write_replay(chunk))
+        Ok(self.tables().write_replay(chunk))
     }
 }
 
-impl State {
+impl Tables {
     fn own_replay(&mut self, account: AccountId, id: ReplayId) -> Result<&mut KeptReplay, StoreError> {
         let found = self.replays.get_mut(&id).filter(|kept| kept.replay.account_id == account);
         found.ok_or(StoreError::NotFound { what: "replay" })
@@ -221,7 +221,7 @@ impl State {
             let mut last = None;
             for id in ids.by_ref().take(*limit) {
                 last = Some(id);
-                let own = |ended: &&Ended| {
+                let own = |ended: &&EndedDelivery| {
                     ended.delivery.account_id == replay.account_id
                         && as_of.covers(ended.delivery.id, ended.at)
                 };
@@ -251,7 +251,7 @@ impl State {
         found
     }
 
-    fn original(&self, ended: &Ended) -> Original {
+    fn original(&self, ended: &EndedDelivery) -> Original {
         let delivery = &ended.delivery;
         let destination = self.destinations.0.get(&delivery.destination_id).and_then(|kept| kept.live());
         Original {

@@ -1,6 +1,6 @@
 //! Forgetting.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, Tables};
 use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
 use async_trait::async_trait;
 use domain::id::{AttemptId, DeliveryId, EventId, ReplayId};
@@ -8,11 +8,11 @@ use domain::id::{AttemptId, DeliveryId, EventId, ReplayId};
 #[async_trait]
 impl Retention for MemoryStore {
     async fn prune_events(&self, term: Term, walk: EventWalk) -> Result<Option<Pruned<EventId>>, StoreError> {
-        let mut state = self.state();
-        if !state.stands(term) {
+        let mut tables = self.tables();
+        if !tables.stands(term) {
             return Ok(None);
         }
-        let old = state.events.range(walk.from..EventId::at(walk.before, 0));
+        let old = tables.events.range(walk.from..EventId::at(walk.before, 0));
         let old = old.filter(|(_, kept)| kept.event.account_id == walk.account_id).map(|(id, _)| *id);
         let mut looked_at: Vec<EventId> = old.take(walk.events + 1).collect();
         let mut next = (looked_at.len() > walk.events).then(|| looked_at.pop()).flatten();
@@ -22,7 +22,7 @@ impl Retention for MemoryStore {
                 next = Some(id);
                 break;
             }
-            if !state.is_needed(id) && !state.forget(id, walk.rows, &mut rows) {
+            if !tables.is_needed(id) && !tables.forget(id, walk.rows, &mut rows) {
                 next = Some(id);
                 break;
             }
@@ -35,18 +35,18 @@ impl Retention for MemoryStore {
         term: Term,
         walk: FactWalk,
     ) -> Result<Option<Pruned<DeliveryId>>, StoreError> {
-        let mut state = self.state();
-        if !state.stands(term) {
+        let mut tables = self.tables();
+        if !tables.stands(term) {
             return Ok(None);
         }
         let old = (walk.from, AttemptId::MIN)..(DeliveryId::at(walk.before, 0), AttemptId::MIN);
         let mut deliveries: Vec<(DeliveryId, EventId)> =
-            state.attempts.range(old).map(|((id, _), kept)| (*id, kept.record.event_id)).collect();
+            tables.attempts.range(old).map(|((id, _), kept)| (*id, kept.record.event_id)).collect();
         deliveries.dedup();
         let next = deliveries.get(walk.deliveries).map(|(id, _)| *id);
         deliveries.truncate(walk.deliveries);
-        deliveries.retain(|(_, event)| !state.events.contains_key(event));
-        let rows = deliveries.into_iter().map(|(id, _)| state.forget_delivery(id)).sum();
+        deliveries.retain(|(_, event)| !tables.events.contains_key(event));
+        let rows = deliveries.into_iter().map(|(id, _)| tables.forget_delivery(id)).sum();
         Ok(Some(Pruned { rows, next }))
     }
 
@@ -55,12 +55,12 @@ impl Retention for MemoryStore {
         term: Term,
         walk: ReplayWalk,
     ) -> Result<Option<Pruned<ReplayPlace>>, StoreError> {
-        let mut state = self.state();
-        Ok(state.stands(term).then(|| state.forget_replays(&walk)))
+        let mut tables = self.tables();
+        Ok(tables.stands(term).then(|| tables.forget_replays(&walk)))
     }
 }
 
-impl State {
+impl Tables {
     /// Something of it waits, or is yet to be made.
     fn is_needed(&self, id: EventId) -> bool {
         self.expansions.contains_key(&id) || self.waiting.newest_first(None).any(|row| row.event_id == id)

@@ -1,6 +1,6 @@
 //! Summing up.
 
-use super::{MemoryStore, State};
+use super::{MemoryStore, Tables};
 use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
@@ -20,17 +20,17 @@ impl Rollups for MemoryStore {
         to: Timestamp,
         _at: Option<i64>,
     ) -> Result<Summed, StoreError> {
-        let sums = self.state().sum(from, to);
+        let sums = self.tables().sum(from, to);
         Ok(Summed { sums: sums.into_iter().collect(), next: None })
     }
 
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let mut counts: BTreeMap<AccountId, (u64, u64)> = BTreeMap::new();
-        for (id, kept) in state.events.range(EventId::at(from, 0)..EventId::at(to, 0)) {
+        for (id, kept) in tables.events.range(EventId::at(from, 0)..EventId::at(to, 0)) {
             let count = counts.entry(kept.event.account_id).or_default();
             count.0 += 1;
-            count.1 += if state.expansions.contains_key(id) { 0 } else { kept.deliveries.len() as u64 };
+            count.1 += if tables.expansions.contains_key(id) { 0 } else { kept.deliveries.len() as u64 };
         }
         let told = |(account_id, (events, deliveries))| EventCount { account_id, events, deliveries };
         Ok(counts.into_iter().map(told).collect())
@@ -42,11 +42,11 @@ impl Rollups for MemoryStore {
         to: Timestamp,
         limit: usize,
     ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-        let mut events = state.events.range(from..EventId::at(to, 0));
+        let mut events = tables.events.range(from..EventId::at(to, 0));
         for (_, kept) in events.by_ref().take(limit) {
-            let counts = state.fanout(kept, None);
+            let counts = tables.fanout(kept, None);
             let fanned = Fanned {
                 deliveries: (!counts.expanding).then_some(counts.total),
                 received_at: kept.event.received_at,
@@ -61,31 +61,31 @@ impl Rollups for MemoryStore {
     }
 
     async fn write_rollups(&self, term: Term, rows: &[Rollup]) -> Result<bool, StoreError> {
-        let mut state = self.state();
-        if !state.stands(term) {
+        let mut tables = self.tables();
+        if !tables.stands(term) {
             return Ok(false);
         }
         for row in rows {
-            state.rollups.insert((row.account_id, row.place(), row.kind, row.starts_at), row.doc.clone());
+            tables.rollups.insert((row.account_id, row.place(), row.kind, row.starts_at), row.doc.clone());
         }
         Ok(true)
     }
 
     async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
-        let mut state = self.state();
-        let stands = state.stands(term);
+        let mut tables = self.tables();
+        let stands = tables.stands(term);
         if stands {
-            state.marks.insert(mark, until);
+            tables.marks.insert(mark, until);
         }
         Ok(stands)
     }
 
     async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.state().marks.get(&mark).copied())
+        Ok(self.tables().marks.get(&mark).copied())
     }
 
     async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.state().events.keys().next().map(|id| id.made_at()))
+        Ok(self.tables().events.keys().next().map(|id| id.made_at()))
     }
 
     async fn prune_rollups(
@@ -95,14 +95,14 @@ impl Rollups for MemoryStore {
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
-        let mut state = self.state();
-        if !state.stands(term) {
+        let mut tables = self.tables();
+        if !tables.stands(term) {
             return Ok(None);
         }
-        let old = state.rollups.keys().filter(|(_, _, of, at)| *of == kind && *at < before);
+        let old = tables.rollups.keys().filter(|(_, _, of, at)| *of == kind && *at < before);
         let old: Vec<_> = old.take(limit).copied().collect();
         for place in &old {
-            state.rollups.remove(place);
+            tables.rollups.remove(place);
         }
         Ok(Some(old.len()))
     }
@@ -115,9 +115,9 @@ impl Rollups for MemoryStore {
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let place = |at| (account, destination.unwrap_or(DestinationId::MIN), kind, at);
-        Ok(state.rollups.range(place(from)..place(to)).map(|(place, doc)| (place.3, doc.clone())).collect())
+        Ok(tables.rollups.range(place(from)..place(to)).map(|(place, doc)| (place.3, doc.clone())).collect())
     }
 
     async fn sum_tail(
@@ -127,18 +127,18 @@ impl Rollups for MemoryStore {
         from: Timestamp,
         _limit: usize,
     ) -> Result<Option<Sums>, StoreError> {
-        let state = self.state();
+        let tables = self.tables();
         let mut tail = Sums::default();
-        for ((of, at), sums) in state.sum(from, Timestamp::MAX) {
+        for ((of, at), sums) in tables.sum(from, Timestamp::MAX) {
             if of == account && destination.is_none_or(|destination| destination == at) {
                 tail.add(&sums);
             }
         }
         if destination.is_none() {
-            let events = state.events.range(EventId::at(from, 0)..).map(|(_, kept)| kept);
+            let events = tables.events.range(EventId::at(from, 0)..).map(|(_, kept)| kept);
             for kept in events.filter(|kept| kept.event.account_id == account) {
                 tail.events += 1;
-                let expanding = state.expansions.contains_key(&kept.event.id);
+                let expanding = tables.expansions.contains_key(&kept.event.id);
                 tail.deliveries += if expanding { 0 } else { kept.deliveries.len() as u64 };
             }
         }
@@ -146,13 +146,13 @@ impl Rollups for MemoryStore {
     }
 
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {
-        let state = self.state();
-        let waiting = state.waiting.newest_first(None).filter(|row| row.account_id == account);
+        let tables = self.tables();
+        let waiting = tables.waiting.newest_first(None).filter(|row| row.account_id == account);
         Ok(waiting.take(limit).count() as u64)
     }
 }
 
-impl State {
+impl Tables {
     fn sum(&self, from: Timestamp, to: Timestamp) -> BTreeMap<(AccountId, DestinationId), Sums> {
         let within = |at: Timestamp| from <= at && at < to;
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();

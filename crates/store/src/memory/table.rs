@@ -1,6 +1,6 @@
 //! What sources, destinations and routes have in common: an owner, a uid, a version, and an afterlife.
 
-use super::{State, newest_first};
+use super::{Tables, newest_first};
 use crate::{Page, StoreError};
 use domain::{
     destination::Destination,
@@ -13,7 +13,7 @@ use domain::{
 use std::collections::BTreeMap;
 
 /// Configuration that belongs to an account.
-pub(super) trait Row: Clone + Sized {
+pub(super) trait CatalogRow: Clone + Sized {
     type Id: Ord + Copy;
     const WHAT: &'static str;
     /// How many of them an account may have, and their name.
@@ -23,35 +23,35 @@ pub(super) trait Row: Clone + Sized {
     fn account_id(&self) -> AccountId;
     fn uid(&self) -> Option<&str>;
     fn version_mut(&mut self) -> &mut i64;
-    fn table(state: &State) -> &Table<Self>;
-    fn table_mut(state: &mut State) -> &mut Table<Self>;
+    fn table(tables: &Tables) -> &Table<Self>;
+    fn table_mut(tables: &mut Tables) -> &mut Table<Self>;
 }
 
 /// Rows by id. Removed ones stay: a snapshot must learn that they are gone, and what waits may still need them.
-pub(super) struct Table<R: Row>(pub(super) BTreeMap<R::Id, Kept<R>>);
+pub(super) struct Table<R: CatalogRow>(pub(super) BTreeMap<R::Id, KeptRow<R>>);
 
-pub(super) struct Kept<R> {
+pub(super) struct KeptRow<R> {
     pub(super) row: R,
     pub(super) version: i64,
     pub(super) deleted_at: Option<Timestamp>,
 }
 
-impl<R: Row> Default for Table<R> {
+impl<R: CatalogRow> Default for Table<R> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<R> Kept<R> {
+impl<R> KeptRow<R> {
     pub(super) fn live(&self) -> Option<&R> {
         self.deleted_at.is_none().then_some(&self.row)
     }
 }
 
-impl<R: Row> Table<R> {
+impl<R: CatalogRow> Table<R> {
     /// The account's own, and live: everything else is not there.
     pub(super) fn get(&self, account: AccountId, id: R::Id) -> Result<&R, StoreError> {
-        let found = self.0.get(&id).and_then(Kept::live).filter(|row| row.account_id() == account);
+        let found = self.0.get(&id).and_then(KeptRow::live).filter(|row| row.account_id() == account);
         found.ok_or(StoreError::NotFound { what: R::WHAT })
     }
 
@@ -62,7 +62,7 @@ impl<R: Row> Table<R> {
 
     /// Live rows of all accounts, oldest first.
     pub(super) fn live(&self) -> impl Iterator<Item = &R> {
-        self.0.values().filter_map(Kept::live)
+        self.0.values().filter_map(KeptRow::live)
     }
 
     fn uid_is_free(&self, row: &R) -> Result<(), StoreError> {
@@ -86,7 +86,7 @@ impl<R: Row> Table<R> {
     fn put(&mut self, row: &R, version: i64) -> R {
         let mut row = row.clone();
         *row.version_mut() = version;
-        self.0.insert(row.id(), Kept { row: row.clone(), version, deleted_at: None });
+        self.0.insert(row.id(), KeptRow { row: row.clone(), version, deleted_at: None });
         row
     }
 
@@ -100,8 +100,8 @@ impl<R: Row> Table<R> {
     }
 }
 
-impl State {
-    pub(super) fn create<R: Row>(&mut self, row: &R) -> Result<R, StoreError> {
+impl Tables {
+    pub(super) fn create<R: CatalogRow>(&mut self, row: &R) -> Result<R, StoreError> {
         self.account(row.account_id())?;
         R::table(self).has_room(row.account_id())?;
         R::table(self).uid_is_free(row)?;
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Writes only over the version it was read with.
-    pub(super) fn update<R: Row>(&mut self, row: &R) -> Result<R, StoreError> {
+    pub(super) fn update<R: CatalogRow>(&mut self, row: &R) -> Result<R, StoreError> {
         R::table(self).get(row.account_id(), row.id())?;
         let mut given = row.clone();
         if R::table(self).0[&row.id()].version != *given.version_mut() {
@@ -124,7 +124,7 @@ impl State {
 
 macro_rules! rows {
     ($($row:ident, $id:ident, $what:literal, $table:ident, $most:expr;)*) => {$(
-        impl Row for $row {
+        impl CatalogRow for $row {
             type Id = $id;
             const WHAT: &'static str = $what;
             const MOST: Option<(usize, &'static str)> = $most;
@@ -133,8 +133,8 @@ macro_rules! rows {
             fn account_id(&self) -> AccountId { self.account_id }
             fn uid(&self) -> Option<&str> { self.uid.as_deref() }
             fn version_mut(&mut self) -> &mut i64 { &mut self.version }
-            fn table(state: &State) -> &Table<Self> { &state.$table }
-            fn table_mut(state: &mut State) -> &mut Table<Self> { &mut state.$table }
+            fn table(tables: &Tables) -> &Table<Self> { &tables.$table }
+            fn table_mut(tables: &mut Tables) -> &mut Table<Self> { &mut tables.$table }
         }
     )*};
 }

@@ -11,19 +11,19 @@ use std::{
 };
 
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingDeliveries {
     by_id: BTreeMap<DeliveryId, (u16, Delivery)>,
-    places: BTreeSet<Place>,
+    keys: BTreeSet<QueueKey>,
 }
 
-type Place = (u16, DestinationId, Position);
+type QueueKey = (u16, DestinationId, Position);
 
 /// After every place of a lane.
 const LAST: Position = Position { track: i64::MAX, rank: i64::MAX, delivery_id: DeliveryId::MAX };
 
-impl Waiting {
+impl WaitingDeliveries {
     pub(super) fn insert(&mut self, shard: u16, delivery: Delivery) {
-        self.places.insert((shard, delivery.destination_id, delivery.position));
+        self.keys.insert((shard, delivery.destination_id, delivery.position));
         self.by_id.insert(delivery.id, (shard, delivery));
     }
 
@@ -38,7 +38,7 @@ impl Waiting {
 
     pub(super) fn remove(&mut self, id: DeliveryId) -> Option<Delivery> {
         let (shard, delivery) = self.by_id.remove(&id)?;
-        self.places.remove(&(shard, delivery.destination_id, delivery.position));
+        self.keys.remove(&(shard, delivery.destination_id, delivery.position));
         Some(delivery)
     }
 
@@ -46,7 +46,7 @@ impl Waiting {
     pub(super) fn replace(&mut self, delivery: Delivery) {
         let (shard, was) = self.by_id.get(&delivery.id).expect("only a waiting delivery is replaced");
         let shard = *shard;
-        self.places.remove(&(shard, was.destination_id, was.position));
+        self.keys.remove(&(shard, was.destination_id, was.position));
         self.insert(shard, delivery);
     }
 
@@ -57,8 +57,8 @@ impl Waiting {
         id: DestinationId,
         from: Position,
     ) -> impl Iterator<Item = &Delivery> {
-        let places = self.places.range((shard, id, from)..=(shard, id, LAST));
-        places.map(|(_, _, position)| &self.by_id[&position.delivery_id].1)
+        let keys = self.keys.range((shard, id, from)..=(shard, id, LAST));
+        keys.map(|(_, _, position)| &self.by_id[&position.delivery_id].1)
     }
 
     /// The first place of every lane of these shards behind the given one.
@@ -77,7 +77,7 @@ impl Waiting {
             };
             std::iter::from_fn(move || {
                 let (shard, destination_id, first) =
-                    *self.places.range((from, Unbounded)).next().filter(|place| place.0 == *shard)?;
+                    *self.keys.range((from, Unbounded)).next().filter(|place| place.0 == *shard)?;
                 from = behind((shard, destination_id));
                 Some(LaneHead { shard, destination_id, first })
             })
@@ -97,7 +97,7 @@ impl Waiting {
     /// The first row at or behind the beginning of this track, with its shard.
     pub(super) fn first_from(&self, (shard, id, track): TrackPlace) -> Option<(u16, &Delivery)> {
         let from = (shard, id, Position { track, ..Position::START });
-        let (shard, _, position) = self.places.range(from..).next()?;
+        let (shard, _, position) = self.keys.range(from..).next()?;
         Some((*shard, &self.by_id[&position.delivery_id].1))
     }
 

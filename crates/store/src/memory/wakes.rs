@@ -10,30 +10,35 @@ use std::sync::{
 };
 use tokio::sync::{Mutex, broadcast};
 
-/// One node's end of the line between all of them.
-pub(super) struct Line {
+/// What one node tells the others by, and hears them by.
+pub(super) struct NewsChannel {
     mine: u64,
     others: Arc<AtomicU64>,
-    mouth: broadcast::Sender<Told>,
-    ear: Mutex<Ear>,
+    sender: broadcast::Sender<SentNews>,
+    receiver: Mutex<NewsReceiver>,
 }
 
 #[derive(Clone)]
-struct Told {
+struct SentNews {
     by: u64,
     news: Arc<[News]>,
 }
 
-struct Ear {
-    waiting: broadcast::Receiver<Told>,
+struct NewsReceiver {
+    waiting: broadcast::Receiver<SentNews>,
     /// Nobody knows what was told before it listened.
     new: bool,
 }
 
-impl Line {
+impl NewsChannel {
     pub(super) fn new() -> Self {
-        let (mouth, waiting) = broadcast::channel(limits::NEWS_WAITING);
-        Self { mine: 0, others: Arc::default(), mouth, ear: Mutex::new(Ear { waiting, new: true }) }
+        let (sender, waiting) = broadcast::channel(limits::NEWS_WAITING);
+        Self {
+            mine: 0,
+            others: Arc::default(),
+            sender,
+            receiver: Mutex::new(NewsReceiver { waiting, new: true }),
+        }
     }
 
     /// Another node's end.
@@ -41,8 +46,8 @@ impl Line {
         Self {
             mine: self.others.fetch_add(1, Ordering::Relaxed) + 1,
             others: self.others.clone(),
-            mouth: self.mouth.clone(),
-            ear: Mutex::new(Ear { waiting: self.mouth.subscribe(), new: true }),
+            sender: self.sender.clone(),
+            receiver: Mutex::new(NewsReceiver { waiting: self.sender.subscribe(), new: true }),
         }
     }
 }
@@ -51,19 +56,19 @@ impl Line {
 impl Wakes for MemoryStore {
     async fn tell(&self, news: &[News]) -> Result<(), StoreError> {
         // Fails only if nobody listens, and we do.
-        let _ = self.line.mouth.send(Told { by: self.line.mine, news: news.into() });
+        let _ = self.news.sender.send(SentNews { by: self.news.mine, news: news.into() });
         Ok(())
     }
 
     async fn hear(&self) -> Result<Vec<News>, StoreError> {
-        let mut ear = self.line.ear.lock().await;
-        if std::mem::take(&mut ear.new) {
+        let mut receiver = self.news.receiver.lock().await;
+        if std::mem::take(&mut receiver.new) {
             return Ok(vec![News::Missed]);
         }
         loop {
-            match ear.waiting.recv().await {
-                Ok(told) if told.by == self.line.mine => {}
-                Ok(told) => return Ok(told.news.to_vec()),
+            match receiver.waiting.recv().await {
+                Ok(sent) if sent.by == self.news.mine => {}
+                Ok(sent) => return Ok(sent.news.to_vec()),
                 Err(_) => return Ok(vec![News::Missed]),
             }
         }

@@ -5,6 +5,7 @@
 //! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
 
 mod audit;
+mod backlog;
 mod backup;
 mod catalog;
 mod chores;
@@ -13,22 +14,23 @@ mod expand;
 mod feed;
 mod gates;
 mod history;
+mod idempotency;
 mod ingest;
-mod keys;
+mod integrity;
 mod lanes;
-mod look;
 mod membership;
+mod new_deliveries;
 mod open;
 mod order;
-mod promise;
 mod queue;
 mod readers;
 mod replay;
 mod retention;
 mod rollup;
-mod row;
+mod rows;
 mod settle;
 mod space;
+mod statement;
 mod tally;
 mod trouble;
 mod wakes;
@@ -38,19 +40,19 @@ mod writer;
 mod tests;
 
 pub use backup::{BackupError, Copied, backup};
-pub use examine::{Depth, Examination, examine};
-pub use look::SqliteLook;
+pub use examine::SqliteLook;
+pub use integrity::{Depth, Integrity, check_integrity};
 pub use open::is_in_use;
 
 use crate::{StoreError, feed::Stir};
-use keys::Keys;
+use idempotency::Keys;
 use open::FileLock;
 use readers::Readers;
 use rusqlite::Connection;
 use std::sync::{Arc, atomic::AtomicI64};
 use tally::{FirstCount, Tally};
 use trouble::Trouble;
-use writer::{Turn, Writer};
+use writer::{Priority, Writer};
 
 pub struct SqliteStore {
     tally: Arc<Tally>,
@@ -72,10 +74,10 @@ impl SqliteStore {
     /// once, each time from the same state: only the last one counts.
     async fn write<T: Send + 'static>(
         &self,
-        turn: Turn,
+        priority: Priority,
         work: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.writer.write(turn, work).await
+        self.writer.write(priority, work).await
     }
 
     /// Runs `work` on a connection of its own, in one snapshot.

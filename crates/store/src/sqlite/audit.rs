@@ -2,7 +2,8 @@
 
 use super::{
     catalog, lanes, membership,
-    row::{self, Key as _},
+    rows::Columns,
+    statement::{bound, sql},
     trouble::Trouble,
 };
 use crate::{
@@ -13,11 +14,12 @@ use domain::{
     id::{DestinationId, EventId},
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
+use std::ops::ControlFlow;
 
-pub(super) const HEADS: &str = include_str!("sql/audit_heads.sql");
-pub(super) const FAN_OUTS: &str = include_str!("sql/audit_fan_outs.sql");
-pub(super) const FACTS: &str = include_str!("sql/audit_facts.sql");
+pub(super) const AUDIT_HEADS: &str = sql!("audit_heads");
+pub(super) const AUDIT_FAN_OUTS: &str = sql!("audit_fan_outs");
+pub(super) const AUDIT_FACTS: &str = sql!("audit_facts");
 
 pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
     membership::roll(connection)
@@ -28,25 +30,25 @@ pub(super) fn heads(
     from: TrackPlace,
     limit: usize,
 ) -> Result<Walked<TrackPlace, WaitingHead>, Trouble> {
-    let mut select = connection.prepare_cached(HEADS)?;
+    let mut select = connection.prepare_cached(AUDIT_HEADS)?;
     let (mut heads, mut next) = (Vec::new(), Some(from));
     while heads.len() < limit
         && let Some((shard, id, track)) = next
     {
-        let found = select.query_row(params![shard, id.blob(), track], head).optional()?;
-        let Some(head) = found else { break };
+        let found = bound!(AUDIT_HEADS, shard: shard, destination_id: id, track: track);
+        let Some(head) = found.first_on(&mut select, head)? else { break };
         heads.push(head);
         next = after_track(head.place);
     }
     Ok(walked(heads.len(), limit, heads.last().map(|head| head.place), after_track, heads))
 }
 
-fn head(row: &Row<'_>) -> rusqlite::Result<WaitingHead> {
+fn head(columns: &mut Columns<'_>) -> Result<WaitingHead, Trouble> {
     Ok(WaitingHead {
-        place: (row.get(0)?, row::id(row, 1)?, row.get(2)?),
-        delivery_id: row::id(row, 3)?,
-        due_at: row::time(row, 4)?,
-        attempts: row.get(5)?,
+        place: (columns.get()?, columns.id()?, columns.get()?),
+        delivery_id: columns.id()?,
+        due_at: columns.time()?,
+        attempts: columns.get()?,
     })
 }
 
@@ -68,19 +70,18 @@ pub(super) fn fan_outs(
     limit: usize,
     deliveries: u64,
 ) -> Result<Walked<EventId, UnevenFanOut>, Trouble> {
-    let mut select = connection.prepare_cached(FAN_OUTS)?;
     let deliveries = i64::try_from(deliveries).unwrap_or(i64::MAX);
-    let mut rows = select.query(params![from.blob(), limit as i64, deliveries])?;
     let (mut found, mut looked_at, mut last) = (Vec::new(), 0, None);
-    while let Some(row) = rows.next()? {
+    bound!(AUDIT_FAN_OUTS, from: from, limit: limit, deliveries: deliveries).each(connection, |columns| {
         looked_at += 1;
-        let event_id = row::id(row, 0)?;
+        let (event_id, account_id) = (columns.id()?, columns.id()?);
         last = Some(event_id);
-        let (promised, there): (Option<u32>, u32) = (row.get(2)?, row.get(3)?);
+        let (promised, there): (Option<u32>, u32) = (columns.get()?, columns.get()?);
         if promised != Some(there) {
-            found.push(UnevenFanOut { event_id, account_id: row::id(row, 1)?, promised, found: there });
+            found.push(UnevenFanOut { event_id, account_id, promised, found: there });
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     // A short step may have been cut by its deliveries: only one that sees nothing is the last.
     Ok(Walked { looked_at, found, next: last.and_then(after_event) })
 }
@@ -90,24 +91,25 @@ pub(super) fn facts(
     from: FactKey,
     limit: usize,
 ) -> Result<Walked<FactKey, StrayFact>, Trouble> {
-    let mut select = connection.prepare_cached(FACTS)?;
-    let mut rows = select.query(params![from.0.blob(), from.1.blob(), limit as i64])?;
     let (mut found, mut looked_at, mut last) = (Vec::new(), 0, None);
-    while let Some(row) = rows.next()? {
-        looked_at += 1;
-        let key = (row::id(row, 0)?, row::id(row, 1)?);
-        last = Some(key);
-        let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-        let word = FactWord {
-            key,
-            event_id: row::id(row, 2)?,
-            ending: text(3)?,
-            reason: text(4)?,
-            has_event: row.get(5)?,
-            has_delivery: row.get(6)?,
-            has_attempts: row.get(7)?,
-        };
-        found.extend(word.stray());
-    }
+    bound!(AUDIT_FACTS, delivery_id: from.0, attempt_id: from.1, limit: limit).each(
+        connection,
+        |columns| {
+            looked_at += 1;
+            let key = (columns.id()?, columns.id()?);
+            last = Some(key);
+            let word = FactWord {
+                key,
+                event_id: columns.id()?,
+                ending: columns.optional_text()?,
+                reason: columns.optional_text()?,
+                has_event: columns.get()?,
+                has_delivery: columns.get()?,
+                has_attempts: columns.get()?,
+            };
+            found.extend(word.stray());
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     Ok(walked(looked_at, limit, last, after_fact, found))
 }

@@ -5,7 +5,7 @@
 //! large flush at the end would stand before those of the server. The copy has its name only when it is complete,
 //! checked and on disk.
 
-use super::{examine, open, readers, trouble};
+use super::{integrity, open, readers, trouble};
 use crate::{OpenError, StoreError};
 use domain::limits;
 use rusqlite::{
@@ -69,17 +69,17 @@ fn whole(from: &Path, to: &Path, progress: impl FnMut(Copied)) -> Result<u64, Ba
     if to.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(to.into()));
     }
-    let mut part = Part::begin(to)?;
-    let bytes = copy(from, &part, progress)?;
-    let damage = immutable(&part.path).and_then(|copy| examine::copy_is_whole(&copy)).map_err(sql)?;
+    let mut partial = PartialCopy::begin(to)?;
+    let bytes = copy(from, &partial, progress)?;
+    let damage = immutable(&partial.path).and_then(|copy| integrity::copy_is_whole(&copy)).map_err(sql)?;
     if !damage.is_empty() {
         return Err(BackupError::Damaged(damage.join("; ")));
     }
-    part.finish(to)?;
+    partial.finish(to)?;
     Ok(bytes)
 }
 
-fn copy(from: &Path, part: &Part, mut progress: impl FnMut(Copied)) -> Result<u64, BackupError> {
+fn copy(from: &Path, partial: &PartialCopy, mut progress: impl FnMut(Copied)) -> Result<u64, BackupError> {
     let source = readers::connect(from).map_err(sql)?;
     // From here on it sees one moment, until it is dropped.
     source.execute_batch("begin; select count(*) from sqlite_schema").map_err(sql)?;
@@ -88,8 +88,8 @@ fn copy(from: &Path, part: &Part, mut progress: impl FnMut(Copied)) -> Result<u6
         number.map(|number| number.max(0) as u64).map_err(sql)
     };
     let (page, of) = (number("page_size")?, number("page_count")? * number("page_size")?);
-    part.has_room(of)?;
-    let mut copy = Connection::open(&part.path).map_err(sql)?;
+    partial.has_room(of)?;
+    let mut copy = Connection::open(&partial.path).map_err(sql)?;
     // It is nobody's yet: what is half written is thrown away. Little is kept in memory, so that steps reach the file.
     copy.execute_batch("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -1024")
         .map_err(sql)?;
@@ -98,12 +98,12 @@ fn copy(from: &Path, part: &Part, mut progress: impl FnMut(Copied)) -> Result<u6
         loop {
             let began = Instant::now();
             let step = backup.step(limits::BACKUP_STEP_PAGES).map_err(sql)?;
-            part.file.sync_data().map_err(|error| part.failed(error))?;
+            partial.file.sync_data().map_err(|error| partial.failed(error))?;
             let left = backup.progress().remaining.max(0) as u64 * page;
             progress(Copied { bytes: of.saturating_sub(left), of });
             match step {
                 StepResult::Done => break,
-                StepResult::More => part.has_room(left)?,
+                StepResult::More => partial.has_room(left)?,
                 // Only another program on the copy could be in the way.
                 _ => {}
             }
@@ -116,14 +116,14 @@ fn copy(from: &Path, part: &Part, mut progress: impl FnMut(Copied)) -> Result<u6
 
 /// The copy before it has its name. It goes when it is dropped without being finished; what a killed one has left is
 /// written over by the next.
-struct Part {
+struct PartialCopy {
     path: PathBuf,
     folder: PathBuf,
     file: File,
     finished: bool,
 }
 
-impl Part {
+impl PartialCopy {
     fn begin(to: &Path) -> Result<Self, BackupError> {
         let mut name: OsString = to.as_os_str().to_owned();
         name.push(".part");
@@ -179,7 +179,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialCopy {
     fn drop(&mut self) {
         if !self.finished {
             let _ = fs::remove_file(&self.path);

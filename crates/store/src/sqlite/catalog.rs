@@ -1,17 +1,18 @@
-//! Configuration. What belongs to an account is written the same way whatever it is: see [`table`].
+//! Configuration. What belongs to an account is written the same way whatever it is: see [`documents`].
 
 mod accounts;
-mod keys;
-pub(super) mod table;
+mod api_keys;
+mod documents;
 mod targets;
 
-pub(super) use accounts::next_version;
+pub(super) use accounts::{next_version, version};
+pub(super) use documents::route;
 pub(super) use targets::get as target;
 
 use super::{
-    SqliteStore,
-    row::{self, Key as _},
-    writer::Turn,
+    SqliteStore, Trouble,
+    statement::{bound, sql},
+    writer::Priority,
 };
 use crate::{AccountChanges, Catalog, Page, StoreError, Target};
 use async_trait::async_trait;
@@ -23,21 +24,27 @@ use domain::{
     source::Source,
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-pub(super) const CHANGED_DESTINATIONS: &str = include_str!("sql/changed_destinations.sql");
+pub(super) const CHANGED_DESTINATIONS: &str = sql!("changed_destinations");
+const DELETE_ROUTES_OF_SOURCE: &str = sql!("delete_routes_of_source");
+const DELETE_ROUTES_OF_DESTINATION: &str = sql!("delete_routes_of_destination");
+const ORDERINGS_OF: &str = sql!("orderings_of");
 
 #[async_trait]
 impl Catalog for SqliteStore {
     async fn setting_or_insert(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let (name, value) = (name.to_owned(), value.to_owned());
-        self.write(Turn::Api, move |connection| {
-            let mut insert = connection
-                .prepare_cached("insert into settings (name, value) values (?, ?) on conflict do nothing")?;
-            insert.execute(params![name, value])?;
-            let mut read = connection.prepare_cached("select value from settings where name = ?")?;
-            Ok(read.query_row([&name], |row| row.get(0))?)
+        self.write(Priority::Api, move |connection| {
+            bound!(
+                "insert into settings (name, value) values (:name, :value) on conflict do nothing",
+                name: name,
+                value: value,
+            )
+            .execute(connection)?;
+            bound!("select value from settings where name = :name", name: name)
+                .one(connection, |columns| Ok(columns.get()?))
         })
         .await
     }
@@ -46,7 +53,7 @@ impl Catalog for SqliteStore {
 
     async fn create_account(&self, account: &Account) -> Result<Account, StoreError> {
         let account = account.clone();
-        self.write(Turn::Api, move |connection| accounts::create(connection, &account)).await
+        self.write(Priority::Api, move |connection| accounts::create(connection, &account)).await
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
@@ -63,7 +70,7 @@ impl Catalog for SqliteStore {
 
     async fn update_account(&self, account: &Account) -> Result<Account, StoreError> {
         let account = account.clone();
-        self.write(Turn::Api, move |connection| accounts::update(connection, &account)).await
+        self.write(Priority::Api, move |connection| accounts::update(connection, &account)).await
     }
 
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
@@ -73,11 +80,7 @@ impl Catalog for SqliteStore {
     async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError> {
         let accounts = accounts.to_owned();
         self.read_for_engine(move |connection| {
-            let mut select = connection
-                .prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
-            let mut version =
-                |id: &AccountId| Ok(select.query_row([id.blob()], |row| row.get(0)).optional()?);
-            accounts.iter().map(&mut version).collect()
+            accounts.iter().map(|id| accounts::version(connection, *id)).collect()
         })
         .await
     }
@@ -90,11 +93,14 @@ impl Catalog for SqliteStore {
         limit: usize,
     ) -> Result<Vec<DestinationId>, StoreError> {
         self.read_for_engine(move |connection| {
-            let mut select = connection.prepare_cached(CHANGED_DESTINATIONS)?;
-            let after = after.unwrap_or(DestinationId::MIN).blob();
-            let found = select
-                .query_map(params![account.blob(), since, after, limit as i64], |row| row::id(row, 0))?;
-            Ok(found.collect::<rusqlite::Result<_>>()?)
+            bound!(
+                CHANGED_DESTINATIONS,
+                account_id: account,
+                since: since,
+                after: after.unwrap_or(DestinationId::MIN),
+                limit: limit,
+            )
+            .all(connection, |columns| Ok(columns.id()?))
         })
         .await
     }
@@ -103,12 +109,12 @@ impl Catalog for SqliteStore {
 
     async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
         let key = key.clone();
-        self.write(Turn::Api, move |connection| keys::create(connection, &key)).await
+        self.write(Priority::Api, move |connection| api_keys::create(connection, &key)).await
     }
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
         let lookup = lookup.to_owned();
-        self.read(move |connection| keys::by_lookup(connection, &lookup)).await
+        self.read(move |connection| api_keys::by_lookup(connection, &lookup)).await
     }
 
     async fn api_keys(
@@ -116,7 +122,7 @@ impl Catalog for SqliteStore {
         account: Option<AccountId>,
         page: Page<ApiKeyId>,
     ) -> Result<Vec<ApiKey>, StoreError> {
-        self.read(move |connection| keys::list(connection, account, page)).await
+        self.read(move |connection| api_keys::list(connection, account, page)).await
     }
 
     async fn revoke_api_key(
@@ -125,14 +131,13 @@ impl Catalog for SqliteStore {
         id: ApiKeyId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(Turn::Api, move |connection| keys::revoke(connection, account, id, now)).await
+        self.write(Priority::Api, move |connection| api_keys::revoke(connection, account, id, now)).await
     }
 
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let mut touch =
-                connection.prepare_cached("update api_keys set last_used_at = ?2 where id = ?1")?;
-            touch.execute(params![id.blob(), now.micros()])?;
+        self.write(Priority::Api, move |connection| {
+            bound!("update api_keys set last_used_at = :now where id = :id", id: id, now: now)
+                .execute(connection)?;
             Ok(())
         })
         .await
@@ -142,25 +147,25 @@ impl Catalog for SqliteStore {
 
     async fn create_source(&self, source: &Source) -> Result<Source, StoreError> {
         let source = source.clone();
-        self.write(Turn::Api, move |connection| table::create(connection, &source)).await
+        self.write(Priority::Api, move |connection| documents::create(connection, &source)).await
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
-        self.read(move |connection| table::get(connection, account, id)).await
+        self.read(move |connection| documents::get(connection, account, id)).await
     }
 
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
         let token_hash = token_hash.to_owned();
-        self.read(move |connection| table::source_by_token(connection, &token_hash)).await
+        self.read(move |connection| documents::source_by_token(connection, &token_hash)).await
     }
 
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
-        self.read(move |connection| table::list(connection, account, page)).await
+        self.read(move |connection| documents::list(connection, account, page)).await
     }
 
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError> {
         let source = source.clone();
-        self.write(Turn::Api, move |connection| table::update(connection, &source)).await
+        self.write(Priority::Api, move |connection| documents::update(connection, &source)).await
     }
 
     async fn delete_source(
@@ -169,12 +174,15 @@ impl Catalog for SqliteStore {
         id: SourceId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let version = table::delete::<Source>(connection, account, id, now)?;
-            let mut routes = connection.prepare_cached(
-                "update routes set deleted_at = ?1, version = ?2 where source_id = ?3 and deleted_at is null",
-            )?;
-            routes.execute(params![now.micros(), version, id.blob()])?;
+        self.write(Priority::Api, move |connection| {
+            let version = documents::delete::<Source>(connection, account, id, now)?;
+            bound!(
+                DELETE_ROUTES_OF_SOURCE,
+                id: id,
+                now: now,
+                version: version,
+            )
+            .execute(connection)?;
             Ok(())
         })
         .await
@@ -184,11 +192,11 @@ impl Catalog for SqliteStore {
 
     async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
         let destination = destination.clone();
-        self.write(Turn::Api, move |connection| table::create(connection, &destination)).await
+        self.write(Priority::Api, move |connection| documents::create(connection, &destination)).await
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
-        self.read(move |connection| table::get(connection, account, id)).await
+        self.read(move |connection| documents::get(connection, account, id)).await
     }
 
     async fn destinations(
@@ -196,12 +204,12 @@ impl Catalog for SqliteStore {
         account: AccountId,
         page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
-        self.read(move |connection| table::list(connection, account, page)).await
+        self.read(move |connection| documents::list(connection, account, page)).await
     }
 
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
         let destination = destination.clone();
-        self.write(Turn::Api, move |connection| table::update(connection, &destination)).await
+        self.write(Priority::Api, move |connection| documents::update(connection, &destination)).await
     }
 
     async fn delete_destination(
@@ -210,12 +218,15 @@ impl Catalog for SqliteStore {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let version = table::delete::<Destination>(connection, account, id, now)?;
-            let mut routes = connection.prepare_cached(
-                "update routes set deleted_at = ?1, version = ?2 where destination_id = ?3 and deleted_at is null",
-            )?;
-            routes.execute(params![now.micros(), version, id.blob()])?;
+        self.write(Priority::Api, move |connection| {
+            let version = documents::delete::<Destination>(connection, account, id, now)?;
+            bound!(
+                DELETE_ROUTES_OF_DESTINATION,
+                id: id,
+                now: now,
+                version: version,
+            )
+            .execute(connection)?;
             Ok(())
         })
         .await
@@ -227,13 +238,17 @@ impl Catalog for SqliteStore {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<Destination, StoreError> {
-        self.write(Turn::Api, move |connection| {
-            table::version::<Destination>(connection, account, id)?;
+        self.write(Priority::Api, move |connection| {
+            documents::version::<Destination>(connection, account, id)?;
             let version = accounts::next_version(connection, account)?;
-            let mut probe = connection
-                .prepare_cached("update destinations set probed_at = ?2, version = ?3 where id = ?1")?;
-            probe.execute(params![id.blob(), now.micros(), version])?;
-            table::get(connection, account, id)
+            bound!(
+                "update destinations set probed_at = :now, version = :version where id = :id",
+                id: id,
+                now: now,
+                version: version,
+            )
+            .execute(connection)?;
+            documents::get(connection, account, id)
         })
         .await
     }
@@ -248,44 +263,44 @@ impl Catalog for SqliteStore {
 
     async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
         let route = route.clone();
-        self.write(Turn::Api, move |connection| {
-            accounts::version(connection, route.account_id)?;
+        self.write(Priority::Api, move |connection| {
+            accounts::known_version(connection, route.account_id)?;
             has_ends(connection, &route)?;
-            table::create(connection, &route)
+            documents::create(connection, &route)
         })
         .await
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
-        self.read(move |connection| table::get(connection, account, id)).await
+        self.read(move |connection| documents::get(connection, account, id)).await
     }
 
     async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
-        self.read(move |connection| table::list(connection, account, page)).await
+        self.read(move |connection| documents::list(connection, account, page)).await
     }
 
     async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
         let route = route.clone();
-        self.write(Turn::Api, move |connection| {
-            table::version::<Route>(connection, route.account_id, route.id)?;
+        self.write(Priority::Api, move |connection| {
+            documents::version::<Route>(connection, route.account_id, route.id)?;
             has_ends(connection, &route)?;
-            table::update(connection, &route)
+            documents::update(connection, &route)
         })
         .await
     }
 
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Turn::Api, move |connection| {
-            table::delete::<Route>(connection, account, id, now).map(|_version| ())
+        self.write(Priority::Api, move |connection| {
+            documents::delete::<Route>(connection, account, id, now).map(|_version| ())
         })
         .await
     }
 }
 
 /// A route leads from a source of its account, or from none, to a destination of its account.
-fn has_ends(connection: &Connection, route: &Route) -> Result<(), super::Trouble> {
-    table::version::<Destination>(connection, route.account_id, route.destination_id)?;
-    route.source_id.map(|id| table::version::<Source>(connection, route.account_id, id)).transpose()?;
+fn has_ends(connection: &Connection, route: &Route) -> Result<(), Trouble> {
+    documents::version::<Destination>(connection, route.account_id, route.destination_id)?;
+    route.source_id.map(|id| documents::version::<Source>(connection, route.account_id, id)).transpose()?;
     Ok(())
 }
 
@@ -293,24 +308,21 @@ fn has_ends(connection: &Connection, route: &Route) -> Result<(), super::Trouble
 pub(super) fn orderings_of(
     connection: &Connection,
     routes: &[Route],
-) -> Result<Vec<(DestinationId, Ordering)>, super::Trouble> {
+) -> Result<Vec<(DestinationId, Ordering)>, Trouble> {
     let destinations: BTreeSet<DestinationId> = routes.iter().map(|route| route.destination_id).collect();
-    let mut select = connection.prepare_cached(
-        "select case
-                    when instr(doc, '\"ordering\":\"strict\"') > 0 then 'strict'
-                    when instr(doc, '\"ordering\":\"key\"') > 0 then 'key'
-                end
-         from destinations where id = ?1",
-    )?;
     let mut orderings = Vec::new();
     for id in destinations {
-        let word: Option<Option<String>> = select.query_row([id.blob()], |row| row.get(0)).optional()?;
-        orderings.extend(word.flatten().map(|word| (id, Ordering::read(&word))));
+        let ordering = ordering_of(connection, id)?.map(|(ordering, _)| ordering);
+        orderings.extend(ordering.filter(|ordering| *ordering != Ordering::None).map(|it| (id, it)));
     }
     Ok(orderings)
 }
 
-/// Routes whose version and document were selected.
-pub(super) fn routes(rows: rusqlite::Rows<'_>) -> Result<Vec<Route>, super::Trouble> {
-    table::collect(rows, table::Kept::read)
+/// And whether the destination is deleted. None if there never was one.
+pub(super) fn ordering_of(
+    connection: &Connection,
+    id: DestinationId,
+) -> Result<Option<(Ordering, bool)>, Trouble> {
+    bound!(ORDERINGS_OF, id: id)
+        .first(connection, |columns| Ok((Ordering::read(columns.text()?), columns.get()?)))
 }

@@ -1,170 +1,105 @@
-//! Is the file whole? SQLite's own check of its pages, read-only and with an end.
-//!
-//! Beside a server it goes table by table, each in a snapshot of its own: as long as one is held, the log cannot begin
-//! again and grows. What SQLite cannot see, since pages have no checksums, is a bit that was turned over inside a value.
+//! A look at the file from outside: read-only connections, and no lock.
 
-use super::{open, readers, trouble::Trouble};
-use crate::{OpenError, StoreError};
-use domain::limits;
-use rusqlite::{Connection, ErrorCode};
-use std::{
-    path::Path,
-    time::{Duration, Instant},
+use super::{
+    audit, open,
+    readers::Readers,
+    statement::bound,
+    trouble::{Trouble, unreadable},
 };
+use crate::{
+    Audit, FactKey, KnownLane, Look, OpenError, Roll, SchemaVersion, StoreError, StrayFact, TrackPlace,
+    UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+};
+use async_trait::async_trait;
+use domain::{
+    id::{DestinationId, EventId},
+    time::Timestamp,
+};
+use rusqlite::Connection;
+use std::{path::Path, sync::Arc};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
-    /// Pages, tables and indexes, and the list of free pages; then, as far as there is time, every row against its
-    /// indexes. For a file that nobody uses.
-    Whole,
-    /// Tables and their indexes, one after the other.
-    ByTable,
+pub struct SqliteLook {
+    readers: Arc<Readers>,
+    /// What a server would be told.
+    synchronous: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Examination {
-    pub page_bytes: u64,
-    pub pages: u64,
-    /// Pages that deleted rows have left: used again before the file grows.
-    pub free_pages: u64,
-    /// What is wrong, in SQLite's words; [`limits::DAMAGE_TOLD`] of them at most.
-    pub damage: Vec<String>,
-    /// What there was no time to look through.
-    pub unfinished: Vec<String>,
+impl SqliteLook {
+    /// The path may say `?synchronous=…`, as for a server.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let (path, synchronous) = open::parse(path)?;
+        Ok(Self { readers: Arc::new(Readers::of_onlooker(path)), synchronous })
+    }
 }
 
-/// Looks through the file for `patience` at most. `progress` is told which table is looked at, and how many there are.
-pub async fn examine(
-    path: &Path,
-    depth: Depth,
-    patience: Duration,
-    progress: impl FnMut(&str, usize, usize) + Send + 'static,
-) -> Result<Examination, OpenError> {
-    let (path, _) = open::parse(path)?;
-    let examined = tokio::task::spawn_blocking(move || whole(&path, depth, patience, progress)).await;
-    let examined = examined.map_err(|panic| StoreError::Unavailable(panic.into())).and_then(|done| done);
-    examined.map_err(|error| match error {
-        StoreError::Failed(error) => OpenError::Damaged(error.to_string()),
-        error => OpenError::Unavailable(error),
-    })
-}
-
-fn whole(
-    path: &Path,
-    depth: Depth,
-    patience: Duration,
-    mut progress: impl FnMut(&str, usize, usize),
-) -> Result<Examination, StoreError> {
-    let mut run = || -> Result<Examination, Trouble> {
-        let connection = readers::connect(path)?;
-        let number = |pragma| {
-            connection
-                .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
-                .map(|number| number.max(0) as u64)
+#[async_trait]
+impl Look for SqliteLook {
+    async fn schema(&self) -> Result<SchemaVersion, StoreError> {
+        let read = |connection: &Connection| {
+            Ok(SchemaVersion { found: open::found_tables(connection)?, known: open::known_schema_version() })
         };
-        let mut examination = Examination {
-            page_bytes: number("page_size")?,
-            pages: number("page_count")?,
-            free_pages: number("freelist_count")?,
-            damage: Vec::new(),
-            unfinished: Vec::new(),
+        self.readers.read(read).await
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        let read = move |connection: &Connection| {
+            bound!("select value from settings where name = :name", name: name)
+                .first(connection, |columns| Ok(columns.get()?))
         };
-        let parts = match depth {
-            Depth::Whole => vec![Part::Pages, Part::Indexes],
-            Depth::ByTable => tables(&connection)?.into_iter().map(Part::Table).collect(),
+        self.readers.read(read).await
+    }
+
+    async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {
+        let synchronous = self.synchronous;
+        let read = move |connection: &Connection| {
+            let journal_mode: String =
+                connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+            let level =
+                open::synchronous_level(synchronous).ok_or_else(|| unreadable("setting", synchronous))?;
+            Ok::<_, Trouble>(open::unsafe_settings(level, &journal_mode))
         };
-        let deadline = Instant::now() + patience;
-        for (place, part) in parts.iter().enumerate() {
-            progress(part.name(), place + 1, parts.len());
-            match check(&connection, part, deadline)? {
-                Some(damage) => examination.damage.extend(damage),
-                None => examination.unfinished.push(part.name().to_owned()),
-            }
-            if !examination.damage.is_empty() && depth == Depth::Whole {
-                break; // it would only be said again
-            }
-        }
-        examination.damage.truncate(limits::DAMAGE_TOLD);
-        Ok(examination)
-    };
-    run().map_err(StoreError::from)
-}
-
-/// What is looked through in one go.
-enum Part {
-    Pages,
-    Indexes,
-    Table(String),
-}
-
-impl Part {
-    fn name(&self) -> &str {
-        match self {
-            Self::Pages => "all pages",
-            Self::Indexes => "all indexes",
-            Self::Table(name) => name,
-        }
-    }
-
-    fn pragma(&self) -> String {
-        match self {
-            Self::Pages => format!("pragma quick_check({})", limits::DAMAGE_TOLD),
-            Self::Indexes => format!("pragma integrity_check({})", limits::DAMAGE_TOLD),
-            Self::Table(name) => format!("pragma quick_check('{}')", name.replace('\'', "''")),
-        }
+        self.readers.read(read).await
     }
 }
 
-fn tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut select =
-        connection.prepare("select name from sqlite_schema where type = 'table' order by name")?;
-    select.query_map([], |row| row.get(0))?.collect()
-}
-
-/// What is wrong with it; None if there was no time to find out.
-fn check(connection: &Connection, part: &Part, deadline: Instant) -> rusqlite::Result<Option<Vec<String>>> {
-    let Some(left) = deadline.checked_duration_since(Instant::now()) else { return Ok(None) };
-    let _alarm = Alarm::set(connection, left);
-    let looked = || -> rusqlite::Result<Vec<String>> {
-        let mut check = connection.prepare(&part.pragma())?;
-        let lines = check.query_map([], |row| row.get(0))?;
-        lines.filter(|line| line.as_ref().is_ok_and(|line| line != "ok") || line.is_err()).collect()
-    };
-    match looked() {
-        Ok(damage) => Ok(Some(damage)),
-        Err(rusqlite::Error::SqliteFailure(failure, _))
-            if failure.code == ErrorCode::OperationInterrupted =>
-        {
-            Ok(None)
-        }
-        // A file too damaged to be looked through: that is what is wrong with it.
-        Err(rusqlite::Error::SqliteFailure(failure, why)) if failure.code == ErrorCode::DatabaseCorrupt => {
-            Ok(Some(vec![why.unwrap_or_else(|| failure.to_string())]))
-        }
-        Err(error) => Err(error),
+#[async_trait]
+impl Audit for SqliteLook {
+    async fn audit_roll(&self) -> Result<Roll, StoreError> {
+        self.readers.read(audit::roll).await
     }
-}
 
-/// Interrupts what runs on a connection when time is up, unless it is dropped before.
-struct Alarm {
-    _off: std::sync::mpsc::Sender<()>,
-}
-
-impl Alarm {
-    fn set(connection: &Connection, after: Duration) -> Self {
-        let (off, stopped) = std::sync::mpsc::channel::<()>();
-        let handle = connection.get_interrupt_handle();
-        std::thread::spawn(move || {
-            if stopped.recv_timeout(after) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                handle.interrupt();
-            }
-        });
-        Self { _off: off }
+    async fn audit_heads(
+        &self,
+        from: TrackPlace,
+        limit: usize,
+    ) -> Result<Walked<TrackPlace, WaitingHead>, StoreError> {
+        self.readers.read(move |connection| audit::heads(connection, from, limit)).await
     }
-}
 
-/// For whoever has made a copy: whole, however long it takes.
-pub(super) fn copy_is_whole(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let long = Instant::now() + Duration::from_secs(365 * 24 * 3600);
-    Ok(check(connection, &Part::Pages, long)?.unwrap_or_default())
+    async fn audit_lanes(
+        &self,
+        ids: &[DestinationId],
+        newer_than: Timestamp,
+    ) -> Result<Vec<KnownLane>, StoreError> {
+        let ids = ids.to_owned();
+        self.readers.read(move |connection| audit::known(connection, &ids, newer_than)).await
+    }
+
+    async fn audit_fan_outs(
+        &self,
+        from: EventId,
+        limit: usize,
+        deliveries: u64,
+    ) -> Result<Walked<EventId, UnevenFanOut>, StoreError> {
+        self.readers.read(move |connection| audit::fan_outs(connection, from, limit, deliveries)).await
+    }
+
+    async fn audit_facts(
+        &self,
+        from: FactKey,
+        limit: usize,
+    ) -> Result<Walked<FactKey, StrayFact>, StoreError> {
+        self.readers.read(move |connection| audit::facts(connection, from, limit)).await
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::{
     SqliteStore, Trouble, catalog,
-    promise::{Facts, Promises},
-    row::{self, Key as _, blob},
-    writer::Turn,
+    new_deliveries::{DeliveredEvent, DeliveryInserter},
+    rows::Columns,
+    statement::{bound, sql},
+    writer::Priority,
 };
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
@@ -12,12 +13,13 @@ use domain::{
     id::{EventId, RouteId},
     limits,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
 
-pub(super) const ROUTES_AFTER: &str = include_str!("sql/routes_after.sql");
-
-/// What a cursor is above when it has not moved yet.
-const START: [u8; 16] = [0; 16];
+pub(super) const ROUTES_AFTER: &str = sql!("routes_after");
+const OPEN_EXPANSIONS: &str = sql!("open_expansions");
+const EXPANSION: &str = sql!("expansion");
+const MOVE_CURSOR: &str = sql!("move_cursor");
+const END_EXPANSION: &str = sql!("end_expansion");
 
 #[async_trait]
 impl Expansions for SqliteStore {
@@ -31,21 +33,15 @@ impl Expansions for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Expansion>, StoreError> {
         self.read_for_engine(move |connection| {
-            let mut select = connection.prepare_cached(include_str!("sql/open_expansions.sql"))?;
-            let after = blob(after).unwrap_or(START);
-            let rows = select.query_map(params![after, limit as i64], expansion)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            bound!(OPEN_EXPANSIONS, after: after.unwrap_or(EventId::MIN), limit: limit)
+                .all(connection, expansion)
         })
         .await
     }
 
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
         self.read_for_engine(move |connection| {
-            let mut select = connection.prepare_cached(
-                "select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at
-                 from expansions where event_id = ?1",
-            )?;
-            Ok(select.query_row([event.blob()], expansion).optional()?)
+            bound!(EXPANSION, event_id: event).first(connection, expansion)
         })
         .await
     }
@@ -57,19 +53,19 @@ impl Expansions for SqliteStore {
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
         let chunk = chunk.clone();
-        self.write(Turn::Expand, move |connection| expand(connection, &chunk)).await
+        self.write(Priority::Expand, move |connection| expand(connection, &chunk)).await
     }
 }
 
-fn expansion(row: &Row<'_>) -> rusqlite::Result<Expansion> {
+fn expansion(columns: &mut Columns<'_>) -> Result<Expansion, Trouble> {
     Ok(Expansion {
-        event_id: row::id(row, 0)?,
-        account_id: row::id(row, 1)?,
-        account_version: row.get(2)?,
-        cursor: row::maybe_id(row, 3)?,
-        deliveries: row.get(4)?,
-        inline_routes: inline_routes(row.get_ref(5)?.as_blob()?),
-        created_at: row::time(row, 6)?,
+        event_id: columns.id()?,
+        account_id: columns.id()?,
+        account_version: columns.get()?,
+        cursor: columns.optional_id()?,
+        deliveries: columns.get()?,
+        inline_routes: inline_routes(columns.blob()?),
+        created_at: columns.time()?,
     })
 }
 
@@ -80,54 +76,51 @@ fn inline_routes(ids: &[u8]) -> Vec<RouteId> {
 }
 
 fn routes_after(connection: &Connection, walk: &RouteWalk) -> Result<RoutePage, Trouble> {
-    let mut select =
-        connection.prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
-    let version: Option<i64> = select.query_row([walk.account_id.blob()], |row| row.get(0)).optional()?;
-    let Some(version) = version else {
+    let Some(version) = catalog::version(connection, walk.account_id)? else {
         return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
     };
     if walk.known == Some(version) {
         return Ok(RoutePage::Unchanged);
     }
-    let mut select = connection.prepare_cached(ROUTES_AFTER)?;
-    let after = blob(walk.after).unwrap_or(START);
-    let rows =
-        select.query(params![walk.account_id.blob(), after, blob(walk.source_id), walk.limit as i64])?;
-    let routes = catalog::routes(rows)?;
+    let routes = bound!(
+        ROUTES_AFTER,
+        account_id: walk.account_id,
+        after: walk.after.unwrap_or(RouteId::MIN),
+        source_id: walk.source_id,
+        limit: walk.limit,
+    )
+    .all(connection, catalog::route)?;
     let orderings = catalog::orderings_of(connection, &routes)?;
     Ok(RoutePage::Read { version, routes, orderings })
 }
 
 fn expand(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
-    if !take_turn(connection, chunk)? {
+    if !move_cursor(connection, chunk)? {
         return Ok(false);
     }
-    if let Some(facts) = Facts::read(connection, chunk.event_id)? {
-        let mut promises = Promises::new(connection)?;
+    if let Some(event) = DeliveredEvent::read(connection, chunk.event_id)? {
+        let mut deliveries = DeliveryInserter::new(connection)?;
         for delivery in &chunk.deliveries {
-            promises.make(&facts, delivery)?;
+            deliveries.insert(&event, delivery)?;
         }
     }
     if chunk.done {
-        end(connection, chunk.event_id)?;
+        bound!(END_EXPANSION, event_id: chunk.event_id).execute(connection)?;
+        bound!("delete from expansions where event_id = :event_id", event_id: chunk.event_id)
+            .execute(connection)?;
     }
     Ok(true)
 }
 
-/// Moves the cursor, if it still stands where this chunk begins.
-fn take_turn(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
-    let mut update = connection.prepare_cached(
-        "update expansions set cursor = ?3, deliveries = deliveries + ?4 where event_id = ?1 and cursor is ?2",
-    )?;
-    let count = chunk.deliveries.len() as i64;
-    Ok(update.execute(params![chunk.event_id.blob(), blob(chunk.from), blob(chunk.to), count])? == 1)
-}
-
-fn end(connection: &Connection, event: EventId) -> Result<(), Trouble> {
-    let mut number = connection.prepare_cached(
-        "update events set deliveries = (select deliveries from expansions where event_id = ?1) where id = ?1",
-    )?;
-    number.execute([event.blob()])?;
-    connection.prepare_cached("delete from expansions where event_id = ?1")?.execute([event.blob()])?;
-    Ok(())
+/// False if it does not stand where this chunk begins.
+fn move_cursor(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
+    let moved = bound!(
+        MOVE_CURSOR,
+        event_id: chunk.event_id,
+        from: chunk.from,
+        to: chunk.to,
+        deliveries: chunk.deliveries.len(),
+    )
+    .execute(connection)?;
+    Ok(moved == 1)
 }

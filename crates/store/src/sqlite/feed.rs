@@ -1,38 +1,35 @@
 //! What has just happened. One process writes, so rows are numbered in the order of commits: events and facts by their
 //! row, holds by when they changed, which never is the same moment twice.
 
-use super::{SqliteStore, gates, row, trouble::Trouble};
+use super::{
+    SqliteStore, gates,
+    rows::Columns,
+    statement::{bound, sql},
+    trouble::Trouble,
+};
 use crate::{
     EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
     What,
     feed::{Numbers, Seen, Written},
 };
 use async_trait::async_trait;
-use bytes::Bytes;
 use domain::{
     id::{AccountId, AttemptId, EventId},
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use std::time::Duration;
+use rusqlite::Connection;
+use std::ops::ControlFlow;
 
-pub(super) const FACTS: &str = include_str!("sql/feed_facts.sql");
-pub(super) const HOLDS: &str =
-    "select h.reason, h.since, h.until, h.detail, h.step, h.ended_at, h.changed_at, h.destination_id, d.account_id
-     from holds h left join destinations d on d.id = h.destination_id
-     where h.changed_at > ?1 order by h.changed_at limit ?2";
-pub(super) const EVENTS: &str =
-    "select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at, headers,
-       metadata, size_bytes, deliveries, rowid
-     from events where rowid > ?1 order by rowid limit ?2";
-const ENDS: &str = "select coalesce((select max(rowid) from attempts), 0),
-       coalesce((select max(changed_at) from holds), 0), coalesce((select max(rowid) from events), 0)";
+const FEED_END: &str = sql!("feed_end");
+const FEED_FACTS: &str = sql!("feed_facts");
+const FEED_EVENTS: &str = sql!("feed_events");
+const FEED_HOLDS: &str = sql!("feed_holds");
 
 #[async_trait]
 impl Feed for SqliteStore {
     async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
         self.read(move |connection| {
-            let last = ends(connection)?;
+            let last = end(connection)?;
             Ok(Place::numbers(now, last))
         })
         .await
@@ -42,7 +39,7 @@ impl Feed for SqliteStore {
         let Some(place) = Place::parse(text) else { return Ok(Resumption::Malformed) };
         let Seen::Numbers(seen) = place.seen else { return Ok(Resumption::Lost) };
         self.read(move |connection| {
-            let last = ends(connection)?;
+            let last = end(connection)?;
             let there = seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
             let known = there && !renumbered(connection, seen, place.at)?;
             Ok(if known { Resumption::At(place) } else { Resumption::Lost })
@@ -63,7 +60,7 @@ impl Feed for SqliteStore {
         };
         self.read(move |connection| {
             // Where retention took the newest rows, their numbers come again.
-            let last = ends(connection)?;
+            let last = end(connection)?;
             let seen = Numbers { fact: seen.fact.min(last.fact), event: seen.event.min(last.event), ..seen };
             let mut walk = Walk { accounts, at, seen, fresh: Vec::new() };
             let mut looked_at = vec![walk.facts(connection, limit)?];
@@ -85,18 +82,19 @@ impl Feed for SqliteStore {
     }
 }
 
-fn ends(connection: &Connection) -> Result<Numbers, Trouble> {
-    let numbers = |row: &Row<'_>| Ok(Numbers { fact: row.get(0)?, hold: row.get(1)?, event: row.get(2)? });
-    Ok(connection.prepare_cached(ENDS)?.query_row([], numbers)?)
+fn end(connection: &Connection) -> Result<Numbers, Trouble> {
+    bound!(FEED_END).one(connection, |columns| {
+        Ok(Numbers { fact: columns.get()?, hold: columns.get()?, event: columns.get()? })
+    })
 }
 
 /// Whether rows have other numbers than when this place was made, as after a VACUUM: then what was the last row began
 /// later than that.
 fn renumbered(connection: &Connection, seen: Numbers, at: Timestamp) -> Result<bool, Trouble> {
-    let mut select = connection.prepare_cached("select attempt_id from attempts where rowid = ?1")?;
-    let fact: Option<AttemptId> = select.query_row([seen.fact], |row| row::id(row, 0)).optional()?;
-    let mut select = connection.prepare_cached("select id from events where rowid = ?1")?;
-    let event: Option<EventId> = select.query_row([seen.event], |row| row::id(row, 0)).optional()?;
+    let fact = bound!("select attempt_id from attempts where rowid = :row", row: seen.fact)
+        .first(connection, |columns| Ok(columns.id::<AttemptId>()?))?;
+    let event = bound!("select id from events where rowid = :row", row: seen.event)
+        .first(connection, |columns| Ok(columns.id::<EventId>()?))?;
     let latest = at.plus(domain::limits::FEED_LOOKBACK);
     Ok(fact.is_some_and(|last| last.made_at() > latest) || event.is_some_and(|last| last.made_at() > latest))
 }
@@ -111,51 +109,49 @@ struct Walk {
 
 impl Walk {
     fn facts(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
-        let mut select = connection.prepare_cached(FACTS)?;
-        let mut rows = select.query(params![self.seen.fact, limit as i64])?;
-        let mut looked_at = 0;
-        while let Some(row) = rows.next()? {
+        let (mut looked_at, after) = (0, self.seen.fact);
+        bound!(FEED_FACTS, after: after, limit: limit).each(connection, |columns| {
             looked_at += 1;
-            self.seen.fact = row.get(0)?;
-            let account = row::id(row, 1)?;
-            if self.accounts.contains(&account) && !row.get::<_, bool>(20)? {
-                self.keep(account, Written::Fact(self.seen.fact), What::Delivery(Box::new(fact(row)?)));
+            self.seen.fact = columns.get()?;
+            let (account, late): (_, bool) = (columns.id()?, columns.get()?);
+            if self.accounts.contains(&account) && !late {
+                let record = Box::new(fact(columns)?);
+                self.keep(account, Written::Fact(self.seen.fact), What::Delivery(record));
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(looked_at)
     }
 
     fn events(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
-        let mut select = connection.prepare_cached(EVENTS)?;
-        let mut rows = select.query(params![self.seen.event, limit as i64])?;
-        let mut looked_at = 0;
-        while let Some(row) = rows.next()? {
+        let (mut looked_at, after) = (0, self.seen.event);
+        bound!(FEED_EVENTS, after: after, limit: limit).each(connection, |columns| {
             looked_at += 1;
-            self.seen.event = row.get(13)?;
-            let account = row::id(row, 1)?;
+            self.seen.event = columns.get()?;
+            // Of others no more is read than whose it is.
+            let account = columns.clone().account_of_event()?;
             if self.accounts.contains(&account) {
-                let size = row.get::<_, i64>(11)?.unsigned_abs();
-                let record = EventRecord::received(row::event(row, Bytes::new())?, size, row.get(12)?);
+                let record = EventRecord::received(columns.event()?, columns.count()?, columns.get()?);
                 self.keep(account, Written::Event(self.seen.event), What::Event(Box::new(record)));
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(looked_at)
     }
 
     fn holds(&mut self, connection: &Connection, limit: usize) -> Result<usize, Trouble> {
-        let mut select = connection.prepare_cached(HOLDS)?;
-        let mut rows = select.query(params![self.seen.hold, limit as i64])?;
-        let mut looked_at = 0;
-        while let Some(row) = rows.next()? {
+        let (mut looked_at, after) = (0, self.seen.hold);
+        bound!(FEED_HOLDS, after: after, limit: limit).each(connection, |columns| {
             looked_at += 1;
-            self.seen.hold = row.get(6)?;
-            let account: Option<AccountId> = row::maybe_id(row, 8)?;
+            self.seen.hold = columns.get()?;
+            let (account, destination) = (columns.optional_id()?, columns.id()?);
             if let Some(account) = account.filter(|account| self.accounts.contains(account))
-                && let Some(entry) = gates::hold(row)?
+                && let Some(entry) = gates::hold(columns)?
             {
-                self.keep(account, Written::Hold(self.seen.hold), What::Hold(row::id(row, 7)?, entry));
+                self.keep(account, Written::Hold(self.seen.hold), What::Hold(destination, entry));
             }
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(looked_at)
     }
 
@@ -165,36 +161,39 @@ impl Walk {
     }
 }
 
-fn fact(row: &Row<'_>) -> Result<FactRecord, Trouble> {
-    let attempt = match row.get::<_, Option<u32>>(9)? {
-        Some(_) => Some(FactAttempt {
-            id: row::id(row, 3)?,
-            started_at: row::time(row, 14)?,
-            duration: Duration::from_micros(row.get::<_, i64>(15)?.unsigned_abs()),
-        }),
-        None => None,
-    };
-    let ending = match row::maybe_time(row, 18)? {
-        Some(at) => Some((row::ending(row, 16, 17)?, at)),
-        None => None,
-    };
+impl Columns<'_> {
+    /// Of one that begins with `id, account_id`.
+    fn account_of_event(mut self) -> rusqlite::Result<AccountId> {
+        self.id::<EventId>()?;
+        self.id()
+    }
+}
+
+fn fact(columns: &mut Columns<'_>) -> Result<FactRecord, Trouble> {
     Ok(FactRecord {
-        delivery_id: row::id(row, 2)?,
-        event_id: row::id(row, 4)?,
-        event_type: row.get(21)?,
-        source_id: row::maybe_id(row, 22)?,
-        ordering_key: row.get(23)?,
-        route_id: row::id(row, 5)?,
-        destination_id: row::id(row, 6)?,
-        replay_id: row::maybe_id(row, 7)?,
-        origin: row::id(row, 8)?,
-        attempts: row.get(10)?,
-        spent: row.get(11)?,
-        sequence: row.get(19)?,
-        outcome: row::maybe_outcome(row, 12)?,
-        http_status: row.get(13)?,
-        attempt,
-        ending,
-        next_attempt_at: row::maybe_time(row, 24)?,
+        delivery_id: columns.id()?,
+        event_id: columns.id()?,
+        event_type: columns.get()?,
+        source_id: columns.optional_id()?,
+        ordering_key: columns.get()?,
+        route_id: columns.id()?,
+        destination_id: columns.id()?,
+        replay_id: columns.optional_id()?,
+        origin: columns.id()?,
+        attempts: columns.get()?,
+        spent: columns.get()?,
+        sequence: columns.get()?,
+        outcome: columns.optional_outcome()?,
+        http_status: columns.get()?,
+        attempt: attempt(columns)?,
+        ending: columns.optional_ending()?.zip(columns.optional_time()?),
+        next_attempt_at: columns.optional_time()?,
     })
+}
+
+/// None: an ending without one.
+fn attempt(columns: &mut Columns<'_>) -> Result<Option<FactAttempt>, Trouble> {
+    let (id, started_at) = (columns.id()?, columns.optional_time()?);
+    let times = started_at.zip(columns.optional_duration()?);
+    Ok(times.map(|(started_at, duration)| FactAttempt { id, started_at, duration }))
 }

@@ -1,10 +1,11 @@
-//! The read side. Lists walk an index, newest first, and judge what they meet in Rust: one statement per index, whatever
-//! is asked for, and never more than a page's worth of looking.
+//! The read side. A list walks an index, newest first, and never more of it than a page may look at; what its filter
+//! wants of that is decided by the statement.
 
 mod attempts;
+mod dead_letter_groups;
 mod deliveries;
 mod events;
-mod groups;
+mod filter;
 mod incomplete;
 
 use super::{SqliteStore, Trouble};
@@ -21,18 +22,20 @@ use domain::{
 };
 
 #[cfg(test)]
-pub(super) use attempts::{OF_DESTINATION, SUCCESS_RATES};
+pub(super) use attempts::{ATTEMPTS_OF_DESTINATION, SUCCESS_RATES};
+#[cfg(test)]
+pub(super) use dead_letter_groups::{DEAD_LETTER_GROUPS, NEWEST, OLDEST};
 #[cfg(test)]
 pub(super) use deliveries::{
     DEAD_AFTER_BY_ACCOUNT, DEAD_BY_ACCOUNT, ENDED_AFTER_BY_ACCOUNT, ENDED_AFTER_BY_DESTINATION,
     ENDED_AFTER_BY_EVENT, ENDED_BY_ACCOUNT, ENDED_BY_DESTINATION, ENDED_BY_EVENT, ENDED_BY_REPLAY,
     WAITING_BY_ACCOUNT, WAITING_BY_EVENT, WAITING_BY_REPLAY,
 };
-pub(super) use deliveries::{EndedIndex, ended, wanted};
+pub(super) use deliveries::{EndedWalk, ended};
 #[cfg(test)]
-pub(super) use groups::{GROUPS, NEWEST, OLDEST};
+pub(super) use events::EVENTS;
 #[cfg(test)]
-pub(super) use incomplete::NEXT as NEXT_INCOMPLETE;
+pub(super) use incomplete::INCOMPLETE_EVENTS;
 
 #[async_trait]
 impl History for SqliteStore {
@@ -107,7 +110,7 @@ impl History for SqliteStore {
         after: Option<GroupKey>,
         limit: usize,
     ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        self.read(move |connection| groups::list(connection, account, after, limit)).await
+        self.read(move |connection| dead_letter_groups::list(connection, account, after, limit)).await
     }
 
     async fn success_rates(
@@ -121,30 +124,21 @@ impl History for SqliteStore {
     }
 }
 
-/// A page of the entries that are wanted, having looked at no more than a page may. `entry` gives the next key and, if
-/// it is wanted, its row.
+/// A page of what is wanted, having looked at no more than a page may. `look` gives the next key and, if it is wanted,
+/// its row.
 fn listed<T, K>(
     limit: usize,
-    mut entry: impl FnMut() -> Result<Option<(K, Option<T>)>, Trouble>,
+    mut look: impl FnMut() -> Result<Option<(K, Option<T>)>, Trouble>,
 ) -> Result<Listed<T, K>, Trouble> {
     let (mut rows, mut last) = (Vec::new(), None);
     for _ in 0..limits::PAGE_SCAN {
-        let Some((key, wanted)) = entry()? else { return Ok(Listed { rows, next: None }) };
+        let Some((key, wanted)) = look()? else { return Ok(Listed { rows, next: None }) };
         rows.extend(wanted);
         last = Some(key);
         if rows.len() == limit {
             break;
         }
     }
-    let next = entry()?.and(last);
+    let next = look()?.and(last);
     Ok(Listed { rows, next })
-}
-
-/// An empty list is no filter.
-fn one_of<T>(wanted: &[T], is: impl Fn(&T) -> bool) -> bool {
-    wanted.is_empty() || wanted.iter().any(is)
-}
-
-fn within(since: Option<Timestamp>, until: Option<Timestamp>, at: Timestamp) -> bool {
-    since.is_none_or(|since| since <= at) && until.is_none_or(|until| at < until)
 }

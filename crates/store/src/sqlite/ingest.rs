@@ -2,12 +2,12 @@
 
 use super::{
     SqliteStore, Trouble,
-    keys::Keys,
-    promise::{Facts, Promises},
-    row::{Key as _, blob, micros},
+    idempotency::Keys,
+    new_deliveries::{DeliveredEvent, DeliveryInserter},
+    statement::{bound, sql},
     tally,
     trouble::Reach,
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, kept::Kept};
 use async_trait::async_trait;
@@ -15,50 +15,53 @@ use domain::{
     id::{AccountId, EventId},
     time::Timestamp,
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+use rusqlite::{CachedStatement, Connection};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
 };
+
+const INSERT_EVENT: &str = sql!("insert_event");
+const INSERT_EXPANSION: &str = sql!("insert_expansion");
 
 #[async_trait]
 impl Ingest for SqliteStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
         self.ingested_at.store(now.micros(), Ordering::Relaxed);
         // Documents are written here, not by the one thread everybody waits for.
-        let entries: Arc<[Entry]> = batch.iter().map(Entry::new).collect();
+        let events: Arc<[PreparedEvent]> = batch.iter().map(PreparedEvent::new).collect();
         // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
         let mut one_by_one = false;
         let keys = Arc::clone(&self.keys);
         let work = move |connection: &Connection| {
-            let mut hand = Hand::new(connection, &keys, now)?;
+            let mut commit = BatchCommit::new(connection, &keys, now)?;
             let committed: Result<Vec<_>, Trouble> = match one_by_one {
-                false => entries.iter().map(|entry| hand.commit(entry)).collect(),
-                true => entries.iter().map(|entry| commit_alone(connection, &mut hand, entry)).collect(),
+                false => events.iter().map(|event| commit.add(event)).collect(),
+                true => events.iter().map(|event| commit.add_alone(event)).collect(),
             };
             // The writer rolls back what has failed and asks once more.
             one_by_one |= committed.is_err();
-            Ok((committed?, keys.index_some(connection, entries.len())?))
+            Ok((committed?, keys.index_some(connection, events.len())?))
         };
-        let (committed, progress) = self.write(Turn::Ingest, work).await?;
+        let (committed, progress) = self.write(Priority::Ingest, work).await?;
         self.keys.flushed(progress);
         Ok(committed)
     }
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.write(Turn::Bulk, move |connection| Keys::prune(connection, before, limit)).await
+        self.write(Priority::Bulk, move |connection| Keys::prune(connection, before, limit)).await
     }
 }
 
 /// An event and what is to be written of it.
-struct Entry {
+struct PreparedEvent {
     new: NewEvent,
     headers: String,
     metadata: String,
     payload: Kept,
 }
 
-impl Entry {
+impl PreparedEvent {
     fn new(new: &NewEvent) -> Self {
         let json = "texts and JSON values are always JSON";
         Self {
@@ -70,76 +73,76 @@ impl Entry {
     }
 }
 
-fn commit_alone(connection: &Connection, hand: &mut Hand<'_>, entry: &Entry) -> Result<Committed, Trouble> {
-    connection.prepare_cached("savepoint event")?.execute([])?;
-    let mark = tally::mark();
-    let result = match hand.commit(entry) {
-        Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
-            connection.prepare_cached("rollback to event")?.execute([])?;
-            tally::back_to(mark);
-            Committed::Refused(StoreError::from(trouble).to_string())
-        }
-        result => result?,
-    };
-    connection.prepare_cached("release event")?.execute([])?;
-    Ok(result)
-}
-
-/// The statements of a commit, ready.
-struct Hand<'c> {
+/// A commit under way, with its statements ready.
+struct BatchCommit<'c> {
     connection: &'c Connection,
     keys: &'c Keys,
     now: Timestamp,
     versions: HashMap<AccountId, Option<i64>>,
     insert_event: CachedStatement<'c>,
-    promises: Promises<'c>,
+    deliveries: DeliveryInserter<'c>,
 }
 
-impl<'c> Hand<'c> {
+impl<'c> BatchCommit<'c> {
     fn new(connection: &'c Connection, keys: &'c Keys, now: Timestamp) -> Result<Self, Trouble> {
         Ok(Self {
             connection,
             keys,
             now,
             versions: HashMap::new(),
-            insert_event: connection.prepare_cached(include_str!("sql/insert_event.sql"))?,
-            promises: Promises::new(connection)?,
+            insert_event: connection.prepare_cached(INSERT_EVENT)?,
+            deliveries: DeliveryInserter::new(connection)?,
         })
     }
 
-    fn commit(&mut self, entry: &Entry) -> Result<Committed, Trouble> {
-        let event = &*entry.new.event;
+    fn add(&mut self, prepared: &PreparedEvent) -> Result<Committed, Trouble> {
+        let event = &*prepared.new.event;
         // Whether the event is there already comes first, but is rarely so: it is asked only where it would matter.
         let refused = match self.version(event.account_id)? {
             None => Some(Committed::NoAccount(event.account_id)),
-            Some(version) if version != entry.new.account_version => Some(Committed::Stale),
-            Some(_) => self.use_key(event.id, entry.new.key.as_ref())?,
+            Some(version) if version != prepared.new.account_version => Some(Committed::Stale),
+            Some(_) => self.use_key(event.id, prepared.new.key.as_ref())?,
         };
         if let Some(refused) = refused {
             return Ok(if self.is_there(event.id)? { Committed::New } else { refused });
         }
-        if !self.insert_event(entry)? {
-            self.forget_key(event.id, entry.new.key.as_ref())?;
+        if !self.insert_event(prepared)? {
+            self.forget_key(event.id, prepared.new.key.as_ref())?;
             return Ok(Committed::New);
         }
-        if entry.new.expands {
-            self.insert_expansion(entry)?;
+        if prepared.new.expands {
+            self.insert_expansion(prepared)?;
         }
-        let facts = Facts::of(event);
-        for delivery in &entry.new.deliveries {
-            self.promises.make(&facts, delivery)?;
+        let delivered = DeliveredEvent::of(event);
+        for delivery in &prepared.new.deliveries {
+            self.deliveries.insert(&delivered, delivery)?;
         }
         Ok(Committed::New)
+    }
+
+    /// What SQLite will not take is refused, and its neighbours go on.
+    fn add_alone(&mut self, prepared: &PreparedEvent) -> Result<Committed, Trouble> {
+        self.connection.prepare_cached("savepoint event")?.execute([])?;
+        let mark = tally::mark();
+        let committed = match self.add(prepared) {
+            Err(trouble) if trouble.reach() == Reach::Row && !self.connection.is_autocommit() => {
+                self.connection.prepare_cached("rollback to event")?.execute([])?;
+                tally::back_to(mark);
+                Committed::Refused(StoreError::from(trouble).to_string())
+            }
+            committed => committed?,
+        };
+        self.connection.prepare_cached("release event")?.execute([])?;
+        Ok(committed)
     }
 
     fn version(&mut self, account: AccountId) -> Result<Option<i64>, Trouble> {
         if let Some(version) = self.versions.get(&account) {
             return Ok(*version);
         }
-        let mut select = self
-            .connection
-            .prepare_cached("select version from accounts where id = ?1 and deleted_at is null")?;
-        let version = select.query_row([account.blob()], |row| row.get(0)).optional()?;
+        let version =
+            bound!("select version from accounts where id = :id and deleted_at is null", id: account)
+                .first(self.connection, |columns| Ok(columns.get()?))?;
         self.versions.insert(account, version);
         Ok(version)
     }
@@ -151,12 +154,12 @@ impl<'c> Hand<'c> {
         key: Option<&IdempotencyKey>,
     ) -> Result<Option<Committed>, Trouble> {
         let Some(key) = key else { return Ok(None) };
-        let Some(user) = self.keys.claim(self.connection, key, event, self.now)? else { return Ok(None) };
-        let mut select = self.connection.prepare_cached("select deliveries from events where id = ?1")?;
+        let Some(used) = self.keys.claim(self.connection, key, event, self.now)? else { return Ok(None) };
+        let deliveries = bound!("select deliveries from events where id = :id", id: used.event_id)
+            .first(self.connection, |columns| Ok(columns.get()?))?;
         // A key may outlive its event.
-        let deliveries =
-            select.query_row([user.event.blob()], |row| row.get(0)).optional()?.unwrap_or(Some(0));
-        Ok(Some(Committed::Duplicate { of: user.event, deliveries, body_hash: user.body_hash }))
+        let deliveries = deliveries.unwrap_or(Some(0));
+        Ok(Some(Committed::Duplicate { of: used.event_id, deliveries, body_hash: used.body_hash }))
     }
 
     fn forget_key(&mut self, event: EventId, key: Option<&IdempotencyKey>) -> Result<(), Trouble> {
@@ -164,49 +167,47 @@ impl<'c> Hand<'c> {
     }
 
     fn is_there(&self, event: EventId) -> Result<bool, Trouble> {
-        let mut select = self.connection.prepare_cached("select 1 from events where id = ?1")?;
-        Ok(select.exists([event.blob()])?)
+        Ok(bound!("select 1 from events where id = :id", id: event).exists(self.connection)?)
     }
 
     /// False if it is there already.
-    fn insert_event(&mut self, entry: &Entry) -> Result<bool, Trouble> {
-        let event = &*entry.new.event;
-        let inserted = self.insert_event.execute(params![
-            event.id.blob(),
-            event.account_id.blob(),
-            blob(event.source_id),
-            event.event_type.as_str(),
-            event.idempotency_key,
-            event.content_type,
-            event.ordering_key,
-            event.received_at.micros(),
-            micros(event.deliver_at),
-            (!entry.new.expands).then_some(entry.new.deliveries.len() as i64),
-            event.payload.len() as i64,
-            entry.headers,
-            entry.metadata,
-            entry.payload.bytes(&event.payload),
-            entry.payload.crc,
-        ])?;
+    fn insert_event(&mut self, prepared: &PreparedEvent) -> Result<bool, Trouble> {
+        let event = &*prepared.new.event;
+        let inserted = bound!(
+            INSERT_EVENT,
+            id: event.id,
+            account_id: event.account_id,
+            source_id: event.source_id,
+            type: event.event_type.as_str(),
+            idempotency_key: event.idempotency_key,
+            content_type: event.content_type,
+            ordering_key: event.ordering_key,
+            received_at: event.received_at,
+            deliver_at: event.deliver_at,
+            deliveries: (!prepared.new.expands).then_some(prepared.new.deliveries.len()),
+            size_bytes: event.payload.len(),
+            headers: prepared.headers,
+            metadata: prepared.metadata,
+            payload: prepared.payload.bytes(&event.payload),
+            payload_crc: prepared.payload.crc,
+        )
+        .execute_on(&mut self.insert_event)?;
         Ok(inserted == 1)
     }
 
-    fn insert_expansion(&mut self, entry: &Entry) -> Result<(), Trouble> {
-        let event = &*entry.new.event;
-        let mut insert = self.connection.prepare_cached(
-            "insert into expansions (event_id, account_id, account_version, deliveries, inline_routes, created_at)
-             values (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?;
-        let deliveries = &entry.new.deliveries;
-        let routes: Vec<u8> = deliveries.iter().flat_map(|delivery| delivery.route_id.blob()).collect();
-        insert.execute(params![
-            event.id.blob(),
-            event.account_id.blob(),
-            entry.new.account_version,
-            deliveries.len() as i64,
-            routes,
-            self.now.micros(),
-        ])?;
+    fn insert_expansion(&mut self, prepared: &PreparedEvent) -> Result<(), Trouble> {
+        let (event, deliveries) = (&*prepared.new.event, &prepared.new.deliveries);
+        let inline: Vec<u8> = deliveries.iter().flat_map(|delivery| *delivery.route_id.bytes()).collect();
+        bound!(
+            INSERT_EXPANSION,
+            event_id: event.id,
+            account_id: event.account_id,
+            account_version: prepared.new.account_version,
+            deliveries: deliveries.len(),
+            inline_routes: inline,
+            now: self.now,
+        )
+        .execute(self.connection)?;
         Ok(())
     }
 }

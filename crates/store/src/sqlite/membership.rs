@@ -3,15 +3,24 @@
 
 use super::{
     SqliteStore,
-    row::{self, Key as _},
+    rows::Columns,
+    statement::{bound, sql},
     trouble::{Trouble, unreadable},
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
-use rusqlite::{Connection, Row, params};
+use rusqlite::Connection;
 use std::time::Duration;
+
+const JOIN: &str = sql!("join");
+const MEMBERS: &str = sql!("members");
+const ROLL: &str = sql!("roll");
+const ROLL_STAMP: &str = sql!("roll_stamp");
+const TAKE_SHARDS: &str = sql!("take_shards");
+const ASK_SHARDS: &str = sql!("ask_shards");
+const RELEASE_SHARDS: &str = sql!("release_shards");
 
 #[async_trait]
 impl Membership for SqliteStore {
@@ -21,14 +30,19 @@ impl Membership for SqliteStore {
 
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
         let node = node.clone();
-        self.write(Turn::Settle, move |connection| join(connection, &node, lease)).await
+        self.write(Priority::Settle, move |connection| join(connection, &node, lease)).await
     }
 
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError> {
-        self.write(Turn::Settle, move |connection| {
+        self.write(Priority::Settle, move |connection| {
             let now = now(connection)?;
-            let mut renew = connection.prepare_cached("update nodes set expires_at = ?2 where id = ?1")?;
-            match renew.execute(params![node.blob(), now.plus(lease).micros()])? {
+            let renewed = bound!(
+                "update nodes set expires_at = :expires_at where id = :id",
+                id: node,
+                expires_at: now.plus(lease),
+            )
+            .execute(connection)?;
+            match renewed {
                 0 => Err(StoreError::NodeLost.into()),
                 _ => Ok(Renewed { now, stamp: stamp(connection, now)? }),
             }
@@ -37,8 +51,8 @@ impl Membership for SqliteStore {
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        self.write(Turn::Settle, move |connection| {
-            connection.prepare_cached("delete from nodes where id = ?1")?.execute([node.blob()])?;
+        self.write(Priority::Settle, move |connection| {
+            bound!("delete from nodes where id = :id", id: node).execute(connection)?;
             Ok(())
         })
         .await
@@ -53,23 +67,18 @@ impl Membership for SqliteStore {
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        self.write(Turn::Settle, move |connection| {
+        self.write(Priority::Settle, move |connection| {
             let now = now(connection)?;
-            let mut reap = connection
-                .prepare_cached("delete from nodes where expires_at <= ?1 and id <> ?2 returning id")?;
-            let reaped = reap.query_map(params![now.micros(), me.blob()], |row| row::id(row, 0))?;
-            Ok(reaped.collect::<rusqlite::Result<_>>()?)
+            bound!("delete from nodes where expires_at <= :now and id <> :me returning id", now: now, me: me)
+                .all(connection, |columns| Ok(columns.id()?))
         })
         .await
     }
 
     async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError> {
-        self.write(Turn::Settle, move |connection| {
-            let mut take = connection.prepare_cached(include_str!("sql/take_shards.sql"))?;
-            let taken = take.query_map(params![me.blob(), limit as i64], |row| {
-                Ok(OwnedShard { shard: row.get(0)?, epoch: row.get(1)? })
-            })?;
-            let mut taken = taken.collect::<rusqlite::Result<Vec<_>>>()?;
+        self.write(Priority::Settle, move |connection| {
+            let mut taken = bound!(TAKE_SHARDS, node_id: me, limit: limit)
+                .all(connection, |columns| Ok(OwnedShard { shard: columns.get()?, epoch: columns.get()? }))?;
             taken.sort_unstable();
             Ok(taken)
         })
@@ -78,9 +87,10 @@ impl Membership for SqliteStore {
 
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
         let shards = shards.to_owned();
-        self.write(Turn::Settle, move |connection| {
-            let mut ask = connection.prepare_cached(include_str!("sql/ask_shards.sql"))?;
-            shards.iter().try_for_each(|shard| ask.execute(params![me.blob(), shard]).map(|_| ()))?;
+        self.write(Priority::Settle, move |connection| {
+            for shard in &shards {
+                bound!(ASK_SHARDS, node_id: me, shard: shard).execute(connection)?;
+            }
             Ok(())
         })
         .await
@@ -89,11 +99,10 @@ impl Membership for SqliteStore {
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError> {
         let mut shards = shards.to_owned();
         shards.sort_unstable();
-        self.write(Turn::Settle, move |connection| {
-            let mut release = connection.prepare_cached(include_str!("sql/release_shards.sql"))?;
+        self.write(Priority::Settle, move |connection| {
             let mut given = Vec::new();
             for OwnedShard { shard, epoch } in &shards {
-                if release.execute(params![me.blob(), shard, epoch])? > 0 {
+                if bound!(RELEASE_SHARDS, node_id: me, shard: shard, epoch: epoch).execute(connection)? > 0 {
                     given.push(*shard);
                 }
             }
@@ -104,91 +113,88 @@ impl Membership for SqliteStore {
 
     async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
         let shards = shards.to_owned();
-        self.write(Turn::Settle, move |connection| {
-            let mut keep = connection
-                .prepare_cached("update shards set wanted_by = null where shard = ?2 and node_id = ?1")?;
-            shards.iter().try_for_each(|shard| keep.execute(params![me.blob(), shard]).map(|_| ()))?;
+        self.write(Priority::Settle, move |connection| {
+            for shard in &shards {
+                bound!(
+                    "update shards set wanted_by = null where shard = :shard and node_id = :me",
+                    shard: shard,
+                    me: me,
+                )
+                .execute(connection)?;
+            }
             Ok(())
         })
         .await
     }
 
     async fn health(&self) -> Result<(), StoreError> {
-        // An empty transaction: the thread is there, the file can be locked, no flush has failed. In the turn of events:
-        // who lets none of them in is not ready.
-        self.write(Turn::Ingest, |_| Ok(())).await
+        // An empty transaction: the thread is there, the file can be locked, no flush has failed. With the priority of
+        // events: who lets none of them in is not ready.
+        self.write(Priority::Ingest, |_| Ok(())).await
     }
 }
 
 /// Whoever else has a row is dead: we hold the lock.
 fn join(connection: &Connection, node: &NodeRecord, lease: Duration) -> Result<Timestamp, Trouble> {
     let now = now(connection)?;
-    connection.prepare_cached("delete from nodes where id <> ?1")?.execute([node.id.blob()])?;
-    connection.prepare_cached(include_str!("sql/join.sql"))?.execute(params![
-        node.id.blob(),
-        node.label,
-        node.proof,
-        node.version,
-        node.role.as_str(),
-        node.address,
-        now.micros(),
-        now.plus(lease).micros()
-    ])?;
+    bound!("delete from nodes where id <> :id", id: node.id).execute(connection)?;
+    bound!(
+        JOIN,
+        id: node.id,
+        label: node.label,
+        proof: node.proof,
+        version: node.version,
+        role: node.role.as_str(),
+        address: node.address,
+        now: now,
+        expires_at: now.plus(lease),
+    )
+    .execute(connection)?;
     Ok(now)
 }
 
 fn stamp(connection: &Connection, now: Timestamp) -> Result<RollStamp, Trouble> {
-    let mut select = connection.prepare_cached(include_str!("sql/roll_stamp.sql"))?;
-    let stamp = |row: &Row<'_>| {
+    bound!(ROLL_STAMP, now: now).one(connection, |columns| {
         Ok(RollStamp {
-            members: row.get(0)?,
-            expired: row.get(1)?,
-            epochs: row.get(2)?,
-            free: row.get(3)?,
-            wanted: row.get(4)?,
+            members: columns.get()?,
+            expired: columns.get()?,
+            epochs: columns.get()?,
+            free: columns.get()?,
+            wanted: columns.get()?,
         })
-    };
-    Ok(select.query_row([now.micros()], stamp)?)
+    })
 }
 
 pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
     let now = now(connection)?;
-    let mut nodes = connection.prepare_cached(
-        "select id, label, proof, version, address, joined_at, expires_at, role from nodes order by id",
-    )?;
-    let (mut members, mut rows) = (Vec::new(), nodes.query([])?);
-    while let Some(row) = rows.next()? {
-        members.push(member(row, now)?);
-    }
-    let mut shards = connection.prepare_cached(include_str!("sql/roll.sql"))?;
-    let shards = shards.query_map([], |row| {
+    let members = bound!(MEMBERS).all(connection, |columns| member(columns, now))?;
+    let shards = bound!(ROLL).all(connection, |columns| {
         Ok(ShardRow {
-            shard: row.get(0)?,
-            owner: row::maybe_id(row, 1)?,
-            epoch: row.get(2)?,
-            wanted_by: row::maybe_id(row, 3)?,
+            shard: columns.get()?,
+            owner: columns.optional_id()?,
+            epoch: columns.get()?,
+            wanted_by: columns.optional_id()?,
         })
     })?;
-    Ok(Roll { now, members, shards: shards.collect::<rusqlite::Result<_>>()? })
+    Ok(Roll { now, members, shards })
 }
 
-fn member(row: &Row<'_>, now: Timestamp) -> Result<Member, Trouble> {
-    let expires_at = row::time(row, 6)?;
-    let role: String = row.get(7)?;
+fn member(columns: &mut Columns<'_>, now: Timestamp) -> Result<Member, Trouble> {
     let record = NodeRecord {
-        id: row::id(row, 0)?,
-        label: row.get(1)?,
-        proof: row.get(2)?,
-        version: row.get(3)?,
-        role: role.parse().map_err(|error| unreadable("role", error))?,
-        address: row.get(4)?,
+        id: columns.id()?,
+        label: columns.get()?,
+        proof: columns.get()?,
+        version: columns.get()?,
+        role: columns.text()?.parse().map_err(|error| unreadable("role", error))?,
+        address: columns.get()?,
     };
-    Ok(Member { record, joined_at: row::time(row, 5)?, expires_at, expired: expires_at <= now })
+    let (joined_at, expires_at) = (columns.time()?, columns.time()?);
+    Ok(Member { record, joined_at, expires_at, expired: expires_at <= now })
 }
 
 /// The clock of the machine, asked through SQLite, which knows it to the millisecond.
 fn now(connection: &Connection) -> Result<Timestamp, Trouble> {
-    let mut clock = connection.prepare_cached("select cast(round(unixepoch('subsec') * 1000) as integer)")?;
-    let millis: i64 = clock.query_row([], |row| row.get(0))?;
+    let millis: i64 = bound!("select cast(round(unixepoch('subsec') * 1000) as integer)")
+        .one(connection, |columns| Ok(columns.get()?))?;
     Ok(Timestamp::from_micros(millis * 1_000))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     SqliteStore,
-    keys::Keys,
+    idempotency::Keys,
     readers::{BUSY_TIMEOUT, ENGINE_READERS, Readers, STATEMENTS},
     space::Space,
     tally::{FirstCount, Tally},
@@ -63,7 +63,8 @@ impl SqliteStore {
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
         let _ = lock.database.set(File::open(&path).map_err(unavailable)?);
         let copying = open(&path, synchronous).map_err(|error| of_sql(&path, error))?;
-        let keys = Keys::open(&connection, limits::KEYS_UNINDEXED).map_err(|error| of_sql(&path, error))?;
+        let keys = Keys::open(&connection, limits::KEYS_UNINDEXED)
+            .map_err(|trouble| of_reach(&path, trouble.reach(), trouble.of_read()))?;
         let space = Space::new(folder, beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;

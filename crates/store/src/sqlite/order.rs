@@ -3,19 +3,20 @@
 
 use super::{
     Trouble,
-    row::{self, Key as _},
+    rows::Columns,
+    statement::{bound, sql},
 };
 use crate::{TrackHead, Turn};
 use domain::{delivery::Position, id::DestinationId, time::Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
 
-pub(super) const TRACKS: &str = include_str!("sql/tracks.sql");
-pub(super) const AWAITS_TIME: &str = include_str!("sql/awaits_time.sql");
-pub(super) const TAKE_TURN: &str = include_str!("sql/take_turn.sql");
+pub(super) const TRACKS: &str = sql!("tracks");
+pub(super) const AWAITS_TIME: &str = sql!("awaits_time");
+pub(super) const TAKE_TURNS: &str = sql!("take_turns");
+const NEXT_SEQUENCE: &str = sql!("next_sequence");
 
 pub(super) fn next_sequence(connection: &Connection, destination: DestinationId) -> Result<i64, Trouble> {
-    let mut next = connection.prepare_cached(include_str!("sql/next_sequence.sql"))?;
-    Ok(next.query_row([destination.blob()], |row| row.get(0))?)
+    bound!(NEXT_SEQUENCE, destination_id: destination).one(connection, |columns| Ok(columns.get()?))
 }
 
 /// From track to track by the key: what waits behind a track's first row is never looked at.
@@ -29,18 +30,19 @@ pub(super) fn tracks(
     let mut select = connection.prepare_cached(TRACKS)?;
     let (mut heads, mut next) = (Vec::new(), Some(from));
     while let Some(from) = next.filter(|_| heads.len() < limit) {
-        let row = params![shard, destination.blob(), from];
-        let Some(head) = select.query_row(row, head).optional()? else { break };
+        let track = bound!(TRACKS, shard: shard, destination_id: destination, from: from);
+        let Some(head) = track.first_on(&mut select, head)? else { break };
         next = head.track.checked_add(1);
         heads.push(head);
     }
     Ok(heads)
 }
 
-fn head(row: &Row<'_>) -> rusqlite::Result<TrackHead> {
-    let track = row.get(0)?;
-    let first = || -> rusqlite::Result<(Position, Timestamp)> {
-        Ok((Position { track, rank: row.get(1)?, delivery_id: row::id(row, 2)? }, row::time(row, 3)?))
+fn head(columns: &mut Columns<'_>) -> Result<TrackHead, Trouble> {
+    let track = columns.get()?;
+    let mut first = || -> rusqlite::Result<(Position, Timestamp)> {
+        let first = Position { track, rank: columns.get()?, delivery_id: columns.id()? };
+        Ok((first, columns.time()?))
     };
     // A first row that does not read back hides none of those behind it.
     let (first, due_at) = first().unwrap_or((Position { track, ..Position::START }, Timestamp::MIN));
@@ -49,13 +51,18 @@ fn head(row: &Row<'_>) -> rusqlite::Result<TrackHead> {
 
 /// Whether it was taken. The row decides: it must be there, still wait for its time, and be due.
 pub(super) fn take_turn(connection: &Connection, turn: &Turn, now: Timestamp) -> Result<bool, Trouble> {
-    let (account, id) = (turn.delivery.account_id.blob(), turn.delivery.id.blob());
-    let mut select = connection.prepare_cached(AWAITS_TIME)?;
-    let waits = params![account, id, Position::AWAITS_TIME, now.micros()];
-    let Some(destination) = select.query_row(waits, |row| row::id(row, 0)).optional()? else {
-        return Ok(false);
-    };
+    let (account_id, id) = (turn.delivery.account_id, turn.delivery.id);
+    let waits_for = bound!(
+        AWAITS_TIME,
+        account_id: account_id,
+        delivery_id: id,
+        track: Position::AWAITS_TIME,
+        now: now,
+    )
+    .first(connection, |columns| Ok(columns.id()?))?;
+    let Some(destination) = waits_for else { return Ok(false) };
     let sequence = next_sequence(connection, destination)?;
-    connection.prepare_cached(TAKE_TURN)?.execute(params![account, id, turn.track, sequence])?;
+    bound!(TAKE_TURNS, account_id: account_id, delivery_id: id, track: turn.track, sequence: sequence)
+        .execute(connection)?;
     Ok(true)
 }

@@ -2,10 +2,12 @@
 
 use super::{
     SqliteStore, Trouble, order,
-    row::{self, DELIVERY_COLUMNS, Key as _},
-    settle, tally,
+    rows::Columns,
+    settle::{self, PreparedSettlement},
+    statement::{bound, sql},
+    tally,
     trouble::Reach,
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{
     FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, kept, leap::Leap,
@@ -19,36 +21,38 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params, types::Value};
+use rusqlite::{Connection, types::Value};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
 };
 
-pub(super) const FETCH: &str = include_str!("sql/fetch.sql");
-pub(super) const LANES: &str = include_str!("sql/lanes.sql");
-pub(super) const BACKLOG: &str = include_str!("sql/backlog.sql");
-pub(super) const CANCEL: &str = include_str!("sql/cancel.sql");
-pub(super) const RETRY_NOW: &str = include_str!("sql/retry_now.sql");
-pub(super) const CARRIED: &str = include_str!("sql/carried.sql");
+pub(super) const FETCH: &str = sql!("fetch");
+pub(super) const FETCH_EVENTS: &str = sql!("fetch_events");
+pub(super) const LANES: &str = sql!("lanes");
+pub(super) const BACKLOG: &str = sql!("backlog");
+pub(super) const CANCEL: &str = sql!("cancel");
+pub(super) const RETRY_NOW: &str = sql!("retry_now");
+const WAITING_DELIVERY: &str = sql!("waiting_delivery");
 
 #[async_trait]
 impl Queue for SqliteStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let windows = windows.to_owned();
         self.read_for_engine(move |connection| {
-            let mut carried = HashMap::new();
-            windows.iter().map(|window| fetch(connection, window, &mut carried)).collect()
+            let mut events = HashMap::new();
+            windows.iter().map(|window| fetch(connection, window, &mut events)).collect()
         })
         .await
     }
 
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         // No limit: this is for those that were too large to carry.
-        let found = self.read_for_engine(move |connection| carry(connection, event, i64::MAX)).await?;
+        let found =
+            self.read_for_engine(move |connection| fetch_event(connection, event, usize::MAX)).await?;
         match found {
-            Some(Carried { altered: true, .. }) => Err(StoreError::Altered),
-            found => Ok(found.map(|carried| carried.event)),
+            Some(FetchedEvent { altered: true, .. }) => Err(StoreError::Altered),
+            found => Ok(found.map(|found| found.event)),
         }
     }
 
@@ -58,10 +62,10 @@ impl Queue for SqliteStore {
         settlements: &[Settlement],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let entries: Arc<[_]> = settlements.iter().map(settle::Entry::new).collect();
-        let mut settled = Vec::with_capacity(entries.len());
-        while settled.len() < entries.len() {
-            settled.extend(self.settle_part(&entries, settled.len(), now).await?);
+        let settlements: Arc<[_]> = settlements.iter().map(PreparedSettlement::new).collect();
+        let mut settled = Vec::with_capacity(settlements.len());
+        while settled.len() < settlements.len() {
+            settled.extend(self.settle_from(&settlements, settled.len(), now).await?);
         }
         self.stir.ring();
         Ok(settled)
@@ -96,7 +100,7 @@ impl Queue for SqliteStore {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let turns = turns.to_owned();
-        self.write(Turn::Settle, move |connection| {
+        self.write(Priority::Settle, move |connection| {
             turns.iter().map(|turn| order::take_turn(connection, turn, now)).collect()
         })
         .await
@@ -108,10 +112,9 @@ impl Queue for SqliteStore {
         id: DeliveryId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let mut update = connection.prepare_cached(RETRY_NOW)?;
-            update.execute(params![account.blob(), id.blob(), now.micros()])?;
-            waiting(connection, account, id)
+        self.write(Priority::Api, move |connection| {
+            bound!(RETRY_NOW, account_id: account, delivery_id: id, now: now).execute(connection)?;
+            waiting_delivery(connection, account, id)
         })
         .await
     }
@@ -124,12 +127,13 @@ impl Queue for SqliteStore {
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
         let cancelled = self
-            .write(Turn::Api, move |connection| {
-                let Some(delivery) = waiting(connection, account, id)? else { return Ok(None) };
-                connection.prepare_cached(CANCEL)?.execute(params![account.blob(), id.blob()])?;
+            .write(Priority::Api, move |connection| {
+                let Some(delivery) = waiting_delivery(connection, account, id)? else { return Ok(None) };
+                bound!(CANCEL, account_id: account, delivery_id: id).execute(connection)?;
                 tally::went(&delivery);
                 let ending = Ending::Cancelled(CancelReason::Requested);
-                settle::Entry::ended_without(&delivery, fact, now, None, ending).record(connection, true)?;
+                PreparedSettlement::ended_without(&delivery, fact, now, None, ending)
+                    .record(connection, true)?;
                 Ok(Some(delivery))
             })
             .await?;
@@ -144,12 +148,11 @@ impl Queue for SqliteStore {
     ) -> Result<Vec<(i64, Option<Timestamp>)>, StoreError> {
         let destinations = destinations.to_owned();
         self.read(move |connection| {
-            let mut count = connection.prepare_cached(BACKLOG)?;
-            let mut count = |id: &DestinationId| {
-                let row = params![id.shard(), id.blob(), limit.max(0)];
-                Ok(count.query_row(row, |row| Ok((row.get(0)?, row::maybe_time(row, 1)?)))?)
+            let count = |id: &DestinationId| {
+                bound!(BACKLOG, shard: id.shard(), destination_id: id, limit: limit.max(0))
+                    .one(connection, |columns| Ok((columns.get()?, columns.optional_time()?)))
             };
-            destinations.iter().map(&mut count).collect()
+            destinations.iter().map(count).collect()
         })
         .await
     }
@@ -157,19 +160,22 @@ impl Queue for SqliteStore {
 
 impl SqliteStore {
     /// As many of them, from there on, as an event that comes meanwhile may wait for; all, if none has come for a while.
-    async fn settle_part(
+    async fn settle_from(
         &self,
-        entries: &Arc<[settle::Entry]>,
+        settlements: &Arc<[PreparedSettlement]>,
         from: usize,
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let entries = Arc::clone(entries);
+        let settlements = Arc::clone(settlements);
         let ingested_at = Timestamp::from_micros(self.ingested_at.load(Ordering::Relaxed));
         let quiet = now.since(ingested_at) >= limits::INGEST_QUIET;
-        let part = if quiet { from..entries.len() } else { from..from + settle::part(&entries[from..]) };
+        let count = match quiet {
+            true => settlements.len() - from,
+            false => settle::count_for_one_flush(&settlements[from..]),
+        };
         let mut one_by_one = false;
-        self.write(Turn::Settle, move |connection| {
-            let settled = settle::settle(connection, &entries[part.clone()], one_by_one, now);
+        self.write(Priority::Settle, move |connection| {
+            let settled = settle::settle(connection, &settlements[from..from + count], one_by_one, now);
             // The writer rolls back what has failed and asks once more.
             one_by_one |= settled.is_err();
             settled
@@ -179,7 +185,7 @@ impl SqliteStore {
 }
 
 #[derive(Clone)]
-struct Carried {
+struct FetchedEvent {
     /// Without its payload if that is too large or altered.
     event: Arc<Event>,
     has_payload: bool,
@@ -189,25 +195,27 @@ struct Carried {
 fn fetch(
     connection: &Connection,
     window: &Window,
-    carried: &mut HashMap<EventId, Option<Carried>>,
+    events: &mut HashMap<EventId, Option<FetchedEvent>>,
 ) -> Result<Vec<FetchedDelivery>, Trouble> {
     let Window { shard, destination_id, from, last_track, limit } = *window;
     let mut select = connection.prepare_cached(FETCH)?;
-    let mut rows = select.query(params![
-        shard,
-        destination_id.blob(),
-        from.track,
-        from.rank,
-        from.delivery_id.blob(),
-        last_track,
-        limit.saturating_add(limits::WINDOW_MAX) as i64 // room for rows to skip; what is not asked for is not read
-    ])?;
+    let mut rows = bound!(
+        FETCH,
+        shard: shard,
+        destination_id: destination_id,
+        track: from.track,
+        rank: from.rank,
+        delivery_id: from.delivery_id,
+        last_track: last_track,
+        limit: limit.saturating_add(limits::WINDOW_MAX), // room for rows to skip; what is not asked for is not read
+    )
+    .rows(&mut select)?;
     let mut fetched = Vec::with_capacity(limit.min(limits::WINDOW_MAX));
     let mut skipped = None;
     while fetched.len() < limit
         && let Some(row) = rows.next()?
     {
-        let delivery = match row::delivery(row) {
+        let delivery = match Columns::of(row).delivery() {
             Ok(delivery) => delivery,
             // Nobody can deliver it; it must not keep those behind it.
             Err(trouble) if trouble.reach() == Reach::Row => {
@@ -216,11 +224,11 @@ fn fetch(
             }
             Err(trouble) => return Err(trouble),
         };
-        let known = match carried.get(&delivery.event_id) {
+        let known = match events.get(&delivery.event_id) {
             Some(known) => known.clone(),
             None => {
-                let read = carry(connection, delivery.event_id, limits::CARRIED_BYTES as i64)?;
-                carried.insert(delivery.event_id, read.clone());
+                let read = fetch_event(connection, delivery.event_id, limits::CARRIED_BYTES)?;
+                events.insert(delivery.event_id, read.clone());
                 read
             }
         };
@@ -238,21 +246,25 @@ fn fetch(
     Ok(fetched)
 }
 
-/// The event, with its payload if that is no larger than `most`.
-fn carry(connection: &Connection, id: EventId, most: i64) -> Result<Option<Carried>, Trouble> {
-    let mut select = connection.prepare_cached(CARRIED)?;
-    let mut rows = select.query(params![id.blob(), most])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let read = || -> Result<Carried, Trouble> {
-        let stored = row.get_ref(11)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
-        let (size, crc) = (row.get::<_, i64>(12)? as usize, row.get(13)?);
+/// The event, with its payload if that has no more than so many bytes.
+fn fetch_event(
+    connection: &Connection,
+    id: EventId,
+    carried_bytes: usize,
+) -> Result<Option<FetchedEvent>, Trouble> {
+    let read = |columns: &mut Columns<'_>| -> Result<FetchedEvent, Trouble> {
+        let event = columns.event()?;
+        let (stored, size, crc) = (columns.optional_blob()?, columns.count()? as usize, columns.get()?);
         let payload = stored.and_then(|stored| kept::payload(stored, size, crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
-        let event = row::event(row, payload.unwrap_or_default())?;
-        Ok(Carried { event: Arc::new(event), has_payload, altered })
+        let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
+        Ok(FetchedEvent { event, has_payload, altered })
     };
-    match read() {
-        Ok(carried) => Ok(Some(carried)),
+    // What goes wrong while it is read is told apart from what keeps it from being found.
+    let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes)
+        .first(connection, |columns| Ok(read(columns)))?;
+    match found.transpose() {
+        Ok(event) => Ok(event),
         // One that does not read back is as good as missing: its deliveries must end, and the others go on.
         Err(trouble) if trouble.reach() == Reach::Row => {
             tracing::error!(event_id = %id, error = %StoreError::from(trouble), "an event does not read back");
@@ -274,14 +286,15 @@ fn lanes(
     let mut heads: Vec<LaneHead> = Vec::new();
     let behind = |after| {
         let (shard, id) = leap.start(after);
-        (Value::Integer(shard.into()), Value::Blob(id.blob().to_vec()))
+        (Value::Integer(shard.into()), Value::Blob(id.bytes().to_vec()))
     };
     let mut last = behind(after);
     while heads.len() < limit {
-        let row = params![last.0, last.1];
-        let found = select.query_row(row, |row| Ok((row.get(0)?, row.get(1)?, head(row)))).optional()?;
-        let Some((shard, destination, head)) = found else { break };
-        last = (shard, destination);
+        let found = bound!(LANES, shard: last.0, destination_id: last.1)
+            .first_on(&mut select, |columns| Ok((columns.clone().key()?, head(columns))))?;
+        let Some((key, head)) = found else { break };
+        // As it is kept, whether it reads back or not.
+        last = key;
         match head {
             Ok(head) if leap.wants(head.shard) => heads.push(head),
             Ok(head) => last = behind(Some((head.shard, head.destination_id))),
@@ -291,23 +304,28 @@ fn lanes(
     Ok(heads)
 }
 
-fn head(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
-    let first = || -> rusqlite::Result<Position> {
-        Ok(Position { track: row.get(2)?, rank: row.get(3)?, delivery_id: row::id(row, 4)? })
+impl Columns<'_> {
+    /// `shard, destination_id`, whatever they are.
+    fn key(mut self) -> rusqlite::Result<(Value, Value)> {
+        Ok((self.get()?, self.get()?))
+    }
+}
+
+fn head(columns: &mut Columns<'_>) -> rusqlite::Result<LaneHead> {
+    let (shard, destination_id) = (columns.get()?, columns.id()?);
+    let mut first = || -> rusqlite::Result<Position> {
+        Ok(Position { track: columns.get()?, rank: columns.get()?, delivery_id: columns.id()? })
     };
     // A first row that does not read back hides none of those behind it.
-    let first = first().unwrap_or(Position::START);
-    Ok(LaneHead { shard: row.get(0)?, destination_id: row::id(row, 1)?, first })
+    Ok(LaneHead { shard, destination_id, first: first().unwrap_or(Position::START) })
 }
 
 /// The account's own, if it waits.
-pub(super) fn waiting(
+pub(super) fn waiting_delivery(
     connection: &Connection,
     account: AccountId,
     id: DeliveryId,
 ) -> Result<Option<Delivery>, Trouble> {
-    let mut select = connection.prepare_cached(include_str!("sql/waiting.sql"))?;
-    debug_assert_eq!(select.column_count(), DELIVERY_COLUMNS);
-    let mut rows = select.query(params![account.blob(), id.blob()])?;
-    rows.next()?.map(row::delivery).transpose()
+    bound!(WAITING_DELIVERY, account_id: account, delivery_id: id)
+        .first(connection, |columns| columns.delivery())
 }

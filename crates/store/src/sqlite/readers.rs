@@ -34,7 +34,7 @@ impl Readers {
         Self { path, idle: Mutex::default(), permits, _lock: Some(lock) }
     }
 
-    /// One connection, beside whoever has the lock.
+    /// One connection, beside the process that has the lock.
     pub(super) fn of_onlooker(path: PathBuf) -> Self {
         Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(1)), _lock: None }
     }
@@ -54,11 +54,7 @@ impl Readers {
             result
         });
         match read.await {
-            Ok(result) => result.map_err(|trouble| match StoreError::from(trouble) {
-                // Only a write can be refused: what does not read was ours.
-                StoreError::Refused(error) => StoreError::Unavailable(error),
-                error => error,
-            }),
+            Ok(result) => result.map_err(Trouble::of_read),
             // Its connection went with it; the next read opens another.
             Err(panic) => Err(StoreError::Unavailable(panic.into())),
         }

@@ -4,10 +4,10 @@ mod walk;
 
 use super::{
     SqliteStore, Trouble, order,
-    row::{self, Key as _, blob, micros},
+    rows::Columns,
+    statement::{bound, sql},
     tally,
-    trouble::unreadable,
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{
     CreatedReplay, DeliveryFilter, NewDelivery, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay,
@@ -20,26 +20,27 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
-macro_rules! replay {
-    ($rest:literal) => {
-        concat!(include_str!("sql/replay.sql"), $rest)
-    };
-}
-
-macro_rules! open_replay {
-    ($rest:literal) => {
-        concat!(include_str!("sql/open_replay.sql"), $rest)
-    };
-}
+const REPLAY: &str = concat!(sql!("replay"), "where id = :id and account_id = :account_id");
+const REPLAYS: &str =
+    concat!(sql!("replay"), "where account_id = :account_id and id < :before order by id desc limit :limit");
+const OPEN_REPLAY: &str = concat!(sql!("open_replay"), "and r.id = :id");
+const OPEN_REPLAYS: &str = concat!(sql!("open_replay"), "order by r.id limit :limit");
+const INSERT_REPLAY: &str = sql!("insert_replay");
+const SWITCH_REPLAY: &str = sql!("switch_replay");
+const HOLD_REPLAY: &str = sql!("hold_replay");
+const IS_HELD: &str = sql!("is_held");
+const WRITE_REPLAY: &str = sql!("write_replay");
+const NOTE_REPLAYED: &str = sql!("note_replayed");
+const MAKE_REPLAYED: &str = sql!("make_replayed");
 
 #[async_trait]
 impl Replays for SqliteStore {
     async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
         let new = new.clone();
-        self.write(Turn::Api, move |connection| create(connection, &new)).await
+        self.write(Priority::Api, move |connection| create(connection, &new)).await
     }
 
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
@@ -48,15 +49,8 @@ impl Replays for SqliteStore {
 
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
         self.read(move |connection| {
-            let mut select = connection
-                .prepare_cached(replay!("where account_id = ?1 and id < ?2 order by id desc limit ?3"))?;
-            let before = page.before.unwrap_or(ReplayId::MAX).blob();
-            let mut rows = select.query(params![account.blob(), before, page.limit as i64])?;
-            let mut replays = Vec::new();
-            while let Some(row) = rows.next()? {
-                replays.push(read(row)?);
-            }
-            Ok(replays)
+            let before = page.before.unwrap_or(ReplayId::MAX);
+            bound!(REPLAYS, account_id: account, before: before, limit: page.limit).all(connection, read)
         })
         .await
     }
@@ -68,13 +62,15 @@ impl Replays for SqliteStore {
         to: ReplaySwitch,
         now: Timestamp,
     ) -> Result<Replay, StoreError> {
-        self.write(Turn::Api, move |connection| {
-            let mut update = connection.prepare_cached(
-                "update replays set status = ?3, finished_at = ?4
-                 where id = ?2 and account_id = ?1 and status in ('running', 'paused')",
-            )?;
-            let finished_at = to.status().ended().then(|| now.micros());
-            update.execute(params![account.blob(), id.blob(), to.status().as_str(), finished_at])?;
+        self.write(Priority::Api, move |connection| {
+            bound!(
+                SWITCH_REPLAY,
+                id: id,
+                account_id: account,
+                status: to.status().as_str(),
+                finished_at: to.status().ended().then_some(now),
+            )
+            .execute(connection)?;
             get(connection, account, id)
         })
         .await
@@ -88,9 +84,12 @@ impl Replays for SqliteStore {
     ) -> Result<Option<DeliveryId>, StoreError> {
         self.read(move |connection| {
             get(connection, account, id)?;
-            let mut select = connection
-                .prepare_cached("select delivery_id from replayed where replay_id = ?1 and origin = ?2")?;
-            Ok(select.query_row([id.blob(), origin.blob()], |row| row::id(row, 0)).optional()?)
+            bound!(
+                "select delivery_id from replayed where replay_id = :replay_id and origin = :origin",
+                replay_id: id,
+                origin: origin,
+            )
+            .first(connection, |columns| Ok(columns.id()?))
         })
         .await
     }
@@ -107,38 +106,26 @@ impl Replays for SqliteStore {
     }
 
     async fn open_replays(&self, limit: usize) -> Result<Vec<OpenReplay>, StoreError> {
-        self.read_for_engine(move |connection| {
-            let mut select = connection.prepare_cached(open_replay!("order by r.id limit ?1"))?;
-            let mut rows = select.query([limit as i64])?;
-            let mut open = Vec::new();
-            while let Some(row) = rows.next()? {
-                open.push(read_open(row)?);
-            }
-            Ok(open)
-        })
-        .await
+        self.read_for_engine(move |connection| bound!(OPEN_REPLAYS, limit: limit).all(connection, read_open))
+            .await
     }
 
     async fn hold_replay(&self, hold: &ReplayHold) -> Result<Option<OpenReplay>, StoreError> {
         let hold = hold.clone();
-        self.write(Turn::Bulk, move |connection| {
-            let mut update = connection.prepare_cached(
-                "update replays set held_by = ?2, held_until = ?3
-                 where id = ?1 and status = 'running' and held_by is ?4 and held_until is ?5",
-            )?;
-            let taken = update.execute(params![
-                hold.id.blob(),
-                hold.node.blob(),
-                hold.until.micros(),
-                blob(hold.seen_by),
-                micros(hold.seen_until),
-            ])?;
-            if taken == 0 {
+        self.write(Priority::Bulk, move |connection| {
+            let held = bound!(
+                HOLD_REPLAY,
+                id: hold.id,
+                node_id: hold.node,
+                until: hold.until,
+                seen_by: hold.seen_by,
+                seen_until: hold.seen_until,
+            )
+            .execute(connection)?;
+            if held == 0 {
                 return Ok(None);
             }
-            let mut select = connection.prepare_cached(open_replay!("and r.id = ?1"))?;
-            let mut rows = select.query([hold.id.blob()])?;
-            rows.next()?.map(read_open).transpose()
+            bound!(OPEN_REPLAY, id: hold.id).first(connection, read_open)
         })
         .await
     }
@@ -150,55 +137,63 @@ impl Replays for SqliteStore {
 
     async fn write_replay(&self, chunk: &ReplayChunk) -> Result<Option<u32>, StoreError> {
         let chunk = chunk.clone();
-        self.write(Turn::Expand, move |connection| write(connection, &chunk)).await
+        self.write(Priority::Expand, move |connection| write(connection, &chunk)).await
     }
 }
 
 /// What nothing is searched or guarded by.
 #[derive(Serialize, Deserialize)]
-struct Doc {
+struct ReplayDocument {
     filter: Option<DeliveryFilter>,
     created_by: ApiKeyId,
 }
 
 fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Trouble> {
     if let Some(key) = &new.key {
-        let mut select = connection
-            .prepare_cached("select id, body_hash from replays where account_id = ?1 and key_hash = ?2")?;
-        let known = |row: &Row<'_>| Ok((row::id(row, 0)?, row.get(1)?));
-        let known = select.query_row(params![new.account_id.blob(), key.hash], known).optional()?;
+        let known = bound!(
+            "select id, body_hash from replays where account_id = :account_id and key_hash = :key_hash",
+            account_id: new.account_id,
+            key_hash: key.hash,
+        )
+        .first(connection, |columns| Ok((columns.id()?, columns.get()?)))?;
         if let Some((id, body_hash)) = known {
             return Ok(CreatedReplay::Known { replay: get(connection, new.account_id, id)?, body_hash });
         }
     }
-    let mut unfinished = connection
-        .prepare_cached("select count(*) from replays where account_id = ?1 and finished_at is null")?;
-    let unfinished: i64 = unfinished.query_row([new.account_id.blob()], |row| row.get(0))?;
+    let unfinished = bound!(
+        "select count(*) from replays where account_id = :account_id and finished_at is null",
+        account_id: new.account_id,
+    )
+    .one(connection, |columns| Ok(columns.count()?))?;
     if unfinished as usize >= limits::REPLAYS_PER_ACCOUNT && new.at_once.is_none() {
         return Err(StoreError::Full { what: "replays" }.into());
     }
     let (filter, ids) = match &new.selection {
         Selection::Filter(filter) => (Some(filter.clone()), None),
-        Selection::Deliveries(ids) => (None, Some(ids.iter().flat_map(|id| id.blob()).collect::<Vec<u8>>())),
+        Selection::Deliveries(ids) => {
+            (None, Some(ids.iter().flat_map(|id| *id.bytes()).collect::<Vec<u8>>()))
+        }
     };
-    let doc = Doc { filter, created_by: new.created_by };
+    let doc = ReplayDocument { filter, created_by: new.created_by };
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
-    connection.prepare_cached(include_str!("sql/insert_replay.sql"))?.execute(params![
-        new.id.blob(),
-        new.account_id.blob(),
-        status.as_str(),
-        new.rate,
-        new.matched as i64,
-        new.matched_exact,
-        at_once,
-        new.created_at.micros(),
-        at_once.then(|| new.created_at.micros()),
-        new.key.map(|key| key.hash),
-        new.key.map(|key| key.body_hash),
-        serde_json::to_string(&doc).expect("ids, words and times are always JSON"),
-        ids,
-    ])?;
+    bound!(
+        INSERT_REPLAY,
+        id: new.id,
+        account_id: new.account_id,
+        status: status.as_str(),
+        rate: new.rate,
+        matched: new.matched as usize,
+        matched_exact: new.matched_exact,
+        created: at_once,
+        created_at: new.created_at,
+        finished_at: at_once.then_some(new.created_at),
+        key_hash: new.key.map(|key| key.hash),
+        body_hash: new.key.map(|key| key.body_hash),
+        doc: serde_json::to_string(&doc).expect("ids, words and times are always JSON"),
+        delivery_ids: ids,
+    )
+    .execute(connection)?;
     if let Some(one) = &new.at_once
         && !make(connection, new.id, one)?
     {
@@ -208,76 +203,69 @@ fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Tro
 }
 
 fn get(connection: &Connection, account: AccountId, id: ReplayId) -> Result<Replay, Trouble> {
-    let mut select = connection.prepare_cached(replay!("where id = ?2 and account_id = ?1"))?;
-    let mut rows = select.query(params![account.blob(), id.blob()])?;
-    rows.next()?.map(read).transpose()?.ok_or(StoreError::NotFound { what: "replay" }.into())
+    bound!(REPLAY, id: id, account_id: account)
+        .first(connection, read)?
+        .ok_or(StoreError::NotFound { what: "replay" }.into())
 }
 
-fn read(row: &Row<'_>) -> Result<Replay, Trouble> {
-    let Doc { filter, created_by } = doc(row, 12)?;
-    let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+fn read(columns: &mut Columns<'_>) -> Result<Replay, Trouble> {
+    let (id, account_id) = (columns.id()?, columns.id()?);
+    let ReplayDocument { filter, created_by } = columns.document("replay")?;
     let replay = Replay {
-        id: row::id(row, 0)?,
-        account_id: row::id(row, 1)?,
+        id,
+        account_id,
         filter,
-        rate: row.get(3)?,
-        matched: count(4)?,
-        matched_exact: row.get(5)?,
-        created: count(6)?,
-        skipped: count(7)?,
-        delivered: count(8)?,
-        dead_letter: count(9)?,
-        status: ReplayStatus::read(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?),
+        rate: columns.get()?,
+        matched: columns.count()?,
+        matched_exact: columns.get()?,
+        created: columns.count()?,
+        skipped: columns.count()?,
+        delivered: columns.count()?,
+        dead_letter: columns.count()?,
+        status: ReplayStatus::read(columns.text()?),
         created_by,
-        created_at: row::time(row, 10)?,
-        finished_at: row::maybe_time(row, 11)?,
+        created_at: columns.time()?,
+        finished_at: columns.optional_time()?,
     };
     Ok(replay.told())
 }
 
-fn read_open(row: &Row<'_>) -> Result<OpenReplay, Trouble> {
+fn read_open(columns: &mut Columns<'_>) -> Result<OpenReplay, Trouble> {
     Ok(OpenReplay {
-        id: row::id(row, 0)?,
-        account_id: row::id(row, 1)?,
-        filter: doc(row, 8)?.filter,
-        rate: row.get(2)?,
-        cursor: row::maybe_id(row, 3)?,
-        created_at: row::time(row, 4)?,
-        held_by: row::maybe_id(row, 5)?,
-        held_until: row::maybe_time(row, 6)?,
-        holder_lives: row.get(7)?,
+        id: columns.id()?,
+        account_id: columns.id()?,
+        filter: columns.document::<ReplayDocument>("replay")?.filter,
+        rate: columns.get()?,
+        cursor: columns.optional_id()?,
+        created_at: columns.time()?,
+        held_by: columns.optional_id()?,
+        held_until: columns.optional_time()?,
+        holder_lives: columns.get()?,
     })
 }
 
-fn doc(row: &Row<'_>, column: usize) -> Result<Doc, Trouble> {
-    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
-    serde_json::from_str(text).map_err(|error| unreadable("replay", error))
-}
-
 fn write(connection: &Connection, chunk: &ReplayChunk) -> Result<Option<u32>, Trouble> {
-    let mut select = connection.prepare_cached(
-        "select 1 from replays where id = ?1 and status = 'running' and held_by = ?2 and cursor is ?3",
-    )?;
-    let (id, node, from) = (chunk.replay_id.blob(), chunk.node.blob(), blob(chunk.from));
-    if !select.exists(params![id, node, from])? {
+    let held = bound!(IS_HELD, id: chunk.replay_id, node_id: chunk.node, from: chunk.from);
+    if !held.exists(connection)? {
         return Ok(None);
     }
     let mut made = 0;
     for one in &chunk.deliveries {
         made += u32::from(make(connection, chunk.replay_id, one)?);
     }
-    let skipped = chunk.deliveries.len() as u32 - made + chunk.skipped;
-    connection.prepare_cached(include_str!("sql/write_replay.sql"))?.execute(params![
-        id,
-        node,
-        from,
-        blob(chunk.to),
-        made,
-        skipped,
-        chunk.done,
-        chunk.now.micros(),
-        chunk.until.micros(),
-    ])?;
+    bound!(
+        WRITE_REPLAY,
+        id: chunk.replay_id,
+        node_id: chunk.node,
+        from: chunk.from,
+        to: chunk.to,
+        made: made,
+        skipped: chunk.deliveries.len() as u32 - made + chunk.skipped,
+        done: chunk.done,
+        now: chunk.now,
+        held_until: chunk.until,
+    )
+    .execute(connection)?;
     Ok(Some(made))
 }
 
@@ -285,46 +273,48 @@ fn write(connection: &Connection, chunk: &ReplayChunk) -> Result<Option<u32>, Tr
 fn make(connection: &Connection, replay: ReplayId, one: &Replayed) -> Result<bool, Trouble> {
     let Replayed { origin, event_id, delivery } = one;
     let NewDelivery { id, route_id, destination_id, shard, position, due_at, sequenced } = delivery;
-    let mut select = connection.prepare_cached("select account_id, size_bytes from events where id = ?1")?;
-    let event = |row: &Row<'_>| Ok((row::id::<AccountId>(row, 0)?, row.get::<_, i64>(1)?));
-    let Some((account, size_bytes)) = select.query_row([event_id.blob()], event).optional()? else {
-        return Ok(false);
-    };
-    let mut once = connection.prepare_cached(
-        "insert into replayed (replay_id, origin, delivery_id) values (?1, ?2, ?3)
-         on conflict (replay_id, origin) do nothing",
-    )?;
-    if once.execute([replay.blob(), origin.blob(), id.blob()])? == 0 {
+    let event = bound!("select account_id, size_bytes from events where id = :id", id: event_id)
+        .first(connection, |columns| Ok((columns.id()?, columns.count()? as usize)))?;
+    let Some((account, size_bytes)) = event else { return Ok(false) };
+    let noted = bound!(NOTE_REPLAYED, replay_id: replay, origin: origin, delivery_id: id);
+    if noted.execute(connection)? == 0 {
         return Ok(false);
     }
     let sequence = sequenced.then(|| order::next_sequence(connection, *destination_id)).transpose()?;
-    connection.prepare_cached(include_str!("sql/insert_replayed.sql"))?.execute(params![
-        shard,
-        destination_id.blob(),
-        position.track,
-        sequence.unwrap_or(position.rank),
-        id.blob(),
-        account.blob(),
-        event_id.blob(),
-        route_id.blob(),
-        replay.blob(),
-        origin.blob(),
-        due_at.micros(),
-        id.made_at().micros(),
-        size_bytes,
-        sequence,
-    ])?;
-    tally::came(account, size_bytes as usize);
+    bound!(
+        MAKE_REPLAYED,
+        shard: shard,
+        destination_id: destination_id,
+        track: position.track,
+        rank: sequence.unwrap_or(position.rank),
+        delivery_id: id,
+        account_id: account,
+        event_id: event_id,
+        route_id: route_id,
+        replay_id: replay,
+        origin: origin,
+        due_at: due_at,
+        created_at: id.made_at(),
+        payload_bytes: size_bytes,
+        sequence: sequence,
+    )
+    .execute(connection)?;
+    tally::came(account, size_bytes);
     Ok(true)
 }
 
 /// A delivery of a replay has ended.
 pub(super) fn count(connection: &Connection, replay: ReplayId, ending: Ending) -> Result<(), Trouble> {
-    let update = match ending {
-        Ending::Delivered => "update replays set delivered = delivered + 1 where id = ?1",
-        Ending::DeadLetter(_) => "update replays set dead_letter = dead_letter + 1 where id = ?1",
-        Ending::Cancelled(_) => return Ok(()),
+    match ending {
+        Ending::Delivered => {
+            bound!("update replays set delivered = delivered + 1 where id = :id", id: replay)
+                .execute(connection)?
+        }
+        Ending::DeadLetter(_) => {
+            bound!("update replays set dead_letter = dead_letter + 1 where id = :id", id: replay)
+                .execute(connection)?
+        }
+        Ending::Cancelled(_) => 0,
     };
-    connection.prepare_cached(update)?.execute([replay.blob()])?;
     Ok(())
 }

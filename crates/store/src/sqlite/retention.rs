@@ -4,9 +4,9 @@ mod replays;
 
 use super::{
     SqliteStore,
-    row::{self, Key as _},
+    statement::{bound, sql},
     trouble::Trouble,
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
 use async_trait::async_trait;
@@ -14,20 +14,17 @@ use domain::{
     id::{DeliveryId, EventId},
     limits,
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
+use std::ops::ControlFlow;
 
 #[cfg(test)]
 pub(super) use replays::{MADE, OLD_REPLAYS};
 
-pub(super) const OLD_EVENTS: &str =
-    "select id from events where account_id = ?1 and id >= ?2 and id < ?3 order by id limit ?4";
-pub(super) const IS_NEEDED: &str = "select exists (select 1 from queue where event_id = ?1)
-         or exists (select 1 from expansions where event_id = ?1)";
-pub(super) const ENDED_OF_EVENT: &str =
-    "select delivery_id from attempts where event_id = ?1 and ending is not null limit ?2";
-pub(super) const OLD_FACTS: &str = include_str!("sql/old_facts.sql");
-const FORGET_DELIVERY: &str = "delete from attempts where delivery_id = ?1";
-const FORGET_EVENT: &str = "delete from events where id = ?1";
+pub(super) const OLD_EVENTS: &str = sql!("old_events");
+pub(super) const IS_NEEDED: &str = sql!("is_needed");
+pub(super) const ENDED_OF_EVENTS: &str = sql!("ended_of_events");
+pub(super) const OLD_FACTS: &str = sql!("old_facts");
+const FORGET_DELIVERY: &str = "delete from attempts where delivery_id = :delivery_id";
 
 #[async_trait]
 impl Retention for SqliteStore {
@@ -37,11 +34,11 @@ impl Retention for SqliteStore {
         walk: EventWalk,
     ) -> Result<Option<Pruned<EventId>>, StoreError> {
         // What has to stay costs the writer nothing.
-        let step = self.read(move |connection| look(connection, &walk)).await?;
-        if step.going.is_empty() {
-            return Ok(Some(Pruned { rows: 0, next: step.next }));
+        let old = self.read(move |connection| look(connection, &walk)).await?;
+        if old.going.is_empty() {
+            return Ok(Some(Pruned { rows: 0, next: old.next }));
         }
-        self.write(Turn::Bulk, move |connection| forget(connection, &step, walk.rows).map(Some)).await
+        self.write(Priority::Bulk, move |connection| forget(connection, &old, walk.rows).map(Some)).await
     }
 
     async fn prune_facts(
@@ -53,11 +50,10 @@ impl Retention for SqliteStore {
         if lost.is_empty() {
             return Ok(Some(Pruned { rows: 0, next }));
         }
-        self.write(Turn::Bulk, move |connection| {
-            let mut forget = connection.prepare_cached(FORGET_DELIVERY)?;
+        self.write(Priority::Bulk, move |connection| {
             let mut rows = 0;
             for id in &lost {
-                rows += forget.execute([id.blob()])?;
+                rows += bound!(FORGET_DELIVERY, delivery_id: id).execute(connection)?;
             }
             Ok(Some(Pruned { rows, next }))
         })
@@ -69,11 +65,11 @@ impl Retention for SqliteStore {
         _term: Term,
         walk: ReplayWalk,
     ) -> Result<Option<Pruned<ReplayPlace>>, StoreError> {
-        let step = self.read(move |connection| replays::look(connection, &walk)).await?;
-        if step.is_idle() {
-            return Ok(Some(Pruned { rows: 0, next: step.next }));
+        let old = self.read(move |connection| replays::look(connection, &walk)).await?;
+        if old.is_empty() {
+            return Ok(Some(Pruned { rows: 0, next: old.next }));
         }
-        self.write(Turn::Bulk, move |connection| replays::forget(connection, &step).map(Some)).await
+        self.write(Priority::Bulk, move |connection| replays::forget(connection, &old).map(Some)).await
     }
 
     async fn give_room_back(&self) -> Result<bool, StoreError> {
@@ -81,7 +77,7 @@ impl Retention for SqliteStore {
         if free.to_give() == 0 {
             return Ok(false);
         }
-        self.write(Turn::Bulk, move |connection| {
+        self.write(Priority::Bulk, move |connection| {
             // Does nothing in a file that was made without it.
             let pages = i64::from(limits::VACUUM_PAGES).min(free.to_give());
             let mut give = connection.prepare(&format!("pragma incremental_vacuum({pages})"))?;
@@ -100,63 +96,60 @@ impl Retention for SqliteStore {
     }
 }
 
-/// What a step found.
-struct Step {
+/// The events that a step may forget.
+struct OldEvents {
     going: Vec<EventId>,
     next: Option<EventId>,
 }
 
-fn look(connection: &Connection, walk: &EventWalk) -> Result<Step, Trouble> {
-    let mut select = connection.prepare_cached(OLD_EVENTS)?;
-    let before = EventId::at(walk.before, 0);
-    let mut rows = select.query(params![
-        walk.account_id.blob(),
-        walk.from.blob(),
-        before.blob(),
-        walk.events as i64 + 1
-    ])?;
-    let mut step = Step { going: Vec::new(), next: None };
+fn look(connection: &Connection, walk: &EventWalk) -> Result<OldEvents, Trouble> {
+    let mut old = OldEvents { going: Vec::new(), next: None };
     let mut looked_at = 0;
-    while let Some(row) = rows.next()? {
-        let id: EventId = row::id(row, 0)?;
-        if looked_at == walk.events || step.going.len() >= walk.rows {
-            step.next = Some(id);
-            break;
+    bound!(
+        OLD_EVENTS,
+        account_id: walk.account_id,
+        from: walk.from,
+        below: EventId::at(walk.before, 0),
+        limit: walk.events + 1,
+    )
+    .each(connection, |columns| {
+        let id = columns.id()?;
+        if looked_at == walk.events || old.going.len() >= walk.rows {
+            old.next = Some(id);
+            return Ok(ControlFlow::Break(()));
         }
         looked_at += 1;
         if !is_needed(connection, id)? {
-            step.going.push(id);
+            old.going.push(id);
         }
-    }
-    Ok(step)
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(old)
 }
 
 fn is_needed(connection: &Connection, id: EventId) -> Result<bool, Trouble> {
-    Ok(connection.prepare_cached(IS_NEEDED)?.query_row([id.blob()], |row| row.get(0))?)
+    bound!(IS_NEEDED, event_id: id).one(connection, |columns| Ok(columns.get()?))
 }
 
-fn forget(connection: &Connection, step: &Step, most: usize) -> Result<Pruned<EventId>, Trouble> {
-    let mut ended = connection.prepare_cached(ENDED_OF_EVENT)?;
-    let mut forget_delivery = connection.prepare_cached(FORGET_DELIVERY)?;
-    let mut forget_event = connection.prepare_cached(FORGET_EVENT)?;
+fn forget(connection: &Connection, old: &OldEvents, most: usize) -> Result<Pruned<EventId>, Trouble> {
     let mut rows = 0;
-    for id in &step.going {
+    for id in &old.going {
         // Asked again: it may have been replayed since it was looked at.
         if is_needed(connection, *id)? {
             continue;
         }
-        let room = most.saturating_sub(rows) as i64;
-        let found = ended.query_map(params![id.blob(), room], |row| row.get::<_, [u8; 16]>(0))?;
-        let deliveries = found.collect::<rusqlite::Result<Vec<_>>>()?;
-        for delivery in &deliveries {
-            rows += forget_delivery.execute([delivery])?;
+        let room = most.saturating_sub(rows);
+        let deliveries = bound!(ENDED_OF_EVENTS, event_id: id, limit: room)
+            .all(connection, |columns| Ok(columns.id::<DeliveryId>()?))?;
+        for delivery in deliveries {
+            rows += bound!(FORGET_DELIVERY, delivery_id: delivery).execute(connection)?;
         }
         if rows >= most {
             return Ok(Pruned { rows, next: Some(*id) });
         }
-        rows += forget_event.execute([id.blob()])?;
+        rows += bound!("delete from events where id = :id", id: id).execute(connection)?;
     }
-    Ok(Pruned { rows, next: step.next })
+    Ok(Pruned { rows, next: old.next })
 }
 
 /// Deliveries whose event is gone, and where to go on.
@@ -164,21 +157,26 @@ fn lost_facts(
     connection: &Connection,
     walk: &FactWalk,
 ) -> Result<(Vec<DeliveryId>, Option<DeliveryId>), Trouble> {
-    let mut select = connection.prepare_cached(OLD_FACTS)?;
-    let before = DeliveryId::at(walk.before, 0);
-    let mut rows = select.query(params![walk.from.blob(), before.blob(), walk.deliveries as i64 + 1])?;
-    let (mut lost, mut looked_at) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        let id = row::id(row, 0)?;
+    let (mut lost, mut next, mut looked_at) = (Vec::new(), None, 0);
+    bound!(
+        OLD_FACTS,
+        from: walk.from,
+        below: DeliveryId::at(walk.before, 0),
+        limit: walk.deliveries + 1,
+    )
+    .each(connection, |columns| {
+        let id = columns.id()?;
         if looked_at == walk.deliveries {
-            return Ok((lost, Some(id)));
+            next = Some(id);
+            return Ok(ControlFlow::Break(()));
         }
         looked_at += 1;
-        if row.get(1)? {
+        if columns.get()? {
             lost.push(id);
         }
-    }
-    Ok((lost, None))
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((lost, next))
 }
 
 /// Pages of the file, and how many of them nothing is in.

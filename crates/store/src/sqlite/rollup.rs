@@ -3,9 +3,10 @@
 
 use super::{
     SqliteStore,
-    row::{self, Key as _},
+    rows::Columns,
+    statement::{bound, sql},
     trouble::Trouble,
-    writer::Turn,
+    writer::Priority,
 };
 use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
@@ -15,20 +16,21 @@ use domain::{
     rollup::{FanoutSums, Span, Sums},
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use std::{collections::BTreeMap, time::Duration};
+use rusqlite::Connection;
+use std::{collections::BTreeMap, ops::ControlFlow, time::Duration};
 
 /// Rows looked at to judge a place: one that was written late does not mislead.
-const NEIGHBOURS: i64 = 16;
-const NEWEST_NEARBY: &str =
-    "select max(attempt_id) from (select attempt_id from attempts where rowid >= ?1 order by rowid limit ?2)";
-const FACTS: &str =
-    "select rowid, attempt_id, account_id, destination_id, number is not null, duration_us, outcome,
-       http_status, ending, reason
-     from attempts where rowid >= ?1 order by rowid limit ?2";
-const COUNT_EVENTS: &str = "select account_id, count(*), coalesce(sum(deliveries), 0) from events
-     where id >= ?1 and id < ?2 group by account_id";
-const FANOUTS: &str = include_str!("sql/fanouts.sql");
+const NEIGHBOURS: usize = 16;
+
+const NEARBY_FACTS: &str = sql!("nearby_facts");
+const SUM_FACTS: &str = sql!("sum_facts");
+const SUM_TAIL: &str = sql!("sum_tail");
+const COUNT_EVENTS: &str = sql!("count_events");
+const FANOUTS: &str = sql!("fanouts");
+const ROLLUPS: &str = sql!("rollups");
+const WRITE_ROLLUPS: &str = sql!("write_rollups");
+const WRITE_MARK: &str = sql!("write_mark");
+const PRUNE_ROLLUPS: &str = sql!("prune_rollups");
 
 #[async_trait]
 impl Rollups for SqliteStore {
@@ -57,13 +59,16 @@ impl Rollups for SqliteStore {
 
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {
         self.read(move |connection| {
-            let mut select = connection.prepare_cached(COUNT_EVENTS)?;
-            let range = [EventId::at(from, 0).blob(), EventId::at(to, 0).blob()];
-            let counts = select.query_map(range, |row| {
-                let count = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-                Ok(EventCount { account_id: row::id(row, 0)?, events: count(1)?, deliveries: count(2)? })
-            })?;
-            Ok(counts.collect::<rusqlite::Result<_>>()?)
+            bound!(COUNT_EVENTS, from: EventId::at(from, 0), below: EventId::at(to, 0)).all(
+                connection,
+                |columns| {
+                    Ok(EventCount {
+                        account_id: columns.id()?,
+                        events: columns.count()?,
+                        deliveries: columns.count()?,
+                    })
+                },
+            )
         })
         .await
     }
@@ -75,36 +80,41 @@ impl Rollups for SqliteStore {
         limit: usize,
     ) -> Result<(Vec<(AccountId, FanoutSums)>, Option<EventId>), StoreError> {
         self.read(move |connection| {
-            let mut select = connection.prepare_cached(FANOUTS)?;
-            let range = params![from.blob(), EventId::at(to, 0).blob(), limit as i64 + 1];
-            let mut rows = select.query(range)?;
             let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-            let (mut looked_at, mut counted) = (0, 0);
-            while let Some(row) = rows.next()? {
-                if looked_at == limit || counted >= limits::ROLLUP_FANOUT_DELIVERIES {
-                    let next = Some(row::id(row, 0)?);
-                    return Ok((sums.into_iter().collect(), next));
-                }
-                let fanned = fanned(row)?;
-                looked_at += 1;
-                counted += u64::from(fanned.delivered) + u64::from(fanned.not_delivered);
-                fanned.add_to(sums.entry(row::id(row, 1)?).or_default());
-            }
-            Ok((sums.into_iter().collect(), None))
+            let (mut looked_at, mut counted, mut next) = (0, 0, None);
+            bound!(FANOUTS, from: from, below: EventId::at(to, 0), limit: limit + 1).each(
+                connection,
+                |columns| {
+                    let (id, account) = (columns.id()?, columns.id()?);
+                    if looked_at == limit || counted >= limits::ROLLUP_FANOUT_DELIVERIES {
+                        next = Some(id);
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    let fanned = fanned(columns)?;
+                    looked_at += 1;
+                    counted += u64::from(fanned.delivered) + u64::from(fanned.not_delivered);
+                    fanned.add_to(sums.entry(account).or_default());
+                    Ok(ControlFlow::Continue(()))
+                },
+            )?;
+            Ok((sums.into_iter().collect(), next))
         })
         .await
     }
 
     async fn write_rollups(&self, _term: Term, rows: &[Rollup]) -> Result<bool, StoreError> {
         let rows = rows.to_owned();
-        self.write(Turn::Bulk, move |connection| {
-            let mut write = connection.prepare_cached(
-                "insert into rollups (account_id, destination_id, span, starts_at, doc) values (?1, ?2, ?3, ?4, ?5)
-                 on conflict (account_id, destination_id, span, starts_at) do update set doc = excluded.doc",
-            )?;
+        self.write(Priority::Bulk, move |connection| {
             for row in &rows {
-                let (account, place) = (row.account_id.blob(), row.place().blob());
-                write.execute(params![account, place, row.kind.as_str(), row.starts_at.micros(), row.doc])?;
+                bound!(
+                    WRITE_ROLLUPS,
+                    account_id: row.account_id,
+                    destination_id: row.place(),
+                    span: row.kind.as_str(),
+                    starts_at: row.starts_at,
+                    doc: row.doc,
+                )
+                .execute(connection)?;
             }
             Ok(true)
         })
@@ -112,13 +122,8 @@ impl Rollups for SqliteStore {
     }
 
     async fn write_mark(&self, _term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
-        self.write(Turn::Bulk, move |connection| {
-            connection
-                .prepare_cached(
-                    "insert into rollup_marks (name, closed_at) values (?1, ?2)
-                     on conflict (name) do update set closed_at = excluded.closed_at",
-                )?
-                .execute(params![mark.name(), until.micros()])?;
+        self.write(Priority::Bulk, move |connection| {
+            bound!(WRITE_MARK, name: mark.name(), closed_at: until).execute(connection)?;
             Ok(true)
         })
         .await
@@ -126,18 +131,17 @@ impl Rollups for SqliteStore {
 
     async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
         self.read(move |connection| {
-            let mut select =
-                connection.prepare_cached("select closed_at from rollup_marks where name = ?1")?;
-            Ok(select.query_row([mark.name()], |row| row::time(row, 0)).optional()?)
+            bound!("select closed_at from rollup_marks where name = :name", name: mark.name())
+                .first(connection, |columns| Ok(columns.time()?))
         })
         .await
     }
 
     async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|connection| {
-            let mut select = connection.prepare_cached("select id from events order by id limit 1")?;
-            let id: Option<EventId> = select.query_row([], |row| row::id(row, 0)).optional()?;
-            Ok(id.map(EventId::made_at))
+            let oldest = bound!("select id from events order by id limit 1")
+                .first(connection, |columns| Ok(columns.id::<EventId>()?))?;
+            Ok(oldest.map(EventId::made_at))
         })
         .await
     }
@@ -149,13 +153,10 @@ impl Rollups for SqliteStore {
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
-        self.write(Turn::Bulk, move |connection| {
-            let mut prune = connection.prepare_cached(
-                "delete from rollups where (account_id, destination_id, span, starts_at) in
-                   (select account_id, destination_id, span, starts_at from rollups
-                    where span = ?1 and starts_at < ?2 limit ?3)",
-            )?;
-            Ok(Some(prune.execute(params![kind.as_str(), before.micros(), limit as i64])?))
+        self.write(Priority::Bulk, move |connection| {
+            let pruned = bound!(PRUNE_ROLLUPS, span: kind.as_str(), before: before, limit: limit)
+                .execute(connection)?;
+            Ok(Some(pruned))
         })
         .await
     }
@@ -169,15 +170,15 @@ impl Rollups for SqliteStore {
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {
         self.read(move |connection| {
-            let mut select = connection.prepare_cached(
-                "select starts_at, doc from rollups
-                 where account_id = ?1 and destination_id = ?2 and span = ?3 and starts_at >= ?4 and starts_at < ?5
-                 order by starts_at",
-            )?;
-            let place = destination.unwrap_or(DestinationId::MIN).blob();
-            let range = params![account.blob(), place, kind.as_str(), from.micros(), to.micros()];
-            let found = select.query_map(range, |row| Ok((row::time(row, 0)?, row.get(1)?)))?;
-            Ok(found.collect::<rusqlite::Result<_>>()?)
+            bound!(
+                ROLLUPS,
+                account_id: account,
+                destination_id: destination.unwrap_or(DestinationId::MIN),
+                span: kind.as_str(),
+                from: from,
+                to: to,
+            )
+            .all(connection, |columns| Ok((columns.time()?, columns.get()?)))
         })
         .await
     }
@@ -203,14 +204,9 @@ impl Rollups for SqliteStore {
                 return Ok(None);
             }
             if destination.is_none() {
-                let mut select = connection.prepare_cached(
-                    "select count(*), coalesce(sum(deliveries), 0) from
-                       (select deliveries from events where account_id = ?1 and id >= ?2 limit ?3)",
-                )?;
-                let since = params![account.blob(), EventId::at(from, 0).blob(), limit as i64];
-                let counts =
-                    select.query_row(since, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
-                (tail.events, tail.deliveries) = (counts.0.unsigned_abs(), counts.1.unsigned_abs());
+                (tail.events, tail.deliveries) =
+                    bound!(SUM_TAIL, account_id: account, from: EventId::at(from, 0), limit: limit)
+                        .one(connection, |columns| Ok((columns.count()?, columns.count()?)))?;
                 if tail.events >= limit as u64 {
                     return Ok(None);
                 }
@@ -222,11 +218,12 @@ impl Rollups for SqliteStore {
 
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {
         self.read(move |connection| {
-            let mut select = connection.prepare_cached(
-                "select count(*) from (select 1 from queue where account_id = ?1 limit ?2)",
-            )?;
-            let count: i64 = select.query_row(params![account.blob(), limit as i64], |row| row.get(0))?;
-            Ok(count.unsigned_abs())
+            bound!(
+                "select count(*) from (select 1 from queue where account_id = :account_id limit :limit)",
+                account_id: account,
+                limit: limit,
+            )
+            .one(connection, |columns| Ok(columns.count()?))
         })
         .await
     }
@@ -243,17 +240,17 @@ fn slack(span: Span) -> Duration {
 
 /// The first row near which something began at or after this moment.
 pub(super) fn first_row(connection: &Connection, from: Timestamp) -> Result<i64, Trouble> {
-    let wanted = AttemptId::at(from, 0).blob();
-    let ends = "select (select min(rowid) from attempts), (select max(rowid) from attempts)";
-    let (first, last): (Option<i64>, Option<i64>) =
-        connection.prepare_cached(ends)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (Some(mut low), Some(last)) = (first, last) else { return Ok(0) };
+    let wanted = AttemptId::at(from, 0);
+    let ends = bound!("select (select min(rowid) from attempts), (select max(rowid) from attempts)");
+    let ends = ends.one(connection, |columns| Ok((columns.get()?, columns.get()?)))?;
+    let (Some(mut low), Some(last)): (Option<i64>, Option<i64>) = ends else { return Ok(0) };
     let mut high = last + 1;
-    let mut newest_nearby = connection.prepare_cached(NEWEST_NEARBY)?;
+    let mut select = connection.prepare_cached(NEARBY_FACTS)?;
     while low < high {
         let middle = low + (high - low) / 2;
-        let newest: Option<[u8; 16]> = newest_nearby.query_row([middle, NEIGHBOURS], |row| row.get(0))?;
-        match newest {
+        let newest = bound!(NEARBY_FACTS, row: middle, neighbours: NEIGHBOURS)
+            .first_on(&mut select, |columns| Ok(columns.optional_id::<AttemptId>()?))?;
+        match newest.flatten() {
             Some(newest) if newest < wanted => low = middle + 1,
             _ => high = middle,
         }
@@ -263,29 +260,30 @@ pub(super) fn first_row(connection: &Connection, from: Timestamp) -> Result<i64,
 }
 
 /// An attempt, or an ending, or both.
-struct Seen<'a> {
+struct SummedFact<'r> {
     id: AttemptId,
     account_id: AccountId,
     destination_id: DestinationId,
-    row: &'a Row<'a>,
+    /// `number is not null, outcome, http_status, duration_us, ending, reason`
+    rest: Columns<'r>,
 }
 
-impl Seen<'_> {
+impl SummedFact<'_> {
     /// A newer version's words do not count.
     fn add_to(&self, sums: &mut Sums) {
-        let add = |sums: &mut Sums| -> Result<(), Trouble> {
-            if self.row.get(4)?
-                && let Some(outcome) = row::maybe_outcome(self.row, 6)?
-            {
-                let took = Duration::from_micros(self.row.get::<_, i64>(5)?.unsigned_abs());
-                sums.note_attempts(outcome, self.row.get(7)?, took, 1);
+        let mut columns = self.rest.clone();
+        let mut add = || -> Result<(), Trouble> {
+            let (attempted, outcome): (bool, _) = (columns.get()?, columns.optional_outcome()?);
+            let (http_status, duration) = (columns.get()?, columns.optional_duration()?);
+            if let (true, Some(outcome)) = (attempted, outcome) {
+                sums.note_attempts(outcome, http_status, duration.unwrap_or_default(), 1);
             }
-            if self.row.get_ref(8)? != rusqlite::types::ValueRef::Null {
-                sums.note_endings(row::ending(self.row, 8, 9)?, 1);
+            if let Some(ending) = columns.optional_ending()? {
+                sums.note_endings(ending, 1);
             }
             Ok(())
         };
-        let _ = add(sums);
+        let _ = add();
     }
 }
 
@@ -294,35 +292,31 @@ fn walk(
     connection: &Connection,
     begin: i64,
     limit: usize,
-    mut see: impl FnMut(&Seen<'_>) -> bool,
+    mut see: impl FnMut(&SummedFact<'_>) -> bool,
 ) -> Result<Option<i64>, Trouble> {
-    let mut select = connection.prepare_cached(FACTS)?;
-    let mut rows = select.query(params![begin, limit as i64])?;
     let (mut seen, mut last) = (0, begin);
-    while let Some(row) = rows.next()? {
-        last = row.get(0)?;
-        let fact = Seen {
-            id: row::id(row, 1)?,
-            account_id: row::id(row, 2)?,
-            destination_id: row::id(row, 3)?,
-            row,
-        };
-        if !see(&fact) {
-            return Ok(None);
+    let mut ended = false;
+    bound!(SUM_FACTS, from: begin, limit: limit).each(connection, |columns| {
+        last = columns.get()?;
+        let (id, account_id, destination_id) = (columns.id()?, columns.id()?, columns.id()?);
+        if !see(&SummedFact { id, account_id, destination_id, rest: columns.clone() }) {
+            ended = true;
+            return Ok(ControlFlow::Break(()));
         }
         seen += 1;
-    }
-    Ok((seen == limit).then_some(last + 1))
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((seen == limit && !ended).then_some(last + 1))
 }
 
-/// id, account_id, received_at, deliveries, waits, delivered, not delivered, last at
-fn fanned(row: &Row<'_>) -> Result<Fanned, Trouble> {
+/// `received_at, deliveries, waits, delivered, not delivered, last at`
+fn fanned(columns: &mut Columns<'_>) -> Result<Fanned, Trouble> {
     Ok(Fanned {
-        received_at: row::time(row, 2)?,
-        deliveries: row.get(3)?,
-        waits: row.get(4)?,
-        delivered: row.get(5)?,
-        not_delivered: row.get(6)?,
-        last_at: row::maybe_time(row, 7)?,
+        received_at: columns.time()?,
+        deliveries: columns.get()?,
+        waits: columns.get()?,
+        delivered: columns.get()?,
+        not_delivered: columns.get()?,
+        last_at: columns.optional_time()?,
     })
 }

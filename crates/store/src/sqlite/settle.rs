@@ -8,7 +8,7 @@ use super::{
     Trouble,
     catalog::next_version,
     replay,
-    row::{Key as _, blob},
+    statement::{Value, bound, sql},
     tally,
     trouble::Reach,
 };
@@ -21,19 +21,14 @@ use domain::{
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
-use rusqlite::{
-    Connection, OptionalExtension as _, params,
-    types::{ToSqlOutput, ValueRef},
-};
+use rusqlite::{Connection, types::ValueRef};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-pub(super) const END: &str = include_str!("sql/settle_end.sql");
-pub(super) const WAIT: &str = include_str!("sql/settle_wait.sql");
-pub(super) const FACT: &str = include_str!("sql/settle_fact.sql");
-const COUNT_DEAD_LETTER: &str = include_str!("sql/count_dead_letter.sql");
-
-pub(super) const SETTLED_BEFORE: &str =
-    "select 1 from attempts where delivery_id = ?1 and attempt_id = ?2 and not late";
+pub(super) const SETTLE_END: &str = sql!("settle_end");
+pub(super) const SETTLE_WAIT: &str = sql!("settle_wait");
+pub(super) const SETTLE_FACT: &str = sql!("settle_fact");
+pub(super) const SETTLED_BEFORE: &str = sql!("settled_before");
+const COUNT_DEAD_LETTER: &str = sql!("count_dead_letter");
 
 /// What a settlement did.
 #[derive(Clone, Copy, PartialEq)]
@@ -45,7 +40,7 @@ enum Effect {
 }
 
 /// A settlement and what is to be written of it.
-pub(super) struct Entry {
+pub(super) struct PreparedSettlement {
     /// As it was when its attempt started.
     delivery: Delivery,
     settled: Settled,
@@ -65,7 +60,7 @@ struct Attempted {
     detail: detail::Kept,
 }
 
-impl Entry {
+impl PreparedSettlement {
     pub(super) fn new(settlement: &Settlement) -> Self {
         let delivery = &settlement.delivery;
         match &settlement.fact {
@@ -112,8 +107,8 @@ impl Entry {
             }
             return Ok(Effect::Moved);
         }
-        let fact = params![self.delivery.id.blob(), self.fact.blob()];
-        if connection.prepare_cached(SETTLED_BEFORE)?.exists(fact)? {
+        let before = bound!(SETTLED_BEFORE, delivery_id: self.delivery.id, attempt_id: self.fact);
+        if before.exists(connection)? {
             return Ok(Effect::Repeated);
         }
         self.record(connection, false)?;
@@ -121,32 +116,33 @@ impl Entry {
     }
 
     fn move_row(&self, connection: &Connection) -> Result<bool, Trouble> {
-        let delivery = &self.delivery;
-        let (account, id) = (delivery.account_id.blob(), delivery.id.blob());
+        let Delivery { id, account_id, attempts, .. } = self.delivery;
         let rows = match self.settled {
             Settled::Ended(_) => {
-                let ended =
-                    connection.prepare_cached(END)?.execute(params![account, id, delivery.attempts])?;
+                let ended = bound!(SETTLE_END, account_id: account_id, delivery_id: id, attempts: attempts)
+                    .execute(connection)?;
                 if ended == 1 {
-                    tally::went(delivery);
+                    tally::went(&self.delivery);
                 }
                 ended
             }
             Settled::Waits { position, due_at, spent } => {
                 let tried = self.attempted.as_ref();
-                connection.prepare_cached(WAIT)?.execute(params![
-                    account,
-                    id,
-                    delivery.attempts,
-                    position.track,
-                    position.rank,
-                    due_at.micros(),
-                    spent,
-                    tried.is_some(),
-                    tried.is_some_and(|tried| tried.outcome == Outcome::TlsError),
-                    tried.map(|tried| tried.outcome.as_str()),
-                    tried.and_then(|tried| tried.http_status),
-                ])?
+                bound!(
+                    SETTLE_WAIT,
+                    account_id: account_id,
+                    delivery_id: id,
+                    attempts: attempts,
+                    track: position.track,
+                    rank: position.rank,
+                    due_at: due_at,
+                    spent: spent,
+                    tried: tried.is_some(),
+                    tls_error: tried.is_some_and(|tried| tried.outcome == Outcome::TlsError),
+                    outcome: tried.map(|tried| tried.outcome.as_str()),
+                    http_status: tried.and_then(|tried| tried.http_status),
+                )
+                .execute(connection)?
             }
         };
         Ok(rows == 1)
@@ -168,33 +164,40 @@ impl Entry {
         };
         // Without an attempt: of the last one before.
         let http_status = tried.map_or(delivery.last_http_status, |tried| tried.http_status);
-        let written = connection.prepare_cached(FACT)?.execute(params![
-            delivery.id.blob(),
-            self.fact.blob(),
-            delivery.account_id.blob(),
-            delivery.event_id.blob(),
-            delivery.destination_id.blob(),
-            delivery.route_id.blob(),
-            blob(delivery.replay_id),
-            delivery.origin.blob(),
-            tried.map(|tried| tried.number),
-            spent,
-            tried.map(|tried| tried.started_at.micros()),
-            tried.map(|tried| tried.duration_us),
-            tried.map(|tried| tried.outcome.as_str()),
-            http_status,
-            blob(self.node),
-            ending.map(|ending| ending.status().as_str()),
-            ending.and_then(Ending::reason),
-            ending.map(|_| self.ended_at.micros()),
-            !moved,
-            tried.map(|tried| written(&tried.detail)),
-            delivery.sequence,
-        ])?;
+        let written = bound!(
+            SETTLE_FACT,
+            delivery_id: delivery.id,
+            attempt_id: self.fact,
+            account_id: delivery.account_id,
+            event_id: delivery.event_id,
+            destination_id: delivery.destination_id,
+            route_id: delivery.route_id,
+            replay_id: delivery.replay_id,
+            origin: delivery.origin,
+            number: tried.map(|tried| tried.number),
+            spent: spent,
+            started_at: tried.map(|tried| tried.started_at),
+            duration_us: tried.map(|tried| tried.duration_us),
+            outcome: tried.map(|tried| tried.outcome.as_str()),
+            http_status: http_status,
+            node_id: self.node,
+            ending: ending.map(|ending| ending.status().as_str()),
+            reason: ending.and_then(Ending::reason),
+            ended_at: ending.map(|_| self.ended_at),
+            late: !moved,
+            detail: tried.map(|tried| &tried.detail),
+            sequence: delivery.sequence,
+        )
+        .execute(connection)?;
         if let (1, Some(Ending::DeadLetter(reason))) = (written, ending) {
-            let (account, destination) = (delivery.account_id.blob(), delivery.destination_id.blob());
-            let group = params![account, destination, reason.as_str(), http_status];
-            connection.prepare_cached(COUNT_DEAD_LETTER)?.execute(group)?;
+            bound!(
+                COUNT_DEAD_LETTER,
+                account_id: delivery.account_id,
+                destination_id: delivery.destination_id,
+                reason: reason.as_str(),
+                http_status: http_status,
+            )
+            .execute(connection)?;
         }
         Ok(())
     }
@@ -215,63 +218,79 @@ impl Attempted {
 
 /// How many of them the writer takes in one flush. Rows of one destination lie side by side, those of another on other
 /// pages: 256 of a crowd would hold it for much longer than 256 of a few.
-pub(super) fn part(entries: &[Entry]) -> usize {
+pub(super) fn count_for_one_flush(settlements: &[PreparedSettlement]) -> usize {
     let mut destinations = HashSet::new();
-    let mut fits = |entry: &Entry| {
-        destinations.insert(entry.delivery.destination_id);
+    let mut fits = |settlement: &PreparedSettlement| {
+        destinations.insert(settlement.delivery.destination_id);
         destinations.len() <= limits::SETTLE_DESTINATIONS_ONE_WRITER
     };
-    entries.iter().take_while(|entry| fits(entry)).count()
+    settlements.iter().take_while(|settlement| fits(settlement)).count()
 }
 
 /// A blob where it is packed.
-fn written(detail: &detail::Kept) -> ToSqlOutput<'_> {
-    ToSqlOutput::Borrowed(match detail {
-        detail::Kept::Text(text) => ValueRef::Text(text.as_bytes()),
-        detail::Kept::Packed(packed) => ValueRef::Blob(packed),
-    })
+impl Value for detail::Kept {
+    fn value(&self) -> ValueRef<'_> {
+        match self {
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Packed(packed) => ValueRef::Blob(packed),
+        }
+    }
 }
 
 /// All at once or, where SQLite will not take one of them, one by one. Nobody asks which node it is: one process has the
 /// lock, and what it says is the owner's word.
 pub(super) fn settle(
     connection: &Connection,
-    entries: &[Entry],
+    settlements: &[PreparedSettlement],
     one_by_one: bool,
     now: Timestamp,
 ) -> Result<Vec<bool>, Trouble> {
     let effects: Result<Vec<Effect>, Trouble> = match one_by_one {
-        false => entries.iter().map(|entry| entry.settle(connection)).collect(),
-        true => entries.iter().map(|entry| settle_alone(connection, entry, now)).collect(),
+        false => settlements.iter().map(|settlement| settlement.settle(connection)).collect(),
+        true => settlements.iter().map(|settlement| settle_alone(connection, settlement, now)).collect(),
     };
     let effects = effects?;
-    let moved = entries.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
-    let consequence = |entry: &Entry| Some((entry.consequence?, entry.delivery.destination_id));
-    switch(connection, moved.filter_map(|(entry, _)| consequence(entry)).collect(), now)?;
+    let moved = settlements.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
+    let consequence =
+        |settlement: &PreparedSettlement| Some((settlement.consequence?, settlement.delivery.destination_id));
+    switch(connection, moved.filter_map(|(settlement, _)| consequence(settlement)).collect(), now)?;
     Ok(effects.iter().map(|effect| *effect != Effect::Nothing).collect())
 }
 
 /// One that SQLite will not take ends its delivery with the least that can be said: left in the queue, it would be sent
 /// again for ever.
-fn settle_alone(connection: &Connection, entry: &Entry, now: Timestamp) -> Result<Effect, Trouble> {
-    if let Some(effect) = try_to_settle(connection, entry)? {
+fn settle_alone(
+    connection: &Connection,
+    settlement: &PreparedSettlement,
+    now: Timestamp,
+) -> Result<Effect, Trouble> {
+    if let Some(effect) = try_to_settle(connection, settlement)? {
         return Ok(effect);
     }
     let ending = Ending::DeadLetter(DeadReason::Undeliverable);
-    let least = Entry::ended_without(&entry.delivery, entry.fact, now, entry.node, ending);
+    let least = PreparedSettlement::ended_without(
+        &settlement.delivery,
+        settlement.fact,
+        now,
+        settlement.node,
+        ending,
+    );
     Ok(try_to_settle(connection, &least)?.unwrap_or(Effect::Nothing))
 }
 
 /// None if SQLite will not take it: then nothing of it is written, and its neighbours go on.
-fn try_to_settle(connection: &Connection, entry: &Entry) -> Result<Option<Effect>, Trouble> {
+fn try_to_settle(
+    connection: &Connection,
+    settlement: &PreparedSettlement,
+) -> Result<Option<Effect>, Trouble> {
     connection.prepare_cached("savepoint settlement")?.execute([])?;
     let mark = tally::mark();
-    let effect = match entry.settle(connection) {
+    let effect = match settlement.settle(connection) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
             tally::back_to(mark);
             let error = StoreError::from(trouble);
-            tracing::error!(delivery_id = %entry.delivery.id, %error, "a settlement was refused");
+            tracing::error!(delivery_id = %settlement.delivery.id, %error, "a settlement was refused");
             None
         }
         effect => Some(effect?),
@@ -279,6 +298,12 @@ fn try_to_settle(connection: &Connection, entry: &Entry) -> Result<Option<Effect
     connection.prepare_cached("release settlement")?.execute([])?;
     Ok(effect)
 }
+
+const NOT_DISABLED: &str = "select account_id from destinations where id = :id and disabled_at is null";
+const MAY_BE_PAUSED: &str = sql!("may_be_paused");
+const DISABLE: &str =
+    "update destinations set disabled_at = :now, disabled_reason = 'gone', version = :version where id = :id";
+const PAUSE: &str = "update destinations set paused_at = :now, version = :version where id = :id";
 
 /// One change per account, however many of its destinations it is about. Disabling comes first: what is disabled is not
 /// paused.
@@ -289,26 +314,22 @@ fn switch(
 ) -> Result<(), Trouble> {
     let mut versions: HashMap<AccountId, i64> = HashMap::new();
     for (consequence, id) in consequences {
-        let (changes, change) = match consequence {
-            Consequence::Disables => (
-                "select account_id from destinations where id = ?1 and disabled_at is null",
-                "update destinations set disabled_at = ?2, disabled_reason = 'gone', version = ?3 where id = ?1",
-            ),
-            Consequence::Pauses => (
-                "select account_id from destinations
-                 where id = ?1 and disabled_at is null and paused_at is null and deleted_at is null",
-                "update destinations set paused_at = ?2, version = ?3 where id = ?1",
-            ),
+        let account = match consequence {
+            Consequence::Disables => bound!(NOT_DISABLED, id: id).first(connection, |it| Ok(it.id()?))?,
+            Consequence::Pauses => bound!(MAY_BE_PAUSED, id: id).first(connection, |it| Ok(it.id()?))?,
         };
-        let mut select = connection.prepare_cached(changes)?;
-        let account = select.query_row([id.blob()], |row| super::row::id(row, 0)).optional()?;
         let Some(account) = account else { continue };
         let version = match versions.get(&account) {
             Some(version) => *version,
             None => next_version(connection, account)?,
         };
         versions.insert(account, version);
-        connection.prepare_cached(change)?.execute(params![id.blob(), now.micros(), version])?;
+        match consequence {
+            Consequence::Disables => {
+                bound!(DISABLE, id: id, now: now, version: version).execute(connection)?
+            }
+            Consequence::Pauses => bound!(PAUSE, id: id, now: now, version: version).execute(connection)?,
+        };
     }
     Ok(())
 }

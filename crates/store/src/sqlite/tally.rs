@@ -4,15 +4,15 @@
 //! counts when it is flushed. What was there when the store was opened is counted meanwhile, from a snapshot taken
 //! before the first write; until that is done, less is told than there is.
 
-use super::{SqliteStore, readers, row};
-use crate::{AccountBacklog, Backlogs, StoreError};
-use async_trait::async_trait;
+use super::{readers, statement::bound, trouble::Trouble};
+use crate::{AccountBacklog, StoreError};
 use domain::{delivery::Delivery, id::AccountId};
 use rusqlite::Connection;
 use std::{
     cell::RefCell,
     cmp::Reverse,
     collections::HashMap,
+    ops::ControlFlow,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -107,13 +107,6 @@ impl Tally {
     }
 }
 
-#[async_trait]
-impl Backlogs for SqliteStore {
-    async fn account_backlogs(&self, limit: usize) -> Result<Vec<AccountBacklog>, StoreError> {
-        Ok(self.tally.largest(limit))
-    }
-}
-
 /// Counts what is there at the beginning, on a thread of its own that ends with this.
 pub(super) struct FirstCount {
     over: Arc<AtomicBool>,
@@ -137,7 +130,10 @@ impl FirstCount {
                 Ok(counts) => {
                     tally.add(counts.into_iter().map(|(account, (rows, bytes))| (account, rows, bytes)))
                 }
-                Err(error) => tracing::warn!(%error, "the backlog at the start could not be counted"),
+                Err(trouble) => {
+                    let error = StoreError::from(trouble);
+                    tracing::warn!(%error, "the backlog at the start could not be counted");
+                }
             }
         });
         // Without the thread there is no first count, and everything else works.
@@ -155,22 +151,20 @@ impl Drop for FirstCount {
 }
 
 /// In the order of the table, and summed up here: grouping in SQL would sort millions of rows.
-fn count(connection: &Connection, over: &AtomicBool) -> rusqlite::Result<Counts> {
-    let mut counts = Counts::new();
-    let mut select = connection.prepare("select account_id, payload_bytes from queue")?;
-    let mut rows = select.query([])?;
-    let mut until_look = STRIDE;
-    while let Some(found) = rows.next()? {
-        let of_account = counts.entry(row::id(found, 0)?).or_default();
+fn count(connection: &Connection, over: &AtomicBool) -> Result<Counts, Trouble> {
+    let (mut counts, mut until_look) = (Counts::new(), STRIDE);
+    bound!("select account_id, payload_bytes from queue").each(connection, |columns| {
+        let of_account = counts.entry(columns.id()?).or_default();
         of_account.0 += 1;
-        of_account.1 += found.get::<_, i64>(1)?;
+        of_account.1 += columns.get::<i64>()?;
         until_look -= 1;
         if until_look == 0 {
             until_look = STRIDE;
             if over.load(Ordering::Relaxed) {
-                break;
+                return Ok(ControlFlow::Break(()));
             }
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(counts)
 }

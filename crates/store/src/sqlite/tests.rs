@@ -4,7 +4,7 @@
 mod backup;
 mod damage;
 mod disk;
-mod keys;
+mod idempotency;
 mod order;
 mod pace;
 mod plans;

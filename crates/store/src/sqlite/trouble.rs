@@ -1,6 +1,6 @@
 //! What SQLite's errors mean for us: who is to blame, and whether we may go on.
 
-use crate::StoreError;
+use crate::{BoxError, StoreError};
 use rusqlite::{Error as SqlError, ErrorCode, ffi};
 
 /// What stops a piece of work.
@@ -8,6 +8,8 @@ use rusqlite::{Error as SqlError, ErrorCode, ffi};
 pub(super) enum Trouble {
     /// A decision: this work is refused, its neighbours go on.
     Store(StoreError),
+    /// Something of ours that does not read back: damaged by hand, or written by a newer version.
+    Unreadable(BoxError),
     Sql(SqlError),
 }
 
@@ -27,8 +29,20 @@ pub(super) enum Reach {
 impl Trouble {
     pub(super) fn reach(&self) -> Reach {
         match self {
-            Self::Store(_) => Reach::Row,
+            Self::Store(_) | Self::Unreadable(_) => Reach::Row,
             Self::Sql(error) => reach(error),
+        }
+    }
+
+    /// What it means where nothing was to be written: only a write can be refused.
+    pub(super) fn of_read(self) -> StoreError {
+        match self {
+            Self::Unreadable(error) => StoreError::Unreadable(error),
+            Self::Sql(error) if is_ours(&error) => StoreError::Unreadable(error.into()),
+            trouble => match StoreError::from(trouble) {
+                StoreError::Refused(error) => StoreError::Unavailable(error),
+                error => error,
+            },
         }
     }
 }
@@ -73,6 +87,7 @@ impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Store(error) => error,
+            Trouble::Unreadable(error) => Self::Unavailable(error),
             Trouble::Sql(error) => match reach(&error) {
                 Reach::Row if is_ours(&error) => Self::Unavailable(error.into()),
                 Reach::Row => Self::Refused(error.into()),
@@ -88,7 +103,7 @@ fn is_ours(error: &SqlError) -> bool {
     !matches!(error, SqlError::SqliteFailure(..) | SqlError::ToSqlConversionFailure(_))
 }
 
-/// A document of ours that does not read back: damaged by hand, or written by a newer version.
+/// A document of ours that does not read back.
 pub(super) fn unreadable(what: &'static str, why: impl std::fmt::Display) -> Trouble {
-    Trouble::Store(StoreError::Unavailable(format!("unreadable {what}: {why}").into()))
+    Trouble::Unreadable(format!("unreadable {what}: {why}").into())
 }

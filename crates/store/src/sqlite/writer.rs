@@ -16,6 +16,7 @@ mod job;
 use super::{
     FileLock,
     readers::BUSY_TIMEOUT,
+    rows::Columns,
     space::Space,
     tally::{self, Tally},
     trouble::{Reach, Trouble, reach},
@@ -32,9 +33,9 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The order in which jobs of one group run.
+/// Which jobs of one group run first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Turn {
+pub(super) enum Priority {
     /// What the owner of the lanes must be able to write, also on a full disk.
     Settle,
     Ingest,
@@ -63,10 +64,11 @@ impl Writer {
         let (jobs, waiting) = mpsc::channel(limits::WRITER_QUEUE);
         let failed = Arc::new(OnceLock::new());
         let copier = Copier::start(copying, lock, failed.clone())?;
-        let pen = Pen { copier, connection, space, tally, failed: failed.clone(), patience: 0, groups: 0 };
+        let failure = failed.clone();
+        let writing = Writing { copier, connection, space, tally, failed: failure, patience: 0, groups: 0 };
         let thread = std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || {
-            let _guard = FailOnPanic { failed: pen.failed.clone(), thread: "writer" };
-            write_all(pen, waiting);
+            let _guard = FailOnPanic { failed: writing.failed.clone(), thread: "writer" };
+            writing.write_all(waiting);
         })?;
         Ok(Self { jobs: Some(jobs), failed, thread: Some(thread) })
     }
@@ -78,14 +80,14 @@ impl Writer {
 
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        turn: Turn,
+        priority: Priority,
         work: impl FnMut(&Connection) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, StoreError> {
         if let Some(reason) = self.failed() {
             return Err(StoreError::Failed(reason.into()));
         }
         let (reply, answer) = oneshot::channel();
-        let job: Box<dyn Job> = Box::new(Task::new(turn, work, reply));
+        let job: Box<dyn Job> = Box::new(Task::new(priority, work, reply));
         let closed = || StoreError::Failed("the writer has stopped".into());
         self.jobs.as_ref().ok_or_else(closed)?.send(job).await.map_err(|_| closed())?;
         answer.await.unwrap_or_else(|_| Err(closed()))
@@ -118,41 +120,8 @@ impl Drop for FailOnPanic {
     }
 }
 
-fn write_all(mut pen: Pen, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
-    let (mut bulk, mut passed_over) = (VecDeque::new(), 0);
-    loop {
-        let first = match bulk.is_empty() {
-            true => waiting.blocking_recv(),
-            false => waiting.try_recv().ok(),
-        };
-        let mut group: Vec<Box<dyn Job>> = Vec::new();
-        let mut next = first;
-        while let Some(job) = next {
-            match job.turn() {
-                Turn::Bulk | Turn::Expand => bulk.push_back(job),
-                _ => group.push(job),
-            }
-            // Bulk work that waits counts too, so that it cannot pile up here past the channel's bound.
-            let full = group.len() + bulk.len() >= limits::WRITER_TURN;
-            next = if full { None } else { waiting.try_recv().ok() };
-        }
-        // Bulk work steps back while an event waits, but not for ever.
-        let hurry = group.iter().any(|job| job.turn() == Turn::Ingest);
-        passed_over = if hurry && passed_over < limits::BULK_PASSED_OVER { passed_over + 1 } else { 0 };
-        if passed_over == 0 {
-            group.extend(bulk.pop_front());
-        }
-        if group.is_empty() {
-            return pen.close(); // nothing waits and nobody is left to ask
-        }
-        group.sort_by_key(|job| job.turn());
-        pen.write_group(group);
-        pen.checkpoint();
-    }
-}
-
-/// What the thread writes with.
-struct Pen {
+/// The thread, and what it writes with.
+struct Writing {
     copier: Copier,
     connection: Connection,
     space: Space,
@@ -164,7 +133,41 @@ struct Pen {
     groups: u32,
 }
 
-impl Pen {
+impl Writing {
+    /// Until nobody is left to ask.
+    fn write_all(mut self, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
+        let (mut bulk, mut passed_over) = (VecDeque::new(), 0);
+        loop {
+            let first = match bulk.is_empty() {
+                true => waiting.blocking_recv(),
+                false => waiting.try_recv().ok(),
+            };
+            let mut group: Vec<Box<dyn Job>> = Vec::new();
+            let mut next = first;
+            while let Some(job) = next {
+                match job.priority() {
+                    Priority::Bulk | Priority::Expand => bulk.push_back(job),
+                    _ => group.push(job),
+                }
+                // Bulk work that waits counts too, so that it cannot pile up here past the channel's bound.
+                let full = group.len() + bulk.len() >= limits::WRITER_TURN;
+                next = if full { None } else { waiting.try_recv().ok() };
+            }
+            // Bulk work steps back while an event waits, but not for ever.
+            let hurry = group.iter().any(|job| job.priority() == Priority::Ingest);
+            passed_over = if hurry && passed_over < limits::BULK_PASSED_OVER { passed_over + 1 } else { 0 };
+            if passed_over == 0 {
+                group.extend(bulk.pop_front());
+            }
+            if group.is_empty() {
+                return self.close(); // nothing waits and nobody is left to ask
+            }
+            group.sort_by_key(|job| job.priority());
+            self.write_group(group);
+            self.checkpoint();
+        }
+    }
+
     fn write_group(&mut self, mut group: Vec<Box<dyn Job>>) {
         if let Some(reason) = self.failed.get() {
             return refuse(group, &Refusal::Failed(reason.clone()));
@@ -211,7 +214,7 @@ impl Pen {
             self.space.ran_out();
         }
         let (again, refused) =
-            group.into_iter().partition(|job| reach == Reach::Full && job.turn() == Turn::Settle);
+            group.into_iter().partition(|job| reach == Reach::Full && job.priority() == Priority::Settle);
         refuse(refused, &Refusal::Unavailable(trouble.to_string()));
         again
     }
@@ -235,7 +238,8 @@ impl Pen {
         connection.prepare_cached("begin immediate")?.execute([])?;
         tally::back_to(0);
         for job in group {
-            let guarded = savepoints == Savepoints::ForAll || matches!(job.turn(), Turn::Api | Turn::Bulk);
+            let guarded =
+                savepoints == Savepoints::ForAll || matches!(job.priority(), Priority::Api | Priority::Bulk);
             let mark = tally::mark();
             if guarded {
                 connection.prepare_cached("savepoint job")?.execute([])?;
@@ -323,9 +327,10 @@ impl Pen {
     }
 
     fn log(&self, pragma: &'static str) -> rusqlite::Result<Log> {
-        self.connection
-            .prepare_cached(pragma)?
-            .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+        self.connection.prepare_cached(pragma)?.query_row([], |row| {
+            let mut columns = Columns::of(row);
+            Ok(Log { busy: columns.get()?, pages: columns.get()?, copied: columns.get()? })
+        })
     }
 }
 
@@ -347,7 +352,7 @@ struct Log {
 
 /// What only adds to what is stored waits until there is room.
 fn needs_room(job: &dyn Job) -> bool {
-    matches!(job.turn(), Turn::Ingest | Turn::Expand)
+    matches!(job.priority(), Priority::Ingest | Priority::Expand)
 }
 
 enum Refusal {

@@ -19,7 +19,7 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{
     FoundTables, Look, Member, OpenError, SchemaVersion, StoreError,
-    sqlite::{Depth, Examination},
+    sqlite::{Depth, Integrity},
 };
 
 pub(super) struct Installation {
@@ -178,15 +178,15 @@ impl Installation {
         let says = move |table: &str, place: usize, of: usize| {
             let _ = tell.send(format!("looking through {table} ({place} of {of})"));
         };
-        let mut examining = Box::pin(store::sqlite::examine(&path, depth, patience, says));
-        let examined = loop {
+        let mut checking = Box::pin(store::sqlite::check_integrity(&path, depth, patience, says));
+        let checked = loop {
             tokio::select! {
-                examined = &mut examining => break examined,
+                checked = &mut checking => break checked,
                 Some(text) = told.recv() => progress.say(|| text),
             }
         };
         progress.clear();
-        match examined {
+        match checked {
             Ok(examination) => chart.enter_all(integrity(&examination, in_use)),
             Err(OpenError::Damaged(why)) => chart.enter(damaged(&[why])),
             Err(OpenError::Unavailable(error)) => chart.enter(trouble("integrity", &error)),
@@ -206,7 +206,7 @@ fn off(clock: Timestamp, other: Timestamp) -> Option<String> {
     }
 }
 
-fn integrity(found: &Examination, in_use: bool) -> Vec<Finding> {
+fn integrity(found: &Integrity, in_use: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !found.damage.is_empty() {
         findings.push(damaged(&found.damage));

@@ -3,37 +3,38 @@
 use super::{
     super::{
         gates,
-        row::{self, Key as _},
+        rows::Columns,
+        statement::{bound, sql},
         trouble::{Reach, Trouble},
     },
     accounts,
-    table::{self, Kept as _},
+    documents::{Document as _, route},
 };
 use crate::{StoreError, Target};
 use domain::{
     destination::Destination,
     id::{AccountId, DestinationId},
-    route::Route,
     seal::Sealed,
 };
-use rusqlite::{Connection, Row};
+use rusqlite::Connection;
+
+const TARGETS: &str = sql!("targets");
+const OVERRIDES: &str = sql!("overrides");
 
 pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
-    let mut select = connection.prepare_cached(
-        "select version, doc, paused_at, resumed_at, disabled_at, disabled_reason, deleted_at, probed_at, account_id,
-           shard
-         from destinations where id = ?1",
-    )?;
-    let mut rows = select.query([id.blob()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    match whole(connection, row, id) {
+    let found = bound!(TARGETS, id: id).first(connection, |columns| {
+        // What goes wrong while it is read is told apart from what keeps it from being found.
+        let account = columns.clone().id();
+        Ok((account, whole(connection, columns, id)))
+    })?;
+    match found {
         // What does not read back stops the deliveries of its own destination, nobody else's.
-        Err(trouble) if trouble.reach() == Reach::Row => {
+        Some((account, Err(trouble))) if trouble.reach() == Reach::Row => {
             let reason = StoreError::from(trouble).to_string();
             tracing::error!(destination_id = %id, reason, "a destination does not read back");
             Ok(Some(Target {
                 id,
-                account_id: row::id(row, 8).unwrap_or(AccountId::MIN),
+                account_id: account.unwrap_or(AccountId::MIN),
                 account_version: 0,
                 shard: id.shard(),
                 destination: Err(reason),
@@ -42,27 +43,21 @@ pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Resu
                 gate: None,
             }))
         }
-        target => target.map(Some),
+        found => found.map(|(_, target)| target).transpose(),
     }
 }
 
-fn whole(connection: &Connection, row: &Row<'_>, id: DestinationId) -> Result<Target, Trouble> {
-    let account_id = row::id(row, 8)?;
+fn whole(connection: &Connection, columns: &mut Columns<'_>, id: DestinationId) -> Result<Target, Trouble> {
+    let (account_id, shard) = (columns.id()?, columns.get()?);
     let account = accounts::get(connection, account_id)?;
     Ok(Target {
         id,
         account_id,
         account_version: account.version,
-        shard: row.get(9)?,
-        destination: Ok(Destination::read(row)?),
+        shard,
+        destination: Ok(Destination::read(columns)?),
         data_key: account.data_key,
-        overrides: overrides(connection, id)?,
+        overrides: bound!(OVERRIDES, destination_id: id).all(connection, route)?,
         gate: gates::kept(connection, id)?,
     })
-}
-
-/// Removed routes too: what waits keeps its schedule.
-fn overrides(connection: &Connection, id: DestinationId) -> Result<Vec<Route>, Trouble> {
-    let mut select = connection.prepare_cached(include_str!("../sql/overrides.sql"))?;
-    table::collect(select.query([id.blob()])?, Route::read)
 }

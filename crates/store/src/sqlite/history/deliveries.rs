@@ -4,90 +4,144 @@
 use super::{
     super::{
         Trouble,
-        row::{self, DELIVERY_COLUMNS, Key as _},
+        rows::Columns,
+        statement::{Bound, Value, bound, order, sql},
     },
-    listed, one_of, within,
+    filter, listed,
 };
 use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
 use domain::{
     delivery::Status,
-    id::{AccountId, DeliveryId, EventId},
+    id::{AccountId, DeliveryId, ReplayId},
     limits,
+    time::Timestamp,
 };
-use rusqlite::{CachedStatement, Connection, Row, Rows, ToSql, params};
+use rusqlite::{CachedStatement, Connection, Row, Rows};
+
+/// A statement that looks at deliveries and says of each whether it is wanted.
+pub(in super::super) struct DeliveryWalk {
+    pub(in super::super) sql: &'static str,
+    order: [usize; NAMES.len()],
+}
+
+/// What such a statement is asked with: whose index, its range, and the filter.
+const NAMES: [&str; 16] = [
+    "whose",
+    "before",
+    "from",
+    "limit",
+    "account_id",
+    "statuses",
+    "reasons",
+    "event_ids",
+    "destination_ids",
+    "route_ids",
+    "source_ids",
+    "http_statuses",
+    "replay_ids",
+    "types",
+    "ended_by",
+    "not_of_replay",
+];
+
+impl DeliveryWalk {
+    const fn new(sql: &'static str) -> Self {
+        Self { sql, order: order(sql, NAMES) }
+    }
+}
+
+macro_rules! walk {
+    ($what:literal, $range:literal) => {
+        DeliveryWalk::new(concat!(
+            "select ",
+            sql!("wanted_delivery"),
+            ", looked_at.* from (",
+            sql!($what),
+            $range,
+            ") looked_at"
+        ))
+    };
+}
 
 macro_rules! waiting {
-    ($rest:literal) => {
-        concat!(include_str!("../sql/waiting_deliveries.sql"), $rest)
+    ($range:literal) => {
+        walk!("waiting_deliveries", $range)
     };
 }
 
 macro_rules! ended {
-    ($rest:literal) => {
-        concat!(include_str!("../sql/ended_deliveries.sql"), $rest)
+    ($range:literal) => {
+        walk!("ended_deliveries", $range)
     };
 }
 
-// ?1 whose, ?2 before, ?3 from, ?4 how many
-pub(in super::super) const WAITING_BY_ACCOUNT: &str = waiting!(
-    "where q.account_id = ?1 and q.delivery_id < ?2 and q.delivery_id >= ?3 order by q.delivery_id desc limit ?4"
+pub(in super::super) const WAITING_BY_ACCOUNT: DeliveryWalk = waiting!(
+    "where q.account_id = :whose and q.delivery_id < :before and q.delivery_id >= :from
+     order by q.delivery_id desc limit :limit"
 );
-pub(in super::super) const WAITING_BY_EVENT: &str = waiting!(
-    "where q.event_id = ?1 and q.delivery_id < ?2 and q.delivery_id >= ?3 order by q.delivery_id desc limit ?4"
+pub(in super::super) const WAITING_BY_EVENT: DeliveryWalk = waiting!(
+    "where q.event_id = :whose and q.delivery_id < :before and q.delivery_id >= :from
+     order by q.delivery_id desc limit :limit"
 );
-pub(in super::super) const ENDED_BY_ACCOUNT: &str = ended!(
-    "where a.account_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id desc limit ?4"
+pub(in super::super) const ENDED_BY_ACCOUNT: DeliveryWalk = ended!(
+    "where a.account_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id desc limit :limit"
 );
-pub(in super::super) const ENDED_BY_DESTINATION: &str = ended!(
-    "where a.destination_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id desc limit ?4"
+pub(in super::super) const ENDED_BY_DESTINATION: DeliveryWalk = ended!(
+    "where a.destination_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id desc limit :limit"
 );
-pub(in super::super) const ENDED_BY_EVENT: &str = ended!(
-    "where a.event_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id desc limit ?4"
+pub(in super::super) const ENDED_BY_EVENT: DeliveryWalk = ended!(
+    "where a.event_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id desc limit :limit"
 );
 // By the ids that the replay has made, as many as a page looks at: each is either waiting or ended.
-pub(in super::super) const WAITING_BY_REPLAY: &str = waiting!(
+pub(in super::super) const WAITING_BY_REPLAY: DeliveryWalk = waiting!(
     "where (q.account_id, q.delivery_id) in (
          select r.account_id, d.delivery_id
          from replayed d
          join replays r on r.id = d.replay_id
-         where d.replay_id = ?1 and d.delivery_id < ?2 and d.delivery_id >= ?3
-         order by d.delivery_id desc limit ?4
+         where d.replay_id = :whose and d.delivery_id < :before and d.delivery_id >= :from
+         order by d.delivery_id desc limit :limit
      )
-     order by q.delivery_id desc limit ?4"
+     order by q.delivery_id desc limit :limit"
 );
-pub(in super::super) const ENDED_BY_REPLAY: &str = ended!(
+pub(in super::super) const ENDED_BY_REPLAY: DeliveryWalk = ended!(
     "where a.ending is not null and a.delivery_id in (
-         select delivery_id from replayed where replay_id = ?1 and delivery_id < ?2 and delivery_id >= ?3
-         order by delivery_id desc limit ?4
+         select delivery_id from replayed where replay_id = :whose and delivery_id < :before and delivery_id >= :from
+         order by delivery_id desc limit :limit
      )
-     order by a.delivery_id desc limit ?4"
+     order by a.delivery_id desc limit :limit"
 );
-pub(in super::super) const DEAD_BY_ACCOUNT: &str = ended!(
-    "where a.account_id = ?1 and a.ending = 'dead_letter' and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id desc limit ?4"
+pub(in super::super) const DEAD_BY_ACCOUNT: DeliveryWalk = ended!(
+    "where a.account_id = :whose and a.ending = 'dead_letter' and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id desc limit :limit"
 );
-// The same, oldest first: ?1 whose, ?2 below, ?3 after, ?4 how many
-pub(in super::super) const ENDED_AFTER_BY_ACCOUNT: &str = ended!(
-    "where a.account_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id limit ?4"
+// The same, oldest first.
+pub(in super::super) const ENDED_AFTER_BY_ACCOUNT: DeliveryWalk = ended!(
+    "where a.account_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id limit :limit"
 );
-pub(in super::super) const ENDED_AFTER_BY_DESTINATION: &str = ended!(
-    "where a.destination_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id limit ?4"
+pub(in super::super) const ENDED_AFTER_BY_DESTINATION: DeliveryWalk = ended!(
+    "where a.destination_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id limit :limit"
 );
-pub(in super::super) const ENDED_AFTER_BY_EVENT: &str = ended!(
-    "where a.event_id = ?1 and a.ending is not null and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id limit ?4"
+pub(in super::super) const ENDED_AFTER_BY_EVENT: DeliveryWalk = ended!(
+    "where a.event_id = :whose and a.ending is not null and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id limit :limit"
 );
-pub(in super::super) const DEAD_AFTER_BY_ACCOUNT: &str = ended!(
-    "where a.account_id = ?1 and a.ending = 'dead_letter' and a.delivery_id < ?2 and a.delivery_id >= ?3
-     order by a.delivery_id limit ?4"
+pub(in super::super) const DEAD_AFTER_BY_ACCOUNT: DeliveryWalk = ended!(
+    "where a.account_id = :whose and a.ending = 'dead_letter' and a.delivery_id < :before and a.delivery_id >= :from
+     order by a.delivery_id limit :limit"
 );
-const WAITING_ONE: &str = waiting!("where q.account_id = ?1 and q.delivery_id = ?2");
-const ENDED_ONE: &str = ended!("where a.delivery_id = ?2 and a.account_id = ?1 and a.ending is not null");
+
+const WAITING_DELIVERY: &str =
+    concat!(sql!("waiting_deliveries"), "where q.account_id = :account_id and q.delivery_id = :delivery_id");
+const ENDED_DELIVERY: &str = concat!(
+    sql!("ended_deliveries"),
+    "where a.delivery_id = :delivery_id and a.account_id = :account_id and a.ending is not null"
+);
+const LOOKED_UP_OF_REPLAY: &str = sql!("looked_up_of_replay");
 
 pub(super) fn list(
     connection: &Connection,
@@ -95,25 +149,29 @@ pub(super) fn list(
     filter: &DeliveryFilter,
     page: Page<DeliveryId>,
 ) -> Result<Listed<DeliveryRecord, DeliveryId>, Trouble> {
-    let range = Range::of(filter, page);
-    let ((waiting, waiting_whose), (ended_index, ended_whose)) = indexes(account, filter);
-    let mut waiting = connection.prepare_cached(waiting)?;
-    let mut waiting = Stream::open(&mut waiting, &waiting_whose, &range, waits(filter), waiting_record)?;
-    let mut ended = connection.prepare_cached(ended_index)?;
-    let mut ended = Stream::open(&mut ended, &ended_whose, &range, ends(filter), ended_record)?;
+    let request = Request::new(account, filter, page.before.unwrap_or(DeliveryId::MAX));
+    let (waiting, ended) = walks(account, filter);
+    let mut select_waiting = connection.prepare_cached(waiting.0.sql)?;
+    let mut select_ended = connection.prepare_cached(ended.0.sql)?;
+    let look_at = limits::PAGE_SCAN + 1;
+    let mut waiting = match waits(filter) {
+        true => Half::of(request.rows(&waiting, look_at, &mut select_waiting)?, waiting_record)?,
+        false => Half::nothing(),
+    };
+    let mut half_ended = match ends(filter) {
+        true => Half::of(request.rows(&ended, look_at, &mut select_ended)?, ended_record)?,
+        false => Half::nothing(),
+    };
     let mut listed = listed(page.limit, || {
-        let newest_waits = match (&waiting.head, &ended.head) {
+        let newest_waits = match (&waiting.next, &half_ended.next) {
             (Some(waiting), Some(ended)) => waiting.id > ended.id,
             (waiting, _) => waiting.is_some(),
         };
-        let record = if newest_waits { waiting.next()? } else { ended.next()? };
-        Ok(record.map(|record| {
-            let wanted = record.account_id == account && wanted(filter, &record);
-            (record.id, wanted.then_some(record))
-        }))
+        let looked_at = if newest_waits { waiting.take()? } else { half_ended.take()? };
+        Ok(looked_at.map(|looked_at| (looked_at.id, looked_at.wanted)))
     })?;
-    if listed.next.is_none() && ended_index == ENDED_BY_REPLAY {
-        listed.next = last_looked_up(connection, &ended_whose, &range)?;
+    if let (None, Some(replay)) = (listed.next, of_replay(filter)) {
+        listed.next = last_looked_up(connection, replay, &request)?;
     }
     Ok(listed)
 }
@@ -122,18 +180,18 @@ pub(super) fn list(
 /// ended, if there is more.
 fn last_looked_up(
     connection: &Connection,
-    replay: &[u8; 16],
-    range: &Range,
+    replay: ReplayId,
+    request: &Request,
 ) -> Result<Option<DeliveryId>, Trouble> {
-    let mut select = connection.prepare_cached(
-        "select delivery_id from replayed where replay_id = ?1 and delivery_id < ?2 and delivery_id >= ?3
-         order by delivery_id desc limit 2 offset ?4",
-    )?;
-    let values: [&dyn ToSql; 4] =
-        [replay, &range.before.blob(), &range.from.blob(), &(limits::PAGE_SCAN as i64)];
-    let mut rows = select.query(values)?;
-    let last = rows.next()?.map(|row| row::id(row, 0)).transpose()?;
-    Ok(if rows.next()?.is_some() { last } else { None })
+    let ids = bound!(
+        LOOKED_UP_OF_REPLAY,
+        replay_id: replay,
+        before: request.before,
+        from: request.from,
+        looked_up: limits::PAGE_SCAN,
+    )
+    .all(connection, |columns| Ok(columns.id()?))?;
+    Ok(if let [last, _more] = ids[..] { Some(last) } else { None })
 }
 
 pub(super) fn get(
@@ -141,14 +199,10 @@ pub(super) fn get(
     account: AccountId,
     id: DeliveryId,
 ) -> Result<DeliveryRecord, Trouble> {
-    let one = |statement, read: Read| -> Result<_, Trouble> {
-        let mut select = connection.prepare_cached(statement)?;
-        let mut rows = select.query(params![account.blob(), id.blob()])?;
-        rows.next()?.map(read).transpose()
-    };
-    let found = match one(WAITING_ONE, waiting_record)? {
+    let waiting = bound!(WAITING_DELIVERY, account_id: account, delivery_id: id);
+    let found = match waiting.first(connection, waiting_record)? {
         Some(record) => Some(record),
-        None => one(ENDED_ONE, ended_record)?,
+        None => ended(connection, account, id)?,
     };
     found.ok_or(StoreError::NotFound { what: "delivery" }.into())
 }
@@ -159,54 +213,188 @@ pub(in super::super) fn ended(
     account: AccountId,
     id: DeliveryId,
 ) -> Result<Option<DeliveryRecord>, Trouble> {
-    let mut select = connection.prepare_cached(ENDED_ONE)?;
-    let mut rows = select.query(params![account.blob(), id.blob()])?;
-    rows.next()?.map(ended_record).transpose()
+    bound!(ENDED_DELIVERY, account_id: account, delivery_id: id).first(connection, ended_record)
 }
 
 /// A statement and whose entries it walks.
-type Index = (&'static str, [u8; 16]);
-type Read = fn(&Row<'_>) -> Result<DeliveryRecord, Trouble>;
+type Index = (&'static DeliveryWalk, [u8; 16]);
+type Read = fn(&mut Columns<'_>) -> Result<DeliveryRecord, Trouble>;
 
 /// The indexes that fit best: one event, else one replay, else dead letters alone, else one destination, else the
 /// account. What waits has no order by id within a destination, so there it is the account's.
-fn indexes(account: AccountId, filter: &DeliveryFilter) -> (Index, Index) {
-    let waiting = (WAITING_BY_ACCOUNT, account.blob());
-    match (filter.event_ids.as_slice(), filter.replay_ids.as_slice(), filter.destination_ids.as_slice()) {
-        ([event], ..) => ((WAITING_BY_EVENT, event.blob()), (ENDED_BY_EVENT, event.blob())),
-        (_, [replay], _) => ((WAITING_BY_REPLAY, replay.blob()), (ENDED_BY_REPLAY, replay.blob())),
-        _ if dead_alone(filter) => (waiting, (DEAD_BY_ACCOUNT, account.blob())),
-        (_, _, [destination]) => (waiting, (ENDED_BY_DESTINATION, destination.blob())),
-        _ => (waiting, (ENDED_BY_ACCOUNT, account.blob())),
+fn walks(account: AccountId, filter: &DeliveryFilter) -> (Index, Index) {
+    let waiting = (&WAITING_BY_ACCOUNT, *account.bytes());
+    if let Some(event) = filter::only(&filter.event_ids) {
+        return ((&WAITING_BY_EVENT, *event.bytes()), (&ENDED_BY_EVENT, *event.bytes()));
     }
+    if let Some(replay) = of_replay(filter) {
+        return ((&WAITING_BY_REPLAY, *replay.bytes()), (&ENDED_BY_REPLAY, *replay.bytes()));
+    }
+    if dead_alone(filter) {
+        return (waiting, (&DEAD_BY_ACCOUNT, *account.bytes()));
+    }
+    match filter::only(&filter.destination_ids) {
+        Some(destination) => (waiting, (&ENDED_BY_DESTINATION, *destination.bytes())),
+        None => (waiting, (&ENDED_BY_ACCOUNT, *account.bytes())),
+    }
+}
+
+/// The replay whose list is walked.
+fn of_replay(filter: &DeliveryFilter) -> Option<ReplayId> {
+    filter::only(&filter.replay_ids).filter(|_| filter.event_ids.len() != 1)
 }
 
 fn dead_alone(filter: &DeliveryFilter) -> bool {
     !filter.statuses.is_empty() && filter.statuses.iter().all(|status| *status == Status::DeadLetter)
 }
 
-/// What has ended, oldest first, by the index that fits a filter best. The filter itself is for whoever reads.
-pub(in super::super) struct EndedIndex<'c> {
-    statement: CachedStatement<'c>,
-    whose: [u8; 16],
-    range: Range,
+/// Whether the half that waits, or the one that has ended, has anything in it that is asked for.
+fn waits(filter: &DeliveryFilter) -> bool {
+    filter.statuses.is_empty() || filter.statuses.iter().any(|status| !status.ended())
 }
 
-impl<'c> EndedIndex<'c> {
-    pub(in super::super) fn of(
+fn ends(filter: &DeliveryFilter) -> bool {
+    filter.statuses.is_empty() || filter.statuses.iter().any(|status| status.ended())
+}
+
+/// What is asked for, as the statements take it.
+struct Request {
+    account_id: AccountId,
+    /// Ids hold the time of creation: what is too young or too old is not even looked at.
+    before: DeliveryId,
+    from: DeliveryId,
+    statuses: Option<String>,
+    reasons: Option<String>,
+    event_ids: Option<String>,
+    destination_ids: Option<String>,
+    route_ids: Option<String>,
+    source_ids: Option<String>,
+    http_statuses: Option<String>,
+    replay_ids: Option<String>,
+    types: Option<String>,
+    /// Not what ended later, and nothing that this replay has made.
+    ended_by: Option<Timestamp>,
+    not_of_replay: Option<ReplayId>,
+}
+
+impl Request {
+    fn new(account_id: AccountId, filter: &DeliveryFilter, before: DeliveryId) -> Self {
+        let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
+        Self {
+            account_id,
+            before: before.min(until),
+            from: filter.since.map_or(DeliveryId::MIN, |since| DeliveryId::at(since, 0)),
+            statuses: filter::list(&filter.statuses, |status| status.as_str()),
+            reasons: filter::list(&filter.reasons, String::clone),
+            event_ids: filter::ids(&filter.event_ids, |id| id.uuid()),
+            destination_ids: filter::ids(&filter.destination_ids, |id| id.uuid()),
+            route_ids: filter::ids(&filter.route_ids, |id| id.uuid()),
+            source_ids: filter::ids(&filter.source_ids, |id| id.uuid()),
+            http_statuses: filter::list(&filter.http_statuses, |status| *status),
+            replay_ids: filter::ids(&filter.replay_ids, |id| id.uuid()),
+            types: filter::patterns(&filter.types),
+            ended_by: None,
+            not_of_replay: None,
+        }
+    }
+
+    fn rows<'s>(
+        &self,
+        (walk, whose): &Index,
+        limit: usize,
+        statement: &'s mut CachedStatement<'_>,
+    ) -> rusqlite::Result<Rows<'s>> {
+        // In the order of the names.
+        let values = [
+            whose.value(),
+            self.before.value(),
+            self.from.value(),
+            limit.value(),
+            self.account_id.value(),
+            self.statuses.value(),
+            self.reasons.value(),
+            self.event_ids.value(),
+            self.destination_ids.value(),
+            self.route_ids.value(),
+            self.source_ids.value(),
+            self.http_statuses.value(),
+            self.replay_ids.value(),
+            self.types.value(),
+            self.ended_by.value(),
+            self.not_of_replay.value(),
+        ];
+        Bound::new(walk.sql, &walk.order, values).rows(statement)
+    }
+}
+
+/// One delivery that was looked at, and its record if it is wanted.
+struct LookedAt {
+    id: DeliveryId,
+    wanted: Option<DeliveryRecord>,
+}
+
+impl LookedAt {
+    fn read(row: &Row<'_>, read: Read) -> Result<Self, Trouble> {
+        let mut columns = Columns::of(row);
+        let wanted: bool = columns.get()?;
+        let id = columns.clone().id()?;
+        Ok(Self { id, wanted: wanted.then(|| read(&mut columns)).transpose()? })
+    }
+}
+
+/// One of the two halves of a list, read as far as it is asked for.
+struct Half<'s> {
+    rows: Option<Rows<'s>>,
+    read: Read,
+    next: Option<LookedAt>,
+}
+
+impl<'s> Half<'s> {
+    fn of(rows: Rows<'s>, read: Read) -> Result<Self, Trouble> {
+        let mut half = Self { rows: Some(rows), read, next: None };
+        half.take()?;
+        Ok(half)
+    }
+
+    fn nothing() -> Self {
+        Self { rows: None, read: ended_record, next: None }
+    }
+
+    fn take(&mut self) -> Result<Option<LookedAt>, Trouble> {
+        let row = match &mut self.rows {
+            Some(rows) => rows.next()?,
+            None => None,
+        };
+        let next = row.map(|row| LookedAt::read(row, self.read)).transpose()?;
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+}
+
+/// What has ended, oldest first, by the index that fits a filter best.
+pub(in super::super) struct EndedWalk<'c> {
+    statement: CachedStatement<'c>,
+    index: Index,
+    request: Request,
+}
+
+impl<'c> EndedWalk<'c> {
+    /// Of deliveries below the id that ended by then, and none that this replay has made.
+    pub(in super::super) fn new(
         connection: &'c Connection,
         account: AccountId,
         filter: &DeliveryFilter,
-        below: DeliveryId,
+        (below, ended_by): (DeliveryId, Timestamp),
+        not_of_replay: Option<ReplayId>,
     ) -> Result<Self, Trouble> {
-        let (statement, whose) = match (filter.event_ids.as_slice(), filter.destination_ids.as_slice()) {
-            ([event], _) => (ENDED_AFTER_BY_EVENT, event.blob()),
-            _ if dead_alone(filter) => (DEAD_AFTER_BY_ACCOUNT, account.blob()),
-            (_, [destination]) => (ENDED_AFTER_BY_DESTINATION, destination.blob()),
-            _ => (ENDED_AFTER_BY_ACCOUNT, account.blob()),
+        let index = match (filter::only(&filter.event_ids), filter::only(&filter.destination_ids)) {
+            (Some(event), _) => (&ENDED_AFTER_BY_EVENT, *event.bytes()),
+            _ if dead_alone(filter) => (&DEAD_AFTER_BY_ACCOUNT, *account.bytes()),
+            (_, Some(destination)) => (&ENDED_AFTER_BY_DESTINATION, *destination.bytes()),
+            _ => (&ENDED_AFTER_BY_ACCOUNT, *account.bytes()),
         };
-        let range = Range::of(filter, Page { before: Some(below), limit: 0 });
-        Ok(Self { statement: connection.prepare_cached(statement)?, whose, range })
+        let request =
+            Request { ended_by: Some(ended_by), not_of_replay, ..Request::new(account, filter, below) };
+        Ok(Self { statement: connection.prepare_cached(index.0.sql)?, index, request })
     }
 
     /// Behind the given one, at most so many.
@@ -215,91 +403,31 @@ impl<'c> EndedIndex<'c> {
         cursor: Option<DeliveryId>,
         limit: usize,
     ) -> Result<EndedRows<'_>, Trouble> {
-        let Range { before, from } = self.range;
-        let from = cursor.map_or(from, |cursor| from.max(next_after(cursor)));
-        let values: [&dyn ToSql; 4] = [&self.whose, &before.blob(), &from.blob(), &(limit as i64)];
-        Ok(EndedRows(self.statement.query(values)?))
+        if let Some(cursor) = cursor {
+            self.request.from = self.request.from.max(filter::next_after(cursor));
+        }
+        Ok(EndedRows(self.request.rows(&self.index, limit, &mut self.statement)?))
     }
 }
 
 pub(in super::super) struct EndedRows<'s>(Rows<'s>);
 
 impl EndedRows<'_> {
-    pub(in super::super) fn next(&mut self) -> Result<Option<DeliveryRecord>, Trouble> {
-        self.0.next()?.map(ended_record).transpose()
+    /// The next that was looked at, and its record if it is wanted.
+    pub(in super::super) fn next(&mut self) -> Result<Option<(DeliveryId, Option<DeliveryRecord>)>, Trouble> {
+        let looked_at = self.0.next()?.map(|row| LookedAt::read(row, ended_record)).transpose()?;
+        Ok(looked_at.map(|looked_at| (looked_at.id, looked_at.wanted)))
     }
 }
 
-fn next_after(id: DeliveryId) -> DeliveryId {
-    DeliveryId::from_uuid(uuid::Uuid::from_u128(id.uuid().as_u128().saturating_add(1)))
-}
-
-/// Ids hold the time of creation: what is too young or too old is not even looked at.
-#[derive(Clone, Copy)]
-struct Range {
-    before: DeliveryId,
-    from: DeliveryId,
-}
-
-impl Range {
-    fn of(filter: &DeliveryFilter, page: Page<DeliveryId>) -> Self {
-        let before = page.before.unwrap_or(DeliveryId::MAX);
-        let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
-        let from = filter.since.map_or(DeliveryId::MIN, |since| DeliveryId::at(since, 0));
-        Self { before: before.min(until), from }
-    }
-}
-
-/// Whether what waits can be wanted at all.
-fn waits(filter: &DeliveryFilter) -> bool {
-    one_of(&filter.statuses, |status| !status.ended()) && filter.reasons.is_empty()
-}
-
-fn ends(filter: &DeliveryFilter) -> bool {
-    one_of(&filter.statuses, |status| status.ended())
-}
-
-/// One of the two halves, read as far as it is asked for.
-struct Stream<'s> {
-    rows: Option<Rows<'s>>,
-    head: Option<DeliveryRecord>,
-    read: Read,
-}
-
-impl<'s> Stream<'s> {
-    fn open(
-        statement: &'s mut CachedStatement<'_>,
-        whose: &[u8; 16],
-        range: &Range,
-        wanted: bool,
-        read: Read,
-    ) -> Result<Self, Trouble> {
-        let values: [&dyn ToSql; 4] =
-            [whose, &range.before.blob(), &range.from.blob(), &(limits::PAGE_SCAN as i64 + 1)];
-        let rows = wanted.then(|| statement.query(values)).transpose()?;
-        let mut stream = Self { rows, head: None, read };
-        stream.next()?;
-        Ok(stream)
-    }
-
-    fn next(&mut self) -> Result<Option<DeliveryRecord>, Trouble> {
-        let row = match &mut self.rows {
-            Some(rows) => rows.next()?,
-            None => None,
-        };
-        let next = row.map(self.read).transpose()?;
-        Ok(std::mem::replace(&mut self.head, next))
-    }
-}
-
-fn waiting_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
-    let delivery = row::delivery(row)?;
+fn waiting_record(columns: &mut Columns<'_>) -> Result<DeliveryRecord, Trouble> {
+    let delivery = columns.delivery()?;
     Ok(DeliveryRecord {
         id: delivery.id,
         account_id: delivery.account_id,
         event_id: delivery.event_id,
-        event_type: row.get(DELIVERY_COLUMNS)?,
-        source_id: row::maybe_id(row, DELIVERY_COLUMNS + 1)?,
+        event_type: columns.get()?,
+        source_id: columns.optional_id()?,
         route_id: delivery.route_id,
         destination_id: delivery.destination_id,
         replay_id: delivery.replay_id,
@@ -308,62 +436,32 @@ fn waiting_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
         spent: delivery.spent,
         last_outcome: delivery.last_outcome,
         last_http_status: delivery.last_http_status,
-        ordering_key: row.get(DELIVERY_COLUMNS + 2)?,
+        ordering_key: columns.get()?,
         sequence: delivery.sequence,
         created_at: delivery.created_at,
         state: DeliveryState::Waiting(Box::new(delivery)),
     })
 }
 
-fn ended_record(row: &Row<'_>) -> Result<DeliveryRecord, Trouble> {
-    let id: DeliveryId = row::id(row, 0)?;
+fn ended_record(columns: &mut Columns<'_>) -> Result<DeliveryRecord, Trouble> {
+    let id: DeliveryId = columns.id()?;
     Ok(DeliveryRecord {
         id,
-        account_id: row::id(row, 1)?,
-        event_id: row::id::<EventId>(row, 2)?,
-        destination_id: row::id(row, 3)?,
-        route_id: row::id(row, 4)?,
-        replay_id: row::maybe_id(row, 5)?,
-        origin: row::id(row, 6)?,
-        attempts: row.get(7)?,
-        spent: row.get(8)?,
-        last_outcome: row::maybe_outcome(row, 9)?,
-        last_http_status: row.get(10)?,
-        event_type: row.get(14)?,
-        source_id: row::maybe_id(row, 15)?,
-        ordering_key: row.get(16)?,
-        sequence: row.get(17)?,
+        account_id: columns.id()?,
+        event_id: columns.id()?,
+        event_type: columns.get()?,
+        source_id: columns.optional_id()?,
+        route_id: columns.id()?,
+        destination_id: columns.id()?,
+        replay_id: columns.optional_id()?,
+        origin: columns.id()?,
+        attempts: columns.get()?,
+        spent: columns.get()?,
+        last_outcome: columns.optional_outcome()?,
+        last_http_status: columns.get()?,
+        ordering_key: columns.get()?,
+        sequence: columns.get()?,
         created_at: id.made_at(),
-        state: DeliveryState::Ended { ending: row::ending(row, 11, 12)?, at: row::time(row, 13)? },
+        state: DeliveryState::Ended { ending: columns.ending()?, at: columns.time()? },
     })
-}
-
-pub(in super::super) fn wanted(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {
-    let reason = match &record.state {
-        DeliveryState::Ended { ending, .. } => ending.reason(),
-        DeliveryState::Waiting(_) => None,
-    };
-    one_of(&filter.statuses, |status| has_status(record, *status))
-        && one_of(&filter.reasons, |wanted| reason == Some(wanted))
-        && one_of(&filter.event_ids, |id| record.event_id == *id)
-        && one_of(&filter.destination_ids, |id| record.destination_id == *id)
-        && one_of(&filter.route_ids, |id| record.route_id == *id)
-        && one_of(&filter.source_ids, |id| record.source_id == Some(*id))
-        && one_of(&filter.types, |pattern| pattern.matches(&record.event_type))
-        && one_of(&filter.http_statuses, |status| record.last_http_status == Some(*status))
-        && one_of(&filter.replay_ids, |id| record.replay_id == Some(*id))
-        && within(filter.since, filter.until, record.id.made_at())
-}
-
-/// Whether a delivery is being tried just now is its owner's knowledge: here it waits.
-fn has_status(record: &DeliveryRecord, status: Status) -> bool {
-    match &record.state {
-        DeliveryState::Ended { ending, .. } => ending.status() == status,
-        DeliveryState::Waiting(_) => match status {
-            Status::Delivering => true,
-            Status::Queued => record.attempts == 0,
-            Status::RetryScheduled => record.attempts > 0,
-            Status::Delivered | Status::DeadLetter | Status::Cancelled => false,
-        },
-    }
 }

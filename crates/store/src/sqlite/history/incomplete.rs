@@ -3,19 +3,15 @@
 use super::{
     super::{
         Trouble,
-        row::{self, Key as _},
+        statement::{bound, sql},
     },
     events, listed,
 };
 use crate::{EventFilter, EventRecord, Listed, Page};
 use domain::id::{AccountId, EventId};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
-/// One step: the next event, whatever waits of it.
-pub(in super::super) const NEXT: &str = "select max(id) from (
-       select * from (select event_id as id from queue where event_id < ?1 order by event_id desc limit 1)
-       union all
-       select * from (select event_id as id from expansions where event_id < ?1 order by event_id desc limit 1))";
+pub(in super::super) const INCOMPLETE_EVENTS: &str = sql!("incomplete_events");
 
 pub(super) fn list(
     connection: &Connection,
@@ -23,12 +19,13 @@ pub(super) fn list(
     filter: &EventFilter,
     page: Page<EventId>,
 ) -> Result<Listed<EventRecord, EventId>, Trouble> {
-    let mut next = connection.prepare_cached(NEXT)?;
+    let mut next = connection.prepare_cached(INCOMPLETE_EVENTS)?;
     let mut before = page.before.unwrap_or(EventId::MAX);
     listed(page.limit, || {
-        let found = next.query_row([before.blob()], |row| row::maybe_id(row, 0)).optional()?.flatten();
-        let Some(id) = found else { return Ok(None) };
+        let found = bound!(INCOMPLETE_EVENTS, before: before)
+            .first_on(&mut next, |columns| Ok(columns.optional_id()?))?;
+        let Some(id) = found.flatten() else { return Ok(None) };
         before = id;
-        Ok(Some((id, events::incomplete_record(connection, account, filter, id)?)))
+        Ok(Some((id, events::wanted(connection, account, filter, id)?)))
     })
 }

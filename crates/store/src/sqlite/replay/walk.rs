@@ -2,20 +2,22 @@
 
 use super::super::{
     Trouble,
-    history::{self, EndedIndex},
-    row::{self, Key as _},
+    catalog::ordering_of,
+    history::{self, EndedWalk},
+    statement::{bound, sql},
 };
 use crate::{
     DeliveryRecord, DeliveryState, Original, OriginalWalk, Originals, Selection, Survey, replay::AsOf,
 };
 use domain::{
-    destination::Ordering,
     id::{AccountId, DeliveryId, DestinationId, ReplayId},
     limits,
     time::Timestamp,
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::Connection;
 use std::collections::BTreeMap;
+
+const SURVEY_GIVEN: &str = sql!("survey_given");
 
 /// Counts what a replay that is made at `as_of` will match.
 pub(super) fn survey(
@@ -25,29 +27,30 @@ pub(super) fn survey(
     as_of: Timestamp,
     limit: usize,
 ) -> Result<Survey, Trouble> {
-    let as_of = AsOf::at(as_of);
+    let AsOf { below, ended_by } = AsOf::at(as_of);
     let mut survey = Survey { exact: true, ..Survey::default() };
     let mut by_destination = BTreeMap::<DestinationId, u64>::new();
     match selection {
         Selection::Deliveries(ids) => {
             for id in ids {
-                match destination_of(connection, account, *id)? {
+                let destination = bound!(SURVEY_GIVEN, account_id: account, delivery_id: id)
+                    .first(connection, |columns| Ok(columns.id()?))?;
+                match destination {
                     Some(destination) => *by_destination.entry(destination).or_default() += 1,
                     None => survey.unknown.push(*id),
                 }
             }
         }
         Selection::Filter(filter) => {
-            let mut index = EndedIndex::of(connection, account, filter, as_of.below)?;
-            let mut ended = index.after(None, limit + 1)?;
+            let mut walk = EndedWalk::new(connection, account, filter, (below, ended_by), None)?;
+            let mut ended = walk.after(None, limit + 1)?;
             for looked_at in 0.. {
-                let Some(record) = ended.next()? else { break };
+                let Some((_, wanted)) = ended.next()? else { break };
                 if looked_at == limit {
                     survey.exact = false;
                     break;
                 }
-                if record.account_id == account && covers(as_of, &record) && history::wanted(filter, &record)
-                {
+                if let Some(record) = wanted {
                     *by_destination.entry(record.destination_id).or_default() += 1;
                 }
             }
@@ -58,35 +61,18 @@ pub(super) fn survey(
     Ok(survey)
 }
 
-/// Waiting or ended.
-fn destination_of(
-    connection: &Connection,
-    account: AccountId,
-    id: DeliveryId,
-) -> Result<Option<DestinationId>, Trouble> {
-    let mut select = connection.prepare_cached(
-        "select destination_id from queue where account_id = ?1 and delivery_id = ?2
-         union all
-         select destination_id from attempts
-         where delivery_id = ?2 and account_id = ?1 and ending is not null
-         limit 1",
-    )?;
-    Ok(select.query_row(params![account.blob(), id.blob()], |row| row::id(row, 0)).optional()?)
-}
-
 pub(super) fn originals(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, Trouble> {
     let OriginalWalk { replay, limit } = walk;
-    let as_of = AsOf::at(replay.created_at);
+    let AsOf { below, ended_by } = AsOf::at(replay.created_at);
     let mut found = Originals::default();
     let Some(filter) = &replay.filter else { return given(connection, walk) };
-    let mut index = EndedIndex::of(connection, replay.account_id, filter, as_of.below)?;
-    let mut ended = index.after(replay.cursor, limits::PAGE_SCAN + 1)?;
+    let mut walk = EndedWalk::new(connection, replay.account_id, filter, (below, ended_by), Some(replay.id))?;
+    let mut ended = walk.after(replay.cursor, limits::PAGE_SCAN + 1)?;
     let mut last = None;
     for _ in 0..limits::PAGE_SCAN {
-        let Some(record) = ended.next()? else { return Ok(found) };
-        last = Some(record.id);
-        let earlier = covers(as_of, &record) && record.replay_id != Some(replay.id);
-        if record.account_id == replay.account_id && earlier && history::wanted(filter, &record) {
+        let Some((id, wanted)) = ended.next()? else { return Ok(found) };
+        last = Some(id);
+        if let Some(record) = wanted {
             found.rows.push(original(connection, record)?);
         }
         if found.rows.len() == *limit {
@@ -120,9 +106,9 @@ fn ids_after(
     replay: ReplayId,
     cursor: Option<DeliveryId>,
 ) -> Result<Vec<DeliveryId>, Trouble> {
-    let mut select = connection.prepare_cached("select delivery_ids from replays where id = ?1")?;
-    let ids: Option<Vec<u8>> = select.query_row([replay.blob()], |row| row.get(0)).optional()?.flatten();
-    let ids = ids.unwrap_or_default();
+    let ids = bound!("select delivery_ids from replays where id = :id", id: replay)
+        .first(connection, |columns| Ok(columns.get::<Option<Vec<u8>>>()?))?;
+    let ids = ids.flatten().unwrap_or_default();
     let (ids, _) = ids.as_chunks::<16>();
     let ids = ids.iter().copied().map(DeliveryId::from_bytes);
     Ok(ids.filter(|id| cursor.is_none_or(|cursor| *id > cursor)).collect())
@@ -133,16 +119,7 @@ fn covers(as_of: AsOf, record: &DeliveryRecord) -> bool {
 }
 
 fn original(connection: &Connection, record: DeliveryRecord) -> Result<Original, Trouble> {
-    let mut select = connection.prepare_cached(
-        "select case
-                    when instr(doc, '\"ordering\":\"strict\"') > 0 then 'strict'
-                    when instr(doc, '\"ordering\":\"key\"') > 0 then 'key'
-                    else 'none'
-                end
-         from destinations where id = ?1 and deleted_at is null",
-    )?;
-    let word: Option<String> =
-        select.query_row([record.destination_id.blob()], |row| row.get(0)).optional()?;
+    let ordering = ordering_of(connection, record.destination_id)?;
     Ok(Original {
         id: record.id,
         origin: record.origin,
@@ -150,6 +127,7 @@ fn original(connection: &Connection, record: DeliveryRecord) -> Result<Original,
         route_id: record.route_id,
         destination_id: record.destination_id,
         ordering_key: record.ordering_key,
-        ordering: word.map(|word| Ordering::read(&word)),
+        // None once it is deleted.
+        ordering: ordering.and_then(|(ordering, deleted)| (!deleted).then_some(ordering)),
     })
 }

@@ -2,27 +2,21 @@
 //! nothing more, and what has ended does not wait again.
 
 use super::super::{
-    row::{self, Key as _},
+    statement::{bound, sql},
     trouble::Trouble,
 };
 use crate::{Pruned, ReplayPlace, ReplayWalk};
 use domain::id::{DeliveryId, ReplayId};
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
+use std::ops::ControlFlow;
 
-pub(in super::super) const OLD_REPLAYS: &str = "select id from replays
-     where account_id = ?1 and id >= ?2 and id < ?3 and finished_at < ?4
-     order by id limit ?5";
-pub(in super::super) const MADE: &str = "select r.origin, r.delivery_id,
-         exists (select 1 from queue q where q.account_id = ?1 and q.delivery_id = r.delivery_id)
-     from replayed r
-     where r.replay_id = ?2 and r.delivery_id >= ?3
-     order by r.delivery_id limit ?4";
-const FORGET_MADE: &str = "delete from replayed where replay_id = ?1 and origin = ?2";
-const FORGET_REPLAY: &str = "delete from replays
-     where id = ?1 and not exists (select 1 from replayed r where r.replay_id = ?1)";
+pub(in super::super) const OLD_REPLAYS: &str = sql!("old_replays");
+pub(in super::super) const MADE: &str = sql!("made");
+const FORGET_REPLAY: &str = sql!("forget_replay");
 
-/// What a step found.
-pub(super) struct Step {
+/// What a step may forget.
+#[derive(Default)]
+pub(super) struct OldReplays {
     /// Origins of what was made and does not wait.
     made: Vec<(ReplayId, DeliveryId)>,
     /// Looked through to the end.
@@ -30,64 +24,73 @@ pub(super) struct Step {
     pub(super) next: Option<ReplayPlace>,
 }
 
-impl Step {
+impl OldReplays {
     /// There is nothing to write.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.made.is_empty() && self.replays.is_empty()
     }
 }
 
-pub(super) fn look(connection: &Connection, walk: &ReplayWalk) -> Result<Step, Trouble> {
-    let mut select = connection.prepare_cached(OLD_REPLAYS)?;
-    let below = ReplayId::at(walk.before, 0);
-    let mut old = select.query(params![
-        walk.account_id.blob(),
-        walk.from.0.blob(),
-        below.blob(),
-        walk.before.micros(),
-        walk.replays as i64 + 1,
-    ])?;
-    let mut step = Step { made: Vec::new(), replays: Vec::new(), next: None };
+pub(super) fn look(connection: &Connection, walk: &ReplayWalk) -> Result<OldReplays, Trouble> {
+    let mut old = OldReplays::default();
     let (mut looked_at, mut room) = (0, walk.rows);
-    while let Some(row) = old.next()? {
-        let id: ReplayId = row::id(row, 0)?;
+    bound!(
+        OLD_REPLAYS,
+        account_id: walk.account_id,
+        from: walk.from.0,
+        below: ReplayId::at(walk.before, 0),
+        before: walk.before,
+        limit: walk.replays + 1,
+    )
+    .each(connection, |columns| {
+        let id = columns.id()?;
         let from = if id == walk.from.0 { walk.from.1 } else { DeliveryId::MIN };
         if looked_at == walk.replays || room == 0 {
-            step.next = Some((id, from));
-            return Ok(step);
+            old.next = Some((id, from));
+            return Ok(ControlFlow::Break(()));
         }
         looked_at += 1;
-        let (mut select, mut whole) = (connection.prepare_cached(MADE)?, from == DeliveryId::MIN);
-        let mut made =
-            select.query(params![walk.account_id.blob(), id.blob(), from.blob(), room as i64 + 1])?;
-        while let Some(row) = made.next()? {
-            if room == 0 {
-                step.next = Some((id, row::id(row, 1)?));
-                return Ok(step);
-            }
-            room -= 1;
-            match row.get(2)? {
-                true => whole = false,
-                false => step.made.push((id, row::id(row, 0)?)),
-            }
+        let mut whole = from == DeliveryId::MIN;
+        bound!(MADE, account_id: walk.account_id, replay_id: id, from: from, limit: room + 1).each(
+            connection,
+            |columns| {
+                let (origin, delivery, waits): (_, _, bool) = (columns.id()?, columns.id()?, columns.get()?);
+                if room == 0 {
+                    old.next = Some((id, delivery));
+                    return Ok(ControlFlow::Break(()));
+                }
+                room -= 1;
+                match waits {
+                    true => whole = false,
+                    false => old.made.push((id, origin)),
+                }
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        if old.next.is_some() {
+            return Ok(ControlFlow::Break(()));
         }
         // Where an earlier step left something, only the table knows.
         if whole || from != DeliveryId::MIN {
-            step.replays.push(id);
+            old.replays.push(id);
         }
-    }
-    Ok(step)
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(old)
 }
 
-pub(super) fn forget(connection: &Connection, step: &Step) -> Result<Pruned<ReplayPlace>, Trouble> {
-    let mut forget_made = connection.prepare_cached(FORGET_MADE)?;
-    let mut forget_replay = connection.prepare_cached(FORGET_REPLAY)?;
+pub(super) fn forget(connection: &Connection, old: &OldReplays) -> Result<Pruned<ReplayPlace>, Trouble> {
     let mut rows = 0;
-    for (id, origin) in &step.made {
-        rows += forget_made.execute([id.blob(), origin.blob()])?;
+    for (id, origin) in &old.made {
+        rows += bound!(
+            "delete from replayed where replay_id = :replay_id and origin = :origin",
+            replay_id: id,
+            origin: origin,
+        )
+        .execute(connection)?;
     }
-    for id in &step.replays {
-        rows += forget_replay.execute([id.blob()])?;
+    for id in &old.replays {
+        rows += bound!(FORGET_REPLAY, id: id).execute(connection)?;
     }
-    Ok(Pruned { rows, next: step.next })
+    Ok(Pruned { rows, next: old.next })
 }

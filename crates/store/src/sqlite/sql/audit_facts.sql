@@ -1,4 +1,4 @@
--- ?1 ?2 the fact (delivery, attempt) to look from, ?3 limit
+-- :delivery_id, :attempt_id the fact to look from
 select a.delivery_id, a.attempt_id, a.event_id, a.ending, a.reason,
        exists (select 1 from events e where e.id = a.event_id),
        a.ending is not null
@@ -7,6 +7,6 @@ select a.delivery_id, a.attempt_id, a.event_id, a.ending, a.reason,
        a.number is not null
          or exists (select 1 from attempts x where x.delivery_id = a.delivery_id and x.number is not null)
 from attempts a
-where (a.delivery_id, a.attempt_id) >= (?1, ?2)
+where (a.delivery_id, a.attempt_id) >= (:delivery_id, :attempt_id)
 order by a.delivery_id, a.attempt_id
-limit ?3
+limit :limit

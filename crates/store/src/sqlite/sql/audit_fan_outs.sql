@@ -1,12 +1,12 @@
--- ?1 the event to look from, ?2 limit, ?3 deliveries to look at
+-- :from the event to look from, :deliveries to look at
 -- While it expands, the expansion says how many there are so far.
 with next as (
   select e.id, e.account_id, coalesce(e.deliveries, x.deliveries) as promised
   from events e
   left join expansions x on x.event_id = e.id
-  where e.id >= ?1
+  where e.id >= :from
   order by e.id
-  limit ?2
+  limit :limit
 ),
 step as (
   select id, account_id, promised,
@@ -19,5 +19,5 @@ select id, account_id, promised,
          + (select count(*) from attempts a
             where a.event_id = step.id and a.ending is not null and a.replay_id is null)
 from step
-where deliveries <= ?3 or place = 1                    -- one at least, however large
+where deliveries <= :deliveries or place = 1           -- one at least, however large
 order by id

@@ -1,7 +1,7 @@
--- ?1 account, ?2 delivery, ?3 the track of what waits for its time, ?4 now
+-- :track of what waits for its time
 select destination_id
 from queue
-where account_id = ?1
-  and delivery_id = ?2
-  and track = ?3
-  and due_at <= ?4
+where account_id = :account_id
+  and delivery_id = :delivery_id
+  and track = :track
+  and due_at <= :now

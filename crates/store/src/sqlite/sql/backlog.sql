@@ -1,10 +1,10 @@
--- ?1 shard, ?2 destination, ?3 how far to count
+-- :limit how far to count
 select count(*), min(created_at)
 from (
   select created_at
   from queue
-  where shard = ?1
-    and destination_id = ?2
+  where shard = :shard
+    and destination_id = :destination_id
   order by track, rank, delivery_id
-  limit ?3
+  limit :limit
 )

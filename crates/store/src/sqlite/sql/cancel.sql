@@ -1,4 +1,3 @@
--- ?1 account, ?2 delivery
 delete from queue
-where account_id = ?1
-  and delivery_id = ?2
+where account_id = :account_id
+  and delivery_id = :delivery_id

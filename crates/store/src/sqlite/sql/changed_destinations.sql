@@ -1,10 +1,10 @@
--- ?1 account, ?2 since, ?3 behind which destination, ?4 limit
+-- :since a version, :after a destination
 select id
 from destinations
-where account_id = ?1 and version > ?2 and id > ?3
+where account_id = :account_id and version > :since and id > :after
 union
 select destination_id
 from routes
-where account_id = ?1 and version > ?2 and destination_id > ?3
+where account_id = :account_id and version > :since and destination_id > :after
 order by 1
-limit ?4
+limit :limit

@@ -1,7 +1,7 @@
--- ?1 account, ?2 destination, ?3 reason and ?4 HTTP status of the group before, ?5 groups
+-- :destination_id, :reason, :http_status the group before
 select destination_id, reason, nullif(http_status, 0), count
 from dead_letter_counts
-where account_id = ?1
-  and (destination_id, reason, http_status) > (?2, ?3, ?4)
+where account_id = :account_id
+  and (destination_id, reason, http_status) > (:destination_id, :reason, :http_status)
 order by destination_id, reason, http_status
-limit ?5
+limit :limit

@@ -1,9 +1,8 @@
 -- A dead letter of a group, read from the index alone. Followed by which.
--- ?1 account, ?2 destination, ?3 reason, ?4 HTTP status
 select delivery_id
 from attempts
-where account_id = ?1
+where account_id = :account_id
   and ending = 'dead_letter'
-  and destination_id = ?2
-  and reason = ?3
-  and http_status is ?4
+  and destination_id = :destination_id
+  and reason = :reason
+  and http_status is :http_status

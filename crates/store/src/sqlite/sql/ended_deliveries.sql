@@ -1,10 +1,10 @@
 -- What has ended, by the fact that ended it. Where that was no attempt (expired, cancelled), the last attempt before it
 -- tells the rest; late ones moved nothing and do not count. Followed by the range of the index that is walked.
-select a.delivery_id, a.account_id, a.event_id, a.destination_id, a.route_id, a.replay_id,
-  iif(a.origin = x'', a.delivery_id, a.origin),
-  coalesce(a.number, l.number, 0), a.spent, coalesce(a.outcome, l.outcome),
-  case when a.number is null then l.http_status else a.http_status end,
-  a.ending, a.reason, a.ended_at, coalesce(e.type, 'unknown'), e.source_id, e.ordering_key, a.sequence
+select a.delivery_id, a.account_id, a.event_id, coalesce(e.type, 'unknown') as event_type, e.source_id, a.route_id,
+  a.destination_id, a.replay_id, iif(a.origin = x'', a.delivery_id, a.origin) as origin,
+  coalesce(a.number, l.number, 0) as attempts, a.spent, coalesce(a.outcome, l.outcome) as last_outcome,
+  case when a.number is null then l.http_status else a.http_status end as last_http_status,
+  e.ordering_key, a.sequence, a.ending, a.reason, a.ended_at
 from attempts a
 left join events e on e.id = a.event_id
 left join attempts l on a.number is null

@@ -1,3 +1,4 @@
 insert into replays (id, account_id, status, rate, matched, matched_exact, created, created_at, finished_at, key_hash,
   body_hash, doc, delivery_ids)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+values (:id, :account_id, :status, :rate, :matched, :matched_exact, :created, :created_at, :finished_at, :key_hash,
+  :body_hash, :doc, :delivery_ids)

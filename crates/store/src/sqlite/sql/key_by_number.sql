@@ -1,6 +1,5 @@
--- ?1 scope, ?2 hash of the key, ?3 number
 select number, event_id, body_hash
 from idempotency
-where number = ?3
-  and scope = ?1
-  and key_hash = ?2
+where number = :number
+  and scope = :scope
+  and key_hash = :key_hash

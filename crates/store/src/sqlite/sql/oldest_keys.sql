@@ -1,4 +1,4 @@
-select number, scope, key_hash, created_at
+select created_at, scope, key_hash, number
 from idempotency
 order by number
-limit ?1
+limit :limit

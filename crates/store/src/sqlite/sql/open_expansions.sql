@@ -1,6 +1,6 @@
--- ?1 events above this, ?2 limit
+-- :after an event
 select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at
 from expansions
-where event_id > ?1
+where event_id > :after
 order by event_id
-limit ?2
+limit :limit

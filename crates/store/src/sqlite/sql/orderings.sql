@@ -1,4 +1,4 @@
--- ?1 account, ?2 since. From the beginning on only those that are ordered, later every one that has changed.
+-- :since a version. From the beginning on only those that are ordered, later every one that has changed.
 -- Read from the text, which has no such words anywhere else: a document that is damaged must not hide the others.
 select id, ordering
 from (
@@ -9,7 +9,7 @@ from (
                else 'none'
            end as ordering
     from destinations
-    where account_id = ?1 and version > ?2
+    where account_id = :account_id and version > :since
 )
-where ?2 > 0 or ordering <> 'none'
+where :since > 0 or ordering <> 'none'
 order by id

@@ -1,8 +1,8 @@
--- ?1 node, ?2 shard, ?3 epoch. To the one who wants it, if that is there.
+-- To the one who wants it, if that is there.
 update shards
 set node_id = (select n.id from nodes n where n.id = wanted_by),
     epoch = epoch + 1,
     wanted_by = null
-where shard = ?2
-  and node_id = ?1
-  and epoch = ?3
+where shard = :shard
+  and node_id = :node_id
+  and epoch = :epoch

@@ -1,6 +1,5 @@
--- ?1 now
 select (select count(*) from nodes),
-       (select count(*) from nodes where expires_at <= ?1),
+       (select count(*) from nodes where expires_at <= :now),
        sum(s.epoch),
        sum(owner.id is null),
        sum(iif(wanter.id is null, 0, (s.shard + 1) * (s.shard + 1)))

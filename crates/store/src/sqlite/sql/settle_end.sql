@@ -1,6 +1,6 @@
--- ?1 account, ?2 delivery, ?3 attempts it had when this one started
+-- :attempts it had when this one started
 -- Found by its id and its number of attempts: whoever moved it meanwhile keeps the last word.
 delete from queue
-where account_id = ?1
-  and delivery_id = ?2
-  and attempts = ?3
+where account_id = :account_id
+  and delivery_id = :delivery_id
+  and attempts = :attempts

@@ -3,7 +3,7 @@
 use super::{Fixture, NOW, open};
 use crate::{
     Committed, EventFilter, History as _, Ingest as _, OpenOptions, Page,
-    sqlite::{BackupError, Depth, backup, examine, is_in_use},
+    sqlite::{BackupError, Depth, backup, check_integrity, is_in_use},
 };
 use domain::limits;
 use std::{
@@ -99,7 +99,7 @@ async fn a_damaged_file_is_named_and_not_copied() {
     assert!(matches!(refused, Err(BackupError::Damaged(_))), "{refused:?}");
     assert!(!copy.exists() && !path.1.with_file_name("copy.db.part").exists());
     for depth in [Depth::Whole, Depth::ByTable] {
-        let found = examine(&path.1, depth, LONG, |_, _, _| ()).await.expect("an examination");
+        let found = check_integrity(&path.1, depth, LONG, |_, _, _| ()).await.expect("an examination");
         assert!(!found.damage.is_empty(), "{found:?}");
     }
 }
@@ -110,10 +110,12 @@ async fn a_look_beside_the_store_finds_it_whole_and_has_an_end() {
     let destination = fixture.destination(&fixture.account().await).await;
     fixture.commit(&destination, 50).await;
     for depth in [Depth::Whole, Depth::ByTable] {
-        let found = examine(&fixture.path(), depth, LONG, |_, _, _| ()).await.expect("an examination");
+        let found =
+            check_integrity(&fixture.path(), depth, LONG, |_, _, _| ()).await.expect("an examination");
         assert!(found.damage.is_empty() && found.unfinished.is_empty(), "{found:?}");
         assert!(found.pages > 10 && found.page_bytes == 4096, "{found:?}");
-        let hasty = examine(&fixture.path(), depth, Duration::ZERO, |_, _, _| ()).await.expect("an end");
+        let hasty =
+            check_integrity(&fixture.path(), depth, Duration::ZERO, |_, _, _| ()).await.expect("an end");
         assert!(!hasty.unfinished.is_empty(), "{hasty:?}");
     }
     let url = format!("sqlite:{}?synchronous=off", fixture.path().display());

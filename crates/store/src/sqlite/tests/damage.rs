@@ -152,9 +152,9 @@ async fn our_own_damage_is_never_the_callers_fault() {
         damage(&outsider, &format!("update accounts set doc = {doc}"), &[]);
         damage(&outsider, &format!("update destinations set doc = {doc}"), &[]);
         let answer = fixture.store.account(account.id).await;
-        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        assert!(matches!(answer, Err(StoreError::Unreadable(_))), "{answer:?}");
         let answer = fixture.store.destination(account.id, destination.id).await;
-        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        assert!(matches!(answer, Err(StoreError::Unreadable(_))), "{answer:?}");
     }
 }
 

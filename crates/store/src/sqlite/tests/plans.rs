@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{audit, catalog, history, keys, order, queue, settle},
+    super::{audit, catalog, history, idempotency, order, queue, settle},
     Fixture,
 };
 
@@ -40,29 +40,34 @@ async fn fetch_reads_a_range_of_the_queues_key() {
 
 #[tokio::test]
 async fn what_is_carried_is_found_by_the_events_key() {
-    check(queue::CARRIED, "SEARCH events USING INDEX sqlite_autoindex_events_1 (id=?)").await;
+    check(queue::FETCH_EVENTS, "SEARCH events USING INDEX sqlite_autoindex_events_1 (id=?)").await;
 }
 
 #[tokio::test]
 async fn settle_finds_its_row_by_account_and_delivery() {
     let step = "SEARCH queue USING COVERING INDEX queue_delivery (account_id=? AND delivery_id=?)";
     let by_key = "SEARCH queue USING INDEX queue_delivery (account_id=? AND delivery_id=?)";
-    for statement in
-        [settle::END, settle::WAIT, queue::CANCEL, queue::RETRY_NOW, order::AWAITS_TIME, order::TAKE_TURN]
-    {
+    for statement in [
+        settle::SETTLE_END,
+        settle::SETTLE_WAIT,
+        queue::CANCEL,
+        queue::RETRY_NOW,
+        order::AWAITS_TIME,
+        order::TAKE_TURNS,
+    ] {
         let plan = plan(statement).await;
         assert!(plan.contains(step) || plan.contains(by_key), "{plan}");
     }
     let fact = plan(settle::SETTLED_BEFORE).await;
     assert!(fact.contains("SEARCH attempts") && fact.contains("(delivery_id=? AND attempt_id=?)"), "{fact}");
-    assert_eq!(plan(settle::FACT).await, "", "an insert looks for nothing");
+    assert_eq!(plan(settle::SETTLE_FACT).await, "", "an insert looks for nothing");
 }
 
 #[tokio::test]
 async fn a_key_is_found_by_its_number_or_its_fingerprint() {
-    let number = plan(keys::BY_NUMBER).await;
+    let number = plan(idempotency::KEY_BY_NUMBER).await;
     assert!(number.starts_with("SEARCH idempotency USING INTEGER PRIMARY KEY (rowid=?)"), "{number}");
-    let fingerprint = plan(keys::BY_FINGERPRINT).await;
+    let fingerprint = plan(idempotency::KEY_BY_FINGERPRINT).await;
     assert!(fingerprint.starts_with("SEARCH x USING PRIMARY KEY (fingerprint=?)"), "{fingerprint}");
     assert!(fingerprint.contains("SEARCH i USING INTEGER PRIMARY KEY (rowid=?)"), "{fingerprint}");
 }
@@ -85,32 +90,33 @@ async fn a_backlog_is_counted_within_its_lane() {
 #[tokio::test]
 async fn lists_walk_their_index() {
     check(
-        history::WAITING_BY_ACCOUNT,
+        history::WAITING_BY_ACCOUNT.sql,
         "SEARCH q USING INDEX queue_delivery (account_id=? AND delivery_id>? AND delivery_id<?)",
     )
     .await;
     check(
-        history::WAITING_BY_EVENT,
+        history::WAITING_BY_EVENT.sql,
         "SEARCH q USING INDEX queue_event (event_id=? AND delivery_id>? AND delivery_id<?)",
     )
     .await;
     check(
-        history::ENDED_BY_ACCOUNT,
+        history::ENDED_BY_ACCOUNT.sql,
         "SEARCH a USING INDEX attempts_ending_account (account_id=? AND delivery_id>?",
     )
     .await;
     check(
-        history::ENDED_BY_DESTINATION,
+        history::ENDED_BY_DESTINATION.sql,
         "SEARCH a USING INDEX attempts_destination (destination_id=? AND delivery_id>?",
     )
     .await;
     check(
-        history::ENDED_BY_EVENT,
+        history::ENDED_BY_EVENT.sql,
         "SEARCH a USING INDEX attempts_ending_event (event_id=? AND delivery_id>?",
     )
     .await;
+    check(history::EVENTS, "SEARCH e USING INDEX events_account (account_id=? AND id<?)").await;
     check(
-        history::OF_DESTINATION,
+        history::ATTEMPTS_OF_DESTINATION,
         "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND delivery_id<?)\n\
          USE TEMP B-TREE FOR LAST TERM OF ORDER BY",
     )
@@ -129,18 +135,21 @@ async fn a_success_rate_is_chosen_from_the_index_alone() {
 #[tokio::test]
 async fn a_replay_walks_the_same_indexes_upwards() {
     for (statement, step) in [
-        (history::ENDED_AFTER_BY_ACCOUNT, "attempts_ending_account (account_id=? AND delivery_id>?"),
-        (history::ENDED_AFTER_BY_DESTINATION, "attempts_destination (destination_id=? AND delivery_id>?"),
-        (history::ENDED_AFTER_BY_EVENT, "attempts_ending_event (event_id=? AND delivery_id>?"),
-        (history::DEAD_AFTER_BY_ACCOUNT, "attempts_dead_letter (account_id=? AND delivery_id>?"),
-        (history::DEAD_BY_ACCOUNT, "attempts_dead_letter (account_id=? AND delivery_id>?"),
+        (history::ENDED_AFTER_BY_ACCOUNT.sql, "attempts_ending_account (account_id=? AND delivery_id>?"),
+        (history::ENDED_AFTER_BY_DESTINATION.sql, "attempts_destination (destination_id=? AND delivery_id>?"),
+        (history::ENDED_AFTER_BY_EVENT.sql, "attempts_ending_event (event_id=? AND delivery_id>?"),
+        (history::DEAD_AFTER_BY_ACCOUNT.sql, "attempts_dead_letter (account_id=? AND delivery_id>?"),
+        (history::DEAD_BY_ACCOUNT.sql, "attempts_dead_letter (account_id=? AND delivery_id>?"),
     ] {
         check(statement, step).await;
     }
     // A page of the replay's own ids, each looked up.
     for (statement, step) in [
-        (history::WAITING_BY_REPLAY, "SEARCH q USING INDEX queue_delivery (account_id=? AND delivery_id=?)"),
-        (history::ENDED_BY_REPLAY, "SEARCH a USING INDEX sqlite_autoindex_attempts_1 (delivery_id=?)"),
+        (
+            history::WAITING_BY_REPLAY.sql,
+            "SEARCH q USING INDEX queue_delivery (account_id=? AND delivery_id=?)",
+        ),
+        (history::ENDED_BY_REPLAY.sql, "SEARCH a USING INDEX sqlite_autoindex_attempts_1 (delivery_id=?)"),
     ] {
         let plan = plan(statement).await;
         assert!(
@@ -158,7 +167,7 @@ async fn a_replay_walks_the_same_indexes_upwards() {
 async fn groups_of_dead_letters_are_read_by_key() {
     let groups = "SEARCH dead_letter_counts USING PRIMARY KEY (account_id=? AND \
                   (destination_id,reason,http_status)>(?,?,?))";
-    check(history::GROUPS, groups).await;
+    check(history::DEAD_LETTER_GROUPS, groups).await;
     let index = "SEARCH attempts USING COVERING INDEX attempts_dead_letter_group \
                  (account_id=? AND destination_id=? AND reason=? AND http_status=?)";
     for statement in [history::OLDEST, history::NEWEST] {
@@ -178,8 +187,9 @@ async fn changed_destinations_are_found_by_their_versions() {
 
 #[tokio::test]
 async fn an_audit_walks_by_key() {
-    check(audit::HEADS, "SEARCH queue USING PRIMARY KEY ((shard,destination_id,track,rank)>(?,?,?,?))").await;
-    let fan_outs = plan(audit::FAN_OUTS).await;
+    check(audit::AUDIT_HEADS, "SEARCH queue USING PRIMARY KEY ((shard,destination_id,track,rank)>(?,?,?,?))")
+        .await;
+    let fan_outs = plan(audit::AUDIT_FAN_OUTS).await;
     for step in [
         "SEARCH e USING INDEX sqlite_autoindex_events_1 (id>?)",
         "SEARCH q USING COVERING INDEX queue_event (event_id=?)",
@@ -187,7 +197,7 @@ async fn an_audit_walks_by_key() {
     ] {
         assert!(fan_outs.contains(step), "expected `{step}` in:\n{fan_outs}");
     }
-    let facts = plan(audit::FACTS).await;
+    let facts = plan(audit::AUDIT_FACTS).await;
     for step in [
         "SEARCH a USING INDEX sqlite_autoindex_attempts_1 ((delivery_id,attempt_id)>(?,?))",
         "(account_id=? AND delivery_id=?)",

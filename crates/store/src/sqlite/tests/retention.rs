@@ -4,8 +4,8 @@ use super::{Fixture, NOW};
 use crate::{
     Chore, Chores as _, EventWalk, Ingest as _, Retention as _, Term,
     sqlite::{
-        history::NEXT_INCOMPLETE,
-        retention::{ENDED_OF_EVENT, IS_NEEDED, MADE, OLD_EVENTS, OLD_FACTS, OLD_REPLAYS},
+        history::INCOMPLETE_EVENTS,
+        retention::{ENDED_OF_EVENTS, IS_NEEDED, MADE, OLD_EVENTS, OLD_FACTS, OLD_REPLAYS},
     },
 };
 use domain::{
@@ -57,7 +57,7 @@ async fn a_new_file_gives_its_room_back() {
 #[tokio::test]
 async fn what_is_looked_for_is_found_by_keys() {
     let fixture = Fixture::new().await;
-    for sql in [OLD_EVENTS, IS_NEEDED, ENDED_OF_EVENT, OLD_FACTS, OLD_REPLAYS, MADE, NEXT_INCOMPLETE] {
+    for sql in [OLD_EVENTS, IS_NEEDED, ENDED_OF_EVENTS, OLD_FACTS, OLD_REPLAYS, MADE, INCOMPLETE_EVENTS] {
         let outsider = fixture.outsider();
         let mut select = outsider.prepare(&format!("explain query plan {sql}")).expect("a statement");
         let nothing = vec![rusqlite::types::Null; select.parameter_count()];

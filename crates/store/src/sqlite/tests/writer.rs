@@ -3,7 +3,7 @@
 use super::{
     super::{
         Trouble,
-        writer::{FailOnPanic, Turn},
+        writer::{FailOnPanic, Priority},
     },
     Fixture,
 };
@@ -37,7 +37,7 @@ impl Busy {
         let (started, has_started) = oneshot::channel();
         let (fixture, mut started) = (fixture.clone(), Some(started));
         let done = tokio::spawn(async move {
-            let held = fixture.store.write(Turn::Settle, move |_| {
+            let held = fixture.store.write(Priority::Settle, move |_| {
                 let _ = started.take().map(|started| started.send(()));
                 let _ = wait.recv();
                 Ok(())
@@ -59,8 +59,8 @@ async fn jobs_that_wait_share_one_transaction() {
     let fixture = Arc::new(Fixture::new().await);
     let busy = Busy::keep(&fixture).await;
     let outsider = fixture.path();
-    let first = fixture.store.write(Turn::Api, |connection| put(connection, "first"));
-    let second = fixture.store.write(Turn::Api, move |connection| {
+    let first = fixture.store.write(Priority::Api, |connection| put(connection, "first"));
+    let second = fixture.store.write(Priority::Api, move |connection| {
         let outside = Connection::open(&outsider)?;
         Ok((names(connection), names(&outside)))
     });
@@ -76,35 +76,43 @@ async fn settlements_go_first_then_events_then_the_api_then_bulk() {
     let fixture = Arc::new(Fixture::new().await);
     let busy = Busy::keep(&fixture).await;
     let order = Arc::new(Mutex::new(Vec::new()));
-    let job = |turn: Turn| {
+    let job = |turn: Priority| {
         let order = order.clone();
         fixture.store.write(turn, move |_| {
             order.lock().expect("nobody panics").push(turn);
             Ok(())
         })
     };
-    let (a, b, c, d, ()) =
-        tokio::join!(job(Turn::Bulk), job(Turn::Api), job(Turn::Ingest), job(Turn::Settle), busy.let_go());
+    let (a, b, c, d, ()) = tokio::join!(
+        job(Priority::Bulk),
+        job(Priority::Api),
+        job(Priority::Ingest),
+        job(Priority::Settle),
+        busy.let_go()
+    );
     for done in [a, b, c, d] {
         done.expect("an empty job");
     }
-    assert_eq!(*order.lock().expect("nobody panics"), [Turn::Settle, Turn::Ingest, Turn::Api, Turn::Bulk]);
+    assert_eq!(
+        *order.lock().expect("nobody panics"),
+        [Priority::Settle, Priority::Ingest, Priority::Api, Priority::Bulk]
+    );
 }
 
 #[tokio::test]
 async fn a_job_that_fails_does_not_fail_its_neighbours() {
     let fixture = Arc::new(Fixture::new().await);
     let busy = Busy::keep(&fixture).await;
-    let before = fixture.store.write(Turn::Api, |connection| put(connection, "before"));
-    let fails = fixture.store.write(Turn::Api, |connection| {
+    let before = fixture.store.write(Priority::Api, |connection| put(connection, "before"));
+    let fails = fixture.store.write(Priority::Api, |connection| {
         put(connection, "half-done")?;
         put(connection, "before") // taken
     });
-    let decides = fixture.store.write(Turn::Api, |connection| {
+    let decides = fixture.store.write(Priority::Api, |connection| {
         put(connection, "undone")?;
         Err::<(), _>(StoreError::Changed.into())
     });
-    let after = fixture.store.write(Turn::Api, |connection| put(connection, "after"));
+    let after = fixture.store.write(Priority::Api, |connection| put(connection, "after"));
     let (before, fails, decides, after, ()) = tokio::join!(before, fails, decides, after, busy.let_go());
     assert!(before.is_ok() && after.is_ok());
     assert!(matches!(fails, Err(StoreError::Refused(_))), "{fails:?}");
@@ -116,11 +124,11 @@ async fn a_job_that_fails_does_not_fail_its_neighbours() {
 async fn a_panic_is_answered_and_leaves_nothing_behind() {
     let fixture = Arc::new(Fixture::new().await);
     let busy = Busy::keep(&fixture).await;
-    let panics = fixture.store.write(Turn::Api, |connection| -> Result<(), Trouble> {
+    let panics = fixture.store.write(Priority::Api, |connection| -> Result<(), Trouble> {
         put(connection, "half-done")?;
         panic!("on purpose");
     });
-    let after = fixture.store.write(Turn::Api, |connection| put(connection, "after"));
+    let after = fixture.store.write(Priority::Api, |connection| put(connection, "after"));
     let (panics, after, ()) = tokio::join!(panics, after, busy.let_go());
     assert!(
         matches!(&panics, Err(StoreError::Refused(why)) if why.to_string().contains("on purpose")),
@@ -145,7 +153,7 @@ async fn a_writer_that_dies_takes_the_store_along() {
     let fixture = Arc::new(Fixture::new().await);
     let busy = Busy::keep(&fixture).await;
     // Nobody waits for the answer, so it is dropped where it was made.
-    assert!(fixture.store.write(Turn::Api, |_| Ok(Bomb)).now_or_never().is_none());
+    assert!(fixture.store.write(Priority::Api, |_| Ok(Bomb)).now_or_never().is_none());
     busy.let_go().await;
     while fixture.store.writer.failed().is_none() {
         tokio::task::yield_now().await;
@@ -173,7 +181,7 @@ async fn what_was_asked_for_is_written_before_the_file_is_closed() {
     let store = Arc::new(fixture.store);
     let write = tokio::spawn({
         let store = store.clone();
-        async move { store.write(Turn::Api, |connection| put(connection, "last")).await }
+        async move { store.write(Priority::Api, |connection| put(connection, "last")).await }
     });
     write.await.expect("no panic").expect("written");
     drop(store);
@@ -192,7 +200,7 @@ async fn the_log_is_copied_beside_the_writer_and_begins_again() {
                 .execute("insert into settings (name, value) values (?, zeroblob(?))", (n, 64 * 4_096))?;
             Ok(())
         };
-        fixture.store.write(Turn::Api, write).await.expect("there is room");
+        fixture.store.write(Priority::Api, write).await.expect("there is room");
         longest = longest.max(std::fs::metadata(&log).expect("a log").len() / page);
     }
     let written = std::fs::metadata(fixture.path()).expect("a database").len() / page;

@@ -2,7 +2,7 @@
 
 use super::{
     super::trouble::{Reach, Trouble, reach},
-    Turn,
+    Priority,
 };
 use crate::StoreError;
 use rusqlite::Connection;
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
 pub(super) trait Job: Send {
-    fn turn(&self) -> Turn;
+    fn priority(&self) -> Priority;
     /// Runs it and keeps what came of it. An error is one that takes the whole transaction along.
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
     /// Whether what it wrote shall stay.
@@ -21,15 +21,15 @@ pub(super) trait Job: Send {
 }
 
 pub(super) struct Task<T, F> {
-    turn: Turn,
+    priority: Priority,
     work: F,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
 impl<T, F> Task<T, F> {
-    pub(super) fn new(turn: Turn, work: F, reply: oneshot::Sender<Result<T, StoreError>>) -> Self {
-        Self { turn, work, result: None, reply }
+    pub(super) fn new(priority: Priority, work: F, reply: oneshot::Sender<Result<T, StoreError>>) -> Self {
+        Self { priority, work, result: None, reply }
     }
 }
 
@@ -38,8 +38,8 @@ where
     T: Send,
     F: FnMut(&Connection) -> Result<T, Trouble> + Send,
 {
-    fn turn(&self) -> Turn {
-        self.turn
+    fn priority(&self) -> Priority {
+        self.priority
     }
 
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {

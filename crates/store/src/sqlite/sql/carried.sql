@@ -1,7 +1,0 @@
--- ?1 event, ?2 largest payload
--- The payload and its checksum come last in the row: where it is too large its pages are not even read.
-select id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at, headers,
-  metadata, case when size_bytes <= ?2 then payload end, size_bytes,
-  case when size_bytes <= ?2 then payload_crc end
-from events
-where id = ?1

@@ -1,0 +1,5 @@
+update routes
+set deleted_at = :now,
+    version = :version
+where destination_id = :id
+  and deleted_at is null

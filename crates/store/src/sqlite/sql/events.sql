@@ -1,0 +1,27 @@
+-- Whether a filter wants the event, and the event. A filter is a list, as JSON, or null: none; see wanted_delivery.sql.
+-- Followed by which.
+select
+  case
+    when :source_ids is not null
+      and (e.source_id in (select unhex(value) from json_each(:source_ids))) is not true then 0
+    when :idempotency_keys is not null
+      and (e.idempotency_key in (select value from json_each(:idempotency_keys))) is not true then 0
+    when e.received_at < :since then 0
+    when e.received_at >= :until then 0
+    when :types is not null and not exists (
+      select 1
+      from (select length(e.type) - length(replace(e.type, '.', '')) as stops)
+      join json_each(:types) t
+      where stops = t.value ->> 1 and e.type glob (t.value ->> 0)
+        or t.value ->> 2 and stops >= t.value ->> 1
+          and e.type glob (t.value ->> 0) || replace(hex(zeroblob(stops - (t.value ->> 1))), '00', '.*')
+      ) then 0
+    -- Last: it is looked up in the queue.
+    when :fanout_complete is not null and :fanout_complete <> (
+      e.deliveries is not null
+        and not exists (select 1 from queue q where q.event_id = e.id and q.replay_id is null)) then 0
+    else 1
+  end,
+  e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.ordering_key, e.received_at, e.deliver_at,
+  e.headers, e.metadata, e.size_bytes, e.deliveries
+from events e

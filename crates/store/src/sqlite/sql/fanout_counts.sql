@@ -1,0 +1,11 @@
+-- :limit how many are counted at most; below zero: all
+select ending, count(*), max(ended_at)
+from (
+    select ending, ended_at
+    from attempts
+    where event_id = :event_id
+      and ending is not null                -- read from the index alone
+      and replay_id is null                 -- replays are not its fan-out
+    limit :limit
+)
+group by ending

@@ -1,0 +1,7 @@
+-- One step: the next event below :before of which something waits or is yet to be made.
+select max(id)
+from (
+  select * from (select event_id as id from queue where event_id < :before order by event_id desc limit 1)
+  union all
+  select * from (select event_id as id from expansions where event_id < :before order by event_id desc limit 1)
+)

@@ -1,0 +1,7 @@
+-- :from the cursor as it was read
+select 1
+from replays
+where id = :id
+  and status = 'running'
+  and held_by = :node_id
+  and cursor is :from

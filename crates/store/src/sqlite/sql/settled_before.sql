@@ -1,0 +1,5 @@
+select 1
+from attempts
+where delivery_id = :delivery_id
+  and attempt_id = :attempt_id
+  and not late

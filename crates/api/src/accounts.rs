@@ -10,6 +10,7 @@ use crate::{
     patch::patch_schema,
     path::Id,
     problems,
+    read::{self, Revision},
     validate::Checks,
     views,
 };
@@ -59,7 +60,7 @@ pub(crate) async fn create(
         version: 0,
     };
     let account = app.store.create_account(&account).await?;
-    Ok(Versioned::created(account.version, views::account(&account)))
+    Ok(Versioned::created(shown(&account)))
 }
 
 /// List all accounts, newest first. Operators only.
@@ -73,9 +74,8 @@ pub(crate) async fn list(
     _: OperatorCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<AccountView>>, ApiError> {
-    let mut accounts = app.store.accounts(list.peek(&app, None)?).await?;
-    let next = list.cut(&mut accounts, |account| account.id);
-    Ok(Json(list.body(&app, None, accounts.iter().map(views::account).collect(), next)))
+    let found = read::accounts(&app, list.page(&app, None)?).await?;
+    Ok(list.body(&app, None, found))
 }
 
 /// Read an account. Operators only.
@@ -89,8 +89,7 @@ pub(crate) async fn get(
     _: OperatorCtx,
     Id(id): Id<AccountId>,
 ) -> Result<Versioned<AccountView>, ApiError> {
-    let account = app.store.account(id).await?;
-    Ok(Versioned::ok(account.version, views::account(&account)))
+    read::account(&app, id).await.map(Versioned::ok)
 }
 
 /// Change an account. Operators only.
@@ -126,8 +125,7 @@ pub(crate) async fn get_own(
     State(app): State<App>,
     ctx: AccountCtx,
 ) -> Result<Versioned<AccountView>, ApiError> {
-    let account = app.store.account(ctx.account_id()).await?;
-    Ok(Versioned::ok(account.version, views::account(&account)))
+    read::account(&app, ctx.account_id()).await.map(Versioned::ok)
 }
 
 /// Change the account of the key. Scope `account:admin`.
@@ -168,5 +166,9 @@ async fn change(
         Ok(app.store.update_account(&account).await?)
     })
     .await?;
-    Ok(Versioned::ok(account.version, views::account(&account)))
+    Ok(Versioned::ok(shown(&account)))
+}
+
+fn shown(account: &Account) -> Revision<AccountView> {
+    Revision { version: account.version, view: views::account(account) }
 }

@@ -9,7 +9,7 @@ use crate::{
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
-    problems,
+    problems, read,
     validate::Checks,
     views,
 };
@@ -113,9 +113,8 @@ pub(crate) async fn list(
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
     let account = owner.account_id();
-    let mut keys = app.store.api_keys(account, list.peek(&app, account)?).await?;
-    let next = list.cut(&mut keys, |key| key.id);
-    Ok(Json(list.body(&app, account, keys.iter().map(views::api_key).collect(), next)))
+    let found = read::api_keys(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Revoke an API key. It stops working at once on this node and within a second on all; revoking again is fine.

@@ -5,6 +5,7 @@
 use crate::{
     app::App,
     error::{ApiError, Code},
+    read::Revision,
 };
 use axum::{
     Json,
@@ -94,29 +95,29 @@ where
 /// An object with its version as `ETag`.
 #[derive(Debug)]
 pub(crate) struct Versioned<T> {
-    pub(crate) status: StatusCode,
-    pub(crate) version: i64,
-    pub(crate) body: T,
+    status: StatusCode,
+    revision: Revision<T>,
 }
 
 impl<T> Versioned<T> {
-    pub(crate) fn ok(version: i64, body: T) -> Self {
-        Self { status: StatusCode::OK, version, body }
+    pub(crate) fn ok(revision: Revision<T>) -> Self {
+        Self { status: StatusCode::OK, revision }
     }
 
-    pub(crate) fn created(version: i64, body: T) -> Self {
-        Self { status: StatusCode::CREATED, version, body }
+    pub(crate) fn created(revision: Revision<T>) -> Self {
+        Self { status: StatusCode::CREATED, revision }
     }
 
-    pub(crate) fn accepted(version: i64, body: T) -> Self {
-        Self { status: StatusCode::ACCEPTED, version, body }
+    pub(crate) fn accepted(revision: Revision<T>) -> Self {
+        Self { status: StatusCode::ACCEPTED, revision }
     }
 }
 
 impl<T: Serialize> IntoResponse for Versioned<T> {
     fn into_response(self) -> Response {
-        let tag = HeaderValue::try_from(format!("\"{}\"", self.version)).expect("digits are visible ASCII");
-        (self.status, [(header::ETAG, tag)], Json(self.body)).into_response()
+        let Revision { version, view } = self.revision;
+        let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("digits are visible ASCII");
+        (self.status, [(header::ETAG, tag)], Json(view)).into_response()
     }
 }
 

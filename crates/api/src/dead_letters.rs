@@ -6,7 +6,7 @@ use crate::{
     error::ApiError,
     page::{CursorKey, List, NoFilter},
     page_params::PageParams,
-    problems, views,
+    problems, read,
 };
 use axum::{Json, extract::State};
 use contract::{DeadLetterGroupView, ListBody};
@@ -29,10 +29,8 @@ pub(crate) async fn groups(
 ) -> Result<Json<ListBody<DeadLetterGroupView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
-    let page = list.peek::<GroupKey>(&app, account)?;
-    let mut groups = app.store.dead_letter_groups(account, page.before, page.limit).await?;
-    let next = list.cut(&mut groups, |group| group.key);
-    Ok(Json(list.body(&app, account, groups.iter().map(views::dead_letter_group).collect(), next)))
+    let found = read::dead_letter_groups(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 impl CursorKey for GroupKey {

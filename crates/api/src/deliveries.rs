@@ -5,25 +5,21 @@ pub(crate) mod filter;
 
 use crate::{
     app::App,
-    attempts,
     auth::AccountCtx,
     error::{ApiError, Code},
     page::List,
     page_params::PageParams,
     path::Id,
-    problems, replays, views,
+    problems, read, replays,
 };
 use axum::{Json, extract::State};
 use contract::{DeliveryDetailView, DeliveryQuery, DeliveryView, ListBody, schema};
 use domain::{
     account::Scope,
-    delivery::{Delivery, Position},
-    id::{AccountId, AttemptId, DeliveryId, DestinationId},
-    lane::{WaitKind, WaitingFor},
-    limits,
+    delivery::Position,
+    id::{AccountId, AttemptId, DeliveryId},
 };
 use http::{HeaderMap, StatusCode};
-use std::collections::{BTreeSet, HashSet};
 use store::{DeliveryRecord, DeliveryState, NewDelivery, Replayed, StoreError};
 
 /// List deliveries, newest first. Different filters narrow, a repeated one widens. Scope `deliveries:read`.
@@ -39,12 +35,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
-    let filter = filter::checked(&list.filter)?;
-    let found = app.store.deliveries(account, &filter, list.page(&app, account)?).await?;
-    let mut views = show(&app, &found.rows).await;
-    // Which of the waiting ones are being delivered is the lanes' knowledge: the store gave them all.
-    views.retain(|view| filter.statuses.is_empty() || filter.statuses.contains(&view.status));
-    Ok(Json(list.body(&app, account, views, found.next)))
+    let found = read::deliveries(&app, account, &list.filter, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read a delivery with its attempts. Scope `deliveries:read`.
@@ -59,7 +51,7 @@ pub(crate) async fn get(
     Id(id): Id<DeliveryId>,
 ) -> Result<Json<DeliveryDetailView>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
-    read(&app, ctx.account_id(), id).await.map(Json)
+    read::delivery(&app, ctx.account_id(), id).await.map(Json)
 }
 
 /// Try a delivery now instead of at its scheduled time. Slots, holds and order still count. Scope `deliveries:retry`.
@@ -79,7 +71,7 @@ pub(crate) async fn retry(
         return Err(not_waiting(&app, account, id).await);
     };
     app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
-    read(&app, account, id).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+    read::delivery(&app, account, id).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
 }
 
 /// End a delivery undelivered. A request that is already open is not taken back. Scope `deliveries:retry`.
@@ -104,7 +96,7 @@ pub(crate) async fn cancel(
     if delivery.position.track != Position::UNORDERED {
         app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
     }
-    read(&app, account, id).await.map(Json)
+    read::delivery(&app, account, id).await.map(Json)
 }
 
 /// Deliver again what has ended: a new delivery of the same event to the same destination. Scope `deliveries:retry`.
@@ -148,7 +140,7 @@ pub(crate) async fn replay(
         made => made?,
     };
     app.announce.look(&[place]).await;
-    read(&app, account, made).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+    read::delivery(&app, account, made).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
 }
 
 fn gone() -> ApiError {
@@ -174,64 +166,10 @@ async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError>
     Ok(Replayed { origin: record.origin, event_id: record.event_id, delivery })
 }
 
-async fn read(app: &App, account: AccountId, id: DeliveryId) -> Result<DeliveryDetailView, ApiError> {
-    let record = app.store.delivery(account, id).await?;
-    let attempts = app.store.attempts_of_delivery(account, id, limits::ATTEMPTS_SHOWN).await?;
-    let every = attempts::every_request(app, account, &record).await?;
-    let attempts = attempts.iter().map(|attempt| views::attempt(attempt, &every)).collect();
-    let delivery = show_one(app, record).await;
-    Ok(DeliveryDetailView { delivery, attempts })
-}
-
 /// 404 if it never was, or is somebody else's; 409 if it is over.
 async fn not_waiting(app: &App, account: AccountId, id: DeliveryId) -> ApiError {
     match app.store.delivery(account, id).await {
         Ok(_) => ApiError::delivery_ended("the delivery has ended; what has ended stays as it is"),
         Err(error) => error.into(),
-    }
-}
-
-async fn show_one(app: &App, record: DeliveryRecord) -> DeliveryView {
-    let shown = show(app, std::slice::from_ref(&record)).await;
-    shown.into_iter().next().unwrap_or_else(|| views::delivery(&record, None))
-}
-
-/// Deliveries with what their lanes say about them.
-pub(crate) async fn show(app: &App, records: &[DeliveryRecord]) -> Vec<DeliveryView> {
-    let waiting = |record: &DeliveryRecord| match &record.state {
-        DeliveryState::Waiting(delivery) => Some(Delivery::clone(delivery)),
-        DeliveryState::Ended { .. } => None,
-    };
-    let deliveries: Vec<_> = records.iter().filter_map(waiting).collect();
-    if deliveries.is_empty() {
-        return records.iter().map(|record| views::delivery(record, None)).collect();
-    }
-    let running = running(app, &deliveries).await;
-    let mut said = app.lanes.waiting_for(deliveries).await.into_iter();
-    let explain = |record| {
-        let delivery = waiting(record)?;
-        let said = said.next().flatten();
-        // Nothing said about a lane that runs means that it is being delivered; about one that does not, nothing.
-        said.or_else(|| (!running.contains(&delivery.destination_id)).then(|| no_worker(&delivery)))
-    };
-    let explained: Vec<_> = records.iter().map(explain).collect();
-    records.iter().zip(explained).map(|(record, waiting_for)| views::delivery(record, waiting_for)).collect()
-}
-
-/// The destinations of these deliveries whose lane somebody runs.
-async fn running(app: &App, deliveries: &[Delivery]) -> HashSet<DestinationId> {
-    let ids: BTreeSet<_> = deliveries.iter().map(|delivery| delivery.destination_id).collect();
-    let ids: Vec<_> = ids.into_iter().collect();
-    let views = app.lanes.views(&ids).await;
-    ids.into_iter().zip(views).filter(|(_, view)| view.is_some()).map(|(id, _)| id).collect()
-}
-
-fn no_worker(delivery: &Delivery) -> WaitingFor {
-    WaitingFor {
-        kind: WaitKind::NoWorker,
-        since: delivery.available_at,
-        until: None,
-        behind: None,
-        detail: "no worker runs its destination's lane at the moment".into(),
     }
 }

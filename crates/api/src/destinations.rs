@@ -19,6 +19,7 @@ use crate::{
     patch::patch_schema,
     path::Id,
     problems,
+    read::{self, Revision},
     views::{self, LaneState},
 };
 use auth::Sealer;
@@ -28,7 +29,6 @@ use domain::{
     account::Scope,
     destination::Destination,
     id::{AccountId, DestinationId},
-    limits,
 };
 use http::StatusCode;
 use input::Rules;
@@ -66,7 +66,7 @@ pub(crate) async fn create(
     let created = app.store.create_destination(&destination).await;
     let destination = app.config_written(account, &[id], created).await?;
     let view = views::revealing(views::destination(&destination, &LaneState::default()), &secret.expose());
-    Ok(Versioned::created(destination.version, view))
+    Ok(Versioned::created(Revision { version: destination.version, view }))
 }
 
 /// List destinations, newest first. Scope `destinations:read`.
@@ -82,13 +82,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<DestinationView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
-    let mut destinations = app.store.destinations(account, list.peek(&app, account)?).await?;
-    let next = list.cut(&mut destinations, |destination| destination.id);
-    let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
-    let lanes = lane_states(&app, &ids).await?;
-    let views =
-        destinations.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
-    Ok(Json(list.body(&app, account, views.collect(), next)))
+    let found = read::destinations(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read a destination. Scope `destinations:read`.
@@ -103,8 +98,7 @@ pub(crate) async fn get(
     Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
-    let destination = app.store.destination(ctx.account_id(), id).await?;
-    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+    read::destination(&app, ctx.account_id(), id).await.map(Versioned::ok)
 }
 
 /// Change a destination. Secrets that the patch leaves out are kept. Scope `destinations:write`.
@@ -133,7 +127,7 @@ pub(crate) async fn update(
         Ok(true)
     });
     let destination = changed.await?;
-    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+    Ok(Versioned::ok(read::show_destination(&app, &destination).await?))
 }
 
 /// Remove a destination and its routes. What still waits for it is cancelled. Scope `destinations:write`.
@@ -207,20 +201,4 @@ async fn check_order(
 async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {
     let retention_days = app.store.account(account).await?.retention_days;
     Ok(Rules { addresses: &app.addresses, retention_days })
-}
-
-async fn show(app: &App, destination: &Destination) -> Result<DestinationView, ApiError> {
-    let lanes = lane_states(app, &[destination.id]).await?;
-    Ok(views::destination(destination, lanes.first().unwrap_or(&LaneState::default())))
-}
-
-/// What waits for these destinations and what their lanes say, in order.
-async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>, ApiError> {
-    let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
-    let since = app.now().minus(limits::SUCCESS_RATE_OVER);
-    let rates = app.store.success_rates(ids, since, limits::SUCCESS_RATE_ATTEMPTS).await?;
-    let views = app.lanes.views(ids).await;
-    let states = backlog.into_iter().zip(rates).zip(views.into_iter().chain(std::iter::repeat(None)));
-    let state = |(((rows, oldest_queued_at), rate), view)| LaneState { view, rows, oldest_queued_at, rate };
-    Ok(states.map(state).collect())
 }

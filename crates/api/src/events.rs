@@ -1,17 +1,15 @@
 //! Events as they are kept: listed, read, downloaded byte for byte, and delivered again.
 
 use crate::{
-    app::App, auth::AccountCtx, deliveries, error::ApiError, optional_body::OptionalBody, page::List,
-    page_params::PageParams, path::Id, problems, replays, validate::Checks, views,
+    app::App, auth::AccountCtx, error::ApiError, optional_body::OptionalBody, page::List,
+    page_params::PageParams, path::Id, problems, read, replays, validate::Checks,
 };
 use axum::{
     Json,
     extract::State,
     response::{IntoResponse, Response},
 };
-use contract::{
-    EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, ListBody, ReplayView, schema,
-};
+use contract::{EventDetailView, EventQuery, EventReplayInput, EventView, ListBody, ReplayView, schema};
 use domain::{
     account::Scope,
     delivery::Status,
@@ -19,48 +17,7 @@ use domain::{
     limits,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use store::{DeliveryFilter, EventFilter, Page, Selection, StoreError};
-use uuid::Uuid;
-
-/// What `q` asks for.
-enum Wanted {
-    /// What the filters say.
-    All,
-    /// This event, if the filters let it through.
-    One(EventId),
-    Nothing,
-}
-
-fn checked(query: &EventQuery) -> Result<(EventFilter, Wanted), ApiError> {
-    let mut checks = Checks::default();
-    checks.filter_values("/type", query.types.len());
-    checks.filter_values("/source_id", query.source_id.len());
-    checks.filter_values("/idempotency_key", query.idempotency_key.len());
-    checks.done()?;
-    let mut filter = EventFilter {
-        types: query.types.clone(),
-        source_ids: query.source_id.clone(),
-        idempotency_keys: query.idempotency_key.clone(),
-        since: query.since,
-        until: query.until,
-        fanout_complete: query.fanout.map(|fanout| fanout == FanoutState::Complete),
-    };
-    let wanted = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
-        None => Wanted::All,
-        Some(q) => match q.parse() {
-            Ok(id) => Wanted::One(id),
-            Err(_)
-                if filter.idempotency_keys.is_empty()
-                    || filter.idempotency_keys.iter().any(|key| key == q) =>
-            {
-                filter.idempotency_keys = vec![q.into()];
-                Wanted::All
-            }
-            Err(_) => Wanted::Nothing,
-        },
-    };
-    Ok((filter, wanted))
-}
+use store::{DeliveryFilter, Page, Selection, StoreError};
 
 /// List events, newest first. Different filters narrow, a repeated one widens. Scope `events:read`.
 #[utoipa::path(
@@ -75,22 +32,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<EventView>>, ApiError> {
     ctx.require(Scope::EventsRead)?;
     let account = ctx.account_id();
-    let (filter, wanted) = checked(&list.filter)?;
-    let page = list.page(&app, account)?;
-    let (rows, next) = match wanted {
-        Wanted::All => {
-            let found = app.store.events(account, &filter, page).await?;
-            (found.rows, found.next)
-        }
-        Wanted::One(id) => {
-            let page = Page { before: Some(after(id)), limit: 1 };
-            let mut rows = app.store.events(account, &filter, page).await?.rows;
-            rows.retain(|record| record.event.id == id);
-            (rows, None)
-        }
-        Wanted::Nothing => (Vec::new(), None),
-    };
-    Ok(Json(list.body(&app, account, rows.iter().map(views::event).collect(), next)))
+    let found = read::events(&app, account, &list.filter, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read an event with its headers, its payload if it is short text, and its deliveries. Scope `events:read`.
@@ -105,18 +48,7 @@ pub(crate) async fn get(
     Id(id): Id<EventId>,
 ) -> Result<Json<EventDetailView>, ApiError> {
     ctx.require(Scope::EventsRead)?;
-    let account = ctx.account_id();
-    let record = app.store.event(account, id).await?;
-    let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
-        Some(app.store.event_payload(account, id).await?.payload)
-    } else {
-        None
-    };
-    let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
-    let page = Page { before: None, limit: limits::DELIVERIES_SHOWN };
-    let found = app.store.deliveries(account, &filter, page).await?;
-    let deliveries = deliveries::show(&app, &found.rows).await;
-    Ok(Json(views::event_detail(&record, payload.as_deref(), deliveries)))
+    read::event(&app, ctx.account_id(), id).await.map(Json)
 }
 
 /// Download an event's payload, byte for byte. Scope `events:read`.
@@ -134,7 +66,7 @@ pub(crate) async fn payload(
     Id(id): Id<EventId>,
 ) -> Result<Response, ApiError> {
     ctx.require(Scope::EventsRead)?;
-    let event = app.store.event_payload(ctx.account_id(), id).await?;
+    let event = read::event_payload(&app, ctx.account_id(), id).await?;
     let content_type = HeaderValue::try_from(event.content_type.as_str())
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let attachment =
@@ -190,7 +122,7 @@ pub(crate) async fn replay(
         ..DeliveryFilter::default()
     };
     let replay = replays::begin(&app, &ctx, Selection::Filter(filter), &[], limits::REPLAY_RATE, key).await?;
-    Ok((StatusCode::ACCEPTED, Json(replays::shown(&app, replay))))
+    Ok((StatusCode::ACCEPTED, Json(read::show_replay(&app, &replay))))
 }
 
 /// 410 for an event of which there are deliveries still, or which is older than what is kept.
@@ -207,9 +139,4 @@ async fn kept_no_more(app: &App, account: AccountId, id: EventId, error: StoreEr
             Err(error) => error,
         },
     }
-}
-
-/// The next id: a page that ends before it begins with `id`.
-fn after(id: EventId) -> EventId {
-    EventId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1)))
 }

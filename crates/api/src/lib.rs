@@ -29,6 +29,7 @@ mod metrics;
 pub mod page;
 pub mod path;
 pub mod query;
+pub mod read;
 mod request;
 pub mod router;
 pub mod server;
@@ -37,7 +38,6 @@ pub mod vault;
 // The resources.
 mod accounts;
 mod api_keys;
-mod attempts;
 mod changes;
 mod dead_letters;
 mod deliveries;

@@ -1,10 +1,9 @@
 //! Nodes: who is there, and how much of the work each has.
 
-use crate::{app::App, auth::Caller, error::ApiError, problems, views};
+use crate::{app::App, auth::Caller, error::ApiError, problems, read};
 use axum::{Json, extract::State};
 use contract::{ListBody, NodeView};
-use domain::{account::Scope, id::NodeId};
-use std::collections::HashMap;
+use domain::account::Scope;
 
 /// List the nodes that share the store, in the order in which they started. An operator, or scope `account:admin`, which
 /// does not see addresses.
@@ -19,18 +18,9 @@ pub(crate) async fn list(
     if let Caller::Account(ctx) = &caller {
         ctx.require(Scope::AccountAdmin)?;
     }
-    let roll = app.store.roll().await?;
-    let mut shards: HashMap<NodeId, u32> = HashMap::new();
-    for owner in roll.shards.iter().filter_map(|row| row.owner) {
-        *shards.entry(owner).or_default() += 1;
+    let mut data = read::nodes(&app).await?;
+    if let Caller::Account(_) = &caller {
+        data.iter_mut().for_each(|node| node.address = None);
     }
-    let view = |member: &store::Member| {
-        let owned = shards.get(&member.record.id).copied().unwrap_or(0);
-        let view = views::node(member, owned);
-        match caller {
-            Caller::Operator(_) => view,
-            Caller::Account(_) => NodeView { address: None, ..view },
-        }
-    };
-    Ok(Json(ListBody { data: roll.members.iter().map(view).collect(), next_cursor: None }))
+    Ok(Json(ListBody { data, next_cursor: None }))
 }

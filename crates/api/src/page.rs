@@ -3,8 +3,8 @@
 //! A cursor is the key to go on before, with a tag over it, the account, the path and the filters, under a key of the
 //! installation: it cannot be made up, and not be carried to another account, list or filter.
 
-use crate::{app::App, error::ApiError, query::Parameters};
-use axum::extract::FromRequestParts;
+use crate::{app::App, error::ApiError, query::Parameters, read::Listed};
+use axum::{Json, extract::FromRequestParts};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::ListBody;
 use domain::{
@@ -73,34 +73,16 @@ impl<T> List<T> {
         Ok(Page { before, limit: self.limit })
     }
 
-    /// The same with one row more, by which [`List::cut`] sees whether the list goes on.
-    pub fn peek<K: CursorKey>(
-        &self,
-        app: &App,
-        account: impl Into<Option<AccountId>>,
-    ) -> Result<Page<K>, ApiError> {
-        self.page(app, account).map(|page| Page { limit: page.limit + 1, ..page })
-    }
-
-    /// Takes the row too many away again; gives the key to go on before, if the list goes on.
-    pub fn cut<R, K>(&self, rows: &mut Vec<R>, key: impl Fn(&R) -> K) -> Option<K> {
-        if rows.len() <= self.limit {
-            return None;
-        }
-        rows.truncate(self.limit);
-        rows.last().map(key)
-    }
-
     /// The page, with a cursor to go on by.
     pub fn body<R, K: CursorKey>(
         &self,
         app: &App,
         account: impl Into<Option<AccountId>>,
-        data: Vec<R>,
-        next: Option<K>,
-    ) -> ListBody<R> {
+        listed: Listed<R, K>,
+    ) -> Json<ListBody<R>> {
         let account = account.into();
-        ListBody { data, next_cursor: next.map(|key| self.seal(app, account, &key)) }
+        let next_cursor = listed.next.map(|key| self.seal(app, account, &key));
+        Json(ListBody { data: listed.data, next_cursor })
     }
 
     fn seal<K: CursorKey>(&self, app: &App, account: Option<AccountId>, key: &K) -> String {
@@ -219,14 +201,5 @@ mod tests {
             key.write(&mut bytes);
             assert_eq!(CursorKey::read(&bytes), Some(key));
         }
-    }
-
-    #[test]
-    fn the_row_too_many_is_cut_off() {
-        let list = List::<NoFilter>::of("/v1/events", Some("limit=2")).unwrap();
-        let mut rows = vec![9, 8, 7];
-        assert_eq!(list.cut(&mut rows, |row| *row), Some(8));
-        assert_eq!(rows, [9, 8]);
-        assert_eq!(list.cut(&mut rows, |row| *row), None);
     }
 }

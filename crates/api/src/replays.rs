@@ -12,7 +12,7 @@ use crate::{
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
-    problems, views,
+    problems, read, views,
 };
 use aws_lc_rs::digest;
 use axum::{
@@ -56,7 +56,7 @@ pub(crate) async fn create(
     }
     let key = key(&headers, &asked.text)?;
     let replay = begin(&app, &ctx, asked.selection, &asked.given, asked.rate, key).await?;
-    Ok((StatusCode::ACCEPTED, Json(shown(&app, replay))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(read::show_replay(&app, &replay))).into_response())
 }
 
 /// List replays, newest first. Scope `deliveries:read`.
@@ -72,9 +72,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<ReplayView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
-    let mut replays = app.store.replays(account, list.peek::<ReplayId>(&app, account)?).await?;
-    let next = list.cut(&mut replays, |replay| replay.id);
-    Ok(Json(list.body(&app, account, replays.into_iter().map(|replay| shown(&app, replay)).collect(), next)))
+    let found = read::replays(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read a replay with its progress. Scope `deliveries:read`.
@@ -89,7 +88,7 @@ pub(crate) async fn get(
     Id(id): Id<ReplayId>,
 ) -> Result<Json<ReplayView>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
-    Ok(Json(shown(&app, app.store.replay(ctx.account_id(), id).await?)))
+    read::replay(&app, ctx.account_id(), id).await.map(Json)
 }
 
 /// Make no more deliveries until it is resumed. Those that were made go on. Scope `deliveries:retry`.
@@ -146,13 +145,7 @@ async fn switch(
     if replay.status != to.status() {
         return Err(ApiError::replay_ended(format!("the replay is {}", replay.status.as_str())));
     }
-    Ok(Json(shown(app, replay)))
-}
-
-/// With what it waits for.
-pub(crate) fn shown(app: &App, replay: Replay) -> ReplayView {
-    let full = !replay.status.ended() && app.backlog.is_full(replay.account_id);
-    views::replay(replay, full)
+    Ok(Json(read::show_replay(app, &replay)))
 }
 
 /// Counts what there is, and writes down what is asked for. `given` are ids in the order in which they were given.

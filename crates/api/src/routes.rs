@@ -14,6 +14,7 @@ use crate::{
     patch::patch_schema,
     path::Id,
     problems,
+    read::{self, Revision},
     validate::Checks,
     views,
 };
@@ -39,7 +40,7 @@ struct Checked {
     filter: Option<Filter>,
 }
 
-fn read(form: Value, mut body: Value) -> Result<NewRoute, ApiError> {
+fn parse(form: Value, mut body: Value) -> Result<NewRoute, ApiError> {
     let filter = body.as_object_mut().and_then(|members| members.shift_remove("filter"));
     json::known_removals::<NewRoute>(&body)?;
     let mut merged = json::merge_patch(form, body);
@@ -153,7 +154,7 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let input = read(json!({}), body)?;
+    let input = parse(json!({}), body)?;
     let checked = check(&input, None, retention_days(&app, ctx.account_id()).await?)?;
     let now = app.now();
     let mut route = Route {
@@ -177,7 +178,7 @@ pub(crate) async fn create(
     let created = app.store.create_route(&route).await;
     let written = app.config_written(ctx.account_id(), &[route.destination_id], created).await;
     let route = written.map_err(refuse_reference)?;
-    Ok(Versioned::created(route.version, views::route(&route)))
+    Ok(Versioned::created(shown(&route)))
 }
 
 /// List routes, newest first. Scope `destinations:read`.
@@ -193,9 +194,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<RouteView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
-    let mut routes = app.store.routes(account, list.peek(&app, account)?).await?;
-    let next = list.cut(&mut routes, |route| route.id);
-    Ok(Json(list.body(&app, account, routes.iter().map(views::route).collect(), next)))
+    let found = read::routes(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read a route. Scope `destinations:read`.
@@ -210,8 +210,7 @@ pub(crate) async fn get(
     Id(id): Id<RouteId>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
-    let route = app.store.route(ctx.account_id(), id).await?;
-    Ok(Versioned::ok(route.version, views::route(&route)))
+    read::route(&app, ctx.account_id(), id).await.map(Versioned::ok)
 }
 
 /// Change a route. It touches later events only. Scope `destinations:write`.
@@ -235,7 +234,7 @@ pub(crate) async fn update(
         let mut route = app.store.route(account, id).await?;
         if_match.check(route.version)?;
         let mut touched = vec![route.destination_id];
-        let input = read(form(&route), patch.clone())?;
+        let input = parse(form(&route), patch.clone())?;
         let checked = check(&input, Some(&route), retention_days)?;
         write(input, checked, &mut route);
         route.updated_at = app.now();
@@ -245,7 +244,7 @@ pub(crate) async fn update(
         app.config_written(account, &touched, updated).await.map_err(refuse_reference)
     })
     .await?;
-    Ok(Versioned::ok(route.version, views::route(&route)))
+    Ok(Versioned::ok(shown(&route)))
 }
 
 /// Remove a route. Its deliveries go on. Scope `destinations:write`.
@@ -266,6 +265,10 @@ pub(crate) async fn delete(
     let deleted = app.store.delete_route(ctx.account_id(), id, app.now()).await;
     app.config_written(ctx.account_id(), &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn shown(route: &Route) -> Revision<RouteView> {
+    Revision { version: route.version, view: views::route(route) }
 }
 
 async fn retention_days(app: &App, account: AccountId) -> Result<u32, ApiError> {

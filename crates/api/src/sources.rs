@@ -11,8 +11,8 @@ use crate::{
     patch::patch_schema,
     path::Id,
     problems,
+    read::{self, Revision},
     validate::Checks,
-    views,
 };
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -32,7 +32,7 @@ const TOKEN_BYTES: usize = 24;
 
 patch_schema!(SourcePatch as "SourcePatch" of NewSource);
 
-fn read(form: Value, body: Value) -> Result<NewSource, ApiError> {
+fn parse(form: Value, body: Value) -> Result<NewSource, ApiError> {
     check_verification(&body)?;
     let input: NewSource = json::patched(form, body)?;
     let mut checks = Checks::default();
@@ -94,7 +94,7 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let input = read(json!({}), body)?;
+    let input = parse(json!({}), body)?;
     let key = app.data_key(ctx.account_id()).await?;
     let now = app.now();
     let mut source = Source {
@@ -115,7 +115,7 @@ pub(crate) async fn create(
     give_token(&app, &mut source, &key);
     let created = app.store.create_source(&source).await;
     let source = app.config_written(ctx.account_id(), &[], created).await?;
-    Ok(Versioned::created(source.version, show(&app, &source, &key)?))
+    Ok(Versioned::created(shown(&app, &source, &key)?))
 }
 
 /// List sources, newest first. Scope `destinations:read`.
@@ -131,11 +131,8 @@ pub(crate) async fn list(
 ) -> Result<Json<ListBody<SourceView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
-    let mut sources = app.store.sources(account, list.peek(&app, account)?).await?;
-    let next = list.cut(&mut sources, |source| source.id);
-    let key = app.data_key(account).await?;
-    let views = sources.iter().map(|source| show(&app, source, &key)).collect::<Result<_, _>>()?;
-    Ok(Json(list.body(&app, account, views, next)))
+    let found = read::sources(&app, account, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }
 
 /// Read a source. Scope `destinations:read`.
@@ -150,9 +147,7 @@ pub(crate) async fn get(
     Id(id): Id<SourceId>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
-    let source = app.store.source(ctx.account_id(), id).await?;
-    let key = app.data_key(ctx.account_id()).await?;
-    Ok(Versioned::ok(source.version, show(&app, &source, &key)?))
+    read::source(&app, ctx.account_id(), id).await.map(Versioned::ok)
 }
 
 /// Change a source. Scope `destinations:write`.
@@ -171,7 +166,7 @@ pub(crate) async fn update(
     ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(ctx.account_id()).await?;
     change(&app, ctx.account_id(), id, &if_match, &key, |source| {
-        write(read(form(source), patch.clone())?, source);
+        write(parse(form(source), patch.clone())?, source);
         Ok(())
     })
     .await
@@ -235,7 +230,7 @@ async fn change(
         Ok(app.config_written(account, &[], updated).await?)
     })
     .await?;
-    Ok(Versioned::ok(source.version, show(app, &source, key)?))
+    Ok(Versioned::ok(shown(app, &source, key)?))
 }
 
 fn give_token(app: &App, source: &mut Source, key: &DataKey) {
@@ -246,8 +241,6 @@ fn give_token(app: &App, source: &mut Source, key: &DataKey) {
     source.token_hash = app.vault.hash(token.as_bytes()).to_vec();
 }
 
-fn show(app: &App, source: &Source, key: &DataKey) -> Result<SourceView, ApiError> {
-    let token = key.open(&Source::token_place(source.id), &source.token).map_err(ApiError::from_bug)?;
-    let token = std::str::from_utf8(&token).map_err(ApiError::from_bug)?;
-    Ok(views::source(source, format!("{}/ingest/{token}", app.config.public_url)))
+fn shown(app: &App, source: &Source, key: &DataKey) -> Result<Revision<SourceView>, ApiError> {
+    Ok(Revision { version: source.version, view: read::show_source(app, source, key)? })
 }

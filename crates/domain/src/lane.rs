@@ -35,7 +35,7 @@ use std::{
 };
 use window::WindowSize;
 
-pub use explain::{Binding, WaitKind, WaitingFor};
+pub use explain::{Binding, Explanation, WaitKind, WaitingFor};
 pub use order::Head;
 pub use window::{TrackWish, Wish};
 

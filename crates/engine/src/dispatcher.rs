@@ -232,9 +232,9 @@ impl Dispatcher {
                 let view = |id: &DestinationId| self.seen(*id, |roster| roster.view(*id, now));
                 let _ = answer.send(destinations.iter().map(view).collect());
             }
-            Message::WaitingFor(deliveries, answer) => {
-                let why = |it: &Delivery| self.seen(it.destination_id, |roster| roster.waiting_for(it, now));
-                let _ = answer.send(deliveries.iter().map(why).collect());
+            Message::Explain(deliveries, answer) => {
+                let explain = |it: &Delivery| self.seen(it.destination_id, |roster| roster.explain(it, now));
+                let _ = answer.send(deliveries.iter().map(explain).collect());
             }
             Message::Woken(wakes) => self.woken(wakes, now),
             Message::Joined(claim) => self.node.joined(claim),

@@ -15,7 +15,7 @@ use domain::{
     delivery::{Delivery, Position},
     event::Event,
     id::{DeliveryId, DestinationId, RouteId},
-    lane::{WaitKind, WaitingFor},
+    lane::{Explanation, WaitKind, WaitingFor},
     limits,
     metrics::Text,
     seal::MasterKeys,
@@ -137,20 +137,21 @@ impl Lanes for EngineHandle {
         seen.into_iter().map(view).collect()
     }
 
-    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
+    async fn explain(&self, deliveries: Vec<Delivery>) -> Vec<Explanation> {
         let wanted = deliveries.clone();
-        let seen = self.ask(|answer| Message::WaitingFor(wanted, answer)).await;
-        let seen = seen.unwrap_or_else(|| vec![Seen::Elsewhere; deliveries.len()]);
+        let Some(seen) = self.ask(|answer| Message::Explain(wanted, answer)).await else {
+            return vec![Explanation::Unknown; deliveries.len()];
+        };
         let destinations = deliveries.iter().map(|delivery| delivery.destination_id);
         let mut published = self.published(destinations.zip(&seen)).await.into_iter();
         let now = self.sender.clock.now();
-        let why = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
-            Seen::Here(why) => why,
+        let explain = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
+            Seen::Here(explanation) => explanation,
             Seen::Elsewhere => {
-                waits_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
+                explain_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
             }
         };
-        deliveries.iter().zip(seen).map(why).collect()
+        deliveries.iter().zip(seen).map(explain).collect()
     }
 }
 
@@ -192,25 +193,22 @@ fn view_of(lane: LaneRow) -> LaneView {
     LaneView { in_flight: lane.in_flight, hold: lane.hold }
 }
 
-/// Why a delivery waits in a lane of another node, as far as that can be said from here; None if it is being delivered.
-fn waits_elsewhere(
-    delivery: &Delivery,
-    by: RunBy,
-    lane: Option<LaneRow>,
-    now: Timestamp,
-) -> Option<WaitingFor> {
+/// What becomes of a delivery in a lane of another node, as far as that can be said from here.
+fn explain_elsewhere(delivery: &Delivery, by: RunBy, lane: Option<LaneRow>, now: Timestamp) -> Explanation {
     let owner = match by {
         RunBy::Nobody => {
             let detail = "no worker runs its destination's lane at the moment".into();
             let since = delivery.due_at.min(now).max(delivery.created_at);
-            return Some(WaitingFor { kind: WaitKind::NoWorker, since, until: None, behind: None, detail });
+            let kind = WaitKind::NoWorker;
+            return Explanation::Waits(WaitingFor { kind, since, until: None, behind: None, detail });
         }
         RunBy::Node(owner) => owner,
     };
     if lane.as_ref().is_some_and(|lane| lane.open.contains(&delivery.id)) {
-        return None;
+        return Explanation::Delivering;
     }
     let (hold, binding) = lane.map(|lane| (lane.hold, lane.binding)).unwrap_or_default();
     let waits = WaitingFor::held_or_scheduled(hold, delivery, now);
-    Some(waits.unwrap_or_else(|| binding.waiting_for(delivery, || format!("its turn on node {owner}"))))
+    let otherwise = || binding.waiting_for(delivery, || format!("its turn on node {owner}"));
+    Explanation::Waits(waits.unwrap_or_else(otherwise))
 }

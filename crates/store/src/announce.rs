@@ -8,7 +8,7 @@ use domain::{
     delivery::{Delivery, Position},
     gate::Hold,
     id::{AccountId, DeliveryId, DestinationId},
-    lane::WaitingFor,
+    lane::Explanation,
     metrics::Text,
 };
 
@@ -45,8 +45,8 @@ pub enum Change {
 pub trait Lanes: Send + Sync {
     /// One view per destination asked for, in order; None where no lane runs.
     async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>>;
-    /// What each delivery waits for, in order; None for one that is being delivered.
-    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>>;
+    /// What is known of each of these deliveries, in order.
+    async fn explain(&self, deliveries: Vec<Delivery>) -> Vec<Explanation>;
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -5,7 +5,7 @@ use contract::DeliveryQuery;
 use domain::delivery::EndReason;
 use store::DeliveryFilter;
 
-pub(super) fn checked(query: &DeliveryQuery) -> Result<DeliveryFilter, ApiError> {
+pub(crate) fn checked(query: &DeliveryQuery) -> Result<DeliveryFilter, ApiError> {
     let mut checks = Checks::default();
     check(query, "", &mut checks);
     checks.done()?;

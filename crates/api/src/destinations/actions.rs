@@ -1,9 +1,8 @@
 //! What a destination can be told to do: pause, resume, enable, disable, probe, test; and what it has met.
 
-use super::{change, show};
+use super::change;
 use crate::{
     app::App,
-    attempts,
     auth::AccountCtx,
     changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
@@ -11,7 +10,7 @@ use crate::{
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
-    problems,
+    problems, read,
     views::{self, EveryRequest},
 };
 use axum::{Json, extract::State};
@@ -20,12 +19,12 @@ use domain::{
     account::Scope,
     destination::{Destination, Disabled, DisabledReason},
     event::{Event, EventType},
-    id::{AttemptId, DeliveryId, DestinationId, EventId},
+    id::{DestinationId, EventId},
     limits,
     time::Timestamp,
 };
 use serde_json::json;
-use store::{Change, Page};
+use store::Change;
 
 /// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
 #[utoipa::path(
@@ -116,7 +115,7 @@ async fn switch(
     let now = app.now();
     let destination =
         change(&app, ctx.account_id(), id, &if_match, |destination| Ok(turn(destination, now))).await?;
-    Ok(Versioned::ok(destination.version, show(&app, &destination).await?))
+    Ok(Versioned::ok(read::show_destination(&app, &destination).await?))
 }
 
 /// End a hold now: the next delivery is tried, and the pace comes back with its success. At most once in five seconds.
@@ -144,7 +143,7 @@ pub(crate) async fn probe(
     // Written, so that the owner hears of it wherever it is; announced, in case it is here.
     let destination = app.store.probe(ctx.account_id(), id, app.now()).await?;
     app.announce.changed(Change::Probe(id)).await;
-    Ok(Versioned::accepted(destination.version, show(&app, &destination).await?))
+    Ok(Versioned::accepted(read::show_destination(&app, &destination).await?))
 }
 
 /// Send one request to a destination now and see what comes back. Nothing is stored and no hold is looked at.
@@ -188,9 +187,6 @@ pub(crate) async fn attempts(
 ) -> Result<Json<ListBody<AttemptView>>, ApiError> {
     ctx.require(Scope::DeliveriesRead)?;
     let account = ctx.account_id();
-    app.store.destination(account, id).await?;
-    let Page { before, limit } = list.peek::<(DeliveryId, AttemptId)>(&app, account)?;
-    let mut rows = app.store.attempts_of_destination(account, id, before, limit).await?;
-    let next = list.cut(&mut rows, |attempt| (attempt.delivery_id, attempt.id));
-    Ok(Json(list.body(&app, account, attempts::show(&app, account, &rows).await?, next)))
+    let found = read::destination_attempts(&app, account, id, list.page(&app, account)?).await?;
+    Ok(list.body(&app, account, found))
 }

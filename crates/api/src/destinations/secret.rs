@@ -1,6 +1,6 @@
 //! A destination's signing secret: made, sealed, revealed and rotated.
 
-use super::{change, show};
+use super::change;
 use crate::{
     app::App,
     auth::AccountCtx,
@@ -8,7 +8,7 @@ use crate::{
     error::ApiError,
     optional_body::OptionalBody,
     path::Id,
-    problems,
+    problems, read,
     validate::Checks,
     views,
 };
@@ -41,14 +41,7 @@ pub(crate) async fn reveal(
     Id(id): Id<DestinationId>,
 ) -> Result<impl IntoResponse, ApiError> {
     ctx.require(Scope::SecretsReveal)?;
-    let destination = app.store.destination(ctx.account_id(), id).await?;
-    let key = app.data_key(ctx.account_id()).await?;
-    let place = Destination::secret_place(id);
-    let secret = key.open(&place, &destination.secret.current).map_err(ApiError::from_bug)?;
-    let secret = std::str::from_utf8(&secret).map_err(ApiError::from_bug)?.to_owned();
-    let now = app.now();
-    let previous = destination.secret.previous.map(|previous| previous.until);
-    let view = SecretView { secret, previous_until: previous.filter(|until| *until > now) };
+    let view = read::destination_secret(&app, ctx.account_id(), id).await?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
 }
 
@@ -86,8 +79,9 @@ pub(crate) async fn rotate(
         Ok(true)
     })
     .await?;
-    let view = views::revealing(show(&app, &destination).await?, &secret.expose());
-    Ok(Versioned::ok(destination.version, view))
+    let mut shown = read::show_destination(&app, &destination).await?;
+    shown.view = views::revealing(shown.view, &secret.expose());
+    Ok(Versioned::ok(shown))
 }
 
 /// The caller's own secret, checked before, or a new one.

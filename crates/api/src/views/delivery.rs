@@ -1,9 +1,12 @@
 use contract::{DeliveryView, WaitingForView};
-use domain::{delivery::Status, lane::WaitingFor};
+use domain::{
+    delivery::{Delivery, Status},
+    lane::{Explanation, WaitKind, WaitingFor},
+};
 use store::{DeliveryRecord, DeliveryState};
 
-/// `waiting_for` is the lane's word about a delivery that has not ended: None says that it is being delivered.
-pub(crate) fn delivery(record: &DeliveryRecord, waiting_for: Option<WaitingFor>) -> DeliveryView {
+/// `explanation` counts for a delivery that has not ended.
+pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> DeliveryView {
     let mut view = DeliveryView {
         id: record.id,
         event_id: record.event_id,
@@ -25,20 +28,37 @@ pub(crate) fn delivery(record: &DeliveryRecord, waiting_for: Option<WaitingFor>)
         replay_of: Some(record.origin).filter(|origin| *origin != record.id),
         waiting_for: None,
     };
-    match (&record.state, waiting_for) {
+    match (&record.state, explanation) {
         (DeliveryState::Ended { ending, at }, _) => {
             view.status = ending.status();
             view.reason = ending.end_reason();
             view.ended_at = Some(*at);
         }
-        (DeliveryState::Waiting(delivery), Some(waiting_for)) => {
-            view.status = if record.attempts == 0 { Status::Queued } else { Status::RetryScheduled };
-            view.next_attempt_at = Some(delivery.due_at);
-            view.waiting_for = Some(waits(waiting_for));
+        (DeliveryState::Waiting(_), Explanation::Delivering) => {}
+        (DeliveryState::Waiting(delivery), Explanation::Waits(waiting_for)) => {
+            wait(&mut view, delivery, waiting_for);
         }
-        (DeliveryState::Waiting(_), None) => {}
+        (DeliveryState::Waiting(delivery), Explanation::Unknown) => {
+            wait(&mut view, delivery, no_worker(delivery));
+        }
     }
     view
+}
+
+fn wait(view: &mut DeliveryView, delivery: &Delivery, waiting_for: WaitingFor) {
+    view.status = if view.attempt_count == 0 { Status::Queued } else { Status::RetryScheduled };
+    view.next_attempt_at = Some(delivery.due_at);
+    view.waiting_for = Some(waits(waiting_for));
+}
+
+fn no_worker(delivery: &Delivery) -> WaitingFor {
+    WaitingFor {
+        kind: WaitKind::NoWorker,
+        since: delivery.available_at,
+        until: None,
+        behind: None,
+        detail: "no worker runs its destination's lane at the moment".into(),
+    }
 }
 
 fn waits(wait: WaitingFor) -> WaitingForView {

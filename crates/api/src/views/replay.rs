@@ -6,13 +6,13 @@ use domain::limits;
 use store::{DeadLetterGroup, DeliveryFilter, Replay, ReplayStatus, Survey};
 
 /// `full`: as much of its account waits as may.
-pub(crate) fn replay(replay: Replay, full: bool) -> ReplayView {
+pub(crate) fn replay(replay: &Replay, full: bool) -> ReplayView {
     let left = replay.matched.saturating_sub(replay.created + replay.skipped);
     let runs = replay.status == ReplayStatus::Running;
     ReplayView {
         id: replay.id,
         status: replay.status,
-        filter: replay.filter.map(delivery_query),
+        filter: replay.filter.clone().map(delivery_query),
         rate: replay.rate,
         matched: replay.matched,
         matched_exact: replay.matched_exact,

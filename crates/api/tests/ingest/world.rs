@@ -13,7 +13,7 @@ use domain::{
     dice::Dice,
     event::Event,
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, RouteId, SourceId},
-    lane::WaitingFor,
+    lane::Explanation,
     route::Route,
     seal::{MasterKeys, Sealed},
     source::{Source, Verification},
@@ -391,8 +391,8 @@ impl Lanes for Nothing {
     async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
         vec![None; destinations.len()]
     }
-    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
-        vec![None; deliveries.len()]
+    async fn explain(&self, deliveries: Vec<Delivery>) -> Vec<Explanation> {
+        vec![Explanation::Unknown; deliveries.len()]
     }
 }
 

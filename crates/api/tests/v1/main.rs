@@ -13,6 +13,7 @@ mod nodes;
 mod openapi;
 mod replays;
 mod routes;
+mod shared;
 mod sources;
 mod stats;
 mod stream;

@@ -13,7 +13,7 @@ use domain::{
     dice::Dice,
     event::Event,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, NodeId},
-    lane::{WaitKind, WaitingFor},
+    lane::{Explanation, WaitKind, WaitingFor},
     member::Role,
     outcome::{DeadReason, Outcome},
     seal::MasterKeys,
@@ -469,16 +469,22 @@ impl Lanes for PretendedLanes {
         destinations.iter().map(|id| views.get(&id.to_string()).cloned()).collect()
     }
 
-    async fn waiting_for(&self, deliveries: Vec<Delivery>) -> Vec<Option<WaitingFor>> {
+    async fn explain(&self, deliveries: Vec<Delivery>) -> Vec<Explanation> {
         let (views, delivering) = (self.views.lock().unwrap(), self.delivering.lock().unwrap());
         let explain = |delivery: Delivery| {
-            let runs = views.contains_key(&delivery.destination_id.to_string());
-            (runs && !delivering.contains(&delivery.id.to_string())).then(|| WaitingFor {
+            if !views.contains_key(&delivery.destination_id.to_string()) {
+                return Explanation::Unknown;
+            }
+            if delivering.contains(&delivery.id.to_string()) {
+                return Explanation::Delivering;
+            }
+            let (since, detail) = (delivery.created_at, "its turn on this node".into());
+            Explanation::Waits(WaitingFor {
                 kind: WaitKind::Capacity,
-                since: delivery.created_at,
+                since,
                 until: None,
                 behind: None,
-                detail: "its turn on this node".into(),
+                detail,
             })
         };
         deliveries.into_iter().map(explain).collect()

@@ -37,6 +37,26 @@ pub struct WaitingFor {
     pub detail: String,
 }
 
+/// What is known of a delivery that has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Explanation {
+    /// Its request is open.
+    Delivering,
+    Waits(WaitingFor),
+    /// No lane that could tell has answered.
+    Unknown,
+}
+
+impl Explanation {
+    /// What it waits for, if it is known to wait.
+    pub fn waits(self) -> Option<WaitingFor> {
+        match self {
+            Self::Waits(waiting_for) => Some(waiting_for),
+            Self::Delivering | Self::Unknown => None,
+        }
+    }
+}
+
 impl WaitingFor {
     /// What a delivery waits for as long as its destination is held, or it is not due; None if it is neither.
     pub fn held_or_scheduled(hold: Option<Hold>, delivery: &Delivery, now: Timestamp) -> Option<Self> {
@@ -108,18 +128,17 @@ impl Binding {
 }
 
 impl<C> Lane<C> {
-    /// What this delivery waits for; None if it is being delivered. The delivery need not be in memory.
-    pub fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
+    /// Whether this delivery is being delivered, and what it waits for if not. It need not be in memory.
+    pub fn explain(&self, delivery: &Delivery, now: Timestamp) -> Explanation {
         if self.delivering_since(delivery.id).is_some() {
-            return None;
+            return Explanation::Delivering;
         }
-        let waits = WaitingFor::held_or_scheduled(self.destination_hold(now), delivery, now);
-        if waits.is_some() {
-            return waits;
+        if let Some(waits) = WaitingFor::held_or_scheduled(self.destination_hold(now), delivery, now) {
+            return Explanation::Waits(waits);
         }
         if self.settings.is_none() {
             let none = Binding::default();
-            return Some(none.waiting_for(delivery, || "its destination is being read".into()));
+            return Explanation::Waits(none.waiting_for(delivery, || "its destination is being read".into()));
         }
         let track = delivery.position.track;
         let leader = self.order.as_ref().and_then(|order| order.leader(track));
@@ -127,7 +146,7 @@ impl<C> Lane<C> {
             leaders: leader.map(|leader| (track, leader)).into_iter().collect(),
             ..self.slots(now)
         };
-        Some(binding.waiting_for(delivery, || "its turn on this node".into()))
+        Explanation::Waits(binding.waiting_for(delivery, || "its turn on this node".into()))
     }
 
     /// Which limits bind, for those who are told.

@@ -178,7 +178,7 @@ fn a_rate_limit_spreads_the_starts_and_is_explained() {
     (1..=3).for_each(|n| lane.arrive(delivery(n), 0));
     assert_eq!(lane.start_all(0), [id(1)]);
     assert_eq!(lane.wake_at(at(0)), Some(at(500)));
-    let waits = lane.waiting_for(&delivery(2), at(0)).expect("it waits");
+    let waits = lane.explain(&delivery(2), at(0)).waits().expect("it waits");
     assert_eq!((waits.kind, waits.until), (WaitKind::Rate, Some(at(500))));
     assert_eq!(lane.start_all(499), []);
     assert_eq!(lane.start_all(500), [id(2)]);
@@ -736,7 +736,7 @@ fn a_delivery_held_for_its_moment_wakes_the_lane_even_while_another_is_overdue_i
 
 /// Kind, since and until of what a delivery waits for.
 fn waits(lane: &Lane<()>, delivery: &Delivery, now: i64) -> Option<(WaitKind, Timestamp, Option<Timestamp>)> {
-    let waiting = lane.waiting_for(delivery, at(now))?;
+    let waiting = lane.explain(delivery, at(now)).waits()?;
     assert!(!waiting.detail.is_empty());
     Some((waiting.kind, waiting.since, waiting.until))
 }

@@ -12,7 +12,7 @@ use crate::{
 use domain::{
     delivery::{Delivery, Position},
     id::{AccountId, DeliveryId, DestinationId},
-    lane::WaitingFor,
+    lane::Explanation,
 };
 use std::sync::Arc;
 use store::{
@@ -52,7 +52,7 @@ pub(crate) enum Message {
     Flushed(Vec<Flushed>),
     Heads(Vec<LaneHead>),
     Views(Vec<DestinationId>, oneshot::Sender<Vec<Seen<Option<LaneView>>>>),
-    WaitingFor(Vec<Delivery>, oneshot::Sender<Vec<Seen<Option<WaitingFor>>>>),
+    Explain(Vec<Delivery>, oneshot::Sender<Vec<Seen<Explanation>>>),
     /// Another node has committed something for lanes of ours.
     Woken(Vec<Wake>),
     /// We are a member, under this claim; nothing is ours yet.

@@ -106,7 +106,7 @@ pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: 
             Message::Views(destinations, answer) => {
                 let _ = answer.send(destinations.iter().map(|_| Seen::Elsewhere).collect());
             }
-            Message::WaitingFor(deliveries, answer) => {
+            Message::Explain(deliveries, answer) => {
                 let _ = answer.send(deliveries.iter().map(|_| Seen::Elsewhere).collect());
             }
             _ => {}

@@ -6,7 +6,7 @@ use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},
     id::{AccountId, DestinationId},
-    lane::{Lane, WaitingFor},
+    lane::{Explanation, Lane},
     limits,
     time::Timestamp,
 };
@@ -383,10 +383,10 @@ impl Roster {
         LaneFigures { lanes, denied, denied_other, due_since }
     }
 
-    pub(super) fn waiting_for(&self, delivery: &Delivery, now: Timestamp) -> Option<WaitingFor> {
+    pub(super) fn explain(&self, delivery: &Delivery, now: Timestamp) -> Explanation {
         match self.lanes.get(&delivery.destination_id) {
-            Some(run) => run.lane.waiting_for(delivery, now),
-            None => Lane::<Cargo>::default().waiting_for(delivery, now),
+            Some(run) => run.lane.explain(delivery, now),
+            None => Lane::<Cargo>::default().explain(delivery, now),
         }
     }
 }

@@ -224,7 +224,7 @@ async fn a_paused_destination_gets_nothing_until_it_is_resumed() {
     // The lane answers once it has read its destination: that it is paused is then certain.
     bench
         .until(|| async {
-            let why = bench.handle.waiting_for(vec![(*delivery).clone()]).await.remove(0)?;
+            let why = bench.handle.explain(vec![(*delivery).clone()]).await.remove(0).waits()?;
             (why.kind == domain::lane::WaitKind::Paused).then_some(())
         })
         .await;

@@ -6,7 +6,7 @@ use domain::{
     destination::{Destination, Ordering, RateLimit},
     gate::HoldReason,
     id::{DestinationId, NodeId},
-    lane::WaitKind,
+    lane::{Explanation, WaitKind},
     member::Role,
     time::Timestamp,
 };
@@ -236,7 +236,7 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
         });
         waiting.expect("one waits")
     };
-    let why = bench.handle.waiting_for(vec![waiting().await]).await.remove(0).unwrap();
+    let why = bench.handle.explain(vec![waiting().await]).await.remove(0).waits().unwrap();
     assert_eq!(why.kind, WaitKind::Paused);
 
     // Another URL, and on.
@@ -293,7 +293,7 @@ async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
     };
     let why = |kind| {
         let (handle, delivery) = (&api.handle, (*delivery).clone());
-        async move { (handle.waiting_for(vec![delivery]).await.remove(0)?.kind == kind).then_some(()) }
+        async move { (handle.explain(vec![delivery]).await.remove(0).waits()?.kind == kind).then_some(()) }
     };
     bench.until(|| why(WaitKind::Paused)).await;
     // It would come back before anybody has looked.
@@ -337,8 +337,8 @@ async fn what_is_being_delivered_elsewhere_is_seen_from_everywhere() {
     bench
         .until(|| async {
             let view = bench.handle.views(&[destination]).await.remove(0)?;
-            let why = bench.handle.waiting_for(vec![(*delivery).clone()]).await.remove(0);
-            (view.in_flight == 1 && why.is_none()).then_some(())
+            let said = bench.handle.explain(vec![(*delivery).clone()]).await.remove(0);
+            (view.in_flight == 1 && said == Explanation::Delivering).then_some(())
         })
         .await;
 }
@@ -364,8 +364,8 @@ async fn what_a_delivery_waits_for_is_said_the_same_everywhere() {
                     DeliveryState::Waiting(delivery) => Some(*delivery),
                     DeliveryState::Ended { .. } => None,
                 });
-            let why = handle.waiting_for(waiting.collect()).await;
-            why.into_iter().flatten().find(|why| why.kind == kind)
+            let said = handle.explain(waiting.collect()).await;
+            said.into_iter().filter_map(Explanation::waits).find(|why| why.kind == kind)
         };
         let owner = bench.until(|| said(&peer.handle)).await;
         let other = bench.until(|| said(&bench.handle)).await;

@@ -6,7 +6,7 @@ use super::{
 };
 use domain::{
     destination::{OnDeadLetter, Ordering},
-    lane::WaitKind,
+    lane::{Explanation, WaitKind},
 };
 use lab::{Reply, Script};
 use std::{sync::Mutex, time::Duration};
@@ -80,8 +80,8 @@ async fn a_blocked_key_hides_no_other_and_says_who_blocks() {
     let mut waiting: Vec<_> = waiting.collect();
     waiting.sort_by_key(|delivery| delivery.sequence);
     let head = waiting[0].id;
-    let why = bench.handle.waiting_for(waiting).await;
-    let kinds: Vec<_> = why.iter().flatten().map(|why| (why.kind, why.behind)).collect();
+    let said = bench.handle.explain(waiting).await.into_iter();
+    let kinds: Vec<_> = said.filter_map(Explanation::waits).map(|why| (why.kind, why.behind)).collect();
     assert_eq!(
         kinds,
         [(WaitKind::Schedule, None), (WaitKind::Order, Some(head)), (WaitKind::Order, Some(head))]

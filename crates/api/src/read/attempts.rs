@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::{AttemptRecord, DeliveryRecord, StoreError};
 
 /// Shows attempts of different events, each event read once.
-pub(crate) async fn show(
+pub(super) async fn show(
     app: &App,
     account: AccountId,
     attempts: &[AttemptRecord],
@@ -29,7 +29,7 @@ pub(crate) async fn show(
 }
 
 /// What every request of one delivery carries.
-pub(crate) async fn every_request(
+pub(super) async fn every_request(
     app: &App,
     account: AccountId,
     delivery: &DeliveryRecord,

@@ -1,0 +1,176 @@
+//! Reading what is kept, as views: what handlers answer with and what pages show. A function here is told whose object it
+//! is and which part of a list is wanted; it knows nothing of requests and answers, and leaves to its caller what the
+//! caller may see.
+
+mod attempts;
+mod deliveries;
+mod destinations;
+mod events;
+mod stats;
+
+pub use deliveries::{deliveries, delivery};
+pub use destinations::{
+    destination, destination_attempts, destination_holds, destination_secret, destinations,
+};
+pub use events::{event, event_payload, events};
+pub use stats::{destination_stats, fanout_stats, stats};
+
+pub(crate) use destinations::{show as show_destination, switched};
+
+use crate::{app::App, error::ApiError, views};
+use contract::{AccountView, ApiKeyView, DeadLetterGroupView, NodeView, ReplayView, RouteView, SourceView};
+use domain::{
+    id::{AccountId, ApiKeyId, NodeId, ReplayId, RouteId, SourceId},
+    seal::DataKey,
+    source::Source,
+};
+use std::collections::HashMap;
+use store::{GroupKey, Member, Page, Replay};
+
+/// An object as it is at one version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Revision<T> {
+    pub version: i64,
+    pub view: T,
+}
+
+/// A part of a list, and the key to go on before; None at its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T, K> {
+    pub data: Vec<T>,
+    pub next: Option<K>,
+}
+
+impl<T, K> Listed<T, K> {
+    pub(crate) fn map<V>(self, view: impl FnMut(&T) -> V) -> Listed<V, K> {
+        Listed { data: self.data.iter().map(view).collect(), next: self.next }
+    }
+}
+
+/// The same page with one row more, by which [`cut`] sees whether the list goes on.
+fn peek<K>(page: Page<K>) -> Page<K> {
+    Page { limit: page.limit + 1, ..page }
+}
+
+/// Takes the row too many away again.
+fn cut<T, K>(mut rows: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Listed<T, K> {
+    let goes_on = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| goes_on).map(key);
+    Listed { data: rows, next }
+}
+
+pub async fn account(app: &App, id: AccountId) -> Result<Revision<AccountView>, ApiError> {
+    let account = app.store.account(id).await?;
+    Ok(Revision { version: account.version, view: views::account(&account) })
+}
+
+/// All of them: for operators.
+pub async fn accounts(app: &App, page: Page<AccountId>) -> Result<Listed<AccountView, AccountId>, ApiError> {
+    let limit = page.limit;
+    let accounts = app.store.accounts(peek(page)).await?;
+    Ok(cut(accounts, limit, |account| account.id).map(views::account))
+}
+
+/// The keys of an account; without one, those of operators.
+pub async fn api_keys(
+    app: &App,
+    account: Option<AccountId>,
+    page: Page<ApiKeyId>,
+) -> Result<Listed<ApiKeyView, ApiKeyId>, ApiError> {
+    let limit = page.limit;
+    let keys = app.store.api_keys(account, peek(page)).await?;
+    Ok(cut(keys, limit, |key| key.id).map(views::api_key))
+}
+
+pub async fn source(app: &App, account: AccountId, id: SourceId) -> Result<Revision<SourceView>, ApiError> {
+    let source = app.store.source(account, id).await?;
+    let key = app.data_key(account).await?;
+    Ok(Revision { version: source.version, view: show_source(app, &source, &key)? })
+}
+
+pub async fn sources(
+    app: &App,
+    account: AccountId,
+    page: Page<SourceId>,
+) -> Result<Listed<SourceView, SourceId>, ApiError> {
+    let limit = page.limit;
+    let sources = app.store.sources(account, peek(page)).await?;
+    let Listed { data, next } = cut(sources, limit, |source| source.id);
+    let key = app.data_key(account).await?;
+    let data = data.iter().map(|source| show_source(app, source, &key)).collect::<Result<_, _>>()?;
+    Ok(Listed { data, next })
+}
+
+pub(crate) fn show_source(app: &App, source: &Source, key: &DataKey) -> Result<SourceView, ApiError> {
+    let token = key.open(&Source::token_place(source.id), &source.token).map_err(ApiError::from_bug)?;
+    let token = std::str::from_utf8(&token).map_err(ApiError::from_bug)?;
+    Ok(views::source(source, format!("{}/ingest/{token}", app.config.public_url)))
+}
+
+pub async fn route(app: &App, account: AccountId, id: RouteId) -> Result<Revision<RouteView>, ApiError> {
+    let route = app.store.route(account, id).await?;
+    Ok(Revision { version: route.version, view: views::route(&route) })
+}
+
+pub async fn routes(
+    app: &App,
+    account: AccountId,
+    page: Page<RouteId>,
+) -> Result<Listed<RouteView, RouteId>, ApiError> {
+    let limit = page.limit;
+    let routes = app.store.routes(account, peek(page)).await?;
+    Ok(cut(routes, limit, |route| route.id).map(views::route))
+}
+
+pub async fn replay(app: &App, account: AccountId, id: ReplayId) -> Result<ReplayView, ApiError> {
+    Ok(show_replay(app, &app.store.replay(account, id).await?))
+}
+
+pub async fn replays(
+    app: &App,
+    account: AccountId,
+    page: Page<ReplayId>,
+) -> Result<Listed<ReplayView, ReplayId>, ApiError> {
+    let limit = page.limit;
+    let replays = app.store.replays(account, peek(page)).await?;
+    Ok(cut(replays, limit, |replay| replay.id).map(|replay| show_replay(app, replay)))
+}
+
+/// With what it waits for.
+pub(crate) fn show_replay(app: &App, replay: &Replay) -> ReplayView {
+    let full = !replay.status.ended() && app.backlog.is_full(replay.account_id);
+    views::replay(replay, full)
+}
+
+/// Dead letters by destination, reason and HTTP status.
+pub async fn dead_letter_groups(
+    app: &App,
+    account: AccountId,
+    page: Page<GroupKey>,
+) -> Result<Listed<DeadLetterGroupView, GroupKey>, ApiError> {
+    let groups = app.store.dead_letter_groups(account, page.before, page.limit + 1).await?;
+    Ok(cut(groups, page.limit, |group| group.key).map(views::dead_letter_group))
+}
+
+/// Every node that shares the store, in the order in which they started.
+pub async fn nodes(app: &App) -> Result<Vec<NodeView>, ApiError> {
+    let roll = app.store.roll().await?;
+    let mut shards: HashMap<NodeId, u32> = HashMap::new();
+    for owner in roll.shards.iter().filter_map(|row| row.owner) {
+        *shards.entry(owner).or_default() += 1;
+    }
+    let view = |member: &Member| views::node(member, shards.get(&member.record.id).copied().unwrap_or(0));
+    Ok(roll.members.iter().map(view).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_too_many_is_cut_off() {
+        assert_eq!(cut(vec![9, 8, 7], 2, |row| *row), Listed { data: vec![9, 8], next: Some(8) });
+        assert_eq!(cut(vec![9, 8], 2, |row| *row), Listed { data: vec![9, 8], next: None });
+    }
+}

@@ -1,0 +1,112 @@
+//! Destinations, with what their lanes say and what waits for them; their holds, attempts and secrets.
+
+use super::{Listed, Revision, attempts, cut, peek};
+use crate::{
+    app::App,
+    error::ApiError,
+    views::{self, LaneState},
+};
+use contract::{AttemptView, DestinationView, HoldEntryView, SecretView};
+use domain::{
+    destination::Destination,
+    gate::{HoldEntry, HoldReason},
+    id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    limits,
+    time::Timestamp,
+};
+use store::Page;
+
+pub async fn destination(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+) -> Result<Revision<DestinationView>, ApiError> {
+    show(app, &app.store.destination(account, id).await?).await
+}
+
+pub async fn destinations(
+    app: &App,
+    account: AccountId,
+    page: Page<DestinationId>,
+) -> Result<Listed<DestinationView, DestinationId>, ApiError> {
+    let limit = page.limit;
+    let destinations = app.store.destinations(account, peek(page)).await?;
+    let Listed { data, next } = cut(destinations, limit, |destination| destination.id);
+    let ids: Vec<_> = data.iter().map(|destination| destination.id).collect();
+    let lanes = lane_states(app, &ids).await?;
+    let data = data.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
+    Ok(Listed { data: data.collect(), next })
+}
+
+pub(crate) async fn show(
+    app: &App,
+    destination: &Destination,
+) -> Result<Revision<DestinationView>, ApiError> {
+    let lanes = lane_states(app, &[destination.id]).await?;
+    let view = views::destination(destination, lanes.first().unwrap_or(&LaneState::default()));
+    Ok(Revision { version: destination.version, view })
+}
+
+/// Its attempts, those of the newest delivery first.
+pub async fn destination_attempts(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    page: Page<(DeliveryId, AttemptId)>,
+) -> Result<Listed<AttemptView, (DeliveryId, AttemptId)>, ApiError> {
+    app.store.destination(account, id).await?;
+    let rows = app.store.attempts_of_destination(account, id, page.before, page.limit + 1).await?;
+    let Listed { data, next } = cut(rows, page.limit, |attempt| (attempt.delivery_id, attempt.id));
+    Ok(Listed { data: attempts::show(app, account, &data).await?, next })
+}
+
+/// Its holds, the newest first.
+pub async fn destination_holds(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    page: Page<(Timestamp, HoldReason)>,
+) -> Result<Listed<HoldEntryView, (Timestamp, HoldReason)>, ApiError> {
+    let destination = app.store.destination(account, id).await?;
+    let Page { before, limit } = page;
+    let mut holds = app.store.holds(id, before, limit + 1).await?;
+    // What a person has switched off is written down when it ends; until then the destination itself says so.
+    let key = |hold: &HoldEntry| (hold.since, hold.reason.as_str());
+    let earlier =
+        |hold: &HoldEntry| before.is_none_or(|(since, reason)| key(hold) < (since, reason.as_str()));
+    holds.extend(switched(&destination, None).into_iter().filter(earlier));
+    holds.sort_by_key(|hold| std::cmp::Reverse(key(hold)));
+    Ok(cut(holds, limit, |hold| (hold.since, hold.reason)).map(views::hold_entry))
+}
+
+/// What its switches hold it for, as lines of its history.
+pub(crate) fn switched(destination: &Destination, ended_at: Option<Timestamp>) -> Vec<HoldEntry> {
+    destination.holds().iter().map(|hold| HoldEntry::of(hold, ended_at)).collect()
+}
+
+/// Its signing secret, in the clear.
+pub async fn destination_secret(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+) -> Result<SecretView, ApiError> {
+    let destination = app.store.destination(account, id).await?;
+    let key = app.data_key(account).await?;
+    let place = Destination::secret_place(id);
+    let secret = key.open(&place, &destination.secret.current).map_err(ApiError::from_bug)?;
+    let secret = std::str::from_utf8(&secret).map_err(ApiError::from_bug)?.to_owned();
+    let now = app.now();
+    let previous = destination.secret.previous.map(|previous| previous.until);
+    Ok(SecretView { secret, previous_until: previous.filter(|until| *until > now) })
+}
+
+/// What waits for these destinations and what their lanes say, in order.
+async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>, ApiError> {
+    let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
+    let since = app.now().minus(limits::SUCCESS_RATE_OVER);
+    let rates = app.store.success_rates(ids, since, limits::SUCCESS_RATE_ATTEMPTS).await?;
+    let views = app.lanes.views(ids).await;
+    let states = backlog.into_iter().zip(rates).zip(views.into_iter().chain(std::iter::repeat(None)));
+    let state = |(((rows, oldest_queued_at), rate), view)| LaneState { view, rows, oldest_queued_at, rate };
+    Ok(states.map(state).collect())
+}

@@ -1,0 +1,100 @@
+//! Events as they are kept.
+
+use super::{Listed, deliveries};
+use crate::{app::App, error::ApiError, validate::Checks, views};
+use contract::{EventDetailView, EventQuery, EventView, FanoutState};
+use domain::{
+    event::Event,
+    id::{AccountId, EventId},
+    limits,
+};
+use store::{DeliveryFilter, EventFilter, Page};
+use uuid::Uuid;
+
+/// With its headers, its payload if that is short text, and its first deliveries.
+pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDetailView, ApiError> {
+    let record = app.store.event(account, id).await?;
+    let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
+        Some(app.store.event_payload(account, id).await?.payload)
+    } else {
+        None
+    };
+    let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
+    let page = Page { before: None, limit: limits::DELIVERIES_SHOWN };
+    let found = app.store.deliveries(account, &filter, page).await?;
+    let deliveries = deliveries::show(app, &found.rows).await;
+    Ok(views::event_detail(&record, payload.as_deref(), deliveries))
+}
+
+/// With its payload, byte for byte.
+pub async fn event_payload(app: &App, account: AccountId, id: EventId) -> Result<Event, ApiError> {
+    Ok(app.store.event_payload(account, id).await?)
+}
+
+pub async fn events(
+    app: &App,
+    account: AccountId,
+    query: &EventQuery,
+    page: Page<EventId>,
+) -> Result<Listed<EventView, EventId>, ApiError> {
+    let (filter, sought) = checked(query)?;
+    let (rows, next) = match sought {
+        Sought::All => {
+            let found = app.store.events(account, &filter, page).await?;
+            (found.rows, found.next)
+        }
+        Sought::One(id) => {
+            let page = Page { before: Some(after(id)), limit: 1 };
+            let mut rows = app.store.events(account, &filter, page).await?.rows;
+            rows.retain(|record| record.event.id == id);
+            (rows, None)
+        }
+        Sought::Nothing => (Vec::new(), None),
+    };
+    Ok(Listed { data: rows, next }.map(views::event))
+}
+
+/// What `q` asks for.
+enum Sought {
+    /// What the filters say.
+    All,
+    /// This event, if the filters let it through.
+    One(EventId),
+    Nothing,
+}
+
+fn checked(query: &EventQuery) -> Result<(EventFilter, Sought), ApiError> {
+    let mut checks = Checks::default();
+    checks.filter_values("/type", query.types.len());
+    checks.filter_values("/source_id", query.source_id.len());
+    checks.filter_values("/idempotency_key", query.idempotency_key.len());
+    checks.done()?;
+    let mut filter = EventFilter {
+        types: query.types.clone(),
+        source_ids: query.source_id.clone(),
+        idempotency_keys: query.idempotency_key.clone(),
+        since: query.since,
+        until: query.until,
+        fanout_complete: query.fanout.map(|fanout| fanout == FanoutState::Complete),
+    };
+    let sought = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
+        None => Sought::All,
+        Some(q) => match q.parse() {
+            Ok(id) => Sought::One(id),
+            Err(_)
+                if filter.idempotency_keys.is_empty()
+                    || filter.idempotency_keys.iter().any(|key| key == q) =>
+            {
+                filter.idempotency_keys = vec![q.into()];
+                Sought::All
+            }
+            Err(_) => Sought::Nothing,
+        },
+    };
+    Ok((filter, sought))
+}
+
+/// The next id: a page that ends before it begins with `id`.
+fn after(id: EventId) -> EventId {
+    EventId::from_uuid(Uuid::from_u128(id.uuid().as_u128().saturating_add(1)))
+}

@@ -1,0 +1,164 @@
+//! Statistics: read from what was summed up, and what has happened since. However long the history is, a request reads
+//! a bounded number of rows.
+
+use crate::{app::App, error::ApiError, views};
+use contract::{DestinationStatsView, FanoutStatsView, StatsQuery, StatsView};
+use domain::{
+    id::{AccountId, DestinationId},
+    limits,
+    rollup::{FanoutSums, Span, Sums},
+    time::Timestamp,
+};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use store::{Kind, Mark};
+
+/// What happened in an account: totals, by status, and day by day.
+pub async fn stats(app: &App, account: AccountId, query: &StatsQuery) -> Result<StatsView, ApiError> {
+    let window = Window::of(query, app.now(), limits::STATS_OVER)?;
+    let found = window.read(app, account, None).await?;
+    let waiting = waiting(app, account).await?;
+    Ok(views::stats(window.from, window.to, found.as_of, &found.pieces, waiting))
+}
+
+/// How fan-outs went.
+pub async fn fanout_stats(
+    app: &App,
+    account: AccountId,
+    query: &StatsQuery,
+) -> Result<FanoutStatsView, ApiError> {
+    let mut window = Window::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
+    window.widen_to_hours(app.now());
+    let mark = async |mark| app.store.mark(mark).await.map(|at| at.unwrap_or(Timestamp::MIN));
+    let hours = mark(Mark::FanoutHour(limits::FANOUT_HOURS_AFTER[0])).await?.clamp(window.from, window.to);
+    let minutes = mark(Mark::FanoutMinute).await?;
+    let mut sums = FanoutSums::default();
+    for (kind, from, to) in [
+        (Kind::Fanout(Span::Hour), window.from, hours),
+        (Kind::Fanout(Span::Minute), hours, minutes.min(window.to)),
+    ] {
+        for (_, found) in rollups::<FanoutSums>(app, account, None, kind, from, to).await? {
+            sums.add(&found);
+        }
+    }
+    let as_of = minutes.max(hours).min(window.to);
+    Ok(views::fanout_stats(window.from, window.to, as_of, &sums))
+}
+
+/// How a destination does.
+pub async fn destination_stats(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    query: &StatsQuery,
+) -> Result<DestinationStatsView, ApiError> {
+    app.store.destination(account, id).await?;
+    let window = Window::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
+    let found = window.read(app, account, Some(id)).await?;
+    Ok(views::destination_stats(window.from, window.to, found.as_of, window.span, &found.pieces))
+}
+
+/// What is asked for, in whole spans.
+struct Window {
+    from: Timestamp,
+    to: Timestamp,
+    /// The shortest that is known so far back.
+    span: Span,
+    now: Timestamp,
+}
+
+/// What was found, oldest first, and up to when it is complete.
+struct Pieces {
+    pieces: Vec<(Timestamp, Sums)>,
+    as_of: Timestamp,
+}
+
+impl Window {
+    fn of(query: &StatsQuery, now: Timestamp, by_default: Duration) -> Result<Self, ApiError> {
+        let until = query.until.unwrap_or(now).min(now);
+        let since = query.since.unwrap_or(until.minus(by_default));
+        if since >= until {
+            let detail = "must lie before `until`, and not in the future";
+            return Err(ApiError::invalid_field("/since", "out_of_range", detail));
+        }
+        let since = since.max(now.minus(limits::STATS_OVER_MAX));
+        let age = now.since(since);
+        let span = if age < limits::ROLLUP_MINUTES_KEPT {
+            Span::Minute
+        } else if age < limits::ROLLUP_HOURS_KEPT {
+            Span::Hour
+        } else {
+            Span::Day
+        };
+        Ok(Self { from: span.start_of(since), to: span.start_after(until).min(now), span, now })
+    }
+
+    /// Fan-outs are summed up by the hour, and kept so for long.
+    fn widen_to_hours(&mut self, now: Timestamp) {
+        let kept = Span::Hour.start_after(now.minus(limits::FANOUT_HOURS_KEPT));
+        self.from = Span::Hour.start_of(self.from).max(kept);
+        self.to = Span::Hour.start_after(self.to).min(now).max(self.from);
+    }
+
+    /// Days as far as they are summed up, then hours, then minutes, then what has happened since.
+    async fn read(
+        &self,
+        app: &App,
+        account: AccountId,
+        destination: Option<DestinationId>,
+    ) -> Result<Pieces, ApiError> {
+        let (mut at, mut pieces) = (self.from, Vec::new());
+        for span in [Span::Day, Span::Hour, Span::Minute] {
+            if span > self.span {
+                continue;
+            }
+            let closed = app.store.mark(Mark::Sums(span)).await?.unwrap_or(Timestamp::MIN);
+            let end = span.start_of(self.to.min(closed));
+            if at < end {
+                pieces.extend(rollups(app, account, destination, Kind::Sums(span), at, end).await?);
+                at = end;
+            }
+        }
+        if at >= self.to {
+            return Ok(Pieces { pieces, as_of: self.to });
+        }
+        // What is asked for up to a moment that lies in the rest is told without it.
+        let tail = match self.to == self.now {
+            true => app.store.sum_tail(account, destination, at, limits::STATS_TAIL).await?,
+            false => None,
+        };
+        let as_of = if tail.is_some() { self.to } else { at };
+        // The last minutes, as a rule: they are told as the present one.
+        pieces.extend(tail.map(|tail| (self.now, tail)));
+        Ok(Pieces { pieces, as_of })
+    }
+}
+
+/// Rollups of a kind. What a newer version wrote otherwise is passed over.
+async fn rollups<T: DeserializeOwned>(
+    app: &App,
+    account: AccountId,
+    destination: Option<DestinationId>,
+    kind: Kind,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<Vec<(Timestamp, T)>, ApiError> {
+    if from >= to {
+        return Ok(Vec::new());
+    }
+    let rows = app.store.rollups(account, destination, kind, from, to).await?;
+    let known = |(at, doc): (Timestamp, String)| serde_json::from_str(&doc).ok().map(|sums| (at, sums));
+    Ok(rows.into_iter().filter_map(known).collect())
+}
+
+/// How many deliveries wait: counted while they are few, else as they are counted for the backlog's sake.
+async fn waiting(app: &App, account: AccountId) -> Result<u64, ApiError> {
+    let most = limits::QUEUED_EVENTS_EXACT as usize + 1;
+    let counted = app.store.count_waiting(account, most).await?;
+    if counted < most as u64 {
+        return Ok(counted);
+    }
+    let backlogs = app.store.account_backlogs(limits::BACKLOG_ACCOUNTS).await?;
+    let own = backlogs.iter().find(|backlog| backlog.account_id == account);
+    Ok(own.map_or(counted, |backlog| backlog.rows.max(counted)))
+}

@@ -212,7 +212,7 @@ pub const DISPATCHER_TURN: usize = 1_024;
 /// Deliveries a lane starts before the next lane has its turn.
 pub const LANE_TURN: usize = 8;
 /// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
-pub const HELD_FRESH: Duration = Duration::from_secs(1);
+pub const LOADED_FRESH: Duration = Duration::from_secs(1);
 /// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
 /// stale before its turn comes: with thousands of lanes at work each has one or two turns a second.
 pub const WINDOW_MIN: usize = 16;

@@ -16,7 +16,7 @@ mod shards;
 
 use crate::{
     board::Board,
-    fetcher::{Fetcher, Sweep},
+    fetcher::{Fetcher, LaneSweep},
     sender::Sent,
     settler::{Flushed, Outcome},
     wakes::Outbox,
@@ -24,7 +24,7 @@ use crate::{
 use domain::{
     delivery::Delivery,
     id::{DestinationId, EventId},
-    lane::{Held, Step},
+    lane::{LaneAction, LoadedDelivery},
     limits,
     time::Timestamp,
 };
@@ -70,7 +70,7 @@ pub(crate) struct Dispatcher {
     /// Lanes whose destination must be read.
     unread: VecDeque<DestinationId>,
     /// Looks for the tracks of ordered lanes: one a lane, a few of them under way.
-    sweeps: VecDeque<Sweep>,
+    sweeps: VecDeque<LaneSweep>,
     sweeping: usize,
     /// Scheduled deliveries of ordered lanes whose time has come.
     turns: VecDeque<Turn>,
@@ -222,7 +222,7 @@ impl Dispatcher {
                 }
             }
             Message::Changed(change) => self.changed(change, now),
-            Message::Fetched { wishes, result } => self.fetched(wishes, result, now),
+            Message::Fetched { queries, result } => self.fetched(queries, result, now),
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Turned { turns, result } => self.turned(turns, result, now),
@@ -372,9 +372,11 @@ impl Dispatcher {
                 }
                 let share = self.node.share();
                 match run.lane.next(share, now) {
-                    Some(Step::Start(held)) => self.node.start(Arc::clone(target), held),
-                    Some(Step::End(held, ending)) => self.node.end(target, held.delivery, ending, now),
-                    Some(Step::Turn(Held { delivery, .. }, track)) => {
+                    Some(LaneAction::Start(loaded)) => self.node.start(Arc::clone(target), loaded),
+                    Some(LaneAction::End(loaded, ending)) => {
+                        self.node.end(target, loaded.delivery, ending, now)
+                    }
+                    Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
                         self.turns.push_back(Turn { delivery, track });
                         steps += 1;
                         continue;

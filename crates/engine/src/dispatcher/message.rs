@@ -3,7 +3,7 @@
 use super::LaneFigures;
 use crate::{
     claim::Claim,
-    fetcher::{LaneWish, Sweep},
+    fetcher::{LaneQuery, LaneSweep},
     sender::Sent,
     settler::Flushed,
     target::Prepared,
@@ -32,7 +32,7 @@ pub(crate) enum Message {
     Made(Vec<(DestinationId, DeliveryId, Position)>),
     Changed(Change),
     Fetched {
-        wishes: Vec<LaneWish>,
+        queries: Vec<LaneQuery>,
         result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
     },
     TargetsRead {
@@ -41,7 +41,7 @@ pub(crate) enum Message {
     },
     /// What a look for the tracks of a lane has found.
     Swept {
-        sweep: Sweep,
+        sweep: LaneSweep,
         result: Result<Vec<TrackHead>, StoreError>,
     },
     Turned {

@@ -14,7 +14,7 @@ use domain::{
     event::Event,
     gate::GateSettings,
     id::{AttemptId, NodeId},
-    lane::Held,
+    lane::LoadedDelivery,
     limits,
     time::{Clock, Timestamp},
 };
@@ -123,13 +123,13 @@ impl Node {
 
     /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
     /// counts as abandoned: nobody knows what became of it, and its row is as it was.
-    pub(super) fn start(&mut self, target: Arc<Prepared>, held: Held<Cargo>) {
+    pub(super) fn start(&mut self, target: Arc<Prepared>, loaded: LoadedDelivery<Cargo>) {
         self.in_flight += 1;
         let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
         let abort = claim.abort_token();
         self.requests.spawn(async move {
-            let delivery = held.delivery.clone();
-            let attempt = sender.deliver(&claim, &target, held.delivery, held.cargo);
+            let delivery = loaded.delivery.clone();
+            let attempt = sender.deliver(&claim, &target, loaded.delivery, loaded.cargo);
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Sent(sent)).await;

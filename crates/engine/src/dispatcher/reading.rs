@@ -3,13 +3,13 @@
 use super::Dispatcher;
 use crate::{
     budget::Cargo,
-    fetcher::{LaneWish, Sweep},
+    fetcher::{LaneQuery, LaneSweep},
     target::Prepared,
 };
 use domain::{
     delivery::Position,
     id::DestinationId,
-    lane::{Head, Lane, Row},
+    lane::{Head, Lane, WindowRow},
     limits,
     time::Timestamp,
 };
@@ -21,8 +21,8 @@ impl Dispatcher {
         if !self.fetching.may_go(now) || !self.node.has_room() {
             return;
         }
-        let (mut wishes, mut rows) = (Vec::new(), 0);
-        while wishes.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
+        let (mut queries, mut rows) = (Vec::new(), 0);
+        while queries.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
             let Some(id) = self.hungry.pop_front() else { break };
             let Some(run) = self.roster.get_mut(id) else { continue };
             run.is_hungry = false;
@@ -30,28 +30,28 @@ impl Dispatcher {
             else {
                 continue;
             };
-            if let Some(wish) = run.lane.wants_tracks() {
-                self.sweeps.push_back(Sweep { destination: id, epoch, wish });
+            if let Some(query) = run.lane.wants_tracks() {
+                self.sweeps.push_back(LaneSweep { destination: id, epoch, query });
             }
-            while let Some(wish) = run.lane.wants(now) {
-                rows += wish.limit;
-                wishes.push(LaneWish { destination: id, epoch, wish });
-                if wishes.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
+            while let Some(query) = run.lane.wants(now) {
+                rows += query.limit;
+                queries.push(LaneQuery { destination: id, epoch, query });
+                if queries.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
                     run.is_hungry = true;
                     self.hungry.push_back(id);
                     break;
                 }
             }
         }
-        if !wishes.is_empty() {
+        if !queries.is_empty() {
             self.fetching.begun(now);
-            self.fetcher.fetch(wishes);
+            self.fetcher.fetch(queries);
         }
     }
 
     pub(super) fn fetched(
         &mut self,
-        wishes: Vec<LaneWish>,
+        queries: Vec<LaneQuery>,
         result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
         now: Timestamp,
     ) {
@@ -60,25 +60,25 @@ impl Dispatcher {
                 self.fetching.succeeded();
                 self.fetching.next_beat(now);
                 let mut loader = self.node.loader();
-                for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
+                for (LaneQuery { destination, epoch, query }, rows) in queries.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
                     let ordering = lane.ordering();
                     let rows = rows.into_iter().map(|row| {
                         let cargo = loader.load(&row);
                         let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
                         let track = ordering.track(key, row.delivery.id);
-                        Row { delivery: row.delivery, cargo, track }
+                        WindowRow { delivery: row.delivery, cargo, track }
                     });
-                    lane.fetched(&wish, rows.collect(), now);
+                    lane.fetched(&query, rows.collect(), now);
                     self.touch(destination);
                 }
             }
             Err(error) => {
                 let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
                 self.fetching.failed(now.plus(pause));
-                for LaneWish { destination, epoch, wish } in wishes {
+                for LaneQuery { destination, epoch, query } in queries {
                     if let Some(lane) = self.lane_of(destination, epoch) {
-                        lane.fetch_failed(&wish);
+                        lane.fetch_failed(&query);
                         self.touch(destination);
                     }
                 }
@@ -148,12 +148,12 @@ impl Dispatcher {
 
     pub(super) fn swept(
         &mut self,
-        sweep: &Sweep,
+        sweep: &LaneSweep,
         result: Result<Vec<TrackHead>, StoreError>,
         now: Timestamp,
     ) {
         self.sweeping -= 1;
-        let Sweep { destination, epoch, wish } = *sweep;
+        let LaneSweep { destination, epoch, query } = *sweep;
         let result = result.map_err(|error| {
             // It is asked for again with the windows, and they keep the pause.
             let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
@@ -164,9 +164,9 @@ impl Dispatcher {
             Ok(tracks) => {
                 let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
                 let heads: Vec<Head> = tracks.iter().map(head).collect();
-                lane.swept(&wish, &heads, heads.len() < limits::TRACKS_LISTED, now);
+                lane.swept(&query, &heads, heads.len() < limits::TRACKS_LISTED, now);
             }
-            Err(()) => lane.sweep_failed(&wish),
+            Err(()) => lane.sweep_failed(&query),
         }
         self.touch(destination);
     }

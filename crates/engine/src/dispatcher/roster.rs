@@ -21,8 +21,8 @@ pub(super) struct Roster {
     lanes: HashMap<DestinationId, Run>,
     /// When to wake which lane; one entry a lane at most.
     wakes: BTreeSet<(Timestamp, DestinationId)>,
-    /// Lanes that hold rows, to be checked for rows held too long; one entry a lane, in time order.
-    holding: VecDeque<(Timestamp, DestinationId)>,
+    /// Lanes that have rows in memory, to be checked for rows that are too old; one entry a lane, in time order.
+    with_loaded: VecDeque<(Timestamp, DestinationId)>,
     /// All lanes, to be checked for having nothing to do; one entry a lane, in time order.
     idling: VecDeque<(Timestamp, DestinationId)>,
     by_shard: BTreeMap<u16, BTreeSet<DestinationId>>,
@@ -74,8 +74,8 @@ pub(super) struct Run {
     /// What others were last told, unless it was that it is at rest.
     published: Option<LaneRow>,
     wake_at: Option<Timestamp>,
-    /// In the queue of lanes that hold rows.
-    is_holding: bool,
+    /// In `with_loaded`.
+    is_with_loaded: bool,
     /// Had nothing to do when it was last checked.
     was_idle: bool,
 }
@@ -119,7 +119,7 @@ impl Roster {
 
     /// After lanes were dropped: forgets what was noted about them, so that one that comes again is noted once.
     pub(super) fn purge(&mut self) {
-        for queue in [&mut self.holding, &mut self.idling, &mut self.said] {
+        for queue in [&mut self.with_loaded, &mut self.idling, &mut self.said] {
             queue.retain(|(_, id)| self.lanes.contains_key(id));
         }
         self.stirred.retain(|id| self.lanes.contains_key(id));
@@ -266,8 +266,8 @@ impl Roster {
     /// Sets the lane's alarm to when it wants to be asked next.
     pub(super) fn schedule(&mut self, id: DestinationId, now: Timestamp) {
         let Some(run) = self.lanes.get_mut(&id) else { return };
-        if run.lane.held() > 0 && !std::mem::replace(&mut run.is_holding, true) {
-            self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+        if run.lane.loaded() > 0 && !std::mem::replace(&mut run.is_with_loaded, true) {
+            self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
         }
         let wake_at = run.lane.wake_at(now);
         if run.wake_at != wake_at {
@@ -299,18 +299,18 @@ impl Roster {
 
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         let wake = self.wakes.first().map(|(at, _)| *at);
-        let checks = [self.holding.front(), self.idling.front()];
+        let checks = [self.with_loaded.front(), self.idling.front()];
         wake.into_iter().chain(checks.into_iter().flatten().map(|(at, _)| *at)).min()
     }
 
-    /// Lets go of rows that were held too long, and of lanes that have had nothing to do for a while.
+    /// Lets go of rows that are too old, and of lanes that have had nothing to do for a while.
     pub(super) fn check_up(&mut self, gate: &GateSettings, now: Timestamp) {
-        while let Some(id) = next_due(&mut self.holding, now) {
+        while let Some(id) = next_due(&mut self.with_loaded, now) {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             run.lane.refresh(now);
-            run.is_holding = run.lane.held() > 0;
-            if run.is_holding {
-                self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+            run.is_with_loaded = run.lane.loaded() > 0;
+            if run.is_with_loaded {
+                self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
             }
         }
         while let Some(id) = next_due(&mut self.idling, now) {

@@ -18,7 +18,7 @@ use crate::{
     board::Board,
     fetcher::{Fetcher, LaneSweep},
     sender::Sent,
-    settler::{Flushed, Outcome},
+    settler::{Flushed, PendingSettlement},
     wakes::Outbox,
 };
 use domain::{
@@ -301,14 +301,14 @@ impl Dispatcher {
         let destination = match sent {
             Sent::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
-                let (mut word, mut hurry) = (None, false);
+                let (mut gate_word, mut hurry) = (None, false);
                 if let Some(run) = self.roster.get_mut(destination) {
                     run.lane.finished(delivery, met, self.node.gate(), now);
                     run.recent.note(met.outcome, now);
-                    word = run.gate_word(destination, now);
+                    gate_word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }
-                self.node.finished(Outcome { settlement: *settlement, word }, hurry, now);
+                self.node.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
                 destination
             }
             Sent::Abandoned(delivery) => {

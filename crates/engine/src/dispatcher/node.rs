@@ -5,7 +5,7 @@ use crate::{
     budget::{Budget, Cargo},
     claim::Claim,
     sender::{Sender, Sent},
-    settler::{Flushed, Outcome, Settling},
+    settler::{Flushed, PendingSettlement, SettlerHandle},
     target::Prepared,
 };
 use domain::{
@@ -27,7 +27,7 @@ use super::Message;
 
 pub(crate) struct Node {
     sender: Arc<Sender>,
-    settler: Settling,
+    settler: SettlerHandle,
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -48,7 +48,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(
         sender: Arc<Sender>,
-        settler: Settling,
+        settler: SettlerHandle,
         inbox: mpsc::Sender<Message>,
         claim: Arc<Claim>,
         gate: GateSettings,
@@ -149,15 +149,15 @@ impl Node {
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.
-        let _ = self.settler.endings.send(Outcome { settlement, word: None });
+        let _ = self.settler.endings.send(PendingSettlement { settlement, gate_word: None });
     }
 
-    pub(super) fn finished(&mut self, outcome: Outcome, hurry: bool, now: Timestamp) {
+    pub(super) fn finished(&mut self, pending: PendingSettlement, hurry: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.unflushed += 1;
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
-        let _ = self.settler.results.send(outcome);
+        let _ = self.settler.results.send(pending);
         if hurry {
             self.settler.hurry.notify_one();
         }

@@ -8,10 +8,10 @@ mod errand;
 mod figures;
 mod later;
 mod message;
-mod node;
 mod ownership;
 mod reading;
 mod roster;
+mod runner;
 mod shards;
 
 use crate::{
@@ -43,12 +43,12 @@ use errand::Errand;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use later::Later;
 pub(crate) use message::{Message, Report, Seen};
-pub(crate) use node::Node;
 use roster::Roster;
+pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 
 pub(crate) struct Dispatcher {
-    node: Node,
+    runner: AttemptRunner,
     shards: Shards,
     roster: Roster,
     fetcher: Fetcher,
@@ -82,14 +82,14 @@ pub(crate) struct Dispatcher {
 
 impl Dispatcher {
     pub(crate) fn new(
-        node: Node,
+        runner: AttemptRunner,
         fetcher: Fetcher,
         board: Arc<Board>,
         outbox: Arc<Outbox>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Self {
         Self {
-            node,
+            runner,
             fetcher,
             board,
             outbox,
@@ -126,7 +126,7 @@ impl Dispatcher {
     ) {
         let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
         loop {
-            let pause = self.pause(self.node.now());
+            let pause = self.pause(self.runner.now());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -138,26 +138,26 @@ impl Dispatcher {
         self.stopping = true;
         let grace = *grace.borrow();
         let drained = async {
-            while !self.node.is_quiet() {
+            while !self.runner.is_quiet() {
                 inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
                 self.turn(&mut messages);
             }
         };
         if tokio::time::timeout(grace, drained).await.is_err() {
             tracing::warn!(
-                in_flight = self.node.in_flight(),
+                in_flight = self.runner.in_flight(),
                 "requests were still open when the grace time ended"
             );
             // Each answers: that it was cut, or how it ended in the same moment; that is written like any other result.
-            self.node.abort_all();
+            self.runner.abort_all();
             let cut = async {
-                while self.node.in_flight() > 0 {
+                while self.runner.in_flight() > 0 {
                     inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
                     self.turn(&mut messages);
                 }
             };
             if tokio::time::timeout(limits::CUT_REQUESTS_ANSWER, cut).await.is_err() {
-                tracing::warn!(in_flight = self.node.in_flight(), "requests that were cut did not answer");
+                tracing::warn!(in_flight = self.runner.in_flight(), "requests that were cut did not answer");
             }
         }
         let (inbox, outbox) = (Arc::new(Mutex::new(inbox)), self.outbox);
@@ -169,14 +169,14 @@ impl Dispatcher {
     /// Takes in what happened, then does what the lanes say.
     fn turn(&mut self, messages: &mut Vec<Message>) {
         supervisor::failpoint();
-        let now = self.node.now();
+        let now = self.runner.now();
         for message in messages.drain(..) {
             self.take(message, now);
         }
         for id in self.roster.woken(now) {
             self.touch(id);
         }
-        self.roster.check_up(self.node.gate(), now);
+        self.roster.check_up(self.runner.gate(), now);
         self.enter_later(now);
         self.run_ready(now);
         if !self.stopping {
@@ -237,7 +237,7 @@ impl Dispatcher {
                 let _ = answer.send(deliveries.iter().map(explain).collect());
             }
             Message::Woken(wakes) => self.woken(wakes, now),
-            Message::Joined(claim) => self.node.joined(claim),
+            Message::Joined(claim) => self.runner.joined(claim),
             Message::Gained(gained) => self.gained(gained, now),
             Message::Drain(shards, round) => self.drain(shards, round),
             Message::Undrain(shards) => self.undrain(shards),
@@ -265,11 +265,11 @@ impl Dispatcher {
 
     fn arrived(&mut self, arrivals: Vec<Arrival>, now: Timestamp) {
         store::failpoint::hit("handover.before");
-        let mut loader = self.node.loader();
+        let mut loader = self.runner.loader();
         let crowds = if self.roster.is_full() { crowds(&arrivals) } else { HashSet::new() };
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
-            let room = self.node.has_room();
+            let room = self.runner.has_room();
             if !self.has_place(destination) {
                 let many = crowds.contains(&arrival.delivery.event_id);
                 self.look(destination, Place::At(arrival.delivery.position), many, now);
@@ -303,16 +303,16 @@ impl Dispatcher {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
                 let (mut gate_word, mut hurry) = (None, false);
                 if let Some(run) = self.roster.get_mut(destination) {
-                    run.lane.finished(delivery, met, self.node.gate(), now);
+                    run.lane.finished(delivery, met, self.runner.gate(), now);
                     run.recent.note(met.outcome, now);
                     gate_word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }
-                self.node.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
+                self.runner.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
                 destination
             }
             Sent::Abandoned(delivery) => {
-                self.node.abandoned();
+                self.runner.abandoned();
                 self.shards.closed(delivery.destination_id.shard());
                 if let Some(run) = self.roster.get_mut(delivery.destination_id) {
                     run.lane.abandoned(delivery.id, delivery.position);
@@ -325,7 +325,7 @@ impl Dispatcher {
     }
 
     fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
-        self.node.flushed(&flushed, now);
+        self.runner.flushed(&flushed, now);
         for Flushed { destination, delivery, track, settled, switched, .. } in flushed {
             self.shards.closed(destination.shard());
             if let Some(run) = self.roster.get_mut(destination) {
@@ -350,7 +350,7 @@ impl Dispatcher {
 
     /// Lanes in turn, a few deliveries each, until none can start anything.
     fn run_ready(&mut self, now: Timestamp) {
-        while !self.stopping && self.node.may_start(now) {
+        while !self.stopping && self.runner.may_start(now) {
             let Some(id) = self.ready.pop_front() else { return };
             let Some(run) = self.roster.get_mut(id) else { continue };
             run.is_ready = false;
@@ -361,20 +361,20 @@ impl Dispatcher {
             let mut steps = 0;
             let blocked = loop {
                 let Some(target) = run.target.as_ref() else { break false };
-                if steps == limits::LANE_TURN || !self.node.may_start(now) {
+                if steps == limits::LANE_TURN || !self.runner.may_start(now) {
                     run.is_ready = true;
                     self.ready.push_back(id);
                     break false;
                 }
                 let no_turns = self.turns.len() >= limits::TURNS_WAITING && run.lane.has_turn();
-                if no_turns || (run.lane.is_ending() && !self.node.may_end()) {
+                if no_turns || (run.lane.is_ending() && !self.runner.may_end()) {
                     break true;
                 }
-                let share = self.node.share();
+                let share = self.runner.share();
                 match run.lane.next(share, now) {
-                    Some(LaneAction::Start(loaded)) => self.node.start(Arc::clone(target), loaded),
+                    Some(LaneAction::Start(loaded)) => self.runner.start(Arc::clone(target), loaded),
                     Some(LaneAction::End(loaded, ending)) => {
-                        self.node.end(target, loaded.delivery, ending, now)
+                        self.runner.end(target, loaded.delivery, ending, now)
                     }
                     Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
                         self.turns.push_back(Turn { delivery, track });
@@ -412,7 +412,7 @@ impl Dispatcher {
         let next_fetch = self.fetching.waits_until(now).filter(|_| !self.hungry.is_empty());
         let next_read = self.reading.waits_until(now).filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
-        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
+        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.runner.has_room();
         let waits = !self.ready.is_empty() || !self.later.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());

@@ -30,7 +30,7 @@ pub(crate) struct Settler {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
+/// What is to be written. Both queues are bounded by whoever fills them: see `AttemptRunner::may_start` and `AttemptRunner::may_end`.
 pub(crate) struct SettlerQueue {
     results: mpsc::UnboundedReceiver<PendingSettlement>,
     endings: mpsc::UnboundedReceiver<PendingSettlement>,

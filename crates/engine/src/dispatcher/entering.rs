@@ -90,12 +90,12 @@ impl Dispatcher {
         if self.stopping || self.later.is_empty() {
             return;
         }
-        self.roster.make_room(self.node.gate(), now);
+        self.roster.make_room(self.runner.gate(), now);
         while let Some((destination, from)) = self.later.next(Company::Alone, !self.roster.is_full(), now) {
             self.look_from(destination, from, now);
         }
         // However many of a crowd do not answer, the node keeps what it has for others.
-        if self.node.is_full() {
+        if self.runner.is_full() {
             return;
         }
         while let Some((destination, from)) =
@@ -115,7 +115,7 @@ impl Dispatcher {
     /// Whether one more lane of a crowd may be entered: what it takes away from the others is bounded. While the rest of a
     /// large one is still being made, that comes first.
     fn has_room_for_crowd(&self, now: Timestamp) -> bool {
-        let busy = self.node.in_flight() + self.unread.len() + self.hungry.len();
+        let busy = self.runner.in_flight() + self.unread.len() + self.hungry.len();
         let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
             && self.later.len() >= limits::CROWD_LARGE;
         !self.roster.is_crowded() && busy < limits::CROWD_BUSY && !being_made

@@ -39,7 +39,7 @@ impl Dispatcher {
         for shard in shards {
             self.shards.lost(shard);
             let waited = self.later.forget(shard);
-            if self.roster.drop_shard(shard, self.node.gate(), now) || waited {
+            if self.roster.drop_shard(shard, self.runner.gate(), now) || waited {
                 busy.push(shard);
             }
         }
@@ -69,7 +69,7 @@ impl Dispatcher {
             // An owner that is gone gives nothing away.
             let _ = self.reports.send(Report::Drained(drained));
         }
-        if self.quiet_wanted && self.node.is_quiet() {
+        if self.quiet_wanted && self.runner.is_quiet() {
             self.quiet_wanted = false;
             let _ = self.reports.send(Report::Quiet);
         }

@@ -18,7 +18,7 @@ use store::{FetchedDelivery, StoreError, TrackHead, Turn};
 
 impl Dispatcher {
     pub(super) fn fetch_windows(&mut self, now: Timestamp) {
-        if !self.fetching.may_go(now) || !self.node.has_room() {
+        if !self.fetching.may_go(now) || !self.runner.has_room() {
             return;
         }
         let (mut queries, mut rows) = (Vec::new(), 0);
@@ -59,7 +59,7 @@ impl Dispatcher {
             Ok(windows) => {
                 self.fetching.succeeded();
                 self.fetching.next_beat(now);
-                let mut loader = self.node.loader();
+                let mut loader = self.runner.loader();
                 for (LaneQuery { destination, epoch, query }, rows) in queries.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
                     let ordering = lane.ordering();
@@ -74,7 +74,7 @@ impl Dispatcher {
                 }
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
+                let pause = self.runner.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
                 self.fetching.failed(now.plus(pause));
                 for LaneQuery { destination, epoch, query } in queries {
                     if let Some(lane) = self.lane_of(destination, epoch) {
@@ -121,7 +121,7 @@ impl Dispatcher {
                 }
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.reading.backoff, &error, "destinations");
+                let pause = self.runner.pause_after(&mut self.reading.backoff, &error, "destinations");
                 self.reading.failed(now.plus(pause));
                 self.unread.extend(wanted.into_iter().map(|(destination, _)| destination));
             }
@@ -156,7 +156,7 @@ impl Dispatcher {
         let LaneSweep { destination, epoch, query } = *sweep;
         let result = result.map_err(|error| {
             // It is asked for again with the windows, and they keep the pause.
-            let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
+            let pause = self.runner.pause_after(&mut self.fetching.backoff, &error, "tracks");
             self.fetching.pause_until(now.plus(pause));
         });
         let Some(lane) = self.lane_of(destination, epoch) else { return };
@@ -176,7 +176,7 @@ impl Dispatcher {
             self.turning.begun(now);
             let count = self.turns.len().min(limits::TURNS);
             let turns = self.turns.drain(..count).collect();
-            self.fetcher.take_turns(self.node.id(), turns, now);
+            self.fetcher.take_turns(self.runner.id(), turns, now);
         }
     }
 
@@ -189,7 +189,8 @@ impl Dispatcher {
                 moved
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
+                let pause =
+                    self.runner.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
                 self.turning.failed(now.plus(pause));
                 if !matches!(error, StoreError::Refused(_)) {
                     // Tried again before the others, or later times would have lower numbers.

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Message;
 
-pub(crate) struct Node {
+pub(crate) struct AttemptRunner {
     sender: Arc<Sender>,
     settler: SettlerHandle,
     inbox: mpsc::Sender<Message>,
@@ -45,7 +45,7 @@ pub(crate) struct Node {
     requests: TaskTracker,
 }
 
-impl Node {
+impl AttemptRunner {
     pub(crate) fn new(
         sender: Arc<Sender>,
         settler: SettlerHandle,

@@ -4,7 +4,6 @@
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
 mod entering;
-mod errand;
 mod figures;
 mod later;
 mod message;
@@ -13,6 +12,7 @@ mod reading;
 mod roster;
 mod runner;
 mod shards;
+mod single_read;
 
 use crate::{
     board::Board,
@@ -39,13 +39,13 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use entering::Place;
-use errand::Errand;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use later::Later;
 pub(crate) use message::{Message, Report, Seen};
 use roster::Roster;
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
+use single_read::SingleRead;
 
 pub(crate) struct Dispatcher {
     runner: AttemptRunner,
@@ -74,9 +74,9 @@ pub(crate) struct Dispatcher {
     sweeping: usize,
     /// Scheduled deliveries of ordered lanes whose time has come.
     turns: VecDeque<Turn>,
-    fetching: Errand,
-    reading: Errand,
-    turning: Errand,
+    fetching: SingleRead,
+    reading: SingleRead,
+    turning: SingleRead,
     stopping: bool,
 }
 
@@ -106,9 +106,9 @@ impl Dispatcher {
             sweeps: VecDeque::new(),
             sweeping: 0,
             turns: VecDeque::new(),
-            fetching: Errand::default(),
-            reading: Errand::default(),
-            turning: Errand::default(),
+            fetching: SingleRead::default(),
+            reading: SingleRead::default(),
+            turning: SingleRead::default(),
             stopping: false,
         }
     }

@@ -3,9 +3,8 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
-mod entering;
+mod entry;
 mod figures;
-mod later;
 mod message;
 mod ownership;
 mod reading;
@@ -13,6 +12,7 @@ mod roster;
 mod runner;
 mod shards;
 mod single_read;
+mod waiting_lanes;
 
 use crate::{
     board::Board,
@@ -38,14 +38,14 @@ use supervisor::{Loop, Supervisor};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use entering::Place;
+use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
-use later::Later;
 pub(crate) use message::{Message, Report, Seen};
 use roster::Roster;
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 use single_read::SingleRead;
+use waiting_lanes::WaitingLanes;
 
 pub(crate) struct Dispatcher {
     runner: AttemptRunner,
@@ -58,7 +58,7 @@ pub(crate) struct Dispatcher {
     /// To the owner.
     reports: mpsc::UnboundedSender<Report>,
     quiet_wanted: bool,
-    later: Later,
+    waiting_lanes: WaitingLanes,
     /// When something was last made for a crowd.
     made_at: Option<Timestamp>,
     /// Lanes that may have something to start, in turn.
@@ -97,7 +97,7 @@ impl Dispatcher {
             shards: Shards::default(),
             roster: Roster::default(),
             quiet_wanted: false,
-            later: Later::default(),
+            waiting_lanes: WaitingLanes::default(),
             made_at: None,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
@@ -177,7 +177,7 @@ impl Dispatcher {
             self.touch(id);
         }
         self.roster.check_up(self.runner.gate(), now);
-        self.enter_later(now);
+        self.enter_waiting(now);
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
@@ -218,7 +218,7 @@ impl Dispatcher {
 
             Message::Heads(heads) => {
                 for head in heads {
-                    self.look(head.destination_id, Place::From(head.first), true, now);
+                    self.look(head.destination_id, LookRange::From(head.first), true, now);
                 }
             }
             Message::Changed(change) => self.changed(change, now),
@@ -257,7 +257,8 @@ impl Dispatcher {
             }
             Message::Figures(answer) => {
                 let mut figures = self.roster.figures(now);
-                figures.due_since = figures.due_since.into_iter().chain(self.later.due_since(now)).min();
+                figures.due_since =
+                    figures.due_since.into_iter().chain(self.waiting_lanes.due_since(now)).min();
                 let _ = answer.send(figures);
             }
         }
@@ -272,7 +273,7 @@ impl Dispatcher {
             let room = self.runner.has_room();
             if !self.has_place(destination) {
                 let many = crowds.contains(&arrival.delivery.event_id);
-                self.look(destination, Place::At(arrival.delivery.position), many, now);
+                self.look(destination, LookRange::At(arrival.delivery.position), many, now);
                 continue;
             }
             let Some(lane) = self.lane(destination, now) else {
@@ -413,7 +414,7 @@ impl Dispatcher {
         let next_read = self.reading.waits_until(now).filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
         let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.runner.has_room();
-        let waits = !self.ready.is_empty() || !self.later.is_empty();
+        let waits = !self.ready.is_empty() || !self.waiting_lanes.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
         let may_sweep = !self.sweeps.is_empty() && self.sweeping < limits::SWEEPS_AT_ONCE;

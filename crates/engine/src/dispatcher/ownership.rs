@@ -1,6 +1,6 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, Message, Report, Seen, entering::Place};
+use super::{Dispatcher, Message, Report, Seen, entry::LookRange};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, limits, time::Timestamp};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Dispatcher {
         let mut busy = Vec::new();
         for shard in shards {
             self.shards.lost(shard);
-            let waited = self.later.forget(shard);
+            let waited = self.waiting_lanes.forget(shard);
             if self.roster.drop_shard(shard, self.runner.gate(), now) || waited {
                 busy.push(shard);
             }
@@ -58,7 +58,7 @@ impl Dispatcher {
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
         let many = wakes.len() > limits::LANES_AT_ONCE;
         for wake in wakes {
-            self.look(wake.destination_id, Place::At(wake.from), many, now);
+            self.look(wake.destination_id, LookRange::At(wake.from), many, now);
         }
     }
 

@@ -1,6 +1,6 @@
 //! How lanes come into memory: at once, or as part of a crowd when their turn comes.
 
-use super::{Dispatcher, later::Company};
+use super::{Dispatcher, waiting_lanes::Company};
 use crate::budget::Cargo;
 use domain::{
     delivery::Position,
@@ -12,7 +12,7 @@ use domain::{
 
 /// Where something waits in a lane: there, or anywhere from there on.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum LookRange {
     At(Position),
     From(Position),
 }
@@ -33,7 +33,7 @@ impl Dispatcher {
             {
                 run.lane.owned_since(since);
             }
-            if let Some(from) = self.later.take(destination) {
+            if let Some(from) = self.waiting_lanes.take(destination) {
                 run.lane.look(from);
             }
         }
@@ -61,37 +61,39 @@ impl Dispatcher {
             if let Some(run) = self.roster.get_mut(destination) {
                 run.lane.forgotten(delivery);
             }
-            self.look(destination, Place::At(position), many, now);
+            self.look(destination, LookRange::At(position), many, now);
         }
     }
 
     /// Something waits there: looked at now or, as one of many or without a place, when its turn comes.
-    pub(super) fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
+    pub(super) fn look(&mut self, destination: DestinationId, place: LookRange, many: bool, now: Timestamp) {
         let has_room = || match many {
-            true => self.later.is_empty() && self.has_room_for_crowd(now),
+            true => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
             false => !self.roster.is_full(),
         };
         let enters = self.roster.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
-                let (Place::At(from) | Place::From(from)) = place;
-                self.later.add(destination, from, if many { Company::Crowd } else { Company::Alone });
+                let (LookRange::At(from) | LookRange::From(from)) = place;
+                self.waiting_lanes.add(destination, from, if many { Company::Crowd } else { Company::Alone });
             }
         } else if let Some(lane) = self.lane(destination, now) {
             match place {
-                Place::At(place) => lane.look_at(place),
-                Place::From(from) => lane.look(from),
+                LookRange::At(place) => lane.look_at(place),
+                LookRange::From(from) => lane.look(from),
             }
             self.touch(destination);
         }
     }
 
-    pub(super) fn enter_later(&mut self, now: Timestamp) {
-        if self.stopping || self.later.is_empty() {
+    pub(super) fn enter_waiting(&mut self, now: Timestamp) {
+        if self.stopping || self.waiting_lanes.is_empty() {
             return;
         }
         self.roster.make_room(self.runner.gate(), now);
-        while let Some((destination, from)) = self.later.next(Company::Alone, !self.roster.is_full(), now) {
+        while let Some((destination, from)) =
+            self.waiting_lanes.next(Company::Alone, !self.roster.is_full(), now)
+        {
             self.look_from(destination, from, now);
         }
         // However many of a crowd do not answer, the node keeps what it has for others.
@@ -99,7 +101,7 @@ impl Dispatcher {
             return;
         }
         while let Some((destination, from)) =
-            self.later.next(Company::Crowd, self.has_room_for_crowd(now), now)
+            self.waiting_lanes.next(Company::Crowd, self.has_room_for_crowd(now), now)
         {
             self.look_from(destination, from, now);
         }
@@ -117,7 +119,7 @@ impl Dispatcher {
     fn has_room_for_crowd(&self, now: Timestamp) -> bool {
         let busy = self.runner.in_flight() + self.unread.len() + self.hungry.len();
         let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
-            && self.later.len() >= limits::CROWD_LARGE;
+            && self.waiting_lanes.len() >= limits::CROWD_LARGE;
         !self.roster.is_crowded() && busy < limits::CROWD_BUSY && !being_made
     }
 }

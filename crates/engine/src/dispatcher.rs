@@ -5,10 +5,10 @@
 
 mod entry;
 mod figures;
+mod lane_table;
 mod message;
 mod ownership;
 mod reading;
-mod roster;
 mod runner;
 mod shards;
 mod single_read;
@@ -40,8 +40,8 @@ use tokio_util::sync::CancellationToken;
 
 use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
+use lane_table::LaneTable;
 pub(crate) use message::{Message, Report, Seen};
-use roster::Roster;
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 use single_read::SingleRead;
@@ -50,7 +50,7 @@ use waiting_lanes::WaitingLanes;
 pub(crate) struct Dispatcher {
     runner: AttemptRunner,
     shards: Shards,
-    roster: Roster,
+    lanes: LaneTable,
     fetcher: Fetcher,
     board: Arc<Board>,
     /// To the other nodes.
@@ -95,7 +95,7 @@ impl Dispatcher {
             outbox,
             reports,
             shards: Shards::default(),
-            roster: Roster::default(),
+            lanes: LaneTable::default(),
             quiet_wanted: false,
             waiting_lanes: WaitingLanes::default(),
             made_at: None,
@@ -173,10 +173,10 @@ impl Dispatcher {
         for message in messages.drain(..) {
             self.take(message, now);
         }
-        for id in self.roster.woken(now) {
+        for id in self.lanes.woken(now) {
             self.touch(id);
         }
-        self.roster.check_up(self.runner.gate(), now);
+        self.lanes.check_up(self.runner.gate(), now);
         self.enter_waiting(now);
         self.run_ready(now);
         if !self.stopping {
@@ -202,7 +202,7 @@ impl Dispatcher {
             Message::Arrived(arrivals) => self.arrived(arrivals, now),
             Message::Forgotten(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    if let Some(run) = self.roster.get_mut(destination) {
+                    if let Some(run) = self.lanes.get_mut(destination) {
                         run.lane.forgotten(delivery);
                     }
                 }
@@ -229,11 +229,11 @@ impl Dispatcher {
             Message::Sent(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
-                let view = |id: &DestinationId| self.seen(*id, |roster| roster.view(*id, now));
+                let view = |id: &DestinationId| self.seen(*id, |lanes| lanes.view(*id, now));
                 let _ = answer.send(destinations.iter().map(view).collect());
             }
             Message::Explain(deliveries, answer) => {
-                let explain = |it: &Delivery| self.seen(it.destination_id, |roster| roster.explain(it, now));
+                let explain = |it: &Delivery| self.seen(it.destination_id, |lanes| lanes.explain(it, now));
                 let _ = answer.send(deliveries.iter().map(explain).collect());
             }
             Message::Woken(wakes) => self.woken(wakes, now),
@@ -244,19 +244,19 @@ impl Dispatcher {
             Message::Lost(shards) => self.lost(shards, now),
             Message::Quiet => self.quiet_wanted = true,
             Message::Accounts(answer) => {
-                let _ = answer.send(self.roster.accounts());
+                let _ = answer.send(self.lanes.accounts());
             }
             Message::Reviewed { account, version, changed } => {
                 self.outdated(changed);
                 if let Some(version) = version {
-                    self.roster.reviewed(account, version);
+                    self.lanes.reviewed(account, version);
                 }
             }
             Message::Changes(answer) => {
-                let _ = answer.send(self.roster.changes(now));
+                let _ = answer.send(self.lanes.changes(now));
             }
             Message::Figures(answer) => {
-                let mut figures = self.roster.figures(now);
+                let mut figures = self.lanes.figures(now);
                 figures.due_since =
                     figures.due_since.into_iter().chain(self.waiting_lanes.due_since(now)).min();
                 let _ = answer.send(figures);
@@ -267,7 +267,7 @@ impl Dispatcher {
     fn arrived(&mut self, arrivals: Vec<Arrival>, now: Timestamp) {
         store::failpoint::hit("handover.before");
         let mut loader = self.runner.loader();
-        let crowds = if self.roster.is_full() { crowds(&arrivals) } else { HashSet::new() };
+        let crowds = if self.lanes.is_full() { crowds(&arrivals) } else { HashSet::new() };
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
             let room = self.runner.has_room();
@@ -291,7 +291,7 @@ impl Dispatcher {
         match change {
             Change::Destinations(_, destinations) => self.outdated(destinations),
             Change::Probe(destination) => {
-                if self.roster.probed(destination, now) {
+                if self.lanes.probed(destination, now) {
                     self.touch(destination);
                 }
             }
@@ -303,7 +303,7 @@ impl Dispatcher {
             Sent::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
                 let (mut gate_word, mut hurry) = (None, false);
-                if let Some(run) = self.roster.get_mut(destination) {
+                if let Some(run) = self.lanes.get_mut(destination) {
                     run.lane.finished(delivery, met, self.runner.gate(), now);
                     run.recent.note(met.outcome, now);
                     gate_word = run.gate_word(destination, now);
@@ -315,7 +315,7 @@ impl Dispatcher {
             Sent::Abandoned(delivery) => {
                 self.runner.abandoned();
                 self.shards.closed(delivery.destination_id.shard());
-                if let Some(run) = self.roster.get_mut(delivery.destination_id) {
+                if let Some(run) = self.lanes.get_mut(delivery.destination_id) {
                     run.lane.abandoned(delivery.id, delivery.position);
                 }
                 delivery.destination_id
@@ -329,7 +329,7 @@ impl Dispatcher {
         self.runner.flushed(&flushed, now);
         for Flushed { destination, delivery, track, settled, switched, .. } in flushed {
             self.shards.closed(destination.shard());
-            if let Some(run) = self.roster.get_mut(destination) {
+            if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.flushed(delivery, track, &settled, now);
                 self.touch(destination);
             }
@@ -343,7 +343,7 @@ impl Dispatcher {
     /// Capacity has come back: the lane that has waited longest for it has its turn.
     fn feed_starved(&mut self) {
         let Some(next) = self.starved.pop_front() else { return };
-        if let Some(run) = self.roster.get_mut(next) {
+        if let Some(run) = self.lanes.get_mut(next) {
             run.is_starved = false;
         }
         self.touch(next);
@@ -353,7 +353,7 @@ impl Dispatcher {
     fn run_ready(&mut self, now: Timestamp) {
         while !self.stopping && self.runner.may_start(now) {
             let Some(id) = self.ready.pop_front() else { return };
-            let Some(run) = self.roster.get_mut(id) else { continue };
+            let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_ready = false;
             let shard = run.shard;
             if !self.shards.may_start(shard) {
@@ -393,14 +393,14 @@ impl Dispatcher {
             if !std::mem::replace(&mut run.is_hungry, true) {
                 self.hungry.push_back(id);
             }
-            self.roster.schedule(id, now);
+            self.lanes.schedule(id, now);
         }
     }
 
     /// Something happened to this lane: look at it in this turn.
     fn touch(&mut self, destination: DestinationId) {
         let publishing = !self.board.is_alone();
-        if let Some(run) = self.roster.touched(destination, publishing)
+        if let Some(run) = self.lanes.touched(destination, publishing)
             && !run.is_ready
         {
             run.is_ready = true;
@@ -419,7 +419,7 @@ impl Dispatcher {
         let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
         let may_sweep = !self.sweeps.is_empty() && self.sweeping < limits::SWEEPS_AT_ONCE;
         let next_sweep = self.fetching.next_at().filter(|_| may_sweep);
-        let all = [self.roster.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
+        let all = [self.lanes.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
         let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }

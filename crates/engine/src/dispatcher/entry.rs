@@ -24,7 +24,7 @@ impl Dispatcher {
         if !self.shards.is_ours(shard) {
             return None;
         }
-        let (run, is_new) = self.roster.enter(destination, shard, now);
+        let (run, is_new) = self.lanes.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
             // Whoever had the shard before us may have started something, but not for a destination made since.
@@ -42,9 +42,7 @@ impl Dispatcher {
 
     /// Whether a lane is kept, or another one may be. What is not ours needs none.
     pub(super) fn has_place(&self, destination: DestinationId) -> bool {
-        !self.roster.is_full()
-            || self.roster.contains(destination)
-            || !self.shards.is_ours(destination.shard())
+        !self.lanes.is_full() || self.lanes.contains(destination) || !self.shards.is_ours(destination.shard())
     }
 
     pub(super) fn look_all(
@@ -58,7 +56,7 @@ impl Dispatcher {
                 self.outbox.wake(destination, position);
                 continue;
             }
-            if let Some(run) = self.roster.get_mut(destination) {
+            if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.forgotten(delivery);
             }
             self.look(destination, LookRange::At(position), many, now);
@@ -69,9 +67,9 @@ impl Dispatcher {
     pub(super) fn look(&mut self, destination: DestinationId, place: LookRange, many: bool, now: Timestamp) {
         let has_room = || match many {
             true => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
-            false => !self.roster.is_full(),
+            false => !self.lanes.is_full(),
         };
-        let enters = self.roster.contains(destination) || has_room();
+        let enters = self.lanes.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
                 let (LookRange::At(from) | LookRange::From(from)) = place;
@@ -90,9 +88,9 @@ impl Dispatcher {
         if self.stopping || self.waiting_lanes.is_empty() {
             return;
         }
-        self.roster.make_room(self.runner.gate(), now);
+        self.lanes.make_room(self.runner.gate(), now);
         while let Some((destination, from)) =
-            self.waiting_lanes.next(Company::Alone, !self.roster.is_full(), now)
+            self.waiting_lanes.next(Company::Alone, !self.lanes.is_full(), now)
         {
             self.look_from(destination, from, now);
         }
@@ -120,6 +118,6 @@ impl Dispatcher {
         let busy = self.runner.in_flight() + self.unread.len() + self.hungry.len();
         let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
             && self.waiting_lanes.len() >= limits::CROWD_LARGE;
-        !self.roster.is_crowded() && busy < limits::CROWD_BUSY && !being_made
+        !self.lanes.is_crowded() && busy < limits::CROWD_BUSY && !being_made
     }
 }

@@ -26,7 +26,7 @@ impl Dispatcher {
     pub(super) fn undrain(&mut self, shards: Vec<u16>) {
         for shard in shards {
             self.shards.undrain(shard);
-            for destination in self.roster.in_shard(shard) {
+            for destination in self.lanes.in_shard(shard) {
                 self.touch(destination);
             }
         }
@@ -39,18 +39,18 @@ impl Dispatcher {
         for shard in shards {
             self.shards.lost(shard);
             let waited = self.waiting_lanes.forget(shard);
-            if self.roster.drop_shard(shard, self.runner.gate(), now) || waited {
+            if self.lanes.drop_shard(shard, self.runner.gate(), now) || waited {
                 busy.push(shard);
             }
         }
         if !busy.is_empty() {
             self.outbox.shards(busy);
         }
-        self.roster.purge();
-        let roster = &self.roster;
+        self.lanes.purge();
+        let lanes = &self.lanes;
         let queues = [&mut self.ready, &mut self.starved, &mut self.hungry, &mut self.unread];
         for queue in queues {
-            queue.retain(|id| roster.contains(*id));
+            queue.retain(|id| lanes.contains(*id));
         }
     }
 
@@ -79,13 +79,9 @@ impl Dispatcher {
     pub(super) fn seen<T>(
         &self,
         destination: DestinationId,
-        here: impl FnOnce(&super::Roster) -> T,
+        here: impl FnOnce(&super::LaneTable) -> T,
     ) -> Seen<T> {
-        if self.shards.is_ours(destination.shard()) {
-            Seen::Here(here(&self.roster))
-        } else {
-            Seen::Elsewhere
-        }
+        if self.shards.is_ours(destination.shard()) { Seen::Here(here(&self.lanes)) } else { Seen::Elsewhere }
     }
 }
 

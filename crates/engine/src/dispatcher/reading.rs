@@ -24,7 +24,7 @@ impl Dispatcher {
         let (mut queries, mut rows) = (Vec::new(), 0);
         while queries.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
             let Some(id) = self.hungry.pop_front() else { break };
-            let Some(run) = self.roster.get_mut(id) else { continue };
+            let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_hungry = false;
             let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
             else {
@@ -89,7 +89,7 @@ impl Dispatcher {
     /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
     /// and what was read then is no longer true.
     fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Cargo>> {
-        let run = self.roster.get_mut(destination)?;
+        let run = self.lanes.get_mut(destination)?;
         (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
     }
 
@@ -98,7 +98,7 @@ impl Dispatcher {
             return;
         }
         let count = self.unread.len().min(limits::FETCH_LANES);
-        let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
+        let wanted = self.unread.drain(..count).map(|id| (id, self.lanes.change_of(id))).collect();
         self.reading.begun(now);
         self.fetcher.read_targets(wanted);
     }
@@ -113,7 +113,7 @@ impl Dispatcher {
             Ok(targets) => {
                 self.reading.succeeded();
                 for ((destination, change), target) in wanted.into_iter().zip(targets) {
-                    if self.roster.configured(destination, change, target, now) {
+                    if self.lanes.configured(destination, change, target, now) {
                         self.touch(destination);
                     } else {
                         self.unread.push_back(destination);
@@ -131,7 +131,7 @@ impl Dispatcher {
     /// These have changed: nothing starts there until they have been read again.
     pub(super) fn outdated(&mut self, destinations: Vec<DestinationId>) {
         for destination in destinations {
-            if self.roster.outdated(destination) {
+            if self.lanes.outdated(destination) {
                 self.unread.push_back(destination);
             }
         }
@@ -203,7 +203,7 @@ impl Dispatcher {
         for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
             let destination = delivery.destination_id;
             let place = Position::ordered(track, Position::END, delivery.id);
-            match self.roster.get_mut(destination) {
+            match self.lanes.get_mut(destination) {
                 Some(run) => {
                     run.lane.turned(delivery.id, if moved { place } else { delivery.position });
                     run.lane.look_at(place);

@@ -17,8 +17,8 @@ use std::{
 use store::{GateWord, LaneRow, LaneView};
 
 #[derive(Default)]
-pub(super) struct Roster {
-    lanes: HashMap<DestinationId, Run>,
+pub(super) struct LaneTable {
+    lanes: HashMap<DestinationId, RunningLane>,
     /// When to wake which lane; one entry a lane at most.
     wakes: BTreeSet<(Timestamp, DestinationId)>,
     /// Lanes that have rows in memory, to be checked for rows that are too old; one entry a lane, in time order.
@@ -47,7 +47,7 @@ struct Account {
 
 /// A lane at work.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct RunningLane {
     pub(super) lane: Lane<Cargo>,
     pub(super) shard: u16,
     pub(super) target: Option<Arc<Prepared>>,
@@ -80,21 +80,26 @@ pub(super) struct Run {
     was_idle: bool,
 }
 
-impl Roster {
+impl LaneTable {
     /// The lane of a destination, and whether it is new.
-    pub(super) fn enter(&mut self, id: DestinationId, shard: u16, now: Timestamp) -> (&mut Run, bool) {
+    pub(super) fn enter(
+        &mut self,
+        id: DestinationId,
+        shard: u16,
+        now: Timestamp,
+    ) -> (&mut RunningLane, bool) {
         match self.lanes.entry(id) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));
                 self.by_shard.entry(shard).or_default().insert(id);
                 self.readings += 1;
-                (entry.insert(Run { shard, change: self.readings, ..Run::default() }), true)
+                (entry.insert(RunningLane { shard, change: self.readings, ..RunningLane::default() }), true)
             }
         }
     }
 
-    pub(super) fn get_mut(&mut self, id: DestinationId) -> Option<&mut Run> {
+    pub(super) fn get_mut(&mut self, id: DestinationId) -> Option<&mut RunningLane> {
         self.lanes.get_mut(&id)
     }
 
@@ -107,7 +112,7 @@ impl Roster {
     }
 
     /// Drops the lanes of a shard; says whether one of them had something that was not seen to its end. Be sure to
-    /// [`Roster::purge`] afterwards.
+    /// [`LaneTable::purge`] afterwards.
     pub(super) fn drop_shard(&mut self, shard: u16, gate: &GateSettings, now: Timestamp) -> bool {
         let Some(lanes) = self.by_shard.get(&shard).cloned() else { return false };
         let busy = lanes.iter().any(|id| self.lanes.get(id).is_some_and(|run| !run.lane.is_idle(gate, now)));
@@ -214,7 +219,7 @@ impl Roster {
     }
 
     /// Something happened to this lane.
-    pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut Run> {
+    pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut RunningLane> {
         let run = self.lanes.get_mut(&id)?;
         if !publishing {
             self.keeps_track = false;
@@ -391,7 +396,7 @@ impl Roster {
     }
 }
 
-impl Run {
+impl RunningLane {
     /// What is to be written about the gate, if that has changed.
     pub(super) fn gate_word(&mut self, id: DestinationId, now: Timestamp) -> Option<Box<GateWord>> {
         let record = self.lane.gate_record();

@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use lane_table::LaneTable;
-pub(crate) use message::{Message, Report, Seen};
+pub(crate) use message::{LaneAnswer, Message, ShardReport};
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 use single_read::SingleRead;
@@ -56,7 +56,7 @@ pub(crate) struct Dispatcher {
     /// To the other nodes.
     outbox: Arc<Outbox>,
     /// To the owner.
-    reports: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedSender<ShardReport>,
     quiet_wanted: bool,
     waiting_lanes: WaitingLanes,
     /// When something was last made for a crowd.
@@ -86,7 +86,7 @@ impl Dispatcher {
         fetcher: Fetcher,
         board: Arc<Board>,
         outbox: Arc<Outbox>,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: mpsc::UnboundedSender<ShardReport>,
     ) -> Self {
         Self {
             runner,

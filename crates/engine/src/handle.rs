@@ -3,7 +3,7 @@
 use crate::{
     board::{Board, RunBy},
     budget::Budget,
-    dispatcher::{Message, Seen},
+    dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
     sender::{Sender, Sent},
     target::Prepared,
@@ -128,11 +128,11 @@ impl Lanes for EngineHandle {
     async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
         let wanted = destinations.to_vec();
         let seen = self.ask(|answer| Message::Views(wanted, answer)).await;
-        let seen = seen.unwrap_or_else(|| vec![Seen::Elsewhere; destinations.len()]);
+        let seen = seen.unwrap_or_else(|| vec![LaneAnswer::Elsewhere; destinations.len()]);
         let mut published = self.published(destinations.iter().copied().zip(&seen)).await.into_iter();
         let view = |seen| match seen {
-            Seen::Here(view) => view,
-            Seen::Elsewhere => published.next().flatten().map(view_of),
+            LaneAnswer::Here(view) => view,
+            LaneAnswer::Elsewhere => published.next().flatten().map(view_of),
         };
         seen.into_iter().map(view).collect()
     }
@@ -145,9 +145,9 @@ impl Lanes for EngineHandle {
         let destinations = deliveries.iter().map(|delivery| delivery.destination_id);
         let mut published = self.published(destinations.zip(&seen)).await.into_iter();
         let now = self.sender.clock.now();
-        let explain = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
-            Seen::Here(explanation) => explanation,
-            Seen::Elsewhere => {
+        let explain = |(delivery, seen): (&Delivery, LaneAnswer<_>)| match seen {
+            LaneAnswer::Here(explanation) => explanation,
+            LaneAnswer::Elsewhere => {
                 explain_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
             }
         };
@@ -170,9 +170,9 @@ impl EngineHandle {
     /// a page without these lines is better than none.
     async fn published<'a, T: 'a>(
         &self,
-        lanes: impl Iterator<Item = (DestinationId, &'a Seen<T>)>,
+        lanes: impl Iterator<Item = (DestinationId, &'a LaneAnswer<T>)>,
     ) -> Vec<Option<LaneRow>> {
-        let elsewhere = lanes.filter(|(_, seen)| matches!(seen, Seen::Elsewhere));
+        let elsewhere = lanes.filter(|(_, seen)| matches!(seen, LaneAnswer::Elsewhere));
         let elsewhere: Vec<DestinationId> = elsewhere.map(|(destination, _)| destination).collect();
         if elsewhere.is_empty() {
             return Vec::new();

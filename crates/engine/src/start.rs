@@ -163,7 +163,7 @@ impl Engine {
             gate,
             max_in_flight,
         );
-        // Bounded by the dispatcher: see `Report`.
+        // Bounded by the dispatcher: see `ShardReport`.
         let (reports, reported) = mpsc::unbounded_channel();
         let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
         let moved = Arc::new(Notify::new());

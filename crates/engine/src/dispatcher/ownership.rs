@@ -1,6 +1,6 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, Message, Report, Seen, entry::LookRange};
+use super::{Dispatcher, LaneAnswer, Message, ShardReport, entry::LookRange};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, limits, time::Timestamp};
 use std::sync::Arc;
@@ -67,11 +67,11 @@ impl Dispatcher {
         let drained = self.shards.take_drained();
         if !drained.is_empty() {
             // An owner that is gone gives nothing away.
-            let _ = self.reports.send(Report::Drained(drained));
+            let _ = self.reports.send(ShardReport::Drained(drained));
         }
         if self.quiet_wanted && self.runner.is_quiet() {
             self.quiet_wanted = false;
-            let _ = self.reports.send(Report::Quiet);
+            let _ = self.reports.send(ShardReport::Quiet);
         }
     }
 
@@ -80,8 +80,12 @@ impl Dispatcher {
         &self,
         destination: DestinationId,
         here: impl FnOnce(&super::LaneTable) -> T,
-    ) -> Seen<T> {
-        if self.shards.is_ours(destination.shard()) { Seen::Here(here(&self.lanes)) } else { Seen::Elsewhere }
+    ) -> LaneAnswer<T> {
+        if self.shards.is_ours(destination.shard()) {
+            LaneAnswer::Here(here(&self.lanes))
+        } else {
+            LaneAnswer::Elsewhere
+        }
     }
 }
 
@@ -100,10 +104,10 @@ pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: 
                 places.iter().for_each(|(destination, _, position)| outbox.wake(*destination, *position));
             }
             Message::Views(destinations, answer) => {
-                let _ = answer.send(destinations.iter().map(|_| Seen::Elsewhere).collect());
+                let _ = answer.send(destinations.iter().map(|_| LaneAnswer::Elsewhere).collect());
             }
             Message::Explain(deliveries, answer) => {
-                let _ = answer.send(deliveries.iter().map(|_| Seen::Elsewhere).collect());
+                let _ = answer.send(deliveries.iter().map(|_| LaneAnswer::Elsewhere).collect());
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use super::{
     Owner, Stops,
     renewal::{Ended, Pulse},
 };
-use crate::dispatcher::{Message, Report};
+use crate::dispatcher::{Message, ShardReport};
 use domain::{
     id::NodeId,
     limits,
@@ -120,8 +120,8 @@ impl Steward<'_> {
         }
     }
 
-    fn reported(&mut self, report: Report) {
-        let Report::Drained(shards) = report else { return };
+    fn reported(&mut self, report: ShardReport) {
+        let ShardReport::Drained(shards) = report else { return };
         let current = |(shard, round): &(u16, u64)| self.rounds.get(shard) == Some(round);
         self.drained.extend(shards.iter().filter(|it| current(it)).map(|(shard, _)| *shard));
     }

@@ -361,7 +361,7 @@ impl Dispatcher {
             }
             let mut steps = 0;
             let blocked = loop {
-                let Some(target) = run.target.as_ref() else { break false };
+                let Some(prepared) = run.destination.as_ref() else { break false };
                 if steps == limits::LANE_TURN || !self.runner.may_start(now) {
                     run.is_ready = true;
                     self.ready.push_back(id);
@@ -373,9 +373,9 @@ impl Dispatcher {
                 }
                 let share = self.runner.share();
                 match run.lane.next(share, now) {
-                    Some(LaneAction::Start(loaded)) => self.runner.start(Arc::clone(target), loaded),
+                    Some(LaneAction::Start(loaded)) => self.runner.start(Arc::clone(prepared), loaded),
                     Some(LaneAction::End(loaded, ending)) => {
-                        self.runner.end(target, loaded.delivery, ending, now)
+                        self.runner.end(prepared, loaded.delivery, ending, now)
                     }
                     Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
                         self.turns.push_back(Turn { delivery, track });

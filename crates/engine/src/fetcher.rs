@@ -2,7 +2,7 @@
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
 //! one batch of turns under way, and a few looks for the tracks of ordered lanes.
 
-use crate::{dispatcher::Message, sink::Sinks, target::Prepared};
+use crate::{destination::PreparedDestination, dispatcher::Message, sink::Sinks};
 use domain::{
     id::{DestinationId, NodeId},
     lane::{TrackQuery, WindowQuery},
@@ -86,12 +86,12 @@ impl Fetcher {
     }
 
     /// Nothing starts before what is known of a destination has been read, what its last owner kept included.
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<Prepared>>, StoreError> {
+    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<PreparedDestination>>, StoreError> {
         let targets = self.store.targets(ids).await?;
         let read = |(id, target): (&DestinationId, Option<store::Target>)| {
             Arc::new(match target {
-                Some(target) => Prepared::new(target, &self.master_keys, &self.sinks),
-                None => Prepared::missing(*id),
+                Some(target) => PreparedDestination::new(target, &self.master_keys, &self.sinks),
+                None => PreparedDestination::missing(*id),
             })
         };
         Ok(ids.iter().zip(targets).map(read).collect())

@@ -3,10 +3,10 @@
 use crate::{
     board::{Board, RunBy},
     budget::Budget,
+    destination::PreparedDestination,
     dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
     sender::{Sender, Sent},
-    target::Prepared,
     wakes::Outbox,
 };
 use async_trait::async_trait;
@@ -64,7 +64,7 @@ impl EngineHandle {
             .pop()
             .flatten()
             .ok_or(TestSendError::NotFound)?;
-        let target = Prepared::new(target, &self.master_keys, &self.sender.sinks);
+        let target = PreparedDestination::new(target, &self.master_keys, &self.sender.sinks);
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);

@@ -6,8 +6,8 @@
 use crate::{
     budget::Cargo,
     claim::Claim,
+    destination::PreparedDestination,
     sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
-    target::Prepared,
 };
 use bytes::Bytes;
 use domain::{
@@ -56,14 +56,14 @@ impl Sender {
     pub(crate) async fn deliver(
         &self,
         claim: &Arc<Claim>,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: Delivery,
         cargo: Cargo,
     ) -> Sent {
         let room = self.room_for(&delivery, &cargo).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
-        let attempt = self.attempt(claim, target, &delivery, (&cargo, room), id, started_at);
+        let attempt = self.attempt(claim, destination, &delivery, (&cargo, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
@@ -71,12 +71,12 @@ impl Sender {
             Err(_) => (AttemptFacts::of_panic(&delivery), None),
         };
         let now = self.clock.now();
-        let policy = target.policy(delivery.route_id);
+        let policy = destination.policy(delivery.route_id);
         let on = Circumstances {
             policy,
             now,
-            resumed_at: target.lane.resumed_at,
-            ordered: target.lane.ordering != Ordering::None,
+            resumed_at: destination.lane.resumed_at,
+            ordered: destination.lane.ordering != Ordering::None,
             jitter: self.dice.unit(),
         };
         let settled = settle(&delivery, &facts.classified, on);
@@ -93,11 +93,11 @@ impl Sender {
             duration: now.since(started_at),
             outcome,
             http_status: facts.http_status,
-            detail: Detail { url: target.url.clone(), ..facts.detail },
+            detail: Detail { url: destination.url.clone(), ..facts.detail },
             node: claim.node,
         };
         log(&delivery, &attempt, settled, trace);
-        self.trace(target, &delivery, &attempt, trace);
+        self.trace(destination, &delivery, &attempt, trace);
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -105,7 +105,7 @@ impl Sender {
             settled,
             consequence: match next {
                 Next::Disable => Some(Consequence::Disables),
-                _ => target.consequence(settled),
+                _ => destination.consequence(settled),
             },
         };
         Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
@@ -116,7 +116,7 @@ impl Sender {
     async fn attempt(
         &self,
         claim: &Arc<Claim>,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: &Delivery,
         (cargo, room): (&Cargo, Option<OwnedSemaphorePermit>),
         id: AttemptId,
@@ -144,7 +144,7 @@ impl Sender {
             },
         };
         let trace = TraceContext::of_attempt(&event, id);
-        let sink = match &target.sink {
+        let sink = match &destination.sink {
             Ok(sink) => sink.as_ref(),
             Err(unready) => return Some((unready.facts(), None)),
         };
@@ -152,7 +152,7 @@ impl Sender {
         if let Some(room) = room {
             payload = Bytes::from_owner(Roomed { payload, _room: room });
         }
-        let timeout = target.timeout(delivery.route_id);
+        let timeout = destination.timeout(delivery.route_id);
         let attempt = SinkAttempt {
             id,
             number: delivery.attempts + 1,
@@ -163,8 +163,8 @@ impl Sender {
             started_at,
             deadline: Instant::now() + timeout,
             timeout,
-            signing: target.signing(delivery.route_id),
-            policy: target.policy(delivery.route_id),
+            signing: destination.signing(delivery.route_id),
+            policy: destination.policy(delivery.route_id),
             credential: None,
             permit: Permit::of(claim),
             clock: self.clock.as_ref(),
@@ -178,7 +178,7 @@ impl Sender {
     /// Tells of the attempt, if anybody collects that.
     fn trace(
         &self,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: &Delivery,
         attempt: &Attempt,
         context: Option<TraceContext>,
@@ -193,7 +193,7 @@ impl Sender {
                 ("posthaste.attempt", i64::from(attempt.number).into()),
                 ("posthaste.outcome", attempt.outcome.as_str().into()),
             ];
-            if let Ok(sink) = &target.sink {
+            if let Ok(sink) = &destination.sink {
                 sink.describe(&mut attributes);
             }
             attributes.extend(

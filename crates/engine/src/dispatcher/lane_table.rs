@@ -1,7 +1,7 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
 use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
-use crate::{budget::Cargo, target::Prepared, watch::Accounts};
+use crate::{budget::Cargo, destination::PreparedDestination, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},
@@ -50,7 +50,7 @@ struct Account {
 pub(super) struct RunningLane {
     pub(super) lane: Lane<Cargo>,
     pub(super) shard: u16,
-    pub(super) target: Option<Arc<Prepared>>,
+    pub(super) destination: Option<Arc<PreparedDestination>>,
     /// How its attempts went lately.
     pub(super) recent: Recent,
     /// What the destination was called, and its limit, when it was last read.
@@ -157,7 +157,7 @@ impl LaneTable {
         let Some(run) = self.lanes.get_mut(&id) else { return false };
         self.readings += 1;
         run.change = self.readings;
-        run.target = None;
+        run.destination = None;
         run.lane.outdated();
         true
     }
@@ -171,30 +171,30 @@ impl LaneTable {
         &mut self,
         id: DestinationId,
         change: u64,
-        target: Arc<Prepared>,
+        destination: Arc<PreparedDestination>,
         now: Timestamp,
     ) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return true };
         if run.change != change {
             return false;
         }
-        run.lane.configured(target.lane.clone());
-        if let Some(gate) = target.gate.as_ref().filter(|_| run.account.is_none()) {
+        run.lane.configured(destination.lane.clone());
+        if let Some(gate) = destination.gate.as_ref().filter(|_| run.account.is_none()) {
             run.lane.restore(&gate.record, now);
             run.kept_gate = Some(gate.record.clone());
             run.probed_at = Some(gate.kept_at);
         }
-        if target.probed_at > run.probed_at {
-            run.probed_at = target.probed_at;
+        if destination.probed_at > run.probed_at {
+            run.probed_at = destination.probed_at;
             run.lane.probe_now(now);
         }
         if run.account.is_none() {
-            run.account = Some(target.account_id);
-            let fresh = Account { version: target.account_version, lanes: 0 };
-            self.accounts.entry(target.account_id).or_insert(fresh).lanes += 1;
+            run.account = Some(destination.account_id);
+            let fresh = Account { version: destination.account_version, lanes: 0 };
+            self.accounts.entry(destination.account_id).or_insert(fresh).lanes += 1;
         }
-        run.called = Some((Arc::clone(&target.name), target.lane.max_concurrency));
-        run.target = Some(target);
+        run.called = Some((Arc::clone(&destination.name), destination.lane.max_concurrency));
+        run.destination = Some(destination);
         true
     }
 

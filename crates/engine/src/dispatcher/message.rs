@@ -3,10 +3,10 @@
 use super::LaneFigures;
 use crate::{
     claim::Claim,
+    destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
     sender::Sent,
     settler::Flushed,
-    target::Prepared,
     watch::Accounts,
 };
 use domain::{
@@ -37,7 +37,7 @@ pub(crate) enum Message {
     },
     TargetsRead {
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<Arc<PreparedDestination>>, StoreError>,
     },
     /// What a look for the tracks of a lane has found.
     Swept {

@@ -3,8 +3,8 @@
 use super::Dispatcher;
 use crate::{
     budget::Cargo,
+    destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
-    target::Prepared,
 };
 use domain::{
     delivery::Position,
@@ -106,7 +106,7 @@ impl Dispatcher {
     pub(super) fn targets_read(
         &mut self,
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<Arc<PreparedDestination>>, StoreError>,
         now: Timestamp,
     ) {
         match result {

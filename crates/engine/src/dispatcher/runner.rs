@@ -4,9 +4,9 @@ use crate::{
     backoff::Backoff,
     budget::{Budget, Cargo},
     claim::Claim,
+    destination::PreparedDestination,
     sender::{Sender, Sent},
     settler::{Flushed, PendingSettlement, SettlerHandle},
-    target::Prepared,
 };
 use domain::{
     delivery::{Delivery, Ending, Settled},
@@ -123,13 +123,13 @@ impl AttemptRunner {
 
     /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
     /// counts as abandoned: nobody knows what became of it, and its row is as it was.
-    pub(super) fn start(&mut self, target: Arc<Prepared>, loaded: LoadedDelivery<Cargo>) {
+    pub(super) fn start(&mut self, destination: Arc<PreparedDestination>, loaded: LoadedDelivery<Cargo>) {
         self.in_flight += 1;
         let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
         let abort = claim.abort_token();
         self.requests.spawn(async move {
             let delivery = loaded.delivery.clone();
-            let attempt = sender.deliver(&claim, &target, loaded.delivery, loaded.cargo);
+            let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.cargo);
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Sent(sent)).await;
@@ -137,7 +137,13 @@ impl AttemptRunner {
     }
 
     /// Ends a delivery without an attempt.
-    pub(super) fn end(&mut self, target: &Prepared, delivery: Delivery, ending: Ending, now: Timestamp) {
+    pub(super) fn end(
+        &mut self,
+        destination: &PreparedDestination,
+        delivery: Delivery,
+        ending: Ending,
+        now: Timestamp,
+    ) {
         let id = AttemptId::at(now, self.dice.bits());
         let fact = Fact::EndedWithout { id, at: now, node: self.claim.node, ending };
         let settlement = Settlement {
@@ -145,7 +151,7 @@ impl AttemptRunner {
             delivery,
             fact,
             settled: Settled::Ended(ending),
-            consequence: target.consequence(Settled::Ended(ending)),
+            consequence: destination.consequence(Settled::Ended(ending)),
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.

@@ -76,11 +76,11 @@ pub struct Lane<C> {
     expiry_looked_at: Option<Timestamp>,
 }
 
-/// A delivery in memory, with its cargo.
+/// A delivery in memory, with what travels with it.
 #[derive(Debug)]
 pub struct LoadedDelivery<C> {
     pub delivery: Delivery,
-    pub cargo: C,
+    pub carried: C,
     /// When its row was known to be true; older than a second and it is read again.
     pub read_at: Timestamp,
 }
@@ -89,7 +89,7 @@ pub struct LoadedDelivery<C> {
 #[derive(Debug)]
 pub struct WindowRow<C> {
     pub delivery: Delivery,
-    pub cargo: C,
+    pub carried: C,
     /// The track of its ordering key: where a scheduled delivery of an ordered destination goes when its time comes.
     pub track: i64,
 }
@@ -229,7 +229,7 @@ impl<C> Lane<C> {
     }
 
     /// The delivery is durable. It stays in memory if the lane is live and has room, else it waits in the store.
-    pub fn arrived(&mut self, delivery: Delivery, cargo: C, room: bool, now: Timestamp) {
+    pub fn arrived(&mut self, delivery: Delivery, carried: C, room: bool, now: Timestamp) {
         // Not expected here: another owner, or a fetch of ours, may have seen to it before this word came.
         let Some(seen) = self.no_longer_expected(delivery.id) else {
             if !self.known.contains_key(&delivery.id) {
@@ -245,7 +245,7 @@ impl<C> Lane<C> {
             if self.is_full() && delivery.due_at <= now {
                 self.denied.came_late(delivery.position);
             }
-            self.load(LoadedDelivery { delivery, cargo, read_at: now });
+            self.load(LoadedDelivery { delivery, carried, read_at: now });
         } else {
             self.look_at(moved_to.unwrap_or(delivery.position));
         }
@@ -282,12 +282,12 @@ impl<C> Lane<C> {
         }
         self.fetching = false;
         self.window.filled(complete);
-        for WindowRow { delivery, cargo, .. } in rows {
+        for WindowRow { delivery, carried, .. } in rows {
             if self.is_in_hand(&delivery) {
                 continue;
             }
             if delivery.due_at <= now.plus(limits::LOADED_FRESH) || self.is_ending() {
-                self.load(LoadedDelivery { delivery, cargo, read_at: now });
+                self.load(LoadedDelivery { delivery, carried, read_at: now });
             } else {
                 self.look_when_due(delivery.position, delivery.due_at);
             }

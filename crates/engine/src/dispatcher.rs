@@ -280,8 +280,8 @@ impl Dispatcher {
                 self.outbox.wake(destination, arrival.delivery.position);
                 continue;
             };
-            let cargo = loader.load(&arrival);
-            lane.arrived(arrival.delivery, cargo, room, now);
+            let carried = loader.load(&arrival);
+            lane.arrived(arrival.delivery, carried, room, now);
             self.touch(destination);
         }
         store::failpoint::hit("handover.after");

@@ -68,8 +68,8 @@ impl EngineHandle {
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
-        let cargo = Budget::new(usize::MAX).load(Some(Arc::new(event)), true);
-        match self.sender.deliver(&self.board.claim(), &target, delivery, cargo).await {
+        let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
+        match self.sender.deliver(&self.board.claim(), &target, delivery, carried).await {
             Sent::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),

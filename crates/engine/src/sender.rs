@@ -4,7 +4,7 @@
 //! out as a settlement or as "abandoned".
 
 use crate::{
-    budget::Cargo,
+    budget::CarriedEvent,
     claim::Claim,
     destination::PreparedDestination,
     sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
@@ -58,12 +58,12 @@ impl Sender {
         claim: &Arc<Claim>,
         destination: &PreparedDestination,
         delivery: Delivery,
-        cargo: Cargo,
+        carried: Arc<CarriedEvent>,
     ) -> Sent {
-        let room = self.room_for(&delivery, &cargo).await;
+        let room = self.room_for(&delivery, &carried).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
-        let attempt = self.attempt(claim, destination, &delivery, (&cargo, room), id, started_at);
+        let attempt = self.attempt(claim, destination, &delivery, (&carried, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
@@ -118,13 +118,13 @@ impl Sender {
         claim: &Arc<Claim>,
         destination: &PreparedDestination,
         delivery: &Delivery,
-        (cargo, room): (&Cargo, Option<OwnedSemaphorePermit>),
+        (carried, room): (&Arc<CarriedEvent>, Option<OwnedSemaphorePermit>),
         id: AttemptId,
         started_at: Timestamp,
     ) -> Option<(AttemptFacts, Option<TraceContext>)> {
         failpoint::hit("send.before");
-        let event = match &cargo.event {
-            Some(event) if cargo.has_payload => Arc::clone(event),
+        let event = match &carried.event {
+            Some(event) if carried.has_payload => Arc::clone(event),
             _ => match self.store.payload(delivery.event_id).await {
                 Ok(Some(event)) => event,
                 Ok(None) => {
@@ -213,8 +213,12 @@ impl Sender {
     }
 
     /// Waits, in its slot, until there is memory for a payload that was too large to carry.
-    async fn room_for(&self, delivery: &Delivery, cargo: &Cargo) -> Option<OwnedSemaphorePermit> {
-        if cargo.has_payload {
+    async fn room_for(
+        &self,
+        delivery: &Delivery,
+        carried: &Arc<CarriedEvent>,
+    ) -> Option<OwnedSemaphorePermit> {
+        if carried.has_payload {
             return None;
         }
         let kibibytes = (delivery.payload_bytes as usize).min(limits::LARGE_PAYLOADS_BYTES).div_ceil(1024);

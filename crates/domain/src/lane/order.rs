@@ -276,7 +276,7 @@ impl<C> Order<C> {
             it.lower(if track == Position::AWAITS_TIME { last } else { last.saturating_add(1) });
         }
         let mut taken = Vec::with_capacity(read.rows.len());
-        for WindowRow { delivery, cargo, track: turn } in read.rows {
+        for WindowRow { delivery, carried, track: turn } in read.rows {
             let (position, due_at, id) = (delivery.position, delivery.due_at, delivery.id);
             let it = self.tracks.entry(track).or_default();
             if settled.contains(&id) {
@@ -294,7 +294,7 @@ impl<C> Order<C> {
                 break;
             }
             taken.push(position);
-            let loaded = LoadedDelivery { delivery, cargo, read_at: now };
+            let loaded = LoadedDelivery { delivery, carried, read_at: now };
             if track == Position::AWAITS_TIME && !ending {
                 self.turns.push_back((loaded, turn));
                 continue;

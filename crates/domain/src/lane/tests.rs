@@ -88,7 +88,7 @@ impl Lane<()> {
 
     /// The answer to a fetch of so many rows.
     fn read(&mut self, rows: Vec<(Delivery, ())>, limit: usize, now: Timestamp) {
-        let row = |(delivery, cargo)| WindowRow { delivery, cargo, track: Position::UNORDERED };
+        let row = |(delivery, carried)| WindowRow { delivery, carried, track: Position::UNORDERED };
         self.fetched(&asked(limit), rows.into_iter().map(row).collect(), now);
     }
 

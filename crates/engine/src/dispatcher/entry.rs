@@ -1,7 +1,7 @@
 //! How lanes come into memory: at once, or as part of a crowd when their turn comes.
 
 use super::{Dispatcher, waiting_lanes::Company};
-use crate::budget::Cargo;
+use crate::budget::CarriedEvent;
 use domain::{
     delivery::Position,
     id::{DeliveryId, DestinationId},
@@ -9,6 +9,7 @@ use domain::{
     limits,
     time::Timestamp,
 };
+use std::sync::Arc;
 
 /// Where something waits in a lane: there, or anywhere from there on.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +20,11 @@ pub(super) enum LookRange {
 
 impl Dispatcher {
     /// The lane of a destination, if its shard is ours; a new one begins with reading what its destination is like.
-    pub(super) fn lane(&mut self, destination: DestinationId, now: Timestamp) -> Option<&mut Lane<Cargo>> {
+    pub(super) fn lane(
+        &mut self,
+        destination: DestinationId,
+        now: Timestamp,
+    ) -> Option<&mut Lane<Arc<CarriedEvent>>> {
         let shard = destination.shard();
         if !self.shards.is_ours(shard) {
             return None;

@@ -1,7 +1,7 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
 use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
-use crate::{budget::Cargo, destination::PreparedDestination, watch::Accounts};
+use crate::{budget::CarriedEvent, destination::PreparedDestination, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},
@@ -48,7 +48,7 @@ struct Account {
 /// A lane at work.
 #[derive(Default)]
 pub(super) struct RunningLane {
-    pub(super) lane: Lane<Cargo>,
+    pub(super) lane: Lane<Arc<CarriedEvent>>,
     pub(super) shard: u16,
     pub(super) destination: Option<Arc<PreparedDestination>>,
     /// How its attempts went lately.
@@ -391,7 +391,7 @@ impl LaneTable {
     pub(super) fn explain(&self, delivery: &Delivery, now: Timestamp) -> Explanation {
         match self.lanes.get(&delivery.destination_id) {
             Some(run) => run.lane.explain(delivery, now),
-            None => Lane::<Cargo>::default().explain(delivery, now),
+            None => Lane::<Arc<CarriedEvent>>::default().explain(delivery, now),
         }
     }
 }

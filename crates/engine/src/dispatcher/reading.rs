@@ -2,7 +2,7 @@
 
 use super::Dispatcher;
 use crate::{
-    budget::Cargo,
+    budget::CarriedEvent,
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
 };
@@ -64,10 +64,10 @@ impl Dispatcher {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
                     let ordering = lane.ordering();
                     let rows = rows.into_iter().map(|row| {
-                        let cargo = loader.load(&row);
+                        let carried = loader.load(&row);
                         let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
                         let track = ordering.track(key, row.delivery.id);
-                        WindowRow { delivery: row.delivery, cargo, track }
+                        WindowRow { delivery: row.delivery, carried, track }
                     });
                     lane.fetched(&query, rows.collect(), now);
                     self.touch(destination);
@@ -88,7 +88,7 @@ impl Dispatcher {
 
     /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
     /// and what was read then is no longer true.
-    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Cargo>> {
+    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Arc<CarriedEvent>>> {
         let run = self.lanes.get_mut(destination)?;
         (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     backoff::Backoff,
-    budget::{Budget, Cargo},
+    budget::{Budget, CarriedEvent},
     claim::Claim,
     destination::PreparedDestination,
     sender::{Sender, Sent},
@@ -123,13 +123,17 @@ impl AttemptRunner {
 
     /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
     /// counts as abandoned: nobody knows what became of it, and its row is as it was.
-    pub(super) fn start(&mut self, destination: Arc<PreparedDestination>, loaded: LoadedDelivery<Cargo>) {
+    pub(super) fn start(
+        &mut self,
+        destination: Arc<PreparedDestination>,
+        loaded: LoadedDelivery<Arc<CarriedEvent>>,
+    ) {
         self.in_flight += 1;
         let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
         let abort = claim.abort_token();
         self.requests.spawn(async move {
             let delivery = loaded.delivery.clone();
-            let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.cargo);
+            let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.carried);
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Sent(sent)).await;
@@ -196,24 +200,24 @@ impl AttemptRunner {
     }
 }
 
-/// Puts events on board: one parcel for all deliveries of an event that come together.
+/// Carries events: one for all of its deliveries that come together.
 pub(super) struct Loader {
     budget: Arc<Budget>,
-    last: Option<(Arc<Event>, Cargo)>,
+    last: Option<(Arc<Event>, Arc<CarriedEvent>)>,
 }
 
 impl Loader {
-    pub(super) fn load(&mut self, row: &FetchedDelivery) -> Cargo {
+    pub(super) fn load(&mut self, row: &FetchedDelivery) -> Arc<CarriedEvent> {
         let small = row.has_payload && row.delivery.payload_bytes as usize <= limits::CARRIED_BYTES;
         let Some(event) = row.event.as_ref().filter(|_| small) else {
-            return self.budget.load(None, false);
+            return self.budget.carry(None, false);
         };
         match &self.last {
-            Some((last, cargo)) if Arc::ptr_eq(last, event) => Arc::clone(cargo),
+            Some((last, carried)) if Arc::ptr_eq(last, event) => Arc::clone(carried),
             _ => {
-                let cargo = self.budget.load(Some(Arc::clone(event)), true);
-                self.last = Some((Arc::clone(event), Arc::clone(&cargo)));
-                cargo
+                let carried = self.budget.carry(Some(Arc::clone(event)), true);
+                self.last = Some((Arc::clone(event), Arc::clone(&carried)));
+                carried
             }
         }
     }

@@ -32,7 +32,7 @@ impl Shop {
             let found = self.rows.range(query.from..).filter(|(place, _)| place.track <= query.last_track);
             let row = |(_, delivery): (&Position, &Delivery)| WindowRow {
                 delivery: delivery.clone(),
-                cargo: (),
+                carried: (),
                 track: self.lane.ordering().track(None, delivery.id),
             };
             let rows = found.take(query.limit).map(row).collect();
@@ -120,7 +120,7 @@ fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
     let query = shop.lane.wants(at(0)).expect("to read the scheduled ones");
     shop.lane.outdated();
     let track = shop.lane.ordering().track(None, id(1));
-    shop.lane.fetched(&query, vec![WindowRow { delivery: scheduled(1, 0), cargo: (), track }], at(0));
+    shop.lane.fetched(&query, vec![WindowRow { delivery: scheduled(1, 0), carried: (), track }], at(0));
     shop.lane.configured(strict(Mode::Deliver));
     let step = shop.lane.next(u32::MAX, at(0));
     assert!(matches!(step, Some(LaneAction::Turn(_, Position::STRICT))), "{step:?}");
@@ -139,7 +139,7 @@ fn what_was_read_before_the_order_changed_is_no_answer() {
 #[test]
 fn what_order_has_left_behind_does_not_hide_the_rest() {
     let mut lane = fetching_lane();
-    let row = |delivery| WindowRow { delivery, cargo: (), track: Position::UNORDERED };
+    let row = |delivery| WindowRow { delivery, carried: (), track: Position::UNORDERED };
     lane.fetched(&asked(16), vec![row(scheduled(1, 60_000))], at(0));
     assert_eq!(lane.wants(at(0)), None, "it is not asked for before its time");
     lane.look(Position::due(at(1), id(2)));

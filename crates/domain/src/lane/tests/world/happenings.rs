@@ -146,13 +146,13 @@ impl World {
         } else {
             // As the dispatcher does: by what the lane says of itself.
             let ordering = self.lane.ordering();
-            let row = |(delivery, cargo): (Delivery, Timestamp)| {
+            let row = |(delivery, carried): (Delivery, Timestamp)| {
                 let track = match ordering {
                     Ordering::None => Position::UNORDERED,
                     Ordering::Strict => Position::STRICT,
                     Ordering::Key => key_of(delivery.id),
                 };
-                WindowRow { delivery, cargo, track }
+                WindowRow { delivery, carried, track }
             };
             self.lane.fetched(&read.query, read.rows.into_iter().map(row).collect(), self.now);
         }

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn start(&mut self, loaded: LoadedDelivery<Timestamp>, share: u32) -> Result<(), String> {
-        let LoadedDelivery { delivery, cargo: looked_at, read_at } = loaded;
+        let LoadedDelivery { delivery, carried: looked_at, read_at } = loaded;
         let (id, now, limit) = (delivery.id, self.now, self.settings.max_concurrency);
         tell!(self, "  starts {id}");
         promise!(self.settings.mode == Mode::Deliver, "{id} started while {:?}", self.settings.mode);

@@ -17,7 +17,7 @@ mod waiting_lanes;
 use crate::{
     board::Board,
     fetcher::{Fetcher, LaneSweep},
-    sender::Sent,
+    sender::AttemptEnd,
     settler::{Flushed, PendingSettlement},
     wakes::Outbox,
 };
@@ -226,7 +226,7 @@ impl Dispatcher {
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Turned { turns, result } => self.turned(turns, result, now),
-            Message::Sent(sent) => self.sent(sent, now),
+            Message::Ended(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
                 let view = |id: &DestinationId| self.seen(*id, |lanes| lanes.view(*id, now));
@@ -298,9 +298,9 @@ impl Dispatcher {
         }
     }
 
-    fn sent(&mut self, sent: Sent, now: Timestamp) {
+    fn sent(&mut self, sent: AttemptEnd, now: Timestamp) {
         let destination = match sent {
-            Sent::Attempted { settlement, met } => {
+            AttemptEnd::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
                 let (mut gate_word, mut hurry) = (None, false);
                 if let Some(run) = self.lanes.get_mut(destination) {
@@ -312,7 +312,7 @@ impl Dispatcher {
                 self.runner.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
                 destination
             }
-            Sent::Abandoned(delivery) => {
+            AttemptEnd::Abandoned(delivery) => {
                 self.runner.abandoned();
                 self.shards.closed(delivery.destination_id.shard());
                 if let Some(run) = self.lanes.get_mut(delivery.destination_id) {

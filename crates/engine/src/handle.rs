@@ -6,7 +6,7 @@ use crate::{
     destination::PreparedDestination,
     dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
-    sender::{Sender, Sent},
+    sender::{AttemptEnd, Sender},
     wakes::Outbox,
 };
 use async_trait::async_trait;
@@ -70,11 +70,11 @@ impl EngineHandle {
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
         let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
         match self.sender.deliver(&self.board.claim(), &target, delivery, carried).await {
-            Sent::Attempted { settlement, .. } => match settlement.fact {
+            AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),
             },
-            Sent::Abandoned(_) => Err(TestSendError::Abandoned),
+            AttemptEnd::Abandoned(_) => Err(TestSendError::Abandoned),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Sender {
 
 /// What became of a started delivery.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum AttemptEnd {
     Attempted {
         settlement: Box<Settlement>,
         met: Met,
@@ -59,7 +59,7 @@ impl Sender {
         destination: &PreparedDestination,
         delivery: Delivery,
         carried: Arc<CarriedEvent>,
-    ) -> Sent {
+    ) -> AttemptEnd {
         let room = self.room_for(&delivery, &carried).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
@@ -67,7 +67,7 @@ impl Sender {
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
-            Ok(None) => return Sent::Abandoned(delivery),
+            Ok(None) => return AttemptEnd::Abandoned(delivery),
             Err(_) => (AttemptFacts::of_panic(&delivery), None),
         };
         let now = self.clock.now();
@@ -108,7 +108,10 @@ impl Sender {
                 _ => destination.consequence(settled),
             },
         };
-        Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
+        AttemptEnd::Attempted {
+            settlement: Box::new(settlement),
+            met: Met { outcome, started_at, retry_after },
+        }
     }
 
     /// What was met, and what the destination was told of the trace. None: given up, because the store or our claim on the
@@ -150,7 +153,7 @@ impl Sender {
         };
         let mut payload = event.payload.clone();
         if let Some(room) = room {
-            payload = Bytes::from_owner(Roomed { payload, _room: room });
+            payload = Bytes::from_owner(BudgetedPayload { payload, _room: room });
         }
         let timeout = destination.timeout(delivery.route_id);
         let attempt = SinkAttempt {
@@ -227,12 +230,12 @@ impl Sender {
 }
 
 /// A large payload with its share of the memory, which it gives back when the last byte has been written.
-struct Roomed {
+struct BudgetedPayload {
     payload: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Roomed {
+impl AsRef<[u8]> for BudgetedPayload {
     fn as_ref(&self) -> &[u8] {
         &self.payload
     }

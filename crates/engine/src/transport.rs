@@ -125,7 +125,7 @@ impl Transport for HttpTransport {
         let connection = link.as_ref().map(LinkFacts::take);
         let (head, body) = response.into_parts();
         let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
-        let Prefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
+        let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
         if let Some(link) = link.filter(|_| !read_to_its_end) {
             link.closed().await;
         }
@@ -142,9 +142,9 @@ impl Answer {
 
 /// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
 /// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
-async fn read_prefix(mut body: Incoming, deadline: Instant) -> Prefix {
+async fn read_prefix(mut body: Incoming, deadline: Instant) -> BodyPrefix {
     if body.is_end_stream() {
-        return Prefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
+        return BodyPrefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
     }
     let mut kept = BytesMut::new();
     let mut read = 0;
@@ -153,28 +153,28 @@ async fn read_prefix(mut body: Incoming, deadline: Instant) -> Prefix {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
                 let truncated = read > limits::RESPONSE_BODY_KEPT_BYTES;
-                return Prefix { body: kept.freeze(), truncated, read_to_its_end: true };
+                return BodyPrefix { body: kept.freeze(), truncated, read_to_its_end: true };
             }
-            Ok(Some(Err(_))) | Err(_) => return Prefix::cut_short(kept),
+            Ok(Some(Err(_))) | Err(_) => return BodyPrefix::cut_short(kept),
         };
         let Ok(data) = frame.into_data() else { continue };
         read += data.len();
         let room = limits::RESPONSE_BODY_KEPT_BYTES - kept.len();
         kept.extend_from_slice(&data[..data.len().min(room)]);
         if read > limits::RESPONSE_BODY_READ_BYTES {
-            return Prefix::cut_short(kept);
+            return BodyPrefix::cut_short(kept);
         }
     }
 }
 
 /// The beginning of a body, and whether it was all.
-struct Prefix {
+struct BodyPrefix {
     body: Bytes,
     truncated: bool,
     read_to_its_end: bool,
 }
 
-impl Prefix {
+impl BodyPrefix {
     fn cut_short(kept: BytesMut) -> Self {
         Self { body: kept.freeze(), truncated: true, read_to_its_end: false }
     }

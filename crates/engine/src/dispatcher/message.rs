@@ -5,7 +5,7 @@ use crate::{
     claim::Claim,
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
-    sender::Sent,
+    sender::AttemptEnd,
     settler::Flushed,
     watch::Accounts,
 };
@@ -48,7 +48,7 @@ pub(crate) enum Message {
         turns: Vec<Turn>,
         result: Result<Vec<bool>, StoreError>,
     },
-    Sent(Sent),
+    Ended(AttemptEnd),
     Flushed(Vec<Flushed>),
     Heads(Vec<LaneHead>),
     Views(Vec<DestinationId>, oneshot::Sender<Vec<LaneAnswer<Option<LaneView>>>>),

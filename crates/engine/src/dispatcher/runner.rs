@@ -5,7 +5,7 @@ use crate::{
     budget::{Budget, CarriedEvent},
     claim::Claim,
     destination::PreparedDestination,
-    sender::{Sender, Sent},
+    sender::{AttemptEnd, Sender},
     settler::{Flushed, PendingSettlement, SettlerHandle},
 };
 use domain::{
@@ -134,9 +134,9 @@ impl AttemptRunner {
         self.requests.spawn(async move {
             let delivery = loaded.delivery.clone();
             let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.carried);
-            let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
+            let sent = abort.run_until_cancelled(attempt).await.unwrap_or(AttemptEnd::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
-            let _ = inbox.send(Message::Sent(sent)).await;
+            let _ = inbox.send(Message::Ended(sent)).await;
         });
     }
 

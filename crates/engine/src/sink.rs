@@ -25,7 +25,7 @@ use crate::{
     claim::Claim,
     credentials::{Credential, CredentialError, Credentials},
     egress::{Egress, EgressError, Fence, Link, LinkFacts, Security},
-    transport::{Failure, Transport},
+    transport::{HttpFailure, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -129,7 +129,7 @@ impl AttemptFacts {
     }
 
     fn of_timeout(timeout: Duration) -> Self {
-        let Failure { fault, message } = Failure::timed_out(timeout);
+        let HttpFailure { fault, message } = HttpFailure::timed_out(timeout);
         Self::of_fault(fault, message)
     }
 

@@ -426,9 +426,9 @@ pub const SHARD_ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// A shard that has been free for this long is taken by whoever sees it, above its share too.
 pub const SHARD_FREE: Duration = Duration::from_secs(1);
 /// How often a node that is not alone looks whether membership or ownership has changed.
-pub const ROLL_LOOK: Duration = Duration::from_secs(1);
-/// … and how often it reads the roll although nothing seems to have changed: what was declined may be given now.
-pub const ROLL_READ: Duration = Duration::from_secs(10);
+pub const MEMBERSHIP_LOOK: Duration = Duration::from_secs(1);
+/// … and how often it reads them although nothing seems to have changed: what was declined may be given now.
+pub const MEMBERSHIP_READ: Duration = Duration::from_secs(10);
 /// A renewal that failed is tried again this soon: who comes back late after an outage may be taken for dead.
 pub const RENEWAL_RETRY: Duration = Duration::from_millis(500);
 /// Hand-overs to other nodes are told at most this often, and so many destinations by name; beyond, by shard.

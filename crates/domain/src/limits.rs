@@ -5,7 +5,7 @@ use std::time::Duration;
 // --- What comes in -------------------------------------------------------------------------------------------------
 
 /// Largest event body unless configured otherwise.
-pub const BODY_BYTES: usize = 5 * 1024 * 1024;
+pub const BODY_BYTES_DEFAULT: usize = 5 * 1024 * 1024;
 /// Largest body of a management request: configuration is small.
 pub const MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
 /// Events in one batch request.
@@ -107,7 +107,7 @@ pub const READY_PATIENCE: Duration = Duration::from_secs(2);
 
 // --- What is kept --------------------------------------------------------------------------------------------------
 
-pub const RETENTION_DAYS: u32 = 90;
+pub const RETENTION_DAYS_DEFAULT: u32 = 90;
 pub const RETENTION_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Ten years: beyond, it is an archive, and that is another product.
 pub const RETENTION_DAYS_MAX: u32 = 3_650;
@@ -131,7 +131,7 @@ pub const REPLAY_BODY_BYTES: usize = 512 * 1024;
 /// Ids that are not there, named by their places in one answer.
 pub const REPLAY_UNKNOWN_NAMED: usize = 100;
 /// Deliveries a second that a replay makes: unless asked otherwise, and at most.
-pub const REPLAY_RATE: u32 = 100;
+pub const REPLAY_RATE_DEFAULT: u32 = 100;
 pub const REPLAY_RATE_MAX: u32 = 10_000;
 /// A replay is about what had been created when it was made, and had ended, give or take the clocks of two nodes.
 pub const REPLAY_SLACK: Duration = Duration::from_secs(1);
@@ -143,7 +143,7 @@ pub const REPLAY_SURVEY: usize = 50_000;
 pub const REPLAY_DESTINATIONS_SHOWN: usize = 200;
 pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
 pub const ROUTES_PER_ACCOUNT: usize = 200_000;
-pub const PAGE: usize = 50;
+pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 200;
 /// Deliveries of one event that a list of events counts, of what waits and of what has ended: more than are made in the
 /// ingest transaction, so that only large fan-outs are not counted to their end.
@@ -161,9 +161,9 @@ pub const ATTEMPTS_SHOWN: usize = 200;
 
 // --- What goes out -------------------------------------------------------------------------------------------------
 
-pub const MAX_CONCURRENCY: u32 = 5;
+pub const MAX_CONCURRENCY_DEFAULT: u32 = 5;
 pub const MAX_CONCURRENCY_MAX: u32 = 1_000;
-pub const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -191,7 +191,7 @@ pub const CUSTOM_HEADERS: usize = 20;
 pub const CUSTOM_HEADER_NAME_BYTES: usize = 64;
 pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
 /// How long an old signing secret is used beside the new one.
-pub const ROTATION_OVERLAP: Duration = Duration::from_secs(24 * 3600);
+pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Longer, and the old secret is not being rotated out.
 pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A token, a password or a header's value that proves who we are.
@@ -376,7 +376,7 @@ pub const STATS_TAIL: usize = 20_000;
 /// The longest time statistics can be asked for.
 pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 /// What is told if nobody says: of an account, and of a destination.
-pub const STATS_OVER: Duration = Duration::from_secs(30 * 86_400);
+pub const STATS_OVER_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
 
 // --- Holds ---------------------------------------------------------------------------------------------------------

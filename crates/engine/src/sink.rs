@@ -169,7 +169,7 @@ pub struct Dialer<'a> {
 pub type SinkConnection = TokioIo<Link>;
 
 impl Dialer<'_> {
-    /// Connects to a host, by name or by address; over TLS it must prove that it is called that. A connection without TLS
+    /// Connects to a host, by name or by address (that of IPv6 in brackets); over TLS it must prove that it is called that. A connection without TLS
     /// is made only where the operator has allowed `http`.
     pub async fn connect(
         &mut self,

@@ -1,4 +1,5 @@
-//! What all lanes of the node share: capacity, the byte budget, the way to the sender and to the settler.
+//! Runs the attempts of all lanes, and has what they share: capacity, the byte budget, the way to the sender and to the
+//! settler.
 
 use crate::{
     backoff::Backoff,

@@ -1,5 +1,5 @@
 //! Lanes that something waits in and that have not been entered yet: a large fan-out, or a rescan of a large queue, names
-//! more of them at once than a node should have in memory. Each is a mark here, some sixty bytes; they are entered one
+//! more of them at once than a node should have in memory. Each takes some sixty bytes here; they are entered one
 //! after the other as others have nothing more to do, and at a least pace however many of those are slow or held. A lane
 //! that comes alone, and found no place, never waits behind a crowd.
 
@@ -30,7 +30,7 @@ struct WaitingLane {
 
 #[derive(Default)]
 struct EntryQueue {
-    /// As they came; one that has no mark any more, or stands in the other line, is passed over.
+    /// As they came; one that waits no more, or in the other queue, is passed over.
     order: VecDeque<DestinationId>,
     /// When one was last let in though there was no room.
     last: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! What every handler shares: the store, the doors to the engine, the caches and the settings.
 
 use crate::{
-    auth::Keys,
+    auth::{self, Keys},
     backlog::Backlog,
     cache::Cache,
     error::ApiError,
@@ -9,7 +9,7 @@ use crate::{
     metrics::Figures,
     rate::{Meters, Rates, Standing},
     request::Occasionally,
-    stream::Hub,
+    stream::{self, Hub},
     vault::Vault,
 };
 use async_trait::async_trait;
@@ -34,7 +34,11 @@ use std::{
     time::Duration,
 };
 use store::{Announce, AttemptRecord, BacklogCap, Change, Lanes, NewEvent, Scraped, Store, StoreError};
-use tokio::{sync::mpsc, time::sleep};
+use supervisor::{Loop, Supervisor};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Handed to every handler; cloning it is cheap.
@@ -60,6 +64,7 @@ pub struct Inner {
     pub(crate) health: Arc<Health>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) scraped: Vec<Arc<dyn Scraped>>,
+    pub(crate) supervisor: Supervisor,
     data_keys: Cache<AccountId, Arc<DataKey>>,
     /// Destinations that were probed a moment ago.
     pub(crate) probes: Cache<DestinationId, ()>,
@@ -77,6 +82,8 @@ pub struct Parts {
     pub sender: Arc<dyn TestSend>,
     /// Whoever else counts something in this process.
     pub scraped: Vec<Arc<dyn Scraped>>,
+    /// The owner of every loop of the process.
+    pub supervisor: Supervisor,
     pub config: ApiConfig,
 }
 
@@ -112,7 +119,7 @@ impl ApiConfig {
     pub fn new(public_url: impl Into<String>, version: &'static str) -> Self {
         Self {
             public_url: public_url.into(),
-            body_limit: limits::BODY_BYTES_DEFAULT,
+            body_limit: limits::BODY_BYTES,
             connections: limits::CONNECTIONS,
             ingest_queue: limits::INGEST_QUEUE,
             backlog: BacklogCap::default(),
@@ -207,7 +214,19 @@ impl Observer for CommitObserver {
 impl App {
     /// Nothing is committed until somebody runs the [`Background`].
     pub fn start(parts: Parts) -> (Self, Background) {
-        let Parts { store, announce, lanes, clock, dice, vault, addresses, sender, scraped, config } = parts;
+        let Parts {
+            store,
+            announce,
+            lanes,
+            clock,
+            dice,
+            vault,
+            addresses,
+            sender,
+            scraped,
+            supervisor,
+            config,
+        } = parts;
         let health = Arc::new(Health::default());
         let figures = Arc::new(Figures::default());
         let (keys, touched) = Keys::new();
@@ -222,14 +241,7 @@ impl App {
             settings: ingest::Settings { queue: config.ingest_queue, ..ingest::Settings::default() },
         });
         let backlog = Arc::new(Backlog::default());
-        let background = Background {
-            committer,
-            clock: clock.clone(),
-            store: store.clone(),
-            touched,
-            backlog: backlog.clone(),
-            cap: config.backlog,
-        };
+        let cap = config.backlog;
         let app = Self(Arc::new(Inner {
             store,
             announce,
@@ -249,9 +261,11 @@ impl App {
             health,
             figures,
             scraped,
+            supervisor,
             data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),
             probes: Cache::new(limits::PROBES_REMEMBERED, limits::PROBE_PAUSE),
         }));
+        let background = Background { app: app.clone(), committer, touched, cap };
         (app, background)
     }
 
@@ -342,24 +356,45 @@ impl Deref for App {
     }
 }
 
-/// The work behind the handlers: committing, noting when keys were used, and looking how much waits.
+/// The loops behind the handlers: committing, noting when keys were used, looking how much waits, reading for the stream.
 pub struct Background {
+    app: App,
     committer: Committer,
-    clock: Arc<dyn Clock>,
-    store: Arc<dyn Store>,
     touched: mpsc::Receiver<ApiKeyId>,
-    backlog: Arc<Backlog>,
     cap: BacklogCap,
 }
 
 impl Background {
-    /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server.
+    /// Runs until `stop`, and then until everything that was admitted has its answer. Stop it after the server. The reader
+    /// of the stream ends with [`App::drain`].
     pub async fn run(self, stop: CancellationToken) {
-        let Self { committer, clock, store, touched, backlog, cap } = self;
-        tokio::join!(
-            committer.run(stop.clone()),
-            crate::auth::note_use(store.clone(), clock, touched, stop.clone()),
-            backlog.watch(store, cap, stop),
-        );
+        let Self { app, committer, touched, cap } = self;
+        let supervisor = &app.supervisor;
+        // Outside of the loops: the next one goes on with what one that died has left.
+        let (committer, touched) = (Arc::new(Mutex::new(committer)), Arc::new(Mutex::new(touched)));
+        let committing = {
+            let told = stop.clone();
+            supervisor.start_draining(Loop::Committer, &stop, move |_| {
+                let (committer, stop) = (committer.clone(), told.clone());
+                async move { committer.lock().await.run(stop).await }
+            })
+        };
+        let noting = {
+            let (app, told) = (app.clone(), stop.clone());
+            supervisor.start_draining(Loop::KeyUse, &stop, move |_| {
+                let (app, touched, stop) = (app.clone(), touched.clone(), told.clone());
+                async move { auth::note_use(&app, &mut *touched.lock().await, stop).await }
+            })
+        };
+        let watching = {
+            let (app, told) = (app.clone(), stop.clone());
+            supervisor.start_draining(Loop::BacklogWatch, &stop, move |_| {
+                app.backlog.clone().watch(app.store.clone(), cap, told.clone())
+            })
+        };
+        let reader = app.clone();
+        supervisor
+            .start(Loop::StreamReader, &app.health.closing, move |life| stream::read(reader.clone(), life));
+        let _ = tokio::join!(committing, noting, watching);
     }
 }

@@ -16,7 +16,7 @@ use domain::{
     account::{ApiKey, KeyKind, Scope},
     id::{AccountId, ApiKeyId, SourceId},
     limits,
-    time::{Clock, Timestamp},
+    time::Timestamp,
 };
 use http::{HeaderMap, header, request};
 use ingest::bounded_lookup;
@@ -258,14 +258,11 @@ impl Keys {
 }
 
 /// Writes down when keys were used, behind everybody's back.
-pub(crate) async fn note_use(
-    store: Arc<dyn Catalog>,
-    clock: Arc<dyn Clock>,
-    mut touched: mpsc::Receiver<ApiKeyId>,
-    stop: CancellationToken,
-) {
+pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ApiKeyId>, stop: CancellationToken) {
+    supervisor::failpoint();
     while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
-        if let Err(error) = store.touch_api_key(id, clock.now()).await {
+        supervisor::failpoint();
+        if let Err(error) = app.store.touch_api_key(id, app.now()).await {
             tracing::debug!(key_id = %id, %error, "the use of an API key could not be noted");
         }
     }

@@ -52,6 +52,7 @@ impl Backlog {
         let mut ticks = interval(limits::BACKLOG_LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            supervisor::failpoint();
             if self.asked.swap(false, Ordering::Relaxed) {
                 self.look(&*store, cap).await;
             }

@@ -26,6 +26,8 @@ pub(crate) struct Readiness {
     /// `ok`, `unavailable` (it will be back) or `failed` (it needs a person).
     store: &'static str,
     draining: bool,
+    /// Loops of this node that have died and do not run again yet: see the table in the documentation of operations.
+    loops_down: Vec<&'static str>,
     /// What this node does: `all`, `api` or `worker`.
     role: &'static str,
     version: &'static str,
@@ -41,7 +43,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
     Json(Alive { status: "ok", version: app.config.version })
 }
 
-/// The store answers (it is migrated when it opens), and the node is not stopping.
+/// The store answers (it is migrated when it opens), every loop runs, and the node is not stopping.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "Ready", body = Readiness),
               (status = 503, description = "Not ready", body = Readiness)))]
@@ -53,7 +55,8 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
         _ => "unavailable",
     };
     let draining = app.health.is_draining();
-    let ready = store == "ok" && !draining;
+    let loops_down = app.supervisor.down();
+    let ready = store == "ok" && !draining && loops_down.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (
         status,
@@ -61,6 +64,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
             ready,
             store,
             draining,
+            loops_down,
             role: app.config.role.as_str(),
             version: app.config.version,
             unsafe_settings: app.config.unsafe_settings.clone(),

@@ -100,6 +100,7 @@ impl App {
                 expansions.ok().and_then(Result::ok).and_then(|found| found.first().map(|it| it.created_at));
             self.figures.fanouts.write(oldest, self.now(), &mut text);
         }
+        self.supervisor.write(&mut text);
         for part in &self.scraped {
             let _ = timeout(limits::METRICS_PATIENCE, part.scrape(named, &mut text)).await;
         }

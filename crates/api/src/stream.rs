@@ -19,7 +19,7 @@ mod happening;
 mod hub;
 mod mark;
 
-pub(crate) use hub::Hub;
+pub(crate) use hub::{Hub, read};
 
 use crate::{app::App, auth::AccountCtx, error::ApiError, problems, query::Parameters};
 use axum::{

@@ -228,11 +228,11 @@ impl NewDestination {
 }
 
 fn max_concurrency() -> u32 {
-    limits::MAX_CONCURRENCY_DEFAULT
+    limits::MAX_CONCURRENCY
 }
 
 fn timeout_seconds() -> u64 {
-    limits::TIMEOUT_DEFAULT.as_secs()
+    limits::TIMEOUT.as_secs()
 }
 
 /// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.

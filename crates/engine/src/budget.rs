@@ -14,15 +14,17 @@ pub(crate) struct Budget {
     limit: usize,
 }
 
-/// What travels with a delivery: its event, one for all of its deliveries that come together, and its part of the budget.
+/// What travels with a delivery: its event, one for all lanes that have it, and its part of the budget.
 #[derive(Debug)]
-pub(crate) struct CarriedEvent {
+pub(crate) struct Parcel {
     pub(crate) event: Option<Arc<Event>>,
     /// False: the payload is read when the delivery starts.
     pub(crate) has_payload: bool,
     bytes: usize,
     budget: Arc<Budget>,
 }
+
+pub(crate) type Cargo = Arc<Parcel>;
 
 impl Budget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
@@ -33,15 +35,15 @@ impl Budget {
         self.used.load(Ordering::Relaxed) < self.limit
     }
 
-    pub(crate) fn carry(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Arc<CarriedEvent> {
+    pub(crate) fn load(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Cargo {
         let payload = event.as_ref().map_or(0, |event| event.payload.len());
         let bytes = limits::DELIVERY_OVERHEAD_BYTES + payload;
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(CarriedEvent { event, has_payload, bytes, budget: Arc::clone(self) })
+        Arc::new(Parcel { event, has_payload, bytes, budget: Arc::clone(self) })
     }
 }
 
-impl Drop for CarriedEvent {
+impl Drop for Parcel {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -52,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_gives_its_share_back() {
+    fn a_dropped_parcel_gives_its_share_back() {
         let budget = Budget::new(limits::DELIVERY_OVERHEAD_BYTES);
-        let carried = budget.carry(None, false);
+        let parcel = budget.load(None, false);
         assert!(!budget.has_room());
-        drop(carried);
+        drop(parcel);
         assert!(budget.has_room());
     }
 }

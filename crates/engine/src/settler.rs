@@ -25,44 +25,44 @@ pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) waiting: SettlerQueue,
+    pub(crate) waiting: Waiting,
     pub(crate) dispatcher: mpsc::Sender<Message>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is to be written. Both queues are bounded by whoever fills them: see `AttemptRunner::may_start` and `AttemptRunner::may_end`.
-pub(crate) struct SettlerQueue {
-    results: mpsc::UnboundedReceiver<PendingSettlement>,
-    endings: mpsc::UnboundedReceiver<PendingSettlement>,
+/// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
+pub(crate) struct Waiting {
+    results: mpsc::UnboundedReceiver<Outcome>,
+    endings: mpsc::UnboundedReceiver<Outcome>,
     /// Of another membership than those before it: it begins the next batch.
-    next: Option<PendingSettlement>,
+    next: Option<Outcome>,
     hurry: Arc<Notify>,
 }
 
-/// A settlement that is to be written, and what its lane's gate made of it.
-pub(crate) struct PendingSettlement {
+/// How an attempt or a delivery ended, and what its lane's gate made of it.
+pub(crate) struct Outcome {
     pub(crate) settlement: Settlement,
-    pub(crate) gate_word: Option<Box<GateWord>>,
+    pub(crate) word: Option<Box<GateWord>>,
 }
 
 /// What is written together.
 #[derive(Default)]
-struct SettlementBatch {
+struct Batch {
     settlements: Vec<Settlement>,
-    gate_words: Vec<GateWord>,
+    words: Vec<GateWord>,
 }
 
-impl SettlementBatch {
-    fn push(&mut self, PendingSettlement { settlement, gate_word }: PendingSettlement) {
+impl Batch {
+    fn push(&mut self, Outcome { settlement, word }: Outcome) {
         self.settlements.push(settlement);
-        self.gate_words.extend(gate_word.map(|word| *word));
+        self.words.extend(word.map(|word| *word));
     }
 }
 
 /// The way to the settler.
-pub(crate) struct SettlerHandle {
-    pub(crate) results: mpsc::UnboundedSender<PendingSettlement>,
-    pub(crate) endings: mpsc::UnboundedSender<PendingSettlement>,
+pub(crate) struct Settling {
+    pub(crate) results: mpsc::UnboundedSender<Outcome>,
+    pub(crate) endings: mpsc::UnboundedSender<Outcome>,
     /// Rung when a lane waits for the next flush.
     pub(crate) hurry: Arc<Notify>,
 }
@@ -80,13 +80,13 @@ pub(crate) struct Flushed {
     pub(crate) switched: bool,
 }
 
-pub(crate) fn channels() -> (SettlerHandle, SettlerQueue) {
+pub(crate) fn channels() -> (Settling, Waiting) {
     let (results, results_waiting) = mpsc::unbounded_channel();
     let (endings, endings_waiting) = mpsc::unbounded_channel();
     let hurry = Arc::<Notify>::default();
     (
-        SettlerHandle { results, endings, hurry: Arc::clone(&hurry) },
-        SettlerQueue { results: results_waiting, endings: endings_waiting, next: None, hurry },
+        Settling { results, endings, hurry: Arc::clone(&hurry) },
+        Waiting { results: results_waiting, endings: endings_waiting, next: None, hurry },
     )
 }
 
@@ -112,19 +112,16 @@ impl Settler {
     }
 
     /// A panic is one more way to fail: every settlement can be run again.
-    async fn flush(&self, batch: &SettlementBatch) -> Result<(), StoreError> {
+    async fn flush(&self, batch: &Batch) -> Result<(), StoreError> {
         let panicked = |_| Err(StoreError::Unavailable("writing them panicked".into()));
         AssertUnwindSafe(self.write(batch)).catch_unwind().await.unwrap_or_else(panicked)
     }
 
     /// Words about gates first: whoever owns the lane next must not send into a hold that a result speaks of.
-    async fn write(
-        &self,
-        SettlementBatch { settlements: batch, gate_words }: &SettlementBatch,
-    ) -> Result<(), StoreError> {
+    async fn write(&self, Batch { settlements: batch, words }: &Batch) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
-        if !gate_words.is_empty() {
-            self.store.keep_gates(node(&batch[0]), gate_words, self.clock.now()).await?;
+        if !words.is_empty() {
+            self.store.keep_gates(node(&batch[0]), words, self.clock.now()).await?;
             failpoint::hit("settle.gates");
         }
         if batch.iter().any(|settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_))))
@@ -143,9 +140,9 @@ impl Settler {
     }
 }
 
-impl SettlerQueue {
+impl Waiting {
     /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
-    async fn first(&mut self) -> Option<PendingSettlement> {
+    async fn first(&mut self) -> Option<Outcome> {
         if let Some(next) = self.next.take() {
             return Some(next);
         }
@@ -167,13 +164,13 @@ impl SettlerQueue {
     }
 
     /// Whatever has gathered, as much as fits a flush and was begun under one node id.
-    fn batch(&mut self, first: PendingSettlement) -> SettlementBatch {
+    fn batch(&mut self, first: Outcome) -> Batch {
         let by = node(&first.settlement);
         let mut bytes = weight(&first.settlement);
-        let mut batch = SettlementBatch::default();
+        let mut batch = Batch::default();
         batch.push(first);
         let next = &mut self.next;
-        let mut take = |queue: &mut mpsc::UnboundedReceiver<PendingSettlement>, most: usize| {
+        let mut take = |queue: &mut mpsc::UnboundedReceiver<Outcome>, most: usize| {
             let most = batch.settlements.len() + most;
             while next.is_none()
                 && batch.settlements.len() < most.min(limits::SETTLE_BATCH)

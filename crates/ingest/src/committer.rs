@@ -37,10 +37,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The loop over what waits.
+/// The loop over what waits. What it has taken from the queue is kept here and not in the loop: if that dies, the next one
+/// goes on with it.
 pub struct Committer {
-    pub(crate) queue: mpsc::Receiver<Submission>,
-    pub(crate) flusher: Flusher,
+    queue: mpsc::Receiver<Submission>,
+    waiting: VecDeque<Submission>,
+    matching: JoinSet<Vec<Submission>>,
+    flusher: Arc<Flusher>,
 }
 
 /// Writes a batch, and says what became of it.
@@ -81,12 +84,13 @@ struct Waiter {
 }
 
 impl Committer {
+    pub(crate) fn new(queue: mpsc::Receiver<Submission>, flusher: Flusher) -> Self {
+        Self { queue, waiting: VecDeque::new(), matching: JoinSet::new(), flusher: Arc::new(flusher) }
+    }
+
     /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
-    pub async fn run(self, stop: CancellationToken) {
-        let Self { mut queue, flusher } = self;
-        let flusher = Arc::new(flusher);
-        let mut waiting = VecDeque::new();
-        let mut matching = JoinSet::new();
+    pub async fn run(&mut self, stop: CancellationToken) {
+        let Self { queue, waiting, matching, flusher } = self;
         loop {
             if waiting.is_empty() {
                 select! {
@@ -110,7 +114,9 @@ impl Committer {
             if waiting.is_empty() {
                 continue;
             }
-            let batch = take_batch(&mut waiting);
+            supervisor::failpoint();
+            let batch = take_batch(waiting);
+            let positions = batch.iter().flat_map(|submission| delivery_positions(&submission.new)).collect();
             // Whatever breaks in one flush, the next one is made: every event of this node passes this loop.
             match AssertUnwindSafe(flusher.commit(batch)).catch_unwind().await {
                 Ok(stale) => {
@@ -118,7 +124,11 @@ impl Committer {
                         matching.spawn(flusher.clone().match_again(account, stale));
                     }
                 }
-                Err(panic) => tracing::error!(panic = panic_message(&*panic), "commit.panicked"),
+                Err(panic) => {
+                    tracing::error!(panic = panic_message(&*panic), "commit.panicked");
+                    // They may be there, and lanes that expect them would overlook them for ever.
+                    flusher.look_for(positions).await;
+                }
             }
         }
     }

@@ -62,7 +62,7 @@ pub fn open(parts: Parts) -> (Admission, Committer) {
     let match_rounds = settings.match_rounds;
     let flusher =
         Flusher { store, announce, clock, dice, snapshots, matcher, observer, tracer, match_rounds };
-    (admission, Committer { queue, flusher })
+    (admission, Committer::new(queue, flusher))
 }
 
 /// Hears what becomes of events, in order to count it. It is called between a flush and its answers, so it must not wait.

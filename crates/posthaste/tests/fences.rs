@@ -62,7 +62,8 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "ingest",
-        sees: &["domain", "store"], // it makes events durable; what is committed is announced through the store's traits
+        // It makes events durable, in a loop that is watched; what is committed is announced through the store's traits.
+        sees: &["domain", "store", "supervisor"],
         without: &[
             ("axum", "the committer runs in a simulator, where nobody speaks HTTP"),
             ("hyper", "the committer runs in a simulator, where nobody speaks HTTP"),

@@ -15,6 +15,7 @@ pub enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crate {
     Engine,
+    Api,
     Posthaste,
     /// Threads below the supervisor: a store that has lost one says that it has failed, and the owner ends the node.
     Store,
@@ -50,6 +51,10 @@ pub enum Loop {
     ConfigWatch,
     LanePublisher,
     LateHandOver,
+    Committer,
+    KeyUse,
+    BacklogWatch,
+    StreamReader,
     Server,
     AdminServer,
     TraceExporter,
@@ -70,7 +75,7 @@ impl fmt::Display for Loop {
 }
 
 /// The table of docs/operations.md; a test holds the two together.
-pub const TABLE: [LoopEntry; 20] = [
+pub const TABLE: [LoopEntry; 24] = [
     LoopEntry {
         id: Loop::Dispatcher,
         name: "dispatcher",
@@ -175,6 +180,34 @@ pub const TABLE: [LoopEntry; 20] = [
         home: Crate::Engine,
         rule: Rule::Restart,
         why: "runs while the node stops; its inbox is kept, and one message that is lost is found by a rescan",
+    },
+    LoopEntry {
+        id: Loop::Committer,
+        name: "committer",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "who waits is kept outside of it, and nobody is answered before the flush: what died unanswered is sent again",
+    },
+    LoopEntry {
+        id: Loop::KeyUse,
+        name: "key_use",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "a lost note makes `last_used_at` of one key a minute older",
+    },
+    LoopEntry {
+        id: Loop::BacklogWatch,
+        name: "backlog_watch",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "which accounts are full is kept outside of it, and looked at again every two seconds",
+    },
+    LoopEntry {
+        id: Loop::StreamReader,
+        name: "stream_reader",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "how far it had handed out is in doubt, so every follower reads the history from its own mark",
     },
     LoopEntry {
         id: Loop::Server,

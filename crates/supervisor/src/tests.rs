@@ -102,10 +102,10 @@ async fn what_ends_after_the_stop_has_not_died() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loop_that_dies_while_it_drains_is_made_again_at_once() {
-    let supervisor = dying(Loop::TraceExporter, &[1]);
+    let supervisor = dying(Loop::Committer, &[1]);
     let (stop, left) = (CancellationToken::new(), Arc::new(AtomicU32::new(3)));
     let drained = Arc::new(Notify::new());
-    let task = supervisor.start_draining(Loop::TraceExporter, &stop, {
+    let task = supervisor.start_draining(Loop::Committer, &stop, {
         let (stop, left, drained) = (stop.clone(), left.clone(), drained.clone());
         move |_| {
             let (stop, left, drained) = (stop.clone(), left.clone(), drained.clone());
@@ -123,7 +123,7 @@ async fn a_loop_that_dies_while_it_drains_is_made_again_at_once() {
     stop.cancel();
     drained.notified().await;
     task.await.unwrap();
-    assert_eq!((supervisor.deaths(Loop::TraceExporter), begun.elapsed()), (1, Duration::ZERO));
+    assert_eq!((supervisor.deaths(Loop::Committer), begun.elapsed()), (1, Duration::ZERO));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 use store::{Followed, Place, StoreError};
+use supervisor::Life;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
     time::{Instant, sleep, sleep_until},
@@ -49,7 +50,6 @@ struct State {
     last_ear: u64,
     /// Rounds that have begun.
     begun: u64,
-    reads: bool,
     /// How far everything was handed out, and the versions up to which changes of configuration were.
     place: Option<Place>,
     versions: HashMap<AccountId, i64>,
@@ -97,7 +97,7 @@ impl Hub {
         Some(Mark { version: *state.versions.get(&account)?, place: state.place.clone()? })
     }
 
-    /// The accounts that somebody still listens to, and whether to events; none: the reader ends.
+    /// The accounts that somebody still listens to, and whether to events; none: the reader waits for somebody.
     fn begin_round(&self) -> Option<(Vec<AccountId>, bool, u64)> {
         let mut state = self.state();
         state.ears.retain(|_, ear| !ear.queue.is_closed());
@@ -106,12 +106,25 @@ impl Hub {
         accounts.sort_unstable();
         accounts.dedup();
         if accounts.is_empty() {
-            (state.reads, state.place) = (false, None);
+            state.place = None;
             state.versions.clear();
             return None;
         }
         state.begun += 1;
         Some((accounts, events, state.begun))
+    }
+
+    /// A reader has died: how far it had handed out is in doubt. Every follower hears no more, reads the history from its
+    /// own mark and comes back; those who wait for their first round are let go for that.
+    fn dismiss_all(&self) {
+        let mut state = self.state();
+        state.ears.clear();
+        state.place = None;
+        state.versions.clear();
+        state.begun += 1;
+        let begun = state.begun;
+        drop(state);
+        self.rounds.send_replace(begun);
     }
 
     /// Nobody is waited for: whose queue is full hears no more, and has to catch up.
@@ -157,7 +170,7 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// Starts the reader if there is none.
+    /// Wakes the reader if nobody listened until now.
     pub(super) fn of(app: &App, account: AccountId, events: bool) -> Self {
         let (sender, queue) = mpsc::channel(limits::STREAM_BUFFER);
         let rounds = app.hub.rounds.subscribe();
@@ -166,10 +179,6 @@ impl Ear {
         let number = state.last_ear;
         state.ears.insert(number, Listening { account, events, queue: sender });
         let begun = state.begun;
-        if !state.reads {
-            state.reads = true;
-            tokio::spawn(Reader { app: app.clone(), trouble: None }.run());
-        }
         drop(state);
         app.hub.bell.notify_one();
         Self { queue, begun, rounds }
@@ -180,6 +189,17 @@ impl Ear {
         let begun = self.begun;
         // The hub outlives everybody.
         let _ = self.rounds.wait_for(|ended| *ended > begun).await;
+    }
+}
+
+/// Reads for ever, whenever somebody listens.
+pub(crate) async fn read(app: App, life: Life) {
+    if life == Life::Again {
+        app.hub.dismiss_all();
+    }
+    loop {
+        Reader { app: app.clone(), trouble: None }.run().await;
+        app.hub.bell.notified().await;
     }
 }
 
@@ -201,6 +221,7 @@ impl Reader {
         let app = self.app.clone();
         let mut failing = false;
         while let Some((accounts, events, round)) = app.hub.begin_round() {
+            supervisor::failpoint();
             let began = Instant::now();
             let followed = Followed { accounts: &accounts, events };
             let rest = match self.round(followed).await {
@@ -217,12 +238,8 @@ impl Reader {
                     limits::STREAM_LOOK
                 }
             };
+            sleep(rest).await;
             tokio::select! {
-                () = app.closing() => return,
-                () = sleep(rest) => {}
-            }
-            tokio::select! {
-                () = app.closing() => return,
                 () = app.store.feed_stirred() => {}
                 () = app.hub.bell.notified() => {}
                 () = sleep_until(began + limits::STREAM_LOOK.max(rest)) => {}

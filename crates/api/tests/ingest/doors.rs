@@ -6,6 +6,8 @@ use bytes::Bytes;
 use domain::{account::KeyKind, limits};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
+use supervisor::{Life, Loop};
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn an_event_comes_in_by_a_source_as_it_is() {
@@ -137,6 +139,25 @@ async fn bodies_on_their_way_are_bounded_together() {
     world.ingest(TOKEN, &[], "small").await.accepted("queued", 1);
     drop(slow);
     world.ingest(TOKEN, &[], half).await.accepted("queued", 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_that_is_down_is_named_until_it_runs_again() {
+    let world = World::new().await;
+    let stop = CancellationToken::new();
+    world.supervisor.start(Loop::Expander, &stop, |life| async move {
+        assert_eq!(life, Life::Again, "the first one dies");
+        std::future::pending().await
+    });
+    while world.supervisor.deaths(Loop::Expander) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let ready = world.get("/readyz", "").await;
+    assert_eq!((ready.status.as_u16(), &ready.body["loops_down"]), (503, &["expander"].into()));
+    tokio::time::sleep(limits::LOOP_RESTART_PAUSE * 2).await;
+    let ready = world.get("/readyz", "").await;
+    assert_eq!((ready.status.as_u16(), &ready.body["loops_down"]), (200, &json!([])));
+    stop.cancel();
 }
 
 #[tokio::test]

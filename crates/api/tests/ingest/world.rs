@@ -30,6 +30,7 @@ use store::{
     Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, Expansion,
     History as _, LaneView, Lanes, Page, StoreError, memory::MemoryStore,
 };
+use supervisor::Supervisor;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -50,6 +51,7 @@ pub(crate) struct World {
     pub(crate) key: String,
     pub(crate) key_id: ApiKeyId,
     background: Option<Background>,
+    pub(crate) supervisor: Supervisor,
     _stop: tokio_util::sync::DropGuard,
     stopped: CancellationToken,
 }
@@ -77,6 +79,7 @@ impl World {
         let recording = Arc::new(Recording::default());
         let mut config = ApiConfig::new("http://localhost", "test");
         configure(&mut config);
+        let supervisor = Supervisor::default();
         let (app, background) = App::start(Parts {
             store: store.clone(),
             announce: recording.clone(),
@@ -87,6 +90,7 @@ impl World {
             addresses: Arc::new(AddressPolicy::default()),
             sender: Arc::new(Nothing),
             scraped: Vec::new(),
+            supervisor: supervisor.clone(),
             config,
         });
         let account = create_account(&store, &vault, &*dice).await;
@@ -134,6 +138,7 @@ impl World {
             key,
             key_id,
             background: Some(background),
+            supervisor,
             _stop: stopped.clone().drop_guard(),
             stopped,
         }

@@ -9,6 +9,7 @@ mod destinations;
 mod events;
 mod isolation;
 mod lists;
+mod loops;
 mod nodes;
 mod openapi;
 mod replays;

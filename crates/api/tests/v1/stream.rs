@@ -302,14 +302,14 @@ async fn collect(mut body: Body, wanted: usize) -> BTreeSet<String> {
 }
 
 /// The API behind a real socket.
-struct Served {
+pub(crate) struct Served {
     address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<()>,
 }
 
 impl Served {
-    async fn new(world: &World) -> Self {
+    pub(crate) async fn new(world: &World) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
@@ -317,21 +317,21 @@ impl Served {
         Self { address, stop, serving }
     }
 
-    async fn follow(&self, key: &str, query: &str, last: Option<&str>) -> Client {
+    pub(crate) async fn follow(&self, key: &str, query: &str, last: Option<&str>) -> Client {
         Client::open(self.address, key, query, last).await
     }
 }
 
 /// Server-sent events as a client reads them.
-struct Client {
+pub(crate) struct Client {
     lines: BufReader<TcpStream>,
     heard: usize,
 }
 
-struct Told {
+pub(crate) struct Told {
     id: String,
     name: String,
-    data: Value,
+    pub(crate) data: Value,
 }
 
 impl Client {
@@ -365,7 +365,7 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    async fn next(&mut self) -> Told {
+    pub(crate) async fn next(&mut self) -> Told {
         let mut told = Told { id: String::new(), name: String::new(), data: Value::Null };
         loop {
             let line = self.line().await;

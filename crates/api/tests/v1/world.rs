@@ -34,6 +34,7 @@ use store::{
     Announce, Arrival, AttemptRecord, Change, Consequence, Expansion, Fact, LaneView, Lanes, NodeRecord,
     OpenOptions, Settlement, Store, StoreError, Window, memory::MemoryStore,
 };
+use supervisor::Supervisor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
@@ -101,7 +102,13 @@ impl World {
     pub(crate) async fn forgetful() -> (Self, Arc<MemoryStore>) {
         let clock = Arc::new(TestClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        (Self::on(store.clone(), clock, None).await, store)
+        (Self::on(store.clone(), clock, None, Supervisor::default()).await, store)
+    }
+
+    /// With loops that may die.
+    pub(crate) async fn supervised(supervisor: Supervisor) -> Self {
+        let clock = Arc::new(TestClock::default());
+        Self::on(Arc::new(MemoryStore::new(clock.clone())), clock, None, supervisor).await
     }
 
     pub(crate) async fn sqlite() -> Self {
@@ -109,10 +116,15 @@ impl World {
         let url = format!("sqlite:{}", folder.path().join("posthaste.db").display());
         let options = OpenOptions { url, pool: 2, listen_url: None, accept_data_loss: false };
         let store = store::open(&options).await.expect("a fresh database opens");
-        Self::on(store, Arc::default(), Some(folder)).await
+        Self::on(store, Arc::default(), Some(folder), Supervisor::default()).await
     }
 
-    async fn on(store: Arc<dyn Store>, clock: Arc<TestClock>, folder: Option<tempfile::TempDir>) -> Self {
+    async fn on(
+        store: Arc<dyn Store>,
+        clock: Arc<TestClock>,
+        folder: Option<tempfile::TempDir>,
+        supervisor: Supervisor,
+    ) -> Self {
         let dice = Arc::new(TestDice::default());
         let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).expect("a master key");
         let vault = Arc::new(Vault::open(&*store, master, &*dice).await.expect("a fresh vault opens"));
@@ -130,6 +142,7 @@ impl World {
             addresses: Arc::new(addresses),
             sender: Arc::new(PretendedSender),
             scraped: Vec::new(),
+            supervisor,
             config,
         });
         let stop = CancellationToken::new();

@@ -46,10 +46,13 @@ impl Dice for Counting {
 struct Observed {
     committed: AtomicU64,
     store_failed: AtomicBool,
+    /// Hearing of the next one panics.
+    panics: AtomicBool,
 }
 
 impl Observer for Observed {
     fn committed(&self, _: &NewEvent) {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "a bug between flush and answer");
         self.committed.fetch_add(1, Ordering::Relaxed);
     }
     fn store_failed(&self) {
@@ -236,7 +239,7 @@ impl World {
         script: impl IntoIterator<Item = Trouble>,
         events: Vec<NewEvent>,
     ) -> (Vec<Answer>, Vec<String>) {
-        let (admission, committer) = self.open(script, limits::INGEST_QUEUE);
+        let (admission, mut committer) = self.open(script, limits::INGEST_QUEUE);
         let pending: Vec<_> = events.into_iter().map(|new| submit(&admission, new).unwrap()).collect();
         let stop = CancellationToken::new();
         stop.cancel();
@@ -265,6 +268,17 @@ fn is_outcome_unknown(answer: &Answer) -> bool {
         Err(IngestError::Store(error)) => matches!(**error, StoreError::OutcomeUnknown(_)),
         _ => false,
     }
+}
+
+#[tokio::test]
+async fn what_was_flushed_before_a_panic_is_looked_for() {
+    let world = World::new().await;
+    world.observed.panics.store(true, Ordering::Relaxed);
+    let events =
+        vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
+    let (answers, log) = world.run([], events).await;
+    assert!(answers.iter().all(is_outcome_unknown), "{answers:?}");
+    assert_eq!(log, ["expected 2", "commit 2", "look 2"]);
 }
 
 #[tokio::test]
@@ -385,10 +399,11 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
     let world = World::new().await;
     let stale = world.matched(world.event(None, "1")).await;
     world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
-    let (admission, committer) = world.open([], limits::INGEST_QUEUE);
+    let (admission, mut committer) = world.open([], limits::INGEST_QUEUE);
     let snapshots = committer.flusher.snapshots.clone();
     let stop = CancellationToken::new();
-    let running = tokio::spawn(committer.run(stop.clone()));
+    let stopped = stop.clone();
+    let running = tokio::spawn(async move { committer.run(stopped).await });
     let stale = submit(&admission, stale).unwrap();
     let meanwhile = async {
         while !world.log.taken().contains(&"forgotten 1".to_owned()) {
@@ -466,7 +481,7 @@ async fn a_full_queue_is_told_at_once() {
 #[tokio::test]
 async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     let world = World::new().await;
-    let (admission, committer) = world.open([], limits::INGEST_QUEUE);
+    let (admission, mut committer) = world.open([], limits::INGEST_QUEUE);
     let large = Bytes::from(vec![b'x'; limits::INGEST_QUEUE_BYTES / 4]);
     let event = async || world.matched(Event { payload: large.clone(), ..world.event(None, "") }).await;
     for _ in 0..3 {
@@ -474,7 +489,8 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     }
     assert!(matches!(submit(&admission, event().await), Err(IngestError::Overloaded)));
     let stop = CancellationToken::new();
-    let running = tokio::spawn(committer.run(stop.clone()));
+    let stopped = stop.clone();
+    let running = tokio::spawn(async move { committer.run(stopped).await });
     // Room comes back when the flush before is answered.
     let answered = async {
         loop {

@@ -231,6 +231,7 @@ impl Makings<'_> {
             addresses,
             sender: Arc::new(TestSender { handle: handle.clone() }),
             scraped: vec![handle, losses.clone()],
+            supervisor: supervisor.clone(),
             config: ApiConfig {
                 body_limit: config.body_bytes,
                 connections: limits::CONNECTIONS.min(open_files_limit() / 2),

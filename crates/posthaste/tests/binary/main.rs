@@ -4,6 +4,7 @@ mod commands;
 mod crash;
 mod dev;
 mod doctor;
+mod loops;
 mod mistakes;
 mod node;
 mod order;

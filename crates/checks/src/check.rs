@@ -16,6 +16,7 @@ mod damaged_files;
 mod database_crash;
 mod database_network_cut;
 mod deep_backlog;
+mod dying_loops;
 mod every_outcome;
 mod failed_flush;
 mod fanout_to_100k;
@@ -168,6 +169,7 @@ checks! {
     retention_keeps_waiting ["c15"] BOTH =>
         "retention never touches what waits, and leaves nothing of what has gone";
     graceful_stop ["c16"] BOTH => "a node that is told to stop ends what it has and hands over the rest";
+    dying_loops [] BOTH => "a panic in any loop of a node restarts it or ends the node, and loses nothing";
     panics ["c17"] BOTH => "a panic in the middle of a delivery harms nothing else";
     audit_finds_faults ["c19"] BOTH =>
         "work that no node will ever do, and rows that do not fit together, are found by the audit";

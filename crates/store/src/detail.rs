@@ -35,12 +35,12 @@ thread_local! {
 }
 
 /// What is written of a detail.
-pub(crate) enum Kept {
+pub(crate) enum StoredDetail {
     Text(String),
     Packed(Vec<u8>),
 }
 
-impl Kept {
+impl StoredDetail {
     pub(crate) fn of(detail: &Detail) -> Self {
         let text = serde_json::to_string(detail).expect("texts and numbers are always JSON");
         match pack(text.as_bytes()) {
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
     use domain::attempt::Response;
 
-    fn read(kept: &Kept) -> Detail {
+    fn read(kept: &StoredDetail) -> Detail {
         match kept {
-            Kept::Text(text) => of_text(text.as_bytes()),
-            Kept::Packed(packed) => of_packed(packed),
+            StoredDetail::Text(text) => of_text(text.as_bytes()),
+            StoredDetail::Packed(packed) => of_packed(packed),
         }
     }
 
     fn packed(detail: &Detail) -> Vec<u8> {
-        match Kept::of(detail) {
-            Kept::Packed(packed) => packed,
-            Kept::Text(text) => panic!("not packed: {text}"),
+        match StoredDetail::of(detail) {
+            StoredDetail::Packed(packed) => packed,
+            StoredDetail::Text(text) => panic!("not packed: {text}"),
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
         let every_character: String = ('\0'..='\u{2fff}').chain(['\u{10ffff}']).collect();
         let odd = [Detail::default(), with_body(String::new()), with_body(every_character)];
         for detail in usual().into_iter().chain(odd) {
-            assert_eq!(read(&Kept::of(&detail)), detail);
+            assert_eq!(read(&StoredDetail::of(&detail)), detail);
         }
     }
 
@@ -213,8 +213,8 @@ mod tests {
         assert!(bomb.len() < 200);
         assert_eq!(unpack(&bomb), None);
         let large = with_body("x".repeat(limits::DETAIL_UNPACKED_BYTES));
-        let kept = Kept::of(&large);
-        assert!(matches!(kept, Kept::Text(_)));
+        let kept = StoredDetail::of(&large);
+        assert!(matches!(kept, StoredDetail::Text(_)));
         assert_eq!(read(&kept), large);
     }
 

@@ -18,19 +18,19 @@ mod feed;
 mod gates;
 mod history;
 mod ingest;
-mod kept;
 mod lanes;
-mod leap;
 mod look;
 mod membership;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod open;
+mod payload;
 pub mod postgres;
 mod queue;
 mod replay;
 mod retention;
 mod rollup;
+mod shard_scan;
 pub mod sqlite;
 mod wakes;
 

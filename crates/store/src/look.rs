@@ -61,8 +61,8 @@ impl UnsafeSetting {
 
 /// Looks at the store of this URL, which must be there.
 pub async fn look(options: &OpenOptions) -> Result<Arc<dyn Look>, OpenError> {
-    match open::place(&options.url)? {
-        open::Place::Sqlite(path) => Ok(Arc::new(sqlite::SqliteLook::open(&path)?)),
-        open::Place::Postgres => Ok(Arc::new(postgres::PostgresLook::open(options)?)),
+    match open::parse_url(&options.url)? {
+        open::StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite::SqliteLook::open(&path)?)),
+        open::StoreUrl::Postgres => Ok(Arc::new(postgres::PostgresLook::open(options)?)),
     }
 }

@@ -55,25 +55,25 @@ impl OpenError {
 }
 
 pub async fn open(options: &OpenOptions) -> Result<Arc<dyn Store>, OpenError> {
-    match place(&options.url)? {
-        Place::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(&path, options).await?)),
-        Place::Postgres => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
+    match parse_url(&options.url)? {
+        StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(&path, options).await?)),
+        StoreUrl::Postgres => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
     }
 }
 
 /// Which store a URL means.
-pub(crate) enum Place {
+pub(crate) enum StoreUrl {
     /// With what the URL says behind the path.
     Sqlite(PathBuf),
     Postgres,
 }
 
-pub(crate) fn place(url: &str) -> Result<Place, OpenError> {
+pub(crate) fn parse_url(url: &str) -> Result<StoreUrl, OpenError> {
     match url.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => {
-            Ok(Place::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
+            Ok(StoreUrl::Sqlite(PathBuf::from(path.strip_prefix("//").unwrap_or(path))))
         }
-        Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres),
+        Some(("postgres" | "postgresql", _)) => Ok(StoreUrl::Postgres),
         _ => Err(OpenError::BadUrl(format!(
             "`{}` is not a database: use sqlite:PATH or postgres://USER@HOST/NAME",
             url.split('@').next_back().unwrap_or_default()

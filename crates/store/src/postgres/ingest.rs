@@ -8,7 +8,7 @@ use super::{
     statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
-use crate::{Committed, Ingest, NewEvent, StoreError, kept::Kept};
+use crate::{Committed, Ingest, NewEvent, StoreError, payload::StoredPayload};
 use async_trait::async_trait;
 use domain::{id::EventId, time::Timestamp};
 use std::{
@@ -295,9 +295,9 @@ impl<'a> EventColumns<'a> {
         self.idempotency_key.push(event.idempotency_key.as_deref());
         self.content_type.push(&event.content_type);
         self.headers.push(serde_json::to_string(&event.headers).expect("pairs of text are JSON"));
-        let kept = Kept::of(&event.payload);
-        self.payload_crc.push(kept.crc);
-        self.payload.push(kept.into_bytes(&event.payload));
+        let stored = StoredPayload::of(&event.payload);
+        self.payload_crc.push(stored.crc);
+        self.payload.push(stored.into_bytes(&event.payload));
         self.size_bytes.push(event.payload.len() as i32);
         self.ordering_key.push(event.ordering_key.as_deref());
         self.metadata.push(serde_json::to_string(&event.metadata).expect("a JSON object is JSON"));

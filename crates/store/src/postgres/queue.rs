@@ -9,8 +9,8 @@ use super::{
     statement::{Params, Statement, params, sql, sql_file},
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, kept, leap::Leap,
-    queue::first_track,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, payload,
+    queue::first_track, shard_scan::ShardScan,
 };
 use async_trait::async_trait;
 use domain::{
@@ -128,11 +128,11 @@ impl Queue for PostgresStore {
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        let leap = Leap::over(shards);
-        let (shard, destination) = leap.start(after);
+        let scan = ShardScan::over(shards);
+        let (shard, destination) = scan.start(after);
         let connection = self.pools.engine().await?;
         let params = params![
-            next_shards: leap.table() => INT2_ARRAY, after_shard: shard => INT2,
+            next_shards: scan.next_shards() => INT2_ARRAY, after_shard: shard => INT2,
             after_destination_id: destination.uuid() => UUID, limit: limit as i64 => INT8,
         ];
         let heads = connection.read(&LANES.call, params).await?.all()?;
@@ -314,7 +314,7 @@ struct CarriedEvent {
 impl CarriedEvent {
     fn read(event: EventRow<'_>, stored: PayloadRow<'_>) -> Self {
         let PayloadRow { payload: stored, payload_crc, size_bytes } = stored;
-        let payload = stored.and_then(|stored| kept::payload(stored, size_bytes as usize, payload_crc));
+        let payload = stored.and_then(|stored| payload::read(stored, size_bytes as usize, payload_crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let event = Event { payload: payload.unwrap_or_default(), ..event.event() };
         Self { event: Arc::new(event), has_payload, altered }
@@ -341,7 +341,7 @@ pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result
     let rows = connection.read(&FETCH_EVENTS, params).await?;
     let stored: Option<(EventRow<'_>, PayloadRow<'_>)> = rows.first()?.zip(rows.first()?);
     Ok(stored.map(|(event, stored)| {
-        let payload = kept::shown(stored.payload.unwrap_or_default(), stored.size_bytes as usize);
+        let payload = payload::shown(stored.payload.unwrap_or_default(), stored.size_bytes as usize);
         Event { payload, ..event.event() }
     }))
 }

@@ -331,9 +331,9 @@ impl FactColumns {
                 self.duration_us.push(Some(i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX)));
                 self.outcome.push(Some(attempt.outcome.as_str()));
                 self.http_status.push(attempt.http_status.map(|status| status as i16));
-                let (text, packed) = match detail::Kept::of(&attempt.detail) {
-                    detail::Kept::Text(text) => (text, None),
-                    detail::Kept::Packed(packed) => (String::new(), Some(packed)),
+                let (text, packed) = match detail::StoredDetail::of(&attempt.detail) {
+                    detail::StoredDetail::Text(text) => (text, None),
+                    detail::StoredDetail::Packed(packed) => (String::new(), Some(packed)),
                 };
                 self.detail.push(Some(text));
                 self.detail_packed.push(packed);

@@ -9,7 +9,7 @@ use super::{
     trouble::Reach,
     writer::Priority,
 };
-use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, kept::Kept};
+use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, payload::StoredPayload};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId},
@@ -58,7 +58,7 @@ struct PreparedEvent {
     new: NewEvent,
     headers: String,
     metadata: String,
-    payload: Kept,
+    payload: StoredPayload,
 }
 
 impl PreparedEvent {
@@ -67,7 +67,7 @@ impl PreparedEvent {
         Self {
             headers: serde_json::to_string(&new.event.headers).expect(json),
             metadata: serde_json::to_string(&new.event.metadata).expect(json),
-            payload: Kept::of(&new.event.payload),
+            payload: StoredPayload::of(&new.event.payload),
             new: new.clone(),
         }
     }

@@ -10,8 +10,8 @@ use super::{
     writer::Priority,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, kept, leap::Leap,
-    queue::first_track,
+    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, payload, queue::first_track,
+    shard_scan::ShardScan,
 };
 use async_trait::async_trait;
 use domain::{
@@ -77,8 +77,8 @@ impl Queue for SqliteStore {
         after: Option<(u16, DestinationId)>,
         limit: usize,
     ) -> Result<Vec<LaneHead>, StoreError> {
-        let leap = Leap::over(shards);
-        self.read_for_engine(move |connection| lanes(connection, &leap, after, limit)).await
+        let scan = ShardScan::over(shards);
+        self.read_for_engine(move |connection| lanes(connection, &scan, after, limit)).await
     }
 
     async fn tracks(
@@ -255,7 +255,7 @@ fn fetch_event(
     let read = |columns: &mut Columns<'_>| -> Result<FetchedEvent, Trouble> {
         let event = columns.event()?;
         let (stored, size, crc) = (columns.optional_blob()?, columns.count()? as usize, columns.get()?);
-        let payload = stored.and_then(|stored| kept::payload(stored, size, crc));
+        let payload = stored.and_then(|stored| payload::read(stored, size, crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
         Ok(FetchedEvent { event, has_payload, altered })
@@ -278,14 +278,14 @@ fn fetch_event(
 /// looked at.
 fn lanes(
     connection: &Connection,
-    leap: &Leap,
+    scan: &ShardScan,
     after: Option<(u16, DestinationId)>,
     limit: usize,
 ) -> Result<Vec<LaneHead>, Trouble> {
     let mut select = connection.prepare_cached(LANES)?;
     let mut heads: Vec<LaneHead> = Vec::new();
     let behind = |after| {
-        let (shard, id) = leap.start(after);
+        let (shard, id) = scan.start(after);
         (Value::Integer(shard.into()), Value::Blob(id.bytes().to_vec()))
     };
     let mut last = behind(after);
@@ -296,7 +296,7 @@ fn lanes(
         // As it is kept, whether it reads back or not.
         last = key;
         match head {
-            Ok(head) if leap.wants(head.shard) => heads.push(head),
+            Ok(head) if scan.wants(head.shard) => heads.push(head),
             Ok(head) => last = behind(Some((head.shard, head.destination_id))),
             Err(error) => tracing::error!(%error, "a lane does not read back and is passed over"),
         }

@@ -57,7 +57,7 @@ struct Attempted {
     duration_us: i64,
     outcome: Outcome,
     http_status: Option<u16>,
-    detail: detail::Kept,
+    detail: detail::StoredDetail,
 }
 
 impl PreparedSettlement {
@@ -211,7 +211,7 @@ impl Attempted {
             duration_us: i64::try_from(attempt.duration.as_micros()).unwrap_or(i64::MAX),
             outcome: attempt.outcome,
             http_status: attempt.http_status,
-            detail: detail::Kept::of(&attempt.detail),
+            detail: detail::StoredDetail::of(&attempt.detail),
         }
     }
 }
@@ -228,7 +228,7 @@ pub(super) fn count_for_one_flush(settlements: &[PreparedSettlement]) -> usize {
 }
 
 /// A blob where it is packed.
-impl Value for detail::Kept {
+impl Value for detail::StoredDetail {
     fn value(&self) -> ValueRef<'_> {
         match self {
             Self::Text(text) => ValueRef::Text(text.as_bytes()),

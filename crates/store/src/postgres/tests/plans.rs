@@ -3,7 +3,6 @@
 
 use super::{Ground, World};
 use crate::{
-    leap::Leap,
     postgres::{
         audit,
         catalog::TARGETS,
@@ -16,6 +15,7 @@ use crate::{
         settle::SETTLE,
         statement::{Params, Statement, params},
     },
+    shard_scan::ShardScan,
 };
 
 /// The state of the tables when the plan is made.
@@ -75,9 +75,9 @@ async fn lanes_skip_from_one_to_the_next() {
     let ground = world.ground().await;
     for age in AGES {
         world.grow(&ground, age).await;
-        let leap = Leap::over(&[1, 2, 3, 500]);
+        let scan = ShardScan::over(&[1, 2, 3, 500]);
         let params = params![
-            next_shards: leap.table() => INT2_ARRAY, after_shard: -1_i16 => INT2,
+            next_shards: scan.next_shards() => INT2_ARRAY, after_shard: -1_i16 => INT2,
             after_destination_id: uuid::Uuid::max() => UUID, limit: 1000_i64 => INT8,
         ];
         let plan = world.explain_planned(&LANES).await;

@@ -8,7 +8,7 @@ use super::{
     },
     filter, listed,
 };
-use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError, kept};
+use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError, payload};
 use domain::{
     event::Event,
     id::{AccountId, EventId},
@@ -137,7 +137,7 @@ pub(super) fn with_payload(
         .first(connection, |columns| {
             let event = columns.event()?;
             let size = columns.count()? as usize;
-            Ok(Event { payload: kept::shown(columns.blob()?, size), ..event })
+            Ok(Event { payload: payload::shown(columns.blob()?, size), ..event })
         })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
 }

@@ -19,12 +19,12 @@ thread_local! {
 }
 
 /// What is written of a payload, besides the payload itself.
-pub(crate) struct Kept {
+pub(crate) struct StoredPayload {
     packed: Option<Vec<u8>>,
     pub(crate) crc: i32,
 }
 
-impl Kept {
+impl StoredPayload {
     pub(crate) fn of(payload: &[u8]) -> Self {
         let packed = pack(payload);
         Self { crc: checksum::of(packed.as_deref().unwrap_or(payload)), packed }
@@ -41,19 +41,19 @@ impl Kept {
 }
 
 /// The payload of `size` bytes that this was made of. None: it is not what was written.
-pub(crate) fn payload(kept: &[u8], size: usize, crc: Option<i32>) -> Option<Bytes> {
-    if !checksum::fits(kept, crc) {
+pub(crate) fn read(stored: &[u8], size: usize, crc: Option<i32>) -> Option<Bytes> {
+    if !checksum::fits(stored, crc) {
         return None;
     }
-    match kept.len() == size {
-        true => Some(Bytes::copy_from_slice(kept)),
-        false => unpack(kept, size).map(Bytes::from),
+    match stored.len() == size {
+        true => Some(Bytes::copy_from_slice(stored)),
+        false => unpack(stored, size).map(Bytes::from),
     }
 }
 
 /// As much as can be made of it, for a person to look at.
-pub(crate) fn shown(kept: &[u8], size: usize) -> Bytes {
-    payload(kept, size, None).unwrap_or_else(|| Bytes::copy_from_slice(kept))
+pub(crate) fn shown(stored: &[u8], size: usize) -> Bytes {
+    read(stored, size, None).unwrap_or_else(|| Bytes::copy_from_slice(stored))
 }
 
 /// None if it is not worth it.
@@ -91,13 +91,13 @@ mod tests {
     use super::*;
 
     fn kept(payload: &[u8]) -> (Vec<u8>, Option<i32>) {
-        let kept = Kept::of(payload);
+        let kept = StoredPayload::of(payload);
         (kept.bytes(payload).to_vec(), Some(kept.crc))
     }
 
     fn round(payload: &[u8]) -> usize {
         let (bytes, crc) = kept(payload);
-        assert_eq!(self::payload(&bytes, payload.len(), crc).as_deref(), Some(payload));
+        assert_eq!(read(&bytes, payload.len(), crc).as_deref(), Some(payload));
         assert_eq!(shown(&bytes, payload.len()), payload);
         bytes.len()
     }
@@ -133,7 +133,7 @@ mod tests {
         for at in 0..bytes.len() * 8 {
             let mut altered = bytes.clone();
             altered[at / 8] ^= 1 << (at % 8);
-            assert_eq!(payload(&altered, original.len(), crc), None, "bit {at}");
+            assert_eq!(read(&altered, original.len(), crc), None, "bit {at}");
             assert!(shown(&altered, original.len()).len() <= original.len(), "bit {at}");
         }
     }
@@ -142,12 +142,12 @@ mod tests {
     fn no_more_comes_out_than_was_put_in() {
         let (bytes, crc) = kept(&[b'x'; 100_000]);
         for other in [1, 99_999, 100_001] {
-            assert_eq!(payload(&bytes, other, crc), None);
+            assert_eq!(read(&bytes, other, crc), None);
         }
     }
 
     #[test]
     fn rows_of_before_are_taken_as_they_are() {
-        assert_eq!(payload(b"{}", 2, None).as_deref(), Some(&b"{}"[..]));
+        assert_eq!(read(b"{}", 2, None).as_deref(), Some(&b"{}"[..]));
     }
 }

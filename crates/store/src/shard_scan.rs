@@ -4,9 +4,9 @@
 use domain::id::{DestinationId, SHARDS};
 
 /// For every shard the first one from it on that is asked for; [`SHARDS`] if there is none.
-pub(crate) struct Leap(Vec<i16>);
+pub(crate) struct ShardScan(Vec<i16>);
 
-impl Leap {
+impl ShardScan {
     pub(crate) fn over(shards: &[u16]) -> Self {
         let mut next = vec![SHARDS as i16; usize::from(SHARDS)];
         for shard in shards {
@@ -36,7 +36,7 @@ impl Leap {
     }
 
     /// As the statement on PostgreSQL takes it.
-    pub(crate) fn table(&self) -> &Vec<i16> {
+    pub(crate) fn next_shards(&self) -> &Vec<i16> {
         &self.0
     }
 }
@@ -46,16 +46,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leap_ends_at_the_next_shard_that_is_asked_for() {
-        let (leap, id) = (Leap::over(&[3, 4, 1023]), DestinationId::MIN);
-        assert_eq!(leap.start(None), (2, DestinationId::MAX));
-        assert_eq!(leap.start(Some((3, id))), (3, id), "it goes on where it is");
-        assert_eq!(leap.start(Some((5, id))), (1022, DestinationId::MAX));
-        assert!(leap.wants(1023) && !leap.wants(5) && !leap.wants(1024));
+    fn a_scan_goes_on_at_the_next_shard_that_is_asked_for() {
+        let (scan, id) = (ShardScan::over(&[3, 4, 1023]), DestinationId::MIN);
+        assert_eq!(scan.start(None), (2, DestinationId::MAX));
+        assert_eq!(scan.start(Some((3, id))), (3, id), "it goes on where it is");
+        assert_eq!(scan.start(Some((5, id))), (1022, DestinationId::MAX));
+        assert!(scan.wants(1023) && !scan.wants(5) && !scan.wants(1024));
     }
 
     #[test]
     fn nothing_asked_for_is_behind_everything() {
-        assert_eq!(Leap::over(&[]).start(None), (1023, DestinationId::MAX));
+        assert_eq!(ShardScan::over(&[]).start(None), (1023, DestinationId::MAX));
     }
 }

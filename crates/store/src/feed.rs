@@ -3,7 +3,7 @@
 //!
 //! Nothing is written for it: it is read from the tables that are there. The difficulty is order. An attempt's id is
 //! made when it starts and its row appears when it has ended and was flushed, so a lower id may become visible long
-//! after a higher one, and with many nodes no column of the row says when. Two kinds of [`Place`] solve it:
+//! after a higher one, and with many nodes no column of the row says when. Two kinds of [`FeedPlace`] solve it:
 //!
 //! - Where one process writes (SQLite, memory) rows are numbered as they are committed: a place is the last number.
 //! - On PostgreSQL a place is a **snapshot** of the database: which transactions were over. What lies behind it is what
@@ -29,7 +29,7 @@ use uuid::Uuid;
 #[async_trait]
 pub trait Feed: Send + Sync {
     /// Here and now: all that is durable lies before it, all that becomes durable behind it.
-    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError>;
+    async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError>;
 
     /// The place that this text names.
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError>;
@@ -39,14 +39,14 @@ pub trait Feed: Send + Sync {
     async fn feed(
         &self,
         followed: Followed<'_>,
-        after: &Place,
+        after: &FeedPlace,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Fed, StoreError>;
+    ) -> Result<FeedPage, StoreError>;
 
     /// Waits until this process has written something to the feed since it was last asked. What other processes write
     /// is not heard. One may wait at a time.
-    async fn feed_stirred(&self);
+    async fn feed_written(&self);
 }
 
 /// Whose feed is read, and what of it.
@@ -58,26 +58,26 @@ pub struct Followed<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fed {
-    pub fresh: Vec<Fresh>,
+pub struct FeedPage {
+    pub entries: Vec<FeedEntry>,
     /// Behind all of it.
-    pub next: Place,
+    pub next: FeedPlace,
     /// There is more that was durable already.
     pub more: bool,
 }
 
 /// One thing that became durable.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fresh {
+pub struct FeedEntry {
     pub account_id: AccountId,
     /// Whoever has heard this, and all before it, goes on from here.
-    pub place: Place,
-    pub stamp: Stamp,
-    pub what: What,
+    pub place: FeedPlace,
+    pub stamp: FeedStamp,
+    pub change: FeedChange,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
+pub enum FeedChange {
     /// As it was received, without its payload. A large fan-out may be told a second time when it is complete.
     Event(Box<EventRecord>),
     Delivery(Box<FactRecord>),
@@ -121,7 +121,7 @@ pub struct FactAttempt {
 /// What became of a text that should name a place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resumption {
-    At(Place),
+    At(FeedPlace),
     /// It was one, but not of this store as it is today: a backup was restored, or the file was rewritten.
     Lost,
     /// It never was one.
@@ -130,18 +130,18 @@ pub enum Resumption {
 
 /// A place in the feed. Its text is for whoever comes back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct FeedPlace {
     /// About when it was the end.
     pub(crate) at: Timestamp,
-    pub(crate) seen: Seen,
+    pub(crate) seen: FeedProgress,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum FeedProgress {
     /// Everything up to these numbers.
     Numbers(Numbers),
     /// What the transactions of a snapshot wrote and, within a round, some of what those of the next one did.
-    Snapshots { seen: Snapshot, round: Option<Round> },
+    Snapshots { seen: Snapshot, round: Option<FeedRound> },
 }
 
 /// The last fact, the last hold and the last event.
@@ -153,15 +153,15 @@ pub(crate) struct Numbers {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Round {
+pub(crate) struct FeedRound {
     pub(crate) at: Timestamp,
     pub(crate) until: Snapshot,
-    pub(crate) stage: Stage,
+    pub(crate) stage: RoundStage,
 }
 
 /// Facts by attempt, then events by id, then holds by when they changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Stage {
+pub(crate) enum RoundStage {
     Facts { from: AttemptId },
     Events { from: EventId },
     Holds { after: (i64, DestinationId) },
@@ -177,7 +177,7 @@ pub(crate) struct Snapshot {
 
 /// Who wrote something, to be compared with a place.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stamp(pub(crate) Written);
+pub struct FeedStamp(pub(crate) Written);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Written {
@@ -191,19 +191,19 @@ pub(crate) enum Written {
 /// things are told twice, and a place stays short.
 const OPEN_MOST: usize = 64;
 
-impl Place {
+impl FeedPlace {
     /// About when this was the end of the feed.
     pub fn at(&self) -> Timestamp {
         self.at
     }
 
     /// Whether what has this stamp lies before the place.
-    pub fn covers(&self, stamp: Stamp) -> bool {
+    pub fn covers(&self, stamp: FeedStamp) -> bool {
         match (&self.seen, stamp.0) {
-            (Seen::Numbers(seen), Written::Fact(number)) => number <= seen.fact,
-            (Seen::Numbers(seen), Written::Hold(number)) => number <= seen.hold,
-            (Seen::Numbers(seen), Written::Event(number)) => number <= seen.event,
-            (Seen::Snapshots { seen, .. }, Written::By(transaction)) => seen.has(transaction),
+            (FeedProgress::Numbers(seen), Written::Fact(number)) => number <= seen.fact,
+            (FeedProgress::Numbers(seen), Written::Hold(number)) => number <= seen.hold,
+            (FeedProgress::Numbers(seen), Written::Event(number)) => number <= seen.event,
+            (FeedProgress::Snapshots { seen, .. }, Written::By(transaction)) => seen.has(transaction),
             _ => false,
         }
     }
@@ -216,11 +216,11 @@ impl Place {
     }
 
     pub(crate) fn numbers(at: Timestamp, seen: Numbers) -> Self {
-        Self { at, seen: Seen::Numbers(seen) }
+        Self { at, seen: FeedProgress::Numbers(seen) }
     }
 
     pub(crate) fn snapshot(at: Timestamp, seen: Snapshot) -> Self {
-        Self { at, seen: Seen::Snapshots { seen, round: None } }
+        Self { at, seen: FeedProgress::Snapshots { seen, round: None } }
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -230,19 +230,19 @@ impl Place {
         let seen = match kind {
             "n" => {
                 let mut next = || number(parts.next()?);
-                Seen::Numbers(Numbers { fact: next()?, hold: next()?, event: next()? })
+                FeedProgress::Numbers(Numbers { fact: next()?, hold: next()?, event: next()? })
             }
             "s" => {
                 let seen = Snapshot::read(parts.next()?)?;
                 let round = match parts.next() {
                     None => None,
-                    Some(round_at) => Some(Round {
+                    Some(round_at) => Some(FeedRound {
                         at: Timestamp::from_micros(number(round_at)?),
                         until: Snapshot::read(parts.next()?)?,
-                        stage: Stage::read(parts.next()?)?,
+                        stage: RoundStage::read(parts.next()?)?,
                     }),
                 };
-                Seen::Snapshots { seen, round }
+                FeedProgress::Snapshots { seen, round }
             }
             _ => return None,
         };
@@ -250,20 +250,20 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FeedPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.seen {
-            Seen::Numbers(Numbers { fact, hold, event }) => {
+            FeedProgress::Numbers(Numbers { fact, hold, event }) => {
                 write!(f, "n-{:x}-{fact:x}-{hold:x}-{event:x}", self.at.micros())
             }
-            Seen::Snapshots { seen, round } => {
+            FeedProgress::Snapshots { seen, round } => {
                 write!(f, "s-{:x}-{seen}", self.at.micros())?;
-                let Some(Round { at, until, stage }) = round else { return Ok(()) };
+                let Some(FeedRound { at, until, stage }) = round else { return Ok(()) };
                 write!(f, "-{:x}-{until}-", at.micros())?;
                 match stage {
-                    Stage::Facts { from } => write!(f, "f{}", from.uuid().simple()),
-                    Stage::Events { from } => write!(f, "e{}", from.uuid().simple()),
-                    Stage::Holds { after: (at, id) } => write!(f, "h{at:x}.{}", id.uuid().simple()),
+                    RoundStage::Facts { from } => write!(f, "f{}", from.uuid().simple()),
+                    RoundStage::Events { from } => write!(f, "e{}", from.uuid().simple()),
+                    RoundStage::Holds { after: (at, id) } => write!(f, "h{at:x}.{}", id.uuid().simple()),
                 }
             }
         }
@@ -284,7 +284,7 @@ impl EventRecord {
     }
 }
 
-impl Stage {
+impl RoundStage {
     fn read(text: &str) -> Option<Self> {
         if let Some(from) = text.strip_prefix('f') {
             return Some(Self::Facts { from: AttemptId::from_uuid(Uuid::try_parse(from).ok()?) });
@@ -337,16 +337,16 @@ fn number(text: &str) -> Option<i64> {
     plain.then(|| i64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Rung by whoever has written something to the feed. With nobody waiting it costs an atomic or two.
+/// Notified when this process has written something to the feed. With nobody waiting it costs an atomic or two.
 #[derive(Debug, Default)]
-pub(crate) struct Stir(Notify);
+pub(crate) struct FeedSignal(Notify);
 
-impl Stir {
-    pub(crate) fn ring(&self) {
+impl FeedSignal {
+    pub(crate) fn notify(&self) {
         self.0.notify_one();
     }
 
-    pub(crate) async fn heard(&self) {
+    pub(crate) async fn notified(&self) {
         self.0.notified().await;
     }
 }
@@ -364,20 +364,20 @@ mod tests {
         let at = Timestamp::from_micros(1_790_000_000_123_456);
         let (seen, until) = (snapshot("100:120:100,105"), snapshot("130:130:"));
         let within = |stage| {
-            let round = Round { at, until: until.clone(), stage };
-            Place { at, seen: Seen::Snapshots { seen: seen.clone(), round: Some(round) } }
+            let round = FeedRound { at, until: until.clone(), stage };
+            FeedPlace { at, seen: FeedProgress::Snapshots { seen: seen.clone(), round: Some(round) } }
         };
         let places = [
-            Place::numbers(at, Numbers { fact: 17, hold: 0, event: 4 }),
-            Place::snapshot(at, seen.clone()),
-            within(Stage::Facts { from: AttemptId::at(at, 7) }),
-            within(Stage::Events { from: EventId::at(at, 9) }),
-            within(Stage::Holds { after: (at.micros(), DestinationId::at(at, 8)) }),
+            FeedPlace::numbers(at, Numbers { fact: 17, hold: 0, event: 4 }),
+            FeedPlace::snapshot(at, seen.clone()),
+            within(RoundStage::Facts { from: AttemptId::at(at, 7) }),
+            within(RoundStage::Events { from: EventId::at(at, 9) }),
+            within(RoundStage::Holds { after: (at.micros(), DestinationId::at(at, 8)) }),
         ];
         for place in places {
             let text = place.to_string();
             assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)), "{text}");
-            assert_eq!(Place::parse(&text), Some(place), "{text}");
+            assert_eq!(FeedPlace::parse(&text), Some(place), "{text}");
         }
     }
 
@@ -395,14 +395,14 @@ mod tests {
             "n-1-2-+3-4",
             "77",
         ] {
-            assert_eq!(Place::parse(text), None, "{text}");
+            assert_eq!(FeedPlace::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn what_was_open_is_not_seen_whatever_its_number() {
-        let place = Place::snapshot(Timestamp::MIN, snapshot("100:120:100,105"));
-        let seen = |transaction| place.covers(Stamp(Written::By(transaction)));
+        let place = FeedPlace::snapshot(Timestamp::MIN, snapshot("100:120:100,105"));
+        let seen = |transaction| place.covers(FeedStamp(Written::By(transaction)));
         assert!(seen(99) && seen(101) && seen(119));
         assert!(!seen(100) && !seen(105) && !seen(120) && !seen(500));
     }
@@ -410,8 +410,8 @@ mod tests {
     #[test]
     fn a_crowd_of_open_transactions_makes_a_place_earlier_not_longer() {
         let open: Vec<String> = (100..200).map(|transaction| transaction.to_string()).collect();
-        let place = Place::snapshot(Timestamp::MIN, snapshot(&format!("100:300:{}", open.join(","))));
-        let seen = |transaction| place.covers(Stamp(Written::By(transaction)));
+        let place = FeedPlace::snapshot(Timestamp::MIN, snapshot(&format!("100:300:{}", open.join(","))));
+        let seen = |transaction| place.covers(FeedStamp(Written::By(transaction)));
         assert!(seen(99) && !seen(100) && !seen(250), "some are told twice, none is left out");
         assert!(place.to_string().len() < 20);
     }

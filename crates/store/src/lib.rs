@@ -44,7 +44,10 @@ pub use catalog::{AccountChanges, Catalog, Page, Target};
 pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
-pub use feed::{FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, What};
+pub use feed::{
+    FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp, Followed,
+    Resumption,
+};
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,

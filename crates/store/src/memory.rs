@@ -26,7 +26,7 @@ mod wakes;
 
 use crate::{
     AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term, checksum,
-    feed::Stir,
+    feed::FeedSignal,
 };
 use domain::{
     account::{Account, ApiKey},
@@ -55,7 +55,7 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     news: NewsChannel,
     interruptions: Interruptions,
-    stir: Stir,
+    feed_signal: FeedSignal,
 }
 
 impl MemoryStore {
@@ -66,7 +66,7 @@ impl MemoryStore {
             tables: Arc::default(),
             news: NewsChannel::new(),
             interruptions: Interruptions::default(),
-            stir: Stir::default(),
+            feed_signal: FeedSignal::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl MemoryStore {
             tables: self.tables.clone(),
             news: self.news.another(),
             interruptions: self.interruptions.clone(),
-            stir: Stir::default(),
+            feed_signal: FeedSignal::default(),
         }
     }
 

@@ -39,7 +39,7 @@ mod wakes;
 
 pub use examine::PostgresLook;
 
-use crate::{Membership as _, OpenError, OpenOptions, feed::Stir};
+use crate::{Membership as _, OpenError, OpenOptions, feed::FeedSignal};
 use pool::Pools;
 use std::sync::Arc;
 use wakes::WakeChannel;
@@ -47,7 +47,7 @@ use wakes::WakeChannel;
 pub struct PostgresStore {
     pools: Arc<Pools>,
     wakes: WakeChannel,
-    stir: Stir,
+    feed_signal: FeedSignal,
 }
 
 impl PostgresStore {
@@ -66,6 +66,6 @@ impl PostgresStore {
     fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
         let pools = Arc::new(Pools::new(address, pool)?);
         let wakes = WakeChannel::new(address, listen, pools.clone())?;
-        Ok(Self { pools, wakes, stir: Stir::default() })
+        Ok(Self { pools, wakes, feed_signal: FeedSignal::default() })
     }
 }

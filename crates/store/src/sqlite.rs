@@ -44,7 +44,7 @@ pub use examine::SqliteLook;
 pub use integrity::{Depth, Integrity, check_integrity};
 pub use open::is_in_use;
 
-use crate::{StoreError, feed::Stir};
+use crate::{StoreError, feed::FeedSignal};
 use idempotency::Keys;
 use open::FileLock;
 use readers::Readers;
@@ -64,7 +64,7 @@ pub struct SqliteStore {
     keys: Arc<Keys>,
     /// When an event came last, in microseconds: who comes next does not wait for long.
     ingested_at: AtomicI64,
-    stir: Stir,
+    feed_signal: FeedSignal,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,
 }

@@ -4,7 +4,7 @@ use crate::{app::App, views};
 use contract::DestinationChangeView;
 use domain::{destination::Destination, gate::HoldEntry, id::DestinationId, limits};
 use std::collections::HashMap;
-use store::{Fresh, LaneView, StoreError, What};
+use store::{FeedChange, FeedEntry, LaneView, StoreError};
 
 /// What is known of some destinations: their settings, if they read back, and what their lanes say.
 #[derive(Default)]
@@ -12,12 +12,12 @@ pub(super) struct Destinations(HashMap<DestinationId, (Option<Destination>, Opti
 
 impl Destinations {
     /// Of those that something happened to.
-    pub(super) async fn of(app: &App, fresh: &[Fresh]) -> Result<Self, StoreError> {
-        let id = |fresh: &Fresh| match fresh.what {
-            What::Hold(id, _) => Some(id),
-            What::Event(_) | What::Delivery(_) => None,
+    pub(super) async fn of(app: &App, entries: &[FeedEntry]) -> Result<Self, StoreError> {
+        let id = |entry: &FeedEntry| match entry.change {
+            FeedChange::Hold(id, _) => Some(id),
+            FeedChange::Event(_) | FeedChange::Delivery(_) => None,
         };
-        Self::read(app, fresh.iter().filter_map(id).collect()).await
+        Self::read(app, entries.iter().filter_map(id).collect()).await
     }
 
     pub(super) async fn read(app: &App, mut ids: Vec<DestinationId>) -> Result<Self, StoreError> {

@@ -116,24 +116,24 @@ impl Follower {
     async fn catch_up(&mut self, out: &mut Out) -> Result<Option<End>, StoreError> {
         let account = self.ctx.account_id();
         loop {
-            let fed = {
+            let page = {
                 let _turn = self.app.hub.catching_up.acquire().await;
                 let now = self.app.now();
                 let followed = Followed { accounts: &[account], events: self.filter.wants_events() };
                 self.app.store.feed(followed, &self.mark.place, limits::FEED_PAGE, now).await?
             };
-            let destinations = Destinations::of(&self.app, &fed.fresh).await?;
-            for fresh in fed.fresh {
-                let happening = Happening::of(fresh, self.mark.version, &destinations);
+            let destinations = Destinations::of(&self.app, &page.entries).await?;
+            for entry in page.entries {
+                let happening = Happening::of(entry, self.mark.version, &destinations);
                 if let Err(end) = self.tell(out, &happening).await {
                     return Ok(Some(end));
                 }
             }
-            self.mark.place = fed.next;
+            self.mark.place = page.next;
             if let Err(end) = self.flush(out).await {
                 return Ok(Some(end));
             }
-            if !fed.more {
+            if !page.more {
                 break;
             }
             if out.beat.tick().now_or_never().is_some()

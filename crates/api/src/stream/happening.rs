@@ -9,7 +9,7 @@ use domain::{
     id::{DestinationId, ReplayId, RouteId, SourceId},
     outcome::Outcome,
 };
-use store::{Fresh, Stamp, What};
+use store::{FeedChange, FeedEntry, FeedStamp};
 
 pub(super) struct Happening {
     /// Where to go on from for whoever has heard it.
@@ -21,7 +21,7 @@ pub(super) struct Happening {
 
 /// By which it is known whether somebody has heard it already.
 enum Written {
-    InFeed(Stamp),
+    InFeed(FeedStamp),
     /// With this version of the account's configuration, or before.
     At(i64),
 }
@@ -44,11 +44,11 @@ pub(super) struct OfDelivery {
 }
 
 impl Happening {
-    pub(super) fn of(fresh: Fresh, version: i64, destinations: &Destinations) -> Self {
-        let mark = Mark { version, place: fresh.place };
-        let written = Written::InFeed(fresh.stamp);
-        match fresh.what {
-            What::Event(record) => Self {
+    pub(super) fn of(entry: FeedEntry, version: i64, destinations: &Destinations) -> Self {
+        let mark = Mark { version, place: entry.place };
+        let written = Written::InFeed(entry.stamp);
+        match entry.change {
+            FeedChange::Event(record) => Self {
                 text: frame::event("event.received", &mark, &views::event(&record)).into(),
                 mark,
                 written,
@@ -57,8 +57,8 @@ impl Happening {
                     source_id: record.event.source_id,
                 },
             },
-            What::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
-            What::Delivery(fact) => {
+            FeedChange::Hold(id, hold) => Self::hold(id, &hold, destinations, mark, written),
+            FeedChange::Delivery(fact) => {
                 let view = views::delivery_change(&fact);
                 Self {
                     text: frame::event("delivery.changed", &mark, &view).into(),

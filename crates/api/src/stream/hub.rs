@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use store::{Followed, Place, StoreError};
+use store::{FeedPlace, Followed, StoreError};
 use supervisor::Life;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
@@ -51,7 +51,7 @@ struct State {
     /// Rounds that have begun.
     begun: u64,
     /// How far everything was handed out, and the versions up to which changes of configuration were.
-    place: Option<Place>,
+    place: Option<FeedPlace>,
     versions: HashMap<AccountId, i64>,
 }
 
@@ -240,7 +240,7 @@ impl Reader {
             };
             sleep(rest).await;
             tokio::select! {
-                () = app.store.feed_stirred() => {}
+                () = app.store.feed_written() => {}
                 () = app.hub.bell.notified() => {}
                 () = sleep_until(began + limits::STREAM_LOOK.max(rest)) => {}
             }
@@ -279,21 +279,21 @@ impl Reader {
         }
     }
 
-    async fn hand_out_feed(&self, followed: Followed<'_>, mut place: Place) -> Result<(), StoreError> {
+    async fn hand_out_feed(&self, followed: Followed<'_>, mut place: FeedPlace) -> Result<(), StoreError> {
         if let Some(trouble) = &self.trouble {
             place = place.looking_back_to(trouble.at);
         }
         loop {
-            let fed = self.app.store.feed(followed, &place, limits::FEED_PAGE, self.app.now()).await?;
-            let destinations = Destinations::of(&self.app, &fed.fresh).await?;
-            for fresh in fed.fresh {
-                let account = fresh.account_id;
+            let page = self.app.store.feed(followed, &place, limits::FEED_PAGE, self.app.now()).await?;
+            let destinations = Destinations::of(&self.app, &page.entries).await?;
+            for entry in page.entries {
+                let account = entry.account_id;
                 let version = self.app.hub.state().versions.get(&account).copied().unwrap_or(0);
-                self.app.hub.hand_out(account, Happening::of(fresh, version, &destinations));
+                self.app.hub.hand_out(account, Happening::of(entry, version, &destinations));
             }
-            place = fed.next;
+            place = page.next;
             self.app.hub.state().place = Some(place.clone());
-            if !fed.more {
+            if !page.more {
                 return Ok(());
             }
         }

@@ -8,12 +8,12 @@ use domain::{
     time::Timestamp,
 };
 use std::fmt;
-use store::{Place, StoreError};
+use store::{FeedPlace, StoreError};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Mark {
     pub(super) version: i64,
-    pub(super) place: Place,
+    pub(super) place: FeedPlace,
 }
 
 impl Mark {

@@ -3,11 +3,11 @@
 use super::Faulty;
 use async_trait::async_trait;
 use domain::time::Timestamp;
-use store::{Fed, Feed, Followed, Place, Resumption, StoreError};
+use store::{Feed, FeedPage, FeedPlace, Followed, Resumption, StoreError};
 
 #[async_trait]
 impl Feed for Faulty {
-    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
+    async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError> {
         self.read("feed_end", self.inner.feed_end(now)).await
     }
 
@@ -18,14 +18,14 @@ impl Feed for Faulty {
     async fn feed(
         &self,
         followed: Followed<'_>,
-        after: &Place,
+        after: &FeedPlace,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         self.read("feed", self.inner.feed(followed, after, limit, now)).await
     }
 
-    async fn feed_stirred(&self) {
-        self.inner.feed_stirred().await;
+    async fn feed_written(&self) {
+        self.inner.feed_written().await;
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{MemoryStore, Tables, queue::without_payload};
 use crate::{
-    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
-    What,
-    feed::{Numbers, Seen, Written},
+    EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
+    Followed, Resumption, StoreError,
+    feed::{FeedProgress, Numbers, Written},
 };
 use async_trait::async_trait;
 use domain::{
@@ -25,17 +25,17 @@ pub(super) type WrittenHold = (DestinationId, (Timestamp, &'static str));
 
 #[async_trait]
 impl Feed for MemoryStore {
-    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
-        Ok(Place::numbers(now, self.tables().numbers()))
+    async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError> {
+        Ok(FeedPlace::numbers(now, self.tables().numbers()))
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
         let last = self.tables().numbers();
         let known =
             |seen: Numbers| seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
-        Ok(match Place::parse(text) {
+        Ok(match FeedPlace::parse(text) {
             Some(place) => match place.seen {
-                Seen::Numbers(seen) if known(seen) => Resumption::At(place),
+                FeedProgress::Numbers(seen) if known(seen) => Resumption::At(place),
                 _ => Resumption::Lost,
             },
             None => Resumption::Malformed,
@@ -45,25 +45,26 @@ impl Feed for MemoryStore {
     async fn feed(
         &self,
         Followed { accounts, events }: Followed<'_>,
-        after: &Place,
+        after: &FeedPlace,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         self.interrupted("feed")?;
         let tables = self.tables();
-        let Seen::Numbers(mut seen) = after.seen else {
+        let FeedProgress::Numbers(mut seen) = after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
-        let mut fresh = Vec::new();
+        let mut entries = Vec::new();
         for written in tables.written_facts.iter().skip(seen.fact as usize).take(limit) {
             seen.fact += 1;
             let account_id = written.delivery.account_id;
             if accounts.contains(&account_id)
                 && let Some(record) = tables.fact_record(written)
             {
-                let place = Place::numbers(after.at, seen);
-                let (stamp, what) = (Stamp(Written::Fact(seen.fact)), What::Delivery(Box::new(record)));
-                fresh.push(Fresh { account_id, place, stamp, what });
+                let place = FeedPlace::numbers(after.at, seen);
+                let (stamp, change) =
+                    (FeedStamp(Written::Fact(seen.fact)), FeedChange::Delivery(Box::new(record)));
+                entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
         if !events {
@@ -74,9 +75,10 @@ impl Feed for MemoryStore {
             let Some(record) = tables.received_record(*id) else { continue };
             let account_id = record.event.account_id;
             if accounts.contains(&account_id) {
-                let place = Place::numbers(after.at, seen);
-                let (stamp, what) = (Stamp(Written::Event(seen.event)), What::Event(Box::new(record)));
-                fresh.push(Fresh { account_id, place, stamp, what });
+                let place = FeedPlace::numbers(after.at, seen);
+                let (stamp, change) =
+                    (FeedStamp(Written::Event(seen.event)), FeedChange::Event(Box::new(record)));
+                entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
         for written in tables.written_holds.iter().skip(seen.hold as usize).take(limit) {
@@ -89,17 +91,18 @@ impl Feed for MemoryStore {
             if let (Some(account_id), Some(entry), false) = (account, entry, overtaken)
                 && accounts.contains(&account_id)
             {
-                let place = Place::numbers(after.at, seen);
-                let (stamp, what) = (Stamp(Written::Hold(seen.hold)), What::Hold(*id, entry.clone()));
-                fresh.push(Fresh { account_id, place, stamp, what });
+                let place = FeedPlace::numbers(after.at, seen);
+                let (stamp, change) =
+                    (FeedStamp(Written::Hold(seen.hold)), FeedChange::Hold(*id, entry.clone()));
+                entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
         let more = seen != tables.numbers();
-        Ok(Fed { fresh, next: Place::numbers(if more { after.at } else { now }, seen), more })
+        Ok(FeedPage { entries, next: FeedPlace::numbers(if more { after.at } else { now }, seen), more })
     }
 
-    async fn feed_stirred(&self) {
-        self.stir.heard().await;
+    async fn feed_written(&self) {
+        self.feed_signal.notified().await;
     }
 }
 

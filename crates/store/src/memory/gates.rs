@@ -26,13 +26,13 @@ impl Gates for MemoryStore {
             };
             tables.note(*destination_id, holds);
         }
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
         self.tables().note(destination, holds);
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 

@@ -67,7 +67,7 @@ impl Queue for MemoryStore {
             answers.push(moved);
         }
         tables.switch(consequences, now)?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(answers)
     }
 
@@ -132,7 +132,7 @@ impl Queue for MemoryStore {
         let mut tables = self.tables();
         let Some(delivery) = tables.waiting.of_account(account, id).cloned() else { return Ok(None) };
         tables.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(Some(delivery))
     }
 

@@ -9,9 +9,9 @@ use super::{
     statement::{Statement, params, sql},
 };
 use crate::{
-    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
-    What,
-    feed::{Round, Seen, Snapshot, Stage, Written},
+    EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
+    Followed, Resumption, StoreError,
+    feed::{FeedProgress, FeedRound, RoundStage, Snapshot, Written},
 };
 use async_trait::async_trait;
 use domain::{
@@ -30,16 +30,18 @@ static FEED_HOLDS: LazyLock<Statement> = sql!("feed_holds");
 
 #[async_trait]
 impl Feed for PostgresStore {
-    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
-        Ok(Place::snapshot(now, current(&self.pools.general().await?).await?))
+    async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError> {
+        Ok(FeedPlace::snapshot(now, current(&self.pools.general().await?).await?))
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
-        let Some(place) = Place::parse(text) else { return Ok(Resumption::Malformed) };
+        let Some(place) = FeedPlace::parse(text) else { return Ok(Resumption::Malformed) };
         let current = current(&self.pools.general().await?).await?;
         let newest = match &place.seen {
-            Seen::Numbers(_) => return Ok(Resumption::Lost),
-            Seen::Snapshots { seen, round } => round.as_ref().map_or(seen.next, |round| round.until.next),
+            FeedProgress::Numbers(_) => return Ok(Resumption::Lost),
+            FeedProgress::Snapshots { seen, round } => {
+                round.as_ref().map_or(seen.next, |round| round.until.next)
+            }
         };
         // Of transactions that have not begun yet: another database, or this one as it was before.
         Ok(if newest <= current.next { Resumption::At(place) } else { Resumption::Lost })
@@ -48,11 +50,11 @@ impl Feed for PostgresStore {
     async fn feed(
         &self,
         followed: Followed<'_>,
-        after: &Place,
+        after: &FeedPlace,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Fed, StoreError> {
-        let Seen::Snapshots { seen, round } = &after.seen else {
+    ) -> Result<FeedPage, StoreError> {
+        let FeedProgress::Snapshots { seen, round } = &after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         let read = FeedReader {
@@ -64,13 +66,13 @@ impl Feed for PostgresStore {
             limit,
         };
         match round.clone() {
-            Some(Round { at, until, stage: Stage::Facts { from } }) => {
+            Some(FeedRound { at, until, stage: RoundStage::Facts { from } }) => {
                 read.facts(from, at, Some(until)).await
             }
-            Some(Round { at, until, stage: Stage::Events { from } }) => {
+            Some(FeedRound { at, until, stage: RoundStage::Events { from } }) => {
                 read.events(Vec::new(), from, at, until).await
             }
-            Some(Round { at, until, stage: Stage::Holds { after } }) => {
+            Some(FeedRound { at, until, stage: RoundStage::Holds { after } }) => {
                 read.holds(Vec::new(), after, at, until).await
             }
             None => {
@@ -80,8 +82,8 @@ impl Feed for PostgresStore {
         }
     }
 
-    async fn feed_stirred(&self) {
-        self.stir.heard().await;
+    async fn feed_written(&self) {
+        self.feed_signal.notified().await;
     }
 }
 
@@ -111,7 +113,7 @@ impl FeedReader {
         mut from: AttemptId,
         until_at: Timestamp,
         mut until: Option<Snapshot>,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         let mut span = limits::FEED_SPAN;
         for _ in 0..limits::FEED_SPANS {
             let end = from.made_at().plus(span);
@@ -119,36 +121,36 @@ impl FeedReader {
             let found = self.facts_between(from, below, &mut until).await?;
             let until = until.clone().ok_or_else(unreadable)?;
             let at = |stage| self.within(until_at, &until, stage);
-            let mut fresh = Vec::with_capacity(found.len());
+            let mut entries = Vec::with_capacity(found.len());
             let stamps = found.joined::<StampRow>("attempt_id")?;
             for (stamp, row) in stamps.into_iter().zip(found.joined::<FactRow>("attempt_id")?) {
                 let id = row.attempt_id.uuid();
                 from = AttemptId::from_uuid(Uuid::from_u128(id.as_u128().saturating_add(1)));
-                fresh.push(Fresh {
+                entries.push(FeedEntry {
                     account_id: stamp.account_id,
-                    place: at(Stage::Facts { from }),
-                    stamp: Stamp(Written::By(stamp.written_by)),
-                    what: What::Delivery(Box::new(row.fact())),
+                    place: at(RoundStage::Facts { from }),
+                    stamp: FeedStamp(Written::By(stamp.written_by)),
+                    change: FeedChange::Delivery(Box::new(row.fact())),
                 });
             }
             match below {
-                _ if fresh.len() == self.limit => {
-                    return Ok(Fed { fresh, next: at(Stage::Facts { from }), more: true });
+                _ if entries.len() == self.limit => {
+                    return Ok(FeedPage { entries, next: at(RoundStage::Facts { from }), more: true });
                 }
                 None => {
                     let from = EventId::at(self.at.minus(limits::FEED_LOOKBACK), 0);
-                    return self.events(fresh, from, until_at, until).await;
+                    return self.events(entries, from, until_at, until).await;
                 }
-                Some(below) if !fresh.is_empty() => {
-                    return Ok(Fed { fresh, next: at(Stage::Facts { from: below }), more: true });
+                Some(below) if !entries.is_empty() => {
+                    return Ok(FeedPage { entries, next: at(RoundStage::Facts { from: below }), more: true });
                 }
                 Some(below) => from = below,
             }
             span = (span * 2).min(limits::FEED_SPAN_MAX);
         }
         let until = until.ok_or_else(unreadable)?;
-        let next = self.within(until_at, &until, Stage::Facts { from });
-        Ok(Fed { fresh: Vec::new(), next, more: true })
+        let next = self.within(until_at, &until, RoundStage::Facts { from });
+        Ok(FeedPage { entries: Vec::new(), next, more: true })
     }
 
     async fn facts_between(
@@ -176,11 +178,11 @@ impl FeedReader {
     /// Events from there on, after what was found already; at the end of them, holds.
     async fn events(
         self,
-        mut fresh: Vec<Fresh>,
+        mut entries: Vec<FeedEntry>,
         mut from: EventId,
         until_at: Timestamp,
         until: Snapshot,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         let mut found = 0;
         if self.events {
             let Snapshot { oldest, next, open } = &self.seen;
@@ -195,29 +197,33 @@ impl FeedReader {
             for (row, event) in rows.each::<ReceivedRow>()?.zip(rows.each::<EventRow>()?) {
                 let (ReceivedRow { deliveries, size_bytes, written_by }, event) = (row?, event?.event());
                 from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
-                fresh.push(Fresh {
+                entries.push(FeedEntry {
                     account_id: event.account_id,
-                    place: self.within(until_at, &until, Stage::Events { from }),
-                    stamp: Stamp(Written::By(written_by)),
-                    what: What::Event(Box::new(EventRecord::received(event, size_bytes.into(), deliveries))),
+                    place: self.within(until_at, &until, RoundStage::Events { from }),
+                    stamp: FeedStamp(Written::By(written_by)),
+                    change: FeedChange::Event(Box::new(EventRecord::received(
+                        event,
+                        size_bytes.into(),
+                        deliveries,
+                    ))),
                 });
             }
         }
         if found == self.limit {
-            let next = self.within(until_at, &until, Stage::Events { from });
-            return Ok(Fed { fresh, next, more: true });
+            let next = self.within(until_at, &until, RoundStage::Events { from });
+            return Ok(FeedPage { entries, next, more: true });
         }
-        self.holds(fresh, (0, DestinationId::MIN), until_at, until).await
+        self.holds(entries, (0, DestinationId::MIN), until_at, until).await
     }
 
     /// Holds behind that one, after what was found already; then the round is over.
     async fn holds(
         self,
-        mut fresh: Vec<Fresh>,
+        mut entries: Vec<FeedEntry>,
         (changed_at, destination): (i64, DestinationId),
         until_at: Timestamp,
         until: Snapshot,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         let Snapshot { oldest, next, open } = &self.seen;
         let since = self.at.minus(limits::FEED_LOOKBACK).micros();
         let params = params![
@@ -237,27 +243,27 @@ impl FeedReader {
                 after = change.key();
             }
             let Some(hold) = hold?.hold() else { continue };
-            fresh.push(Fresh {
+            entries.push(FeedEntry {
                 account_id: change.account_id,
-                place: self.within(until_at, &until, Stage::Holds { after }),
-                stamp: Stamp(Written::By(change.written_by)),
-                what: What::Hold(change.destination_id, hold),
+                place: self.within(until_at, &until, RoundStage::Holds { after }),
+                stamp: FeedStamp(Written::By(change.written_by)),
+                change: FeedChange::Hold(change.destination_id, hold),
             });
         }
         if rows.len() >= self.limit {
-            let next = self.within(until_at, &until, Stage::Holds { after });
-            return Ok(Fed { fresh, next, more: true });
+            let next = self.within(until_at, &until, RoundStage::Holds { after });
+            return Ok(FeedPage { entries, next, more: true });
         }
-        let next = Place::snapshot(until_at, until);
-        if let Some(last) = fresh.last_mut() {
+        let next = FeedPlace::snapshot(until_at, until);
+        if let Some(last) = entries.last_mut() {
             last.place = next.clone();
         }
-        Ok(Fed { fresh, next, more: false })
+        Ok(FeedPage { entries, next, more: false })
     }
 
-    fn within(&self, at: Timestamp, until: &Snapshot, stage: Stage) -> Place {
-        let round = Some(Round { at, until: until.clone(), stage });
-        Place { at: self.at, seen: Seen::Snapshots { seen: self.seen.clone(), round } }
+    fn within(&self, at: Timestamp, until: &Snapshot, stage: RoundStage) -> FeedPlace {
+        let round = Some(FeedRound { at, until: until.clone(), stage });
+        FeedPlace { at: self.at, seen: FeedProgress::Snapshots { seen: self.seen.clone(), round } }
     }
 }
 

@@ -36,14 +36,14 @@ impl Gates for PostgresStore {
             hold_step: holds.step => INT4_ARRAY, hold_ended_at: holds.ended_at => INT8_ARRAY,
         ];
         self.pools.settle().await?.write(&KEEP_GATES, params).await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
         let columns = HoldColumns::of(holds.iter().map(|hold| (destination, hold)));
         self.pools.general().await?.write(&NOTE_HOLDS, columns.params()).await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 

@@ -118,7 +118,7 @@ impl Queue for PostgresStore {
         }
         let connection = self.pools.settle().await?;
         let settled = settle::settle(&connection, node, settlements, now).await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(settled)
     }
 
@@ -191,7 +191,7 @@ impl Queue for PostgresStore {
             now: now.micros() => INT8,
         ];
         let cancelled = connection.write(&CANCEL, params).await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(cancelled.first()?.map(WaitingRow::delivery))
     }
 

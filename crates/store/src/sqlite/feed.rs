@@ -8,9 +8,9 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    EventRecord, FactAttempt, FactRecord, Fed, Feed, Followed, Fresh, Place, Resumption, Stamp, StoreError,
-    What,
-    feed::{Numbers, Seen, Written},
+    EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
+    Followed, Resumption, StoreError,
+    feed::{FeedProgress, Numbers, Written},
 };
 use async_trait::async_trait;
 use domain::{
@@ -27,17 +27,17 @@ const FEED_HOLDS: &str = sql!("feed_holds");
 
 #[async_trait]
 impl Feed for SqliteStore {
-    async fn feed_end(&self, now: Timestamp) -> Result<Place, StoreError> {
+    async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError> {
         self.read(move |connection| {
             let last = end(connection)?;
-            Ok(Place::numbers(now, last))
+            Ok(FeedPlace::numbers(now, last))
         })
         .await
     }
 
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
-        let Some(place) = Place::parse(text) else { return Ok(Resumption::Malformed) };
-        let Seen::Numbers(seen) = place.seen else { return Ok(Resumption::Lost) };
+        let Some(place) = FeedPlace::parse(text) else { return Ok(Resumption::Malformed) };
+        let FeedProgress::Numbers(seen) = place.seen else { return Ok(Resumption::Lost) };
         self.read(move |connection| {
             let last = end(connection)?;
             let there = seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
@@ -50,19 +50,19 @@ impl Feed for SqliteStore {
     async fn feed(
         &self,
         Followed { accounts, events }: Followed<'_>,
-        after: &Place,
+        after: &FeedPlace,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Fed, StoreError> {
+    ) -> Result<FeedPage, StoreError> {
         let (accounts, at) = (accounts.to_vec(), after.at);
-        let Seen::Numbers(seen) = after.seen else {
+        let FeedProgress::Numbers(seen) = after.seen else {
             return Err(StoreError::Refused("a place of another store".into()));
         };
         self.read(move |connection| {
             // Where retention took the newest rows, their numbers come again.
             let last = end(connection)?;
             let seen = Numbers { fact: seen.fact.min(last.fact), event: seen.event.min(last.event), ..seen };
-            let mut walk = Walk { accounts, at, seen, fresh: Vec::new() };
+            let mut walk = Walk { accounts, at, seen, entries: Vec::new() };
             let mut looked_at = vec![walk.facts(connection, limit)?];
             if events {
                 looked_at.push(walk.events(connection, limit)?);
@@ -71,14 +71,14 @@ impl Feed for SqliteStore {
             }
             looked_at.push(walk.holds(connection, limit)?);
             let more = looked_at.contains(&limit);
-            let Walk { seen, fresh, .. } = walk;
-            Ok(Fed { fresh, next: Place::numbers(if more { at } else { now }, seen), more })
+            let Walk { seen, entries, .. } = walk;
+            Ok(FeedPage { entries, next: FeedPlace::numbers(if more { at } else { now }, seen), more })
         })
         .await
     }
 
-    async fn feed_stirred(&self) {
-        self.stir.heard().await;
+    async fn feed_written(&self) {
+        self.feed_signal.notified().await;
     }
 }
 
@@ -104,7 +104,7 @@ struct Walk {
     accounts: Vec<AccountId>,
     at: Timestamp,
     seen: Numbers,
-    fresh: Vec<Fresh>,
+    entries: Vec<FeedEntry>,
 }
 
 impl Walk {
@@ -116,7 +116,7 @@ impl Walk {
             let (account, late): (_, bool) = (columns.id()?, columns.get()?);
             if self.accounts.contains(&account) && !late {
                 let record = Box::new(fact(columns)?);
-                self.keep(account, Written::Fact(self.seen.fact), What::Delivery(record));
+                self.keep(account, Written::Fact(self.seen.fact), FeedChange::Delivery(record));
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -132,7 +132,7 @@ impl Walk {
             let account = columns.clone().account_of_event()?;
             if self.accounts.contains(&account) {
                 let record = EventRecord::received(columns.event()?, columns.count()?, columns.get()?);
-                self.keep(account, Written::Event(self.seen.event), What::Event(Box::new(record)));
+                self.keep(account, Written::Event(self.seen.event), FeedChange::Event(Box::new(record)));
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -148,16 +148,16 @@ impl Walk {
             if let Some(account) = account.filter(|account| self.accounts.contains(account))
                 && let Some(entry) = gates::hold(columns)?
             {
-                self.keep(account, Written::Hold(self.seen.hold), What::Hold(destination, entry));
+                self.keep(account, Written::Hold(self.seen.hold), FeedChange::Hold(destination, entry));
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(looked_at)
     }
 
-    fn keep(&mut self, account_id: AccountId, written: Written, what: What) {
-        let place = Place::numbers(self.at, self.seen);
-        self.fresh.push(Fresh { account_id, place, stamp: Stamp(written), what });
+    fn keep(&mut self, account_id: AccountId, written: Written, change: FeedChange) {
+        let place = FeedPlace::numbers(self.at, self.seen);
+        self.entries.push(FeedEntry { account_id, place, stamp: FeedStamp(written), change });
     }
 }
 

@@ -26,7 +26,7 @@ impl Gates for SqliteStore {
     async fn keep_gates(&self, _node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
         let words = words.to_owned();
         self.write(Priority::Settle, move |connection| keep(connection, &words, now)).await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 
@@ -38,7 +38,7 @@ impl Gates for SqliteStore {
                 .try_for_each(|hold| note(connection, destination, hold, hold.ended_at.unwrap_or(hold.since)))
         })
         .await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    FoundTables, OpenError, OpenOptions, StoreError, UnsafeSetting, feed::Stir, open::MIGRATIONS_TABLE,
+    FoundTables, OpenError, OpenOptions, StoreError, UnsafeSetting, feed::FeedSignal, open::MIGRATIONS_TABLE,
 };
 use domain::{limits, time::Timestamp};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
@@ -73,9 +73,19 @@ impl SqliteStore {
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
-        let (stir, _first_count, _lock) = (Stir::default(), first_count, lock);
+        let (feed_signal, _first_count, _lock) = (FeedSignal::default(), first_count, lock);
         let ingested_at = AtomicI64::new(Timestamp::MIN.micros());
-        Ok(Self { tally, _first_count, writer, readers, engine_readers, keys, ingested_at, stir, _lock })
+        Ok(Self {
+            tally,
+            _first_count,
+            writer,
+            readers,
+            engine_readers,
+            keys,
+            ingested_at,
+            feed_signal,
+            _lock,
+        })
     }
 }
 

@@ -67,7 +67,7 @@ impl Queue for SqliteStore {
         while settled.len() < settlements.len() {
             settled.extend(self.settle_from(&settlements, settled.len(), now).await?);
         }
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(settled)
     }
 
@@ -137,7 +137,7 @@ impl Queue for SqliteStore {
                 Ok(Some(delivery))
             })
             .await?;
-        self.stir.ring();
+        self.feed_signal.notify();
         Ok(cancelled)
     }
 

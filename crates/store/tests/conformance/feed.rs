@@ -10,7 +10,10 @@ use domain::{
     time::Timestamp,
 };
 use std::collections::BTreeMap;
-use store::{Chore, EventRecord, EventWalk, FactRecord, Followed, Fresh, GateWord, Place, Resumption, What};
+use store::{
+    Chore, EventRecord, EventWalk, FactRecord, FeedChange, FeedEntry, FeedPlace, Followed, GateWord,
+    Resumption,
+};
 
 pub(crate) async fn what_happens_to_a_delivery_is_told_as_it_was_left(world: World) {
     let ground = world.ground().await;
@@ -19,8 +22,8 @@ pub(crate) async fn what_happens_to_a_delivery_is_told_as_it_was_left(world: Wor
     assert_eq!(world.all(&[ground.account.id], &place).await.0, []);
 
     world.move_on(retried(&delivery, at(3), at(33))).await;
-    let (fresh, place) = world.all(&[ground.account.id], &place).await;
-    let [retry] = &facts(&fresh)[..] else { panic!("{fresh:?}") };
+    let (entries, place) = world.all(&[ground.account.id], &place).await;
+    let [retry] = &facts(&entries)[..] else { panic!("{entries:?}") };
     assert_eq!((retry.delivery_id, retry.event_id), (delivery.id, delivery.event_id));
     assert_eq!((retry.route_id, retry.destination_id), (ground.route.id, ground.destination.id));
     assert_eq!((retry.event_type.as_str(), retry.origin), ("invoice.paid", delivery.id));
@@ -32,8 +35,8 @@ pub(crate) async fn what_happens_to_a_delivery_is_told_as_it_was_left(world: Wor
 
     let waiting = world.lane(ground.destination.id).await.remove(0);
     world.move_on(delivered(&waiting, at(34))).await;
-    let (fresh, place) = world.all(&[ground.account.id], &place).await;
-    let [ended] = &facts(&fresh)[..] else { panic!("{fresh:?}") };
+    let (entries, place) = world.all(&[ground.account.id], &place).await;
+    let [ended] = &facts(&entries)[..] else { panic!("{entries:?}") };
     assert_eq!((ended.attempts, ended.spent, ended.next_attempt_at), (2, 1, None));
     assert_eq!(ended.ending, Some((Ending::Delivered, over(at(34)))));
     assert_eq!(world.all(&[ground.account.id], &place).await.0, [], "each once");
@@ -46,8 +49,8 @@ pub(crate) async fn an_ending_without_an_attempt_is_told_with_the_last_one_befor
     let place = world.end(at(3)).await;
     let fact = AttemptId::at(at(4), chance());
     world.store.cancel(ground.account.id, delivery.id, fact, at(4)).await.unwrap().expect("it waits");
-    let (fresh, _) = world.all(&[ground.account.id], &place).await;
-    let [ended] = &facts(&fresh)[..] else { panic!("{fresh:?}") };
+    let (entries, _) = world.all(&[ground.account.id], &place).await;
+    let [ended] = &facts(&entries)[..] else { panic!("{entries:?}") };
     assert_eq!(ended.ending, Some((Ending::Cancelled(CancelReason::Requested), at(4))));
     assert_eq!((ended.attempt, ended.attempts), (None, 1));
     assert_eq!((ended.outcome, ended.http_status), (Some(Outcome::ServerError), Some(503)));
@@ -70,11 +73,11 @@ pub(crate) async fn only_the_accounts_asked_for_are_told_of(world: World) {
         world.move_on(delivered(&delivery, at(3))).await;
     }
     world.hold(theirs.destination.id, hold(4, None)).await;
-    let (fresh, _) = world.all(&[ours.account.id], &place).await;
-    assert_eq!(fresh.len(), 2);
-    assert!(fresh.iter().all(|fresh| fresh.account_id == ours.account.id));
-    let (fresh, _) = world.all(&[ours.account.id, theirs.account.id], &place).await;
-    assert_eq!(fresh.iter().filter(|fresh| fresh.account_id == theirs.account.id).count(), 2);
+    let (entries, _) = world.all(&[ours.account.id], &place).await;
+    assert_eq!(entries.len(), 2);
+    assert!(entries.iter().all(|entry| entry.account_id == ours.account.id));
+    let (entries, _) = world.all(&[ours.account.id, theirs.account.id], &place).await;
+    assert_eq!(entries.iter().filter(|entry| entry.account_id == theirs.account.id).count(), 2);
     assert_eq!(world.all(&[], &place).await.0, []);
 }
 
@@ -84,18 +87,18 @@ pub(crate) async fn holds_are_told_when_they_begin_change_and_end(world: World) 
     let mut place = world.end(at(1)).await;
     for entry in [hold(2, None), HoldEntry { until: Some(at(90)), ..hold(2, None) }, hold(2, Some(6))] {
         world.hold(id, entry.clone()).await;
-        let (fresh, next) = world.all(&[ground.account.id], &place).await;
-        assert_eq!(whats(&fresh), [&What::Hold(id, entry)]);
+        let (entries, next) = world.all(&[ground.account.id], &place).await;
+        assert_eq!(whats(&entries), [&FeedChange::Hold(id, entry)]);
         place = next;
     }
     // What has changed twice is told once, as it is.
     world.hold(id, hold(7, None)).await;
     world.hold(id, hold(7, Some(8))).await;
-    let (fresh, place) = world.all(&[ground.account.id], &place).await;
-    assert_eq!(whats(&fresh), [&What::Hold(id, hold(7, Some(8)))]);
+    let (entries, place) = world.all(&[ground.account.id], &place).await;
+    assert_eq!(whats(&entries), [&FeedChange::Hold(id, hold(7, Some(8)))]);
     let paused = HoldEntry { reason: HoldReason::Paused, until: None, step: None, ..hold(7, Some(9)) };
     world.store.note_holds(id, std::slice::from_ref(&paused)).await.expect("it is written");
-    assert_eq!(whats(&world.all(&[ground.account.id], &place).await.0), [&What::Hold(id, paused)]);
+    assert_eq!(whats(&world.all(&[ground.account.id], &place).await.0), [&FeedChange::Hold(id, paused)]);
 }
 
 pub(crate) async fn everything_is_told_once_whatever_the_size_of_a_page(world: World) {
@@ -113,9 +116,9 @@ pub(crate) async fn everything_is_told_once_whatever_the_size_of_a_page(world: W
         vec![word(ground.destination.id, vec![hold(90, None), hold(91, None), hold(92, None)])];
     world.store.keep_gates(world.node.id, &words, at(99)).await.expect("they are kept");
     for limit in [1, 2, 5, 23, 500] {
-        let (fresh, end) = world.pages(&[ground.account.id], &place, limit).await;
-        assert_eq!(told(&fresh).len(), 23 + 4 + 3, "{limit} a page");
-        assert!(told(&fresh).values().all(|times| *times == 1), "{limit} a page: {fresh:?}");
+        let (entries, end) = world.pages(&[ground.account.id], &place, limit).await;
+        assert_eq!(told(&entries).len(), 23 + 4 + 3, "{limit} a page");
+        assert!(told(&entries).values().all(|times| *times == 1), "{limit} a page: {entries:?}");
         assert_eq!(world.pages(&[ground.account.id], &end, limit).await.0, []);
     }
 }
@@ -130,13 +133,13 @@ pub(crate) async fn whoever_stops_anywhere_goes_on_without_a_hole(world: World) 
             world.hold(ground.destination.id, hold(n, None)).await;
         }
     }
-    let (fresh, _) = world.pages(&[ground.account.id], &place, 4).await;
-    assert_eq!(fresh.len(), 12);
-    for heard in 0..fresh.len() {
-        let text = fresh[heard].place.to_string();
+    let (entries, _) = world.pages(&[ground.account.id], &place, 4).await;
+    assert_eq!(entries.len(), 12);
+    for heard in 0..entries.len() {
+        let text = entries[heard].place.to_string();
         let Resumption::At(place) = world.store.feed_place(&text).await.unwrap() else { panic!("{text}") };
         let (rest, _) = world.pages(&[ground.account.id], &place, 5).await;
-        let mut all = told(&fresh[..=heard]);
+        let mut all = told(&entries[..=heard]);
         all.extend(told(&rest));
         assert_eq!(all.len(), 12, "after {heard}");
     }
@@ -151,8 +154,8 @@ pub(crate) async fn a_place_covers_what_was_there_and_nothing_later(world: World
     let between = world.end(at(3)).await;
     world.move_on(delivered(&late, at(2))).await;
     world.hold(ground.destination.id, hold(3, None)).await;
-    let (fresh, end) = world.all(&[ground.account.id], &place).await;
-    let covered = |place: &Place| fresh.iter().filter(|fresh| place.covers(fresh.stamp)).count();
+    let (entries, end) = world.all(&[ground.account.id], &place).await;
+    let covered = |place: &FeedPlace| entries.iter().filter(|entry| place.covers(entry.stamp)).count();
     assert_eq!((covered(&place), covered(&between), covered(&end)), (0, 2, 4));
     assert_eq!(world.all(&[ground.account.id], &between).await.0.len(), 2);
 }
@@ -166,17 +169,17 @@ pub(crate) async fn a_past_of_hours_is_caught_up_with(world: World) {
         world.move_on(delivered(&delivery, at(moment))).await;
     }
     world.hold(ground.destination.id, hold(50_000, None)).await;
-    let (mut fresh, mut at_place) = (Vec::new(), place);
+    let (mut entries, mut at_place) = (Vec::new(), place);
     loop {
-        let fed =
+        let page =
             world.store.feed(changes(&[ground.account.id]), &at_place, 2, at(90_000)).await.expect("a page");
-        fresh.extend(fed.fresh);
-        at_place = fed.next;
-        if !fed.more {
+        entries.extend(page.entries);
+        at_place = page.next;
+        if !page.more {
             break;
         }
     }
-    assert_eq!(fresh.len(), moments.len() + 1);
+    assert_eq!(entries.len(), moments.len() + 1);
     assert_eq!(at_place.at(), at(90_000));
 }
 
@@ -185,16 +188,16 @@ pub(crate) async fn an_event_is_told_when_it_is_durable(world: World) {
     let place = world.end(at(0)).await;
     let delivery = world.delivery(&ours, at(1)).await;
     world.delivery(&theirs, at(1)).await;
-    let (fresh, next) = world.read(everything(&[ours.account.id]), &place, 500).await;
-    let [told] = &events(&fresh)[..] else { panic!("{fresh:?}") };
+    let (entries, next) = world.read(everything(&[ours.account.id]), &place, 500).await;
+    let [told] = &events(&entries)[..] else { panic!("{entries:?}") };
     let kept = world.store.event(ours.account.id, delivery.event_id).await.expect("it is kept");
     assert_eq!(**told, kept, "as the history has it");
     assert_eq!((told.fanout.total, told.fanout.waiting, told.event.payload.len()), (1, 1, 0));
-    assert_eq!((next.covers(fresh[0].stamp), place.covers(fresh[0].stamp)), (true, false));
+    assert_eq!((next.covers(entries[0].stamp), place.covers(entries[0].stamp)), (true, false));
 
     world.move_on(delivered(&delivery, at(2))).await;
-    let (fresh, _) = world.read(everything(&[ours.account.id]), &next, 500).await;
-    assert_eq!((fresh.len(), events(&fresh).len()), (1, 0), "once");
+    let (entries, _) = world.read(everything(&[ours.account.id]), &next, 500).await;
+    assert_eq!((entries.len(), events(&entries).len()), (1, 0), "once");
     let both = [ours.account.id, theirs.account.id];
     assert_eq!(events(&world.read(everything(&both), &place, 500).await.0).len(), 2);
 }
@@ -203,11 +206,11 @@ pub(crate) async fn events_that_nobody_follows_are_passed_over(world: World) {
     let ground = world.ground().await;
     let place = world.end(at(0)).await;
     world.delivery(&ground, at(1)).await;
-    let (fresh, next) = world.all(&[ground.account.id], &place).await;
-    assert_eq!(fresh, []);
+    let (entries, next) = world.all(&[ground.account.id], &place).await;
+    assert_eq!(entries, []);
     let later = world.delivery(&ground, at(2)).await;
-    let (fresh, _) = world.read(everything(&[ground.account.id]), &next, 500).await;
-    assert_eq!(events(&fresh).iter().map(|told| told.event.id).collect::<Vec<_>>(), [later.event_id]);
+    let (entries, _) = world.read(everything(&[ground.account.id]), &next, 500).await;
+    assert_eq!(events(&entries).iter().map(|told| told.event.id).collect::<Vec<_>>(), [later.event_id]);
 }
 
 pub(crate) async fn whoever_follows_hears_more_after_everything_was_pruned(world: World) {
@@ -221,14 +224,14 @@ pub(crate) async fn whoever_follows_hears_more_after_everything_was_pruned(world
     let (account_id, before) = (ground.account.id, at(4));
     let walk = EventWalk { account_id, from: EventId::MIN, before, events: 100, rows: 100 };
     world.store.prune_events(term.expect("nobody has it"), walk).await.unwrap();
-    let (fresh, place) = world.read(everything(&[account_id]), &place, 500).await;
-    assert_eq!(fresh, []);
+    let (entries, place) = world.read(everything(&[account_id]), &place, 500).await;
+    assert_eq!(entries, []);
 
     let delivery = world.delivery(&ground, at(5)).await;
     world.move_on(delivered(&delivery, at(6))).await;
-    let (fresh, _) = world.read(everything(&[account_id]), &place, 500).await;
-    assert_eq!(events(&fresh).iter().map(|told| told.event.id).collect::<Vec<_>>(), [delivery.event_id]);
-    assert_eq!(facts(&fresh).iter().map(|told| told.delivery_id).collect::<Vec<_>>(), [delivery.id]);
+    let (entries, _) = world.read(everything(&[account_id]), &place, 500).await;
+    assert_eq!(events(&entries).iter().map(|told| told.event.id).collect::<Vec<_>>(), [delivery.event_id]);
+    assert_eq!(facts(&entries).iter().map(|told| told.delivery_id).collect::<Vec<_>>(), [delivery.id]);
 }
 
 pub(crate) async fn events_too_are_told_once_and_without_a_hole(world: World) {
@@ -244,16 +247,16 @@ pub(crate) async fn events_too_are_told_once_and_without_a_hole(world: World) {
     }
     let followed = [ground.account.id];
     for limit in [1, 2, 5, 9, 500] {
-        let (fresh, end) = world.read(everything(&followed), &place, limit).await;
-        assert_eq!((told(&fresh).len(), events(&fresh).len()), (9 + 9 + 3, 9), "{limit} a page");
-        assert!(told(&fresh).values().all(|times| *times == 1), "{limit} a page: {fresh:?}");
+        let (entries, end) = world.read(everything(&followed), &place, limit).await;
+        assert_eq!((told(&entries).len(), events(&entries).len()), (9 + 9 + 3, 9), "{limit} a page");
+        assert!(told(&entries).values().all(|times| *times == 1), "{limit} a page: {entries:?}");
         assert_eq!(world.read(everything(&followed), &end, limit).await.0, []);
-        for heard in 0..fresh.len() {
-            let text = fresh[heard].place.to_string();
+        for heard in 0..entries.len() {
+            let text = entries[heard].place.to_string();
             let Resumption::At(place) = world.store.feed_place(&text).await.unwrap() else {
                 panic!("{text}")
             };
-            let mut all = told(&fresh[..=heard]);
+            let mut all = told(&entries[..=heard]);
             all.extend(told(&world.read(everything(&followed), &place, 5).await.0));
             assert_eq!(all.len(), 21, "after {heard}");
         }
@@ -278,19 +281,19 @@ pub(crate) async fn what_another_node_writes_is_told_too(world: World) {
     let place = world.end(at(0)).await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
-    let fed = other.feed(changes(&[ground.account.id]), &place, 10, at(3)).await.expect("a page");
-    assert_eq!((fed.fresh.len(), fed.more), (1, false));
-    assert_eq!(other.feed(changes(&[ground.account.id]), &fed.next, 10, at(3)).await.unwrap().fresh, []);
+    let page = other.feed(changes(&[ground.account.id]), &place, 10, at(3)).await.expect("a page");
+    assert_eq!((page.entries.len(), page.more), (1, false));
+    assert_eq!(other.feed(changes(&[ground.account.id]), &page.next, 10, at(3)).await.unwrap().entries, []);
 }
 
 pub(crate) async fn whoever_writes_stirs_the_feed(world: World) {
     let ground = world.ground().await;
     let deliveries = [world.delivery(&ground, at(1)).await, world.delivery(&ground, at(1)).await];
     world.move_on(delivered(&deliveries[0], at(2))).await;
-    world.store.feed_stirred().await;
+    world.store.feed_written().await;
     let stirred = tokio::spawn({
         let store = world.store.clone();
-        async move { store.feed_stirred().await }
+        async move { store.feed_written().await }
     });
     world
         .store
@@ -301,27 +304,37 @@ pub(crate) async fn whoever_writes_stirs_the_feed(world: World) {
 }
 
 impl World {
-    async fn end(&self, now: Timestamp) -> Place {
+    async fn end(&self, now: Timestamp) -> FeedPlace {
         self.store.feed_end(now).await.expect("the end")
     }
 
     /// Everything behind a place, and the end.
-    async fn all(&self, accounts: &[AccountId], after: &Place) -> (Vec<Fresh>, Place) {
+    async fn all(&self, accounts: &[AccountId], after: &FeedPlace) -> (Vec<FeedEntry>, FeedPlace) {
         self.pages(accounts, after, 500).await
     }
 
-    async fn pages(&self, accounts: &[AccountId], after: &Place, limit: usize) -> (Vec<Fresh>, Place) {
+    async fn pages(
+        &self,
+        accounts: &[AccountId],
+        after: &FeedPlace,
+        limit: usize,
+    ) -> (Vec<FeedEntry>, FeedPlace) {
         self.read(changes(accounts), after, limit).await
     }
 
-    async fn read(&self, followed: Followed<'_>, after: &Place, limit: usize) -> (Vec<Fresh>, Place) {
-        let (mut fresh, mut place) = (Vec::new(), after.clone());
+    async fn read(
+        &self,
+        followed: Followed<'_>,
+        after: &FeedPlace,
+        limit: usize,
+    ) -> (Vec<FeedEntry>, FeedPlace) {
+        let (mut entries, mut place) = (Vec::new(), after.clone());
         for _ in 0..100 {
-            let fed = self.store.feed(followed, &place, limit, at(100)).await.expect("a page");
-            fresh.extend(fed.fresh);
-            place = fed.next;
-            if !fed.more {
-                return (fresh, place);
+            let page = self.store.feed(followed, &place, limit, at(100)).await.expect("a page");
+            entries.extend(page.entries);
+            place = page.next;
+            if !page.more {
+                return (entries, place);
             }
         }
         panic!("the feed does not end");
@@ -358,34 +371,34 @@ fn hold(since: u64, ended: Option<u64>) -> HoldEntry {
     }
 }
 
-fn whats(fresh: &[Fresh]) -> Vec<&What> {
-    fresh.iter().map(|fresh| &fresh.what).collect()
+fn whats(entries: &[FeedEntry]) -> Vec<&FeedChange> {
+    entries.iter().map(|entry| &entry.change).collect()
 }
 
-fn events<'a>(fresh: &'a [Fresh]) -> Vec<&'a EventRecord> {
-    let event = |fresh: &'a Fresh| match &fresh.what {
-        What::Event(record) => Some(&**record),
-        What::Delivery(_) | What::Hold(..) => None,
+fn events<'a>(entries: &'a [FeedEntry]) -> Vec<&'a EventRecord> {
+    let event = |entry: &'a FeedEntry| match &entry.change {
+        FeedChange::Event(record) => Some(&**record),
+        FeedChange::Delivery(_) | FeedChange::Hold(..) => None,
     };
-    fresh.iter().filter_map(event).collect()
+    entries.iter().filter_map(event).collect()
 }
 
-fn facts<'a>(fresh: &'a [Fresh]) -> Vec<&'a FactRecord> {
-    let fact = |fresh: &'a Fresh| match &fresh.what {
-        What::Delivery(fact) => Some(&**fact),
-        What::Event(_) | What::Hold(..) => None,
+fn facts<'a>(entries: &'a [FeedEntry]) -> Vec<&'a FactRecord> {
+    let fact = |entry: &'a FeedEntry| match &entry.change {
+        FeedChange::Delivery(fact) => Some(&**fact),
+        FeedChange::Event(_) | FeedChange::Hold(..) => None,
     };
-    fresh.iter().filter_map(fact).collect()
+    entries.iter().filter_map(fact).collect()
 }
 
 /// How often each thing was told.
-fn told(fresh: &[Fresh]) -> BTreeMap<(DeliveryId, u32, i64), usize> {
+fn told(entries: &[FeedEntry]) -> BTreeMap<(DeliveryId, u32, i64), usize> {
     let mut told = BTreeMap::new();
-    for fresh in fresh {
-        let key = match &fresh.what {
-            What::Delivery(fact) => (fact.delivery_id, fact.attempts, 0),
-            What::Event(record) => (DeliveryId::from_uuid(record.event.id.uuid()), 0, -1),
-            What::Hold(id, hold) => (DeliveryId::from_uuid(id.uuid()), 0, hold.since.micros()),
+    for entry in entries {
+        let key = match &entry.change {
+            FeedChange::Delivery(fact) => (fact.delivery_id, fact.attempts, 0),
+            FeedChange::Event(record) => (DeliveryId::from_uuid(record.event.id.uuid()), 0, -1),
+            FeedChange::Hold(id, hold) => (DeliveryId::from_uuid(id.uuid()), 0, hold.since.micros()),
         };
         *told.entry(key).or_default() += 1;
     }

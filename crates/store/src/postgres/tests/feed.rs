@@ -2,7 +2,7 @@
 
 use super::{World, delivered, open};
 use crate::{
-    Feed as _, Followed, Queue as _, Rollups as _, What,
+    Feed as _, FeedChange, Followed, Queue as _, Rollups as _,
     postgres::{feed::FEED_FACTS, statement::params},
 };
 use domain::{id::AttemptId, limits, rollup::Span};
@@ -29,22 +29,22 @@ async fn what_commits_late_is_told_although_its_id_is_lower() {
                 from attempts limit 1";
     world.client.execute(copy, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
     let followed = Followed { accounts: &[ground.account_id], events: false };
-    let fed = world.store.feed(followed, &place, 10, world.now).await.expect("a page");
-    assert_eq!((fed.fresh.len(), fed.more), (1, false));
+    let page = world.store.feed(followed, &place, 10, world.now).await.expect("a page");
+    assert_eq!((page.entries.len(), page.more), (1, false));
 
     world.store.settle(world.node, &[delivered(&lane[2], world.node)], world.now).await.expect("settled");
     world.client.batch_execute("commit").await.expect("at last");
-    let fed = world.store.feed(followed, &fed.next, 10, world.now).await.expect("a page");
-    let told: BTreeSet<_> = fed
-        .fresh
+    let page = world.store.feed(followed, &page.next, 10, world.now).await.expect("a page");
+    let told: BTreeSet<_> = page
+        .entries
         .iter()
-        .filter_map(|fresh| match &fresh.what {
-            What::Delivery(fact) => Some(fact.delivery_id),
-            What::Event(_) | What::Hold(..) => None,
+        .filter_map(|entry| match &entry.change {
+            FeedChange::Delivery(fact) => Some(fact.delivery_id),
+            FeedChange::Event(_) | FeedChange::Hold(..) => None,
         })
         .collect();
     assert_eq!(told, BTreeSet::from([lane[1].id, lane[2].id]));
-    assert_eq!(world.store.feed(followed, &fed.next, 10, world.now).await.expect("a page").fresh, []);
+    assert_eq!(world.store.feed(followed, &page.next, 10, world.now).await.expect("a page").entries, []);
     world.clean_up().await;
 }
 
@@ -70,14 +70,14 @@ async fn whoever_follows_several_nodes_at_work_hears_everything_once() {
     }
     let (mut told, mut over) = (Vec::new(), false);
     loop {
-        let fed = world
+        let page = world
             .store
             .feed(Followed { accounts: &[ground.account_id], events: true }, &place, 20, world.now)
             .await
             .expect("a page");
-        told.extend(fed.fresh.iter().map(|fresh| fresh.stamp.0));
-        let quiet = fed.fresh.is_empty() && !fed.more;
-        place = fed.next;
+        told.extend(page.entries.iter().map(|entry| entry.stamp.0));
+        let quiet = page.entries.is_empty() && !page.more;
+        place = page.next;
         if over && quiet {
             break;
         }

@@ -8,9 +8,9 @@
 //! - Where one process writes (SQLite, memory) rows are numbered as they are committed: a place is the last number.
 //! - On PostgreSQL a place is a **snapshot** of the database: which transactions were over. What lies behind it is what
 //!   any other transaction wrote, whenever it commits and whatever its id; nothing has to be looked for twice and
-//!   nothing to be remembered for it. Ids only say where to look: rows whose attempt began, or
-//!   whose event was received, no longer than [`domain::limits::FEED_LOOKBACK`] before the snapshot. A round goes from one snapshot to the next in pages, and a
-//!   place within it names both.
+//!   nothing to be remembered for it. Ids only say where to look: rows whose attempt began, or whose event was received,
+//!   no longer than [`domain::limits::FEED_LOOKBACK`] before the snapshot. A round goes from one snapshot to the next in
+//!   pages, and a place within it names both.
 
 use crate::{EventRecord, FanoutCounts, StoreError};
 use async_trait::async_trait;
@@ -53,7 +53,7 @@ pub trait Feed: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct Followed<'a> {
     pub accounts: &'a [AccountId],
-    /// Events are passed over, and cost nothing, where nobody asks for them.
+    /// Events are passed over, and cost nothing, where no follower asks for them.
     pub events: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct FeedPage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedEntry {
     pub account_id: AccountId,
-    /// Whoever has heard this, and all before it, goes on from here.
+    /// A follower that has heard this, and all before it, goes on from here.
     pub place: FeedPlace,
     pub stamp: FeedStamp,
     pub change: FeedChange,
@@ -128,7 +128,7 @@ pub enum Resumption {
     Malformed,
 }
 
-/// A place in the feed. Its text is for whoever comes back.
+/// A place in the feed. Its text is for a follower that comes back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeedPlace {
     /// About when it was the end.
@@ -175,7 +175,7 @@ pub(crate) struct Snapshot {
     pub(crate) open: Vec<i64>,
 }
 
-/// Who wrote something, to be compared with a place.
+/// Which write something came with, to be compared with a place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FeedStamp(pub(crate) Written);
 

@@ -1,8 +1,8 @@
 //! A store of plain maps behind one mutex: the executable specification of what a store does.
 //!
-//! It says what the traits promise in the fewest words, and the other stores are compared with it. It forgets
-//! everything when it is dropped, keeps no transaction open, and never fails unless it is told to; tests and the simulator deliver with it.
-//! It fences settlements by node as PostgreSQL does: who has not joined moves nothing.
+//! It says what the traits promise in the fewest words, and the other stores are compared with it. It forgets everything
+//! when it is dropped, keeps no transaction open, and never fails unless it is told to; tests and the simulator deliver
+//! with it. It fences settlements by node as PostgreSQL does: a node that has not joined moves nothing.
 
 mod audit;
 mod backlog;
@@ -81,7 +81,7 @@ impl MemoryStore {
         }
     }
 
-    /// One lock for everything: whoever holds it is a transaction.
+    /// One lock for everything: as long as it is held, that is a transaction.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().expect("no method panics while it holds the lock")
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 pub trait Queue: Send + Sync {
     /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
     /// and in the order of their position; due or not due is the lane's business. Payloads above
-    /// [`domain::limits::CARRIED_BYTES`] are left out, and so are those that are not what was accepted. A window never returns more than its limit. A row that does not
-    /// read back is left out, and those behind it are not.
+    /// [`domain::limits::CARRIED_BYTES`] are left out, and so are those that are not what was accepted. A window never
+    /// returns more than its limit. A row that does not read back is left out, and those behind it are not.
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
 
     /// The event with its payload, for a delivery whose payload was left out. None: it is gone.

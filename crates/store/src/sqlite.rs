@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one thread that writes it, a few connections that read it.
 //!
 //! Everything that wants to write is a job for [`writer`], which runs all jobs that wait in one transaction and flushes
-//! once for all of them; nobody is answered before the flush. Reads go through [`readers`], each in one snapshot. A
+//! once for all of them; no job is answered before the flush. Reads go through [`readers`], each in one snapshot. A
 //! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
 
 mod audit;
@@ -62,7 +62,7 @@ pub struct SqliteStore {
     /// For what the engine reads to deliver: a crowd of API reads never stands before it.
     engine_readers: Arc<Readers>,
     keys: Arc<Keys>,
-    /// When an event came last, in microseconds: who comes next does not wait for long.
+    /// When an event came last, in microseconds: the next one must not wait for long.
     ingested_at: AtomicI64,
     feed_signal: FeedSignal,
     // Last: it is let go when everything above is closed.

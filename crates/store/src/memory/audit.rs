@@ -1,4 +1,4 @@
-//! What must never be; and ways to make it so, for those who try whether it is found.
+//! What must never be; and ways to make it so, for tests that try whether it is found.
 
 use super::{EndedDelivery, MemoryStore, Tables};
 use crate::{

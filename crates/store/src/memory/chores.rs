@@ -1,4 +1,4 @@
-//! Who does what.
+//! Which node does a chore.
 
 use super::{KeptChore, MemoryStore, Tables};
 use crate::{Chore, Chores, StoreError, Term};
@@ -29,7 +29,7 @@ impl Chores for MemoryStore {
 }
 
 impl Tables {
-    /// Whether nobody has taken the chore over.
+    /// Whether no other node has taken the chore over.
     pub(super) fn stands(&self, term: Term) -> bool {
         self.chores.get(&term.chore).is_some_and(|kept| kept.term == term)
     }

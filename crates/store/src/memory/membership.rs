@@ -1,4 +1,4 @@
-//! Who is there and who owns what.
+//! Nodes, and which shards they own.
 
 use super::{KeptNode, KeptShard, MemoryStore, Tables};
 use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};

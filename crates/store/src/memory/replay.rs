@@ -18,7 +18,7 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-/// A replay, and what whoever works on it keeps there.
+/// A replay, and what the node that works on it keeps there.
 pub(super) struct KeptReplay {
     pub(super) replay: Replay,
     delivery_ids: Vec<DeliveryId>,

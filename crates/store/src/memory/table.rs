@@ -77,7 +77,7 @@ impl<R: CatalogRow> Table<R> {
 
     fn has_room(&self, account: AccountId) -> Result<(), StoreError> {
         let Some((most, what)) = R::MOST else { return Ok(()) };
-        // Where there are fewer in all, nobody has to be asked whose they are.
+        // Where there are fewer in all, it does not matter whose they are.
         let full =
             || self.live().filter(|row| row.account_id() == account).nth(most.saturating_sub(1)).is_some();
         if self.0.len() >= most && full() { Err(StoreError::Full { what }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! What nodes on one store tell each other: everybody hears everybody else.
+//! What nodes on one store tell each other: each hears all others.
 
 use super::MemoryStore;
 use crate::{News, StoreError, Wakes};
@@ -26,7 +26,7 @@ struct SentNews {
 
 struct NewsReceiver {
     waiting: broadcast::Receiver<SentNews>,
-    /// Nobody knows what was told before it listened.
+    /// What was told before it listened is unknown to it.
     new: bool,
 }
 
@@ -55,7 +55,7 @@ impl NewsChannel {
 #[async_trait]
 impl Wakes for MemoryStore {
     async fn tell(&self, news: &[News]) -> Result<(), StoreError> {
-        // Fails only if nobody listens, and we do.
+        // Fails only if there is no receiver, and ours is one.
         let _ = self.news.sender.send(SentNews { by: self.news.mine, news: news.into() });
         Ok(())
     }

@@ -90,7 +90,7 @@ fn copy(from: &Path, partial: &PartialCopy, mut progress: impl FnMut(Copied)) ->
     let (page, of) = (number("page_size")?, number("page_count")? * number("page_size")?);
     partial.has_room(of)?;
     let mut copy = Connection::open(&partial.path).map_err(sql)?;
-    // It is nobody's yet: what is half written is thrown away. Little is kept in memory, so that steps reach the file.
+    // It has no name yet: what is half written is thrown away. Little is kept in memory, so that steps reach the file.
     copy.execute_batch("pragma journal_mode = off; pragma synchronous = off; pragma cache_size = -1024")
         .map_err(sql)?;
     {
@@ -137,7 +137,7 @@ impl PartialCopy {
             Err(Errno::WOULDBLOCK) => return Err(BackupError::Busy(to.into())),
             Err(error) => return Err(failed(error.into())),
         }
-        // Whoever finished it between our opening and our lock has given it its name.
+        // A backup that finished it between our opening and our lock has given it its name.
         if to.symlink_metadata().is_ok() {
             let _ = fs::remove_file(&path);
             return Err(BackupError::Exists(to.into()));
@@ -187,7 +187,7 @@ impl Drop for PartialCopy {
     }
 }
 
-/// Nobody else has it, so no log and no locks are made beside it.
+/// No other process has it, so no log and no locks are made beside it.
 fn immutable(path: &Path) -> rusqlite::Result<Connection> {
     let encoded: String =
         path.as_os_str().as_encoded_bytes().iter().map(|byte| format!("%{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! Who does what. One process has the lock, so that whoever asks is alone, and every term is the first.
+//! Which node does a chore. One process has the lock, so the node that asks is alone, and every term is the first.
 
 use super::SqliteStore;
 use crate::{Chore, Chores, StoreError, Term};

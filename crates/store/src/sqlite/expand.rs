@@ -1,4 +1,4 @@
-//! Expansions: a chunk is one job of the writer, after everything that somebody waits for.
+//! Expansions: a chunk is one job of the writer, after all that a caller waits for.
 
 use super::{
     SqliteStore, Trouble, catalog,

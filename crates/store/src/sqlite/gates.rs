@@ -1,4 +1,4 @@
-//! What is remembered of gates. Nobody asks which node it is: one process has the lock.
+//! What is remembered of gates. The node is not asked for: one process has the lock.
 
 use super::{
     SqliteStore,

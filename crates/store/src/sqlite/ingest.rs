@@ -28,7 +28,7 @@ const INSERT_EXPANSION: &str = sql!("insert_expansion");
 impl Ingest for SqliteStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
         self.ingested_at.store(now.micros(), Ordering::Relaxed);
-        // Documents are written here, not by the one thread everybody waits for.
+        // Documents are written here, not by the one thread that all writes wait for.
         let events: Arc<[PreparedEvent]> = batch.iter().map(PreparedEvent::new).collect();
         // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
         let mut one_by_one = false;

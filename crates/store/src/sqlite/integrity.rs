@@ -15,7 +15,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// Pages, tables and indexes, and the list of free pages; then, as far as there is time, every row against its
-    /// indexes. For a file that nobody uses.
+    /// indexes. For a file that no server uses.
     Whole,
     /// Tables and their indexes, one after the other.
     ByTable,

@@ -1,4 +1,4 @@
-//! Who is there and who owns what. One process at a time, by the lock; rows are kept all the same, so that everything
+//! Nodes, and which shards they own. One process at a time, by the lock; rows are kept all the same, so that everything
 //! above works as it does with many. Nothing is swapped here: the one thread that writes is alone.
 
 use super::{
@@ -129,12 +129,12 @@ impl Membership for SqliteStore {
 
     async fn health(&self) -> Result<(), StoreError> {
         // An empty transaction: the thread is there, the file can be locked, no flush has failed. With the priority of
-        // events: who lets none of them in is not ready.
+        // events: a store that lets none of them in is not ready.
         self.write(Priority::Ingest, |_| Ok(())).await
     }
 }
 
-/// Whoever else has a row is dead: we hold the lock.
+/// Every other node that has a row is dead: this process holds the lock.
 fn join(connection: &Connection, node: &NodeRecord, lease: Duration) -> Result<Timestamp, Trouble> {
     let now = now(connection)?;
     bound!("delete from nodes where id <> :id", id: node.id).execute(connection)?;

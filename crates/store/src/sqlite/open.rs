@@ -33,7 +33,7 @@ mod migrations {
 
 /// Enough for the pages a group of writes touches.
 const CACHE_KIB: i64 = 8_192;
-/// Whoever only asks whether a file is in use has its lock for a moment.
+/// A process that only asks whether a file is in use has its lock for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// The log is cut back to this after it was longer: after a backup, not each time it begins again, since cutting takes up
 /// to 25 ms, and each flush that makes it longer again waits for the file system's own log.
@@ -178,7 +178,7 @@ fn connect(path: &Path, synchronous: &'static str, accept_data_loss: bool) -> Re
     let mut connection = open(path, synchronous).map_err(|error| of_sql(path, error))?;
     check_durability(&connection, path, accept_data_loss)?;
     migrate(&mut connection, path)?;
-    // We hold the lock, so whoever is written down as a node here is dead.
+    // This process holds the lock, so every node that is written down here is dead.
     connection
         .execute_batch("delete from nodes; update shards set node_id = null where node_id is not null")
         .map_err(|error| of_sql(path, error))?;
@@ -202,7 +202,7 @@ fn open(path: &Path, synchronous: &'static str) -> rusqlite::Result<Connection> 
     // References are checked where something is created: the rows of the hot path have none.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_KEPT_BYTES, |_| Ok(()))?;
-    // Done where it keeps nobody waiting and its errors are seen.
+    // The copier does it, beside the writer, and sees its errors.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))?;
     Ok(connection)
 }
@@ -266,7 +266,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
         _ => {}
     }
     let mut runner = migrations::migrations::runner();
-    // In one transaction with the list of them: who is killed in the middle has none of it.
+    // In one transaction with the list of them: a process that is killed in the middle leaves none of it.
     runner.set_migration_table_name(MIGRATIONS_TABLE);
     match runner.set_grouped(true).run(connection) {
         Ok(_) => Ok(()),

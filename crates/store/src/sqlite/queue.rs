@@ -217,7 +217,7 @@ fn fetch(
     {
         let delivery = match Columns::of(row).delivery() {
             Ok(delivery) => delivery,
-            // Nobody can deliver it; it must not keep those behind it.
+            // It cannot be delivered; it must not keep those behind it.
             Err(trouble) if trouble.reach() == Reach::Row => {
                 skipped.get_or_insert((0_usize, trouble)).0 += 1;
                 continue;

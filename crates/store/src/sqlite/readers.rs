@@ -46,7 +46,7 @@ impl Readers {
         let readers = self.clone();
         let permit = self.permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         let read = tokio::task::spawn_blocking(move || {
-            // Held by the thread: who stops waiting for a read does not free its connection.
+            // Held by the thread: a caller that stops waiting for a read does not free its connection.
             let _permit = permit;
             let connection = readers.take()?;
             let result = snapshot(&connection, work);

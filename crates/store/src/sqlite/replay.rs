@@ -1,4 +1,4 @@
-//! Replays: a chunk is one job of the writer, after everything that somebody waits for.
+//! Replays: a chunk is one job of the writer, after all that a caller waits for.
 
 mod walk;
 

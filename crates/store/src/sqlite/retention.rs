@@ -1,4 +1,4 @@
-//! Forgetting, in steps of a few milliseconds: everybody waits behind the one who writes.
+//! Forgetting, in steps of a few milliseconds: all that is written waits behind each of them.
 
 mod replays;
 

@@ -117,7 +117,7 @@ impl<'r> Columns<'r> {
         word.map(|word| word.parse().map_err(|error| unreadable("outcome", error))).transpose()
     }
 
-    /// For those who can do without it: a newer version's word is none.
+    /// For readers that can do without it: a newer version's word is none.
     fn known_outcome(&mut self) -> Option<Outcome> {
         self.text().ok()?.parse().ok()
     }

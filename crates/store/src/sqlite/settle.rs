@@ -1,8 +1,8 @@
 //! Settling: the row decides, then the fact is written.
 //!
-//! A row that is not there any more, or has another number of attempts behind it, was moved by somebody else: then
-//! nothing moves, and the attempt is written as late. Unless the fact is there already: then this is a repetition, and
-//! the answer is what it was the first time.
+//! A row that is not there any more, or has another number of attempts behind it, was moved by another settlement or a
+//! cancel: then nothing moves, and the attempt is written as late. Unless the fact is there already: then this is a
+//! repetition, and the answer is what it was the first time.
 
 use super::{
     Trouble,
@@ -237,7 +237,7 @@ impl Value for detail::StoredDetail {
     }
 }
 
-/// All at once or, where SQLite will not take one of them, one by one. Nobody asks which node it is: one process has the
+/// All at once or, where SQLite will not take one of them, one by one. The node is not asked for: one process has the
 /// lock, and what it says is the owner's word.
 pub(super) fn settle(
     connection: &Connection,

@@ -1,6 +1,6 @@
 //! Statements with parameters by name, at the price of parameters by number.
 //!
-//! The texts say `:name`, and whoever runs one gives its values by the same names, in any order. SQLite numbers names as
+//! The texts say `:name`, and their callers give the values by the same names, in any order. SQLite numbers names as
 //! they first appear; [`order`] does the same while this program is compiled, so that a name that is missing, or is none
 //! of the statement's, does not compile, and nothing is looked up when the statement runs.
 

@@ -1,4 +1,4 @@
-//! How much waits, by account: counted by the writer as it writes, so that nobody has to count the queue.
+//! How much waits, by account: counted by the writer as it writes, so that the queue is counted only at the start.
 //!
 //! What a transaction adds to the queue and takes from it is noted on the writer's own thread ([`came`], [`went`]) and
 //! counts when it is flushed. What was there when the store was opened is counted meanwhile, from a snapshot taken

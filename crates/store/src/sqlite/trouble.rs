@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for us: who is to blame, and whether we may go on.
+//! What SQLite's errors mean for the store: how far each reaches, and whether the store may go on.
 
 use crate::{BoxError, StoreError};
 use rusqlite::{Error as SqlError, ErrorCode, ffi};
@@ -98,7 +98,7 @@ impl From<Trouble> for StoreError {
     }
 }
 
-/// A value that we kept and cannot read. Whoever asked has done nothing wrong.
+/// A value that the store kept and cannot read: no fault of the caller.
 fn is_ours(error: &SqlError) -> bool {
     !matches!(error, SqlError::SqliteFailure(..) | SqlError::ToSqlConversionFailure(_))
 }

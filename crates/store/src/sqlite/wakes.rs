@@ -1,4 +1,4 @@
-//! What nodes tell each other: one process has the file to itself, so there is nobody to tell and nothing to hear.
+//! What nodes tell each other: one process has the file to itself, so there is no other to tell and nothing to hear.
 
 use super::SqliteStore;
 use crate::{News, StoreError, Wakes};

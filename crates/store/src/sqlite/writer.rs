@@ -1,13 +1,13 @@
 //! The one thread that writes: group commit without a timer.
 //!
-//! It takes whatever waits, runs all of it in one transaction, and answers everybody after the flush has returned. While
+//! It takes whatever waits, runs all of it in one transaction, and answers every job after the flush has returned. While
 //! one flush runs the next group forms by itself. Settlements go first, then events, then what the API writes, then at
 //! most one chunk of bulk work.
 //!
 //! A job that fails, or panics, is rolled back alone: by its savepoint or, since savepoints cost a copy of every page
 //! that is touched, by running the whole group again with savepoints where a job of the hot path fails. When the disk is
-//! full the whole transaction is rolled back and everybody is told to try again, settlements after a second try in the
-//! reserved room. When a flush fails for any other reason, nobody knows what is on disk: nothing is written on this
+//! full the whole transaction is rolled back and every caller is told to try again, settlements after a second try in the
+//! reserved room. When a flush fails for any other reason, it is unknown what is on disk: nothing is written on this
 //! handle ever again.
 
 mod copier;
@@ -40,7 +40,7 @@ pub(super) enum Priority {
     Settle,
     Ingest,
     Api,
-    /// Work that nobody waits for, a chunk at a time.
+    /// Chores, which no caller waits for, a chunk at a time.
     Bulk,
     /// The same, if there is room for more.
     Expand,
@@ -104,7 +104,7 @@ impl Drop for Writer {
     }
 }
 
-/// A thread of the store that dies takes the store along: nobody knows what it had written, and nobody does its work.
+/// A thread of the store that dies takes the store along: what it had written is unknown, and no other does its work.
 pub(super) struct FailOnPanic {
     pub(super) failed: Arc<OnceLock<String>>,
     pub(super) thread: &'static str,
@@ -134,7 +134,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// Until nobody is left to ask.
+    /// Until the store is closed.
     fn write_all(mut self, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
         let (mut bulk, mut passed_over) = (VecDeque::new(), 0);
         loop {
@@ -160,7 +160,7 @@ impl Writing {
                 group.extend(bulk.pop_front());
             }
             if group.is_empty() {
-                return self.close(); // nothing waits and nobody is left to ask
+                return self.close(); // nothing waits, and the store is being closed
             }
             group.sort_by_key(|job| job.priority());
             self.write_group(group);
@@ -193,7 +193,7 @@ impl Writing {
         }
     }
 
-    /// Rolls back and tells everybody, but for those who may try again in reserved room.
+    /// Rolls back and refuses every job, but for settlements, which may try again in reserved room.
     fn give_up(&mut self, group: Vec<Box<dyn Job>>, trouble: rusqlite::Error) -> Vec<Box<dyn Job>> {
         let reach = reach(&trouble);
         if reach == Reach::Store {
@@ -219,7 +219,7 @@ impl Writing {
         again
     }
 
-    /// Runs all jobs and flushes. An error means that nothing of it is there, or that nobody knows.
+    /// Runs all jobs and flushes. An error means that nothing of it is there, or that this is unknown.
     fn transact(&mut self, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
         if !self.run(group, Savepoints::ForWhatOftenFails)? {
             self.connection.execute_batch("rollback")?;

@@ -28,7 +28,7 @@ pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Resu
         Ok((account, whole(connection, columns, id)))
     })?;
     match found {
-        // What does not read back stops the deliveries of its own destination, nobody else's.
+        // What does not read back stops the deliveries of its own destination and of no other.
         Some((account, Err(trouble))) if trouble.reach() == Reach::Row => {
             let reason = StoreError::from(trouble).to_string();
             tracing::error!(destination_id = %id, reason, "a destination does not read back");

@@ -1,4 +1,4 @@
--- :seen_by, :seen_until who held it when it was looked at
+-- :seen_by, :seen_until its holder when it was looked at
 update replays
 set held_by = :node_id,
     held_until = :until

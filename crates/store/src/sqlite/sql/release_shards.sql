@@ -1,4 +1,4 @@
--- To the one who wants it, if that is there.
+-- To the node that wants it, if that is there.
 update shards
 set node_id = (select n.id from nodes n where n.id = wanted_by),
     epoch = epoch + 1,

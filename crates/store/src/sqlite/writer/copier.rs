@@ -51,7 +51,7 @@ impl Copier {
     /// Begins to copy what is in the log by now. Only the writer calls it, and only while it is not busy.
     pub(super) fn wake(&self) {
         self.busy.store(true, Ordering::Release);
-        // One that has ended copies nothing any more, and says why where everybody looks.
+        // One that has ended copies nothing any more, and has said why in `failed`.
         let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
     }
 }
@@ -73,7 +73,7 @@ fn copy_all(
     busy: &AtomicBool,
     failed: &OnceLock<String>,
 ) {
-    // The writer is the one who closes the store, and knows whether that may write.
+    // The writer closes the store, and knows whether that may write.
     let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     while woken.recv().is_ok() && failed.get().is_none() {
         let fail = |error: String| {
@@ -81,7 +81,7 @@ fn copy_all(
             let _ = failed.set(error);
         };
         match copy(connection) {
-            // SQLite leaves the flush to whoever copies the end of the log, and that is the writer.
+            // SQLite flushes where the end of the log is copied, and that is in the writer.
             Ok(()) => {
                 if let Err(error) = lock.flush_database() {
                     fail(error.to_string());

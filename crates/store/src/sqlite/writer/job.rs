@@ -1,4 +1,4 @@
-//! A piece of writing, and who waits for it.
+//! A piece of writing, and the caller that waits for it.
 
 use super::{
     super::trouble::{Reach, Trouble, reach},
@@ -63,7 +63,7 @@ where
 
     fn answer(self: Box<Self>) {
         let missing = || Err(StoreError::Refused("the job was not run".into()));
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = self.reply.send(self.result.unwrap_or_else(missing));
     }
 

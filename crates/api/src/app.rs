@@ -119,7 +119,7 @@ impl ApiConfig {
     pub fn new(public_url: impl Into<String>, version: &'static str) -> Self {
         Self {
             public_url: public_url.into(),
-            body_limit: limits::BODY_BYTES,
+            body_limit: limits::BODY_BYTES_DEFAULT,
             connections: limits::CONNECTIONS,
             ingest_queue: limits::INGEST_QUEUE,
             backlog: BacklogCap::default(),

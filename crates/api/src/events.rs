@@ -121,7 +121,8 @@ pub(crate) async fn replay(
         statuses: vec![Status::Delivered, Status::DeadLetter, Status::Cancelled],
         ..DeliveryFilter::default()
     };
-    let replay = replays::begin(&app, &ctx, Selection::Filter(filter), &[], limits::REPLAY_RATE, key).await?;
+    let replay =
+        replays::begin(&app, &ctx, Selection::Filter(filter), &[], limits::REPLAY_RATE_DEFAULT, key).await?;
     Ok((StatusCode::ACCEPTED, Json(read::show_replay(&app, &replay))))
 }
 

@@ -44,7 +44,7 @@ impl<T: DeserializeOwned> List<T> {
     fn of(path: &str, query: Option<&str>) -> Result<Self, ApiError> {
         let mut parameters = Parameters::of(query);
         let limit = match parameters.take("limit")? {
-            None => limits::PAGE,
+            None => limits::PAGE_DEFAULT,
             Some(text) => {
                 text.parse().ok().filter(|limit| (1..=limits::PAGE_MAX).contains(limit)).ok_or_else(|| {
                     ApiError::invalid_field(

@@ -237,7 +237,7 @@ impl Publish<'_> {
         let idempotency_key = agreed_key(self.idempotency_key, header_key)?;
         let ordering_key = self.ordering_key.map(checked_ordering_key).transpose()?;
         if self.deliver_at.is_some_and(|at| at > now.plus(LATEST_DELIVERY)) {
-            let detail = format!("cannot be more than {} days ahead", limits::RETENTION_DAYS);
+            let detail = format!("cannot be more than {} days ahead", limits::RETENTION_DAYS_DEFAULT);
             return Err(ApiError::invalid_field("/deliver_at", "out_of_range", detail));
         }
         let event = Event {
@@ -257,7 +257,7 @@ impl Publish<'_> {
 }
 
 /// What waits longer would outlive what is kept about it.
-const LATEST_DELIVERY: Duration = Duration::from_secs(limits::RETENTION_DAYS as u64 * 24 * 3600);
+const LATEST_DELIVERY: Duration = Duration::from_secs(limits::RETENTION_DAYS_DEFAULT as u64 * 24 * 3600);
 
 fn payload(
     data: Option<&RawValue>,

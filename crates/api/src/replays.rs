@@ -217,7 +217,7 @@ fn new(app: &App, ctx: &AccountCtx, selection: Selection, key: Option<ReplayKey>
         id: ReplayId::at(now, app.dice.bits()),
         account_id: ctx.account_id(),
         selection,
-        rate: limits::REPLAY_RATE,
+        rate: limits::REPLAY_RATE_DEFAULT,
         matched: 1,
         matched_exact: true,
         created_by: ctx.key_id(),

@@ -228,11 +228,11 @@ impl NewDestination {
 }
 
 fn max_concurrency() -> u32 {
-    limits::MAX_CONCURRENCY
+    limits::MAX_CONCURRENCY_DEFAULT
 }
 
 fn timeout_seconds() -> u64 {
-    limits::TIMEOUT.as_secs()
+    limits::TIMEOUT_DEFAULT.as_secs()
 }
 
 /// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.

@@ -26,7 +26,7 @@ pub struct Account {
 }
 
 impl Account {
-    pub const DEFAULT_RETENTION_DAYS: u32 = limits::RETENTION_DAYS;
+    pub const DEFAULT_RETENTION_DAYS: u32 = limits::RETENTION_DAYS_DEFAULT;
 }
 
 words! {

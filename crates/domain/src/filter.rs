@@ -52,7 +52,7 @@ const OPERATORS: &str = "$eq $neq $gt $gte $lt $lte $in $nin $startsWith $endsWi
 #[derive(Debug, Clone)]
 pub struct Filter {
     source: Value,
-    root: Node,
+    root: FilterNode,
 }
 
 /// What a filter looks at.
@@ -99,17 +99,17 @@ impl Filter {
             return Err(whole("too_large", detail));
         }
         let mut compiler = Compiler { pointer: String::new(), clauses: 0 };
-        Ok(Filter { root: compiler.node(document, Place::Top)?, source: document.clone() })
+        Ok(Filter { root: compiler.node(document, DocumentLevel::Top)?, source: document.clone() })
     }
 
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         let steps = Steps::new();
-        self.root.holds(Seen::Event(subject), &steps) && !steps.are_spent()
+        self.root.holds(SubjectValue::Event(subject), &steps) && !steps.are_spent()
     }
 
     /// `None` exactly when it matches.
     pub fn explain(&self, subject: &Subject<'_>) -> Option<Mismatch> {
-        let (seen, steps) = (Seen::Event(subject), Steps::new());
+        let (seen, steps) = (SubjectValue::Event(subject), Steps::new());
         let holds = self.root.holds(seen, &steps);
         if steps.are_spent() {
             let bound = format!("arrays that take at most {FILTER_MAX_STEPS} comparisons");
@@ -126,37 +126,37 @@ impl Filter {
 
 /// One object of the document (or one plain value), compiled.
 #[derive(Debug, Clone, Default)]
-struct Node {
+struct FilterNode {
     /// Hold together of the value or, if that is an array, of one of its elements.
-    parts: Vec<Part>,
+    parts: Vec<ValueClause>,
     /// Asked of the value as a whole, array or not.
-    wholes: Vec<Whole>,
+    wholes: Vec<WholeClause>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum ValueClause {
     /// `said` is how the user wrote it, for explanations.
     Test {
         said: Value,
-        test: Test,
+        test: ValueTest,
     },
     Field {
         name: Box<str>,
-        node: Node,
+        node: FilterNode,
     },
 }
 
 #[derive(Debug, Clone)]
-enum Test {
+enum ValueTest {
     Equal(Value),
     Compare(Comparison, Operand),
-    In(Set),
+    In(ValueSet),
     StartsWith(Box<str>),
     EndsWith(Box<str>),
 }
 
 #[derive(Debug, Clone)]
-enum Whole {
+enum WholeClause {
     /// `said` tells `{}` from `{"$exist": true}`.
     Exist {
         said: Value,
@@ -165,12 +165,12 @@ enum Whole {
     /// `$not`, and `$neq` and `$nin` with a single test inside.
     Not {
         word: &'static str,
-        node: Node,
+        node: FilterNode,
     },
-    Or(Vec<Node>),
-    And(Vec<Node>),
+    Or(Vec<FilterNode>),
+    And(Vec<FilterNode>),
     /// A plain array: the value is an array that has all of these.
-    HasAll(Vec<Node>),
+    HasAll(Vec<FilterNode>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -189,7 +189,7 @@ enum Operand {
 
 /// The values of a `$in`, sorted: a long list costs a few compares, not one for each.
 #[derive(Debug, Clone, Default)]
-struct Set {
+struct ValueSet {
     texts: Vec<Box<str>>,
     numbers: Vec<Number>,
     yes: bool,
@@ -199,7 +199,7 @@ struct Set {
 
 /// A value of the subject, wherever it lives, without making a `Value` of it.
 #[derive(Clone, Copy)]
-enum Seen<'a> {
+enum SubjectValue<'a> {
     Event(&'a Subject<'a>),
     Json(&'a Value),
     Text(&'a str),
@@ -225,16 +225,16 @@ impl Steps {
     }
 }
 
-impl Node {
-    fn holds(&self, seen: Seen<'_>, steps: &Steps) -> bool {
+impl FilterNode {
+    fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         self.parts_hold(seen, steps) && self.wholes.iter().all(|whole| whole.holds(seen, steps))
     }
 
-    fn parts_hold(&self, seen: Seen<'_>, steps: &Steps) -> bool {
+    fn parts_hold(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         let all = || self.parts.iter().all(|part| part.holds(seen, steps));
         let Some(elements) = seen.elements() else { return all() };
         // An array has no keys, not even missing ones: nested keys are asked of its elements alone.
-        let has_fields = self.parts.iter().any(|part| matches!(part, Part::Field { .. }));
+        let has_fields = self.parts.iter().any(|part| matches!(part, ValueClause::Field { .. }));
         if self.parts.is_empty() || (!has_fields && all()) {
             return true;
         }
@@ -242,17 +242,17 @@ impl Node {
             if !steps.spend(self.parts.len()) {
                 return false;
             }
-            if self.parts_hold(Seen::Json(element), steps) {
+            if self.parts_hold(SubjectValue::Json(element), steps) {
                 return true;
             }
         }
         false
     }
 
-    fn mismatch<'a>(&'a self, seen: Seen<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
+    fn mismatch<'a>(&'a self, seen: SubjectValue<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
         if !self.parts_hold(seen, &Steps::new()) {
             if seen.elements().is_some() {
-                return Some(mismatch_at(path, together(self.parts.iter().map(Part::said)), seen));
+                return Some(mismatch_at(path, together(self.parts.iter().map(ValueClause::said)), seen));
             }
             return self.parts.iter().find_map(|part| part.mismatch(seen, path));
         }
@@ -260,22 +260,24 @@ impl Node {
     }
 
     fn said(&self) -> Value {
-        together(self.parts.iter().map(Part::said).chain(self.wholes.iter().map(Whole::said)))
+        together(self.parts.iter().map(ValueClause::said).chain(self.wholes.iter().map(WholeClause::said)))
     }
 }
 
-impl Part {
-    fn holds(&self, seen: Seen<'_>, steps: &Steps) -> bool {
+impl ValueClause {
+    fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         match self {
-            Part::Test { test, .. } => test.holds(seen),
-            Part::Field { name, node } => node.holds(seen.field(name), steps),
+            ValueClause::Test { test, .. } => test.holds(seen),
+            ValueClause::Field { name, node } => node.holds(seen.field(name), steps),
         }
     }
 
-    fn mismatch<'a>(&'a self, seen: Seen<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
+    fn mismatch<'a>(&'a self, seen: SubjectValue<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
         match self {
-            Part::Test { said, test } => (!test.holds(seen)).then(|| mismatch_at(path, said.clone(), seen)),
-            Part::Field { name, node } => {
+            ValueClause::Test { said, test } => {
+                (!test.holds(seen)).then(|| mismatch_at(path, said.clone(), seen))
+            }
+            ValueClause::Field { name, node } => {
                 path.push(name);
                 let found = node.mismatch(seen.field(name), path);
                 path.pop();
@@ -286,65 +288,65 @@ impl Part {
 
     fn said(&self) -> Value {
         match self {
-            Part::Test { said, .. } => said.clone(),
-            Part::Field { name, node } => under(name, node.said()),
+            ValueClause::Test { said, .. } => said.clone(),
+            ValueClause::Field { name, node } => under(name, node.said()),
         }
     }
 }
 
-impl Test {
-    fn holds(&self, seen: Seen<'_>) -> bool {
+impl ValueTest {
+    fn holds(&self, seen: SubjectValue<'_>) -> bool {
         match self {
-            Test::Equal(wanted) => match seen {
-                Seen::Json(value) => same(wanted, value),
-                Seen::Text(text) => wanted.as_str() == Some(text),
-                Seen::Event(_) | Seen::Nothing => false,
+            ValueTest::Equal(wanted) => match seen {
+                SubjectValue::Json(value) => same(wanted, value),
+                SubjectValue::Text(text) => wanted.as_str() == Some(text),
+                SubjectValue::Event(_) | SubjectValue::Nothing => false,
             },
-            Test::Compare(comparison, operand) => {
+            ValueTest::Compare(comparison, operand) => {
                 let order = match operand {
                     Operand::Number(number) => seen.number().map(|found| order(found, number)),
                     Operand::Text(text) => seen.text().map(|found| found.cmp(text)),
                 };
                 order.is_some_and(|order| comparison.accepts(order))
             }
-            Test::In(set) => set.has(seen),
-            Test::StartsWith(start) => seen.text().is_some_and(|text| text.starts_with(&**start)),
-            Test::EndsWith(end) => seen.text().is_some_and(|text| text.ends_with(&**end)),
+            ValueTest::In(set) => set.has(seen),
+            ValueTest::StartsWith(start) => seen.text().is_some_and(|text| text.starts_with(&**start)),
+            ValueTest::EndsWith(end) => seen.text().is_some_and(|text| text.ends_with(&**end)),
         }
     }
 }
 
-impl Whole {
-    fn holds(&self, seen: Seen<'_>, steps: &Steps) -> bool {
+impl WholeClause {
+    fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         match self {
-            Whole::Exist { wanted, .. } => *wanted != matches!(seen, Seen::Nothing),
-            Whole::Not { node, .. } => !node.holds(seen, steps),
-            Whole::Or(nodes) => nodes.iter().any(|node| node.holds(seen, steps)),
-            Whole::And(nodes) => nodes.iter().all(|node| node.holds(seen, steps)),
-            Whole::HasAll(nodes) => {
+            WholeClause::Exist { wanted, .. } => *wanted != matches!(seen, SubjectValue::Nothing),
+            WholeClause::Not { node, .. } => !node.holds(seen, steps),
+            WholeClause::Or(nodes) => nodes.iter().any(|node| node.holds(seen, steps)),
+            WholeClause::And(nodes) => nodes.iter().all(|node| node.holds(seen, steps)),
+            WholeClause::HasAll(nodes) => {
                 seen.elements().is_some() && nodes.iter().all(|node| node.holds(seen, steps))
             }
         }
     }
 
-    fn mismatch<'a>(&'a self, seen: Seen<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
+    fn mismatch<'a>(&'a self, seen: SubjectValue<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
         if self.holds(seen, &Steps::new()) {
             return None;
         }
-        if let Whole::And(nodes) = self {
+        if let WholeClause::And(nodes) = self {
             return nodes.iter().find_map(|node| node.mismatch(seen, path));
         }
         Some(mismatch_at(path, self.said(), seen))
     }
 
     fn said(&self) -> Value {
-        let list = |nodes: &[Node]| Value::Array(nodes.iter().map(Node::said).collect());
+        let list = |nodes: &[FilterNode]| Value::Array(nodes.iter().map(FilterNode::said).collect());
         match self {
-            Whole::Exist { said, .. } => said.clone(),
-            Whole::Not { word, node } => under(word, node.said()),
-            Whole::Or(nodes) => under("$or", list(nodes)),
-            Whole::And(nodes) => under("$and", list(nodes)),
-            Whole::HasAll(nodes) => list(nodes),
+            WholeClause::Exist { said, .. } => said.clone(),
+            WholeClause::Not { word, node } => under(word, node.said()),
+            WholeClause::Or(nodes) => under("$or", list(nodes)),
+            WholeClause::And(nodes) => under("$and", list(nodes)),
+            WholeClause::HasAll(nodes) => list(nodes),
         }
     }
 }
@@ -360,69 +362,71 @@ impl Comparison {
     }
 }
 
-impl Set {
-    fn has(&self, seen: Seen<'_>) -> bool {
+impl ValueSet {
+    fn has(&self, seen: SubjectValue<'_>) -> bool {
         if let Some(text) = seen.text() {
             return self.texts.binary_search_by(|known| (**known).cmp(text)).is_ok();
         }
         match seen {
-            Seen::Json(Value::Number(number)) => {
+            SubjectValue::Json(Value::Number(number)) => {
                 self.numbers.binary_search_by(|known| order(known, number)).is_ok()
             }
-            Seen::Json(Value::Bool(value)) => {
+            SubjectValue::Json(Value::Bool(value)) => {
                 if *value {
                     self.yes
                 } else {
                     self.no
                 }
             }
-            Seen::Json(Value::Null) => self.null,
+            SubjectValue::Json(Value::Null) => self.null,
             _ => false,
         }
     }
 }
 
-impl<'a> Seen<'a> {
-    fn field(self, name: &str) -> Seen<'a> {
+impl<'a> SubjectValue<'a> {
+    fn field(self, name: &str) -> SubjectValue<'a> {
         match self {
-            Seen::Event(subject) => match name {
-                "type" => Seen::Text(subject.event_type),
-                "data" => subject.data.map_or(Seen::Nothing, Seen::Json),
-                "headers" => Seen::Json(subject.headers),
-                _ => Seen::Json(subject.metadata),
+            SubjectValue::Event(subject) => match name {
+                "type" => SubjectValue::Text(subject.event_type),
+                "data" => subject.data.map_or(SubjectValue::Nothing, SubjectValue::Json),
+                "headers" => SubjectValue::Json(subject.headers),
+                _ => SubjectValue::Json(subject.metadata),
             },
-            Seen::Json(Value::Object(members)) => members.get(name).map_or(Seen::Nothing, Seen::Json),
-            _ => Seen::Nothing,
+            SubjectValue::Json(Value::Object(members)) => {
+                members.get(name).map_or(SubjectValue::Nothing, SubjectValue::Json)
+            }
+            _ => SubjectValue::Nothing,
         }
     }
 
     fn elements(self) -> Option<&'a [Value]> {
         match self {
-            Seen::Json(Value::Array(elements)) => Some(elements),
+            SubjectValue::Json(Value::Array(elements)) => Some(elements),
             _ => None,
         }
     }
 
     fn text(self) -> Option<&'a str> {
         match self {
-            Seen::Text(text) => Some(text),
-            Seen::Json(value) => value.as_str(),
+            SubjectValue::Text(text) => Some(text),
+            SubjectValue::Json(value) => value.as_str(),
             _ => None,
         }
     }
 
     fn number(self) -> Option<&'a Number> {
         match self {
-            Seen::Json(Value::Number(number)) => Some(number),
+            SubjectValue::Json(Value::Number(number)) => Some(number),
             _ => None,
         }
     }
 
     fn to_value(self) -> Option<Value> {
         match self {
-            Seen::Json(value) => Some(value.clone()),
-            Seen::Text(text) => Some(text.into()),
-            Seen::Event(_) | Seen::Nothing => None,
+            SubjectValue::Json(value) => Some(value.clone()),
+            SubjectValue::Text(text) => Some(text.into()),
+            SubjectValue::Event(_) | SubjectValue::Nothing => None,
         }
     }
 }
@@ -464,7 +468,7 @@ fn order_mixed(whole: i128, float: f64) -> Ordering {
     }
 }
 
-fn mismatch_at(path: &[&str], expected: Value, seen: Seen<'_>) -> Mismatch {
+fn mismatch_at(path: &[&str], expected: Value, seen: SubjectValue<'_>) -> Mismatch {
     let top = || expected.as_object().and_then(|said| said.keys().next()).cloned().unwrap_or_default();
     let path = if path.is_empty() { top() } else { path.join(".") };
     Mismatch { path, expected, found: seen.to_value() }
@@ -496,7 +500,7 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
 
 /// Where in the document we are, as far as it changes which keys are allowed and how they are read.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum DocumentLevel {
     Top,
     Headers,
     Inside,
@@ -508,25 +512,25 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn node(&mut self, document: &Value, place: Place) -> Result<Node, FilterError> {
-        let mut node = Node::default();
+    fn node(&mut self, document: &Value, level: DocumentLevel) -> Result<FilterNode, FilterError> {
+        let mut node = FilterNode::default();
         match document {
             Value::Object(members) if members.is_empty() => {
                 self.count()?;
-                node.wholes.push(Whole::Exist { said: document.clone(), wanted: true });
+                node.wholes.push(WholeClause::Exist { said: document.clone(), wanted: true });
             }
             Value::Object(members) => {
                 for (key, value) in members {
                     self.at(key, |this| {
                         if key.starts_with('$') {
-                            this.operator(key, value, place, &mut node)
+                            this.operator(key, value, level, &mut node)
                         } else {
-                            this.field(key, value, place, &mut node)
+                            this.field(key, value, level, &mut node)
                         }
                     })?;
                 }
             }
-            _ if place == Place::Top => {
+            _ if level == DocumentLevel::Top => {
                 return Err(self.error(
                     "invalid_value",
                     "a filter is an object with the keys type, data, headers, metadata, $or, $and, $not"
@@ -535,29 +539,36 @@ impl Compiler {
             }
             Value::Array(elements) => {
                 self.count()?;
-                node.wholes.push(Whole::HasAll(self.nodes(elements, place)?));
+                node.wholes.push(WholeClause::HasAll(self.nodes(elements, level)?));
             }
             plain => {
                 self.count()?;
-                node.parts.push(Part::Test { said: plain.clone(), test: Test::Equal(plain.clone()) });
+                node.parts
+                    .push(ValueClause::Test { said: plain.clone(), test: ValueTest::Equal(plain.clone()) });
             }
         }
         Ok(node)
     }
 
-    fn field(&mut self, key: &str, value: &Value, place: Place, node: &mut Node) -> Result<(), FilterError> {
-        let (name, inside) = match place {
-            Place::Top if !TOP.contains(&key) => {
+    fn field(
+        &mut self,
+        key: &str,
+        value: &Value,
+        level: DocumentLevel,
+        node: &mut FilterNode,
+    ) -> Result<(), FilterError> {
+        let (name, inside) = match level {
+            DocumentLevel::Top if !TOP.contains(&key) => {
                 let detail = format!(
                     "`{key}`: at the top a filter has type, data, headers and metadata; the payload is below data"
                 );
                 return Err(self.error("unknown_field", detail));
             }
-            Place::Top if key == "headers" => (key.into(), Place::Headers),
-            Place::Headers => (key.to_ascii_lowercase().into(), Place::Inside),
-            Place::Top | Place::Inside => (key.into(), Place::Inside),
+            DocumentLevel::Top if key == "headers" => (key.into(), DocumentLevel::Headers),
+            DocumentLevel::Headers => (key.to_ascii_lowercase().into(), DocumentLevel::Inside),
+            DocumentLevel::Top | DocumentLevel::Inside => (key.into(), DocumentLevel::Inside),
         };
-        node.parts.push(Part::Field { name, node: self.node(value, inside)? });
+        node.parts.push(ValueClause::Field { name, node: self.node(value, inside)? });
         Ok(())
     }
 
@@ -565,40 +576,40 @@ impl Compiler {
         &mut self,
         word: &str,
         value: &Value,
-        place: Place,
-        node: &mut Node,
+        level: DocumentLevel,
+        node: &mut FilterNode,
     ) -> Result<(), FilterError> {
         self.count()?;
         match word {
-            "$or" => node.wholes.push(Whole::Or(self.alternatives(value, place)?)),
-            "$and" => node.wholes.push(Whole::And(self.alternatives(value, place)?)),
-            "$not" => node.wholes.push(Whole::Not { word: "$not", node: self.node(value, place)? }),
+            "$or" => node.wholes.push(WholeClause::Or(self.alternatives(value, level)?)),
+            "$and" => node.wholes.push(WholeClause::And(self.alternatives(value, level)?)),
+            "$not" => node.wholes.push(WholeClause::Not { word: "$not", node: self.node(value, level)? }),
             _ if !OPERATORS.split(' ').any(|known| known == word) => {
                 return Err(self.error(
                     "unknown_operator",
                     format!("`{word}` is not an operator; there are {OPERATORS}"),
                 ));
             }
-            _ if place == Place::Top => {
+            _ if level == DocumentLevel::Top => {
                 let detail =
                     format!("`{word}` needs a path, as in {{\"data\": {{\"amount\": {{\"{word}\": …}}}}}}");
                 return Err(self.error("invalid_value", detail));
             }
             "$exist" => {
                 let wanted = value.as_bool().ok_or_else(|| self.operand(word, "true or false"))?;
-                node.wholes.push(Whole::Exist { said: under(word, value.clone()), wanted });
+                node.wholes.push(WholeClause::Exist { said: under(word, value.clone()), wanted });
             }
-            "$neq" => node.wholes.push(denial("$neq", value, Test::Equal(value.clone()))),
-            "$nin" => node.wholes.push(denial("$nin", value, Test::In(self.set(word, value)?))),
+            "$neq" => node.wholes.push(denial("$neq", value, ValueTest::Equal(value.clone()))),
+            "$nin" => node.wholes.push(denial("$nin", value, ValueTest::In(self.set(word, value)?))),
             _ => {
                 let test = self.test(word, value)?;
-                node.parts.push(Part::Test { said: under(word, value.clone()), test });
+                node.parts.push(ValueClause::Test { said: under(word, value.clone()), test });
             }
         }
         Ok(())
     }
 
-    fn test(&self, word: &str, value: &Value) -> Result<Test, FilterError> {
+    fn test(&self, word: &str, value: &Value) -> Result<ValueTest, FilterError> {
         let text = || value.as_str().map(Into::into).ok_or_else(|| self.operand(word, "a string"));
         let compare = |comparison| {
             let operand = match value {
@@ -606,23 +617,23 @@ impl Compiler {
                 Value::String(text) => Operand::Text(text.as_str().into()),
                 _ => return Err(self.operand(word, "a number or a string")),
             };
-            Ok(Test::Compare(comparison, operand))
+            Ok(ValueTest::Compare(comparison, operand))
         };
         match word {
             "$gt" => compare(Comparison::Greater),
             "$gte" => compare(Comparison::GreaterOrEqual),
             "$lt" => compare(Comparison::Less),
             "$lte" => compare(Comparison::LessOrEqual),
-            "$in" => Ok(Test::In(self.set(word, value)?)),
-            "$startsWith" => Ok(Test::StartsWith(text()?)),
-            "$endsWith" => Ok(Test::EndsWith(text()?)),
-            _ => Ok(Test::Equal(value.clone())),
+            "$in" => Ok(ValueTest::In(self.set(word, value)?)),
+            "$startsWith" => Ok(ValueTest::StartsWith(text()?)),
+            "$endsWith" => Ok(ValueTest::EndsWith(text()?)),
+            _ => Ok(ValueTest::Equal(value.clone())),
         }
     }
 
-    fn set(&self, word: &str, value: &Value) -> Result<Set, FilterError> {
+    fn set(&self, word: &str, value: &Value) -> Result<ValueSet, FilterError> {
         let wrong = || self.operand(word, "an array of strings, numbers, true, false or null");
-        let mut set = Set::default();
+        let mut set = ValueSet::default();
         for value in value.as_array().ok_or_else(wrong)? {
             match value {
                 Value::String(text) => set.texts.push(text.as_str().into()),
@@ -638,9 +649,9 @@ impl Compiler {
         Ok(set)
     }
 
-    fn alternatives(&mut self, value: &Value, place: Place) -> Result<Vec<Node>, FilterError> {
+    fn alternatives(&mut self, value: &Value, level: DocumentLevel) -> Result<Vec<FilterNode>, FilterError> {
         match value.as_array() {
-            Some(documents) if !documents.is_empty() => self.nodes(documents, place),
+            Some(documents) if !documents.is_empty() => self.nodes(documents, level),
             _ => {
                 Err(self
                     .error("invalid_value", "$or and $and take an array with at least one document".into()))
@@ -648,10 +659,10 @@ impl Compiler {
         }
     }
 
-    fn nodes(&mut self, documents: &[Value], place: Place) -> Result<Vec<Node>, FilterError> {
+    fn nodes(&mut self, documents: &[Value], level: DocumentLevel) -> Result<Vec<FilterNode>, FilterError> {
         let indexed = documents.iter().enumerate();
         indexed
-            .map(|(index, document)| self.at(&index.to_string(), |this| this.node(document, place)))
+            .map(|(index, document)| self.at(&index.to_string(), |this| this.node(document, level)))
             .collect()
     }
 
@@ -687,8 +698,11 @@ impl Compiler {
     }
 }
 
-fn denial(word: &'static str, value: &Value, test: Test) -> Whole {
-    Whole::Not { word, node: Node { parts: vec![Part::Test { said: value.clone(), test }], wholes: vec![] } }
+fn denial(word: &'static str, value: &Value, test: ValueTest) -> WholeClause {
+    WholeClause::Not {
+        word,
+        node: FilterNode { parts: vec![ValueClause::Test { said: value.clone(), test }], wholes: vec![] },
+    }
 }
 
 impl PartialEq for Filter {

@@ -27,7 +27,7 @@ use crate::{
     time::Timestamp,
 };
 use denied::Denied;
-use order::{Order, Rows};
+use order::{Order, TrackRows};
 use pace::{Beat, Pace};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,7 +37,7 @@ use window::WindowSize;
 
 pub use explain::{Binding, Explanation, WaitKind, WaitingFor};
 pub use order::Head;
-pub use window::{TrackWish, Wish};
+pub use window::{TrackQuery, WindowQuery};
 
 /// One destination's lane. `C` is what travels with a delivery; the lane never looks into it.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ pub struct Lane<C> {
     settings: Option<LaneSettings>,
     gate: Gate,
     /// In memory and not started, in the order they will be sent.
-    held: BTreeMap<Position, Held<C>>,
+    loaded: BTreeMap<Position, LoadedDelivery<C>>,
     /// Every delivery this lane has in hand, and how far it is. A fetch that returns one of these ignores it.
-    known: HashMap<DeliveryId, Known>,
+    known: HashMap<DeliveryId, KnownDelivery>,
     /// Settled while a fetch was under way: the fetch may have read their rows as they were before.
     settled_meanwhile: HashMap<DeliveryId, Settled>,
     unseen: Option<Position>,
@@ -59,7 +59,7 @@ pub struct Lane<C> {
     fetching_from: Option<Position>,
     /// Counts the changes between ordered and not: what was read in another life is no answer.
     life: u32,
-    /// The tracks of an ordered destination; they take the place of `held`, `unseen` and `fetching`.
+    /// The tracks of an ordered destination; they take the place of `loaded`, `unseen` and `fetching`.
     order: Option<Box<Order<C>>>,
     in_flight: u32,
     unflushed: u32,
@@ -76,37 +76,37 @@ pub struct Lane<C> {
     expiry_looked_at: Option<Timestamp>,
 }
 
-/// A delivery in memory, with its cargo.
+/// A delivery in memory, with what travels with it.
 #[derive(Debug)]
-pub struct Held<C> {
+pub struct LoadedDelivery<C> {
     pub delivery: Delivery,
-    pub cargo: C,
+    pub carried: C,
     /// When its row was known to be true; older than a second and it is read again.
     pub read_at: Timestamp,
 }
 
 /// A row that was read.
 #[derive(Debug)]
-pub struct Row<C> {
+pub struct WindowRow<C> {
     pub delivery: Delivery,
-    pub cargo: C,
+    pub carried: C,
     /// The track of its ordering key: where a scheduled delivery of an ordered destination goes when its time comes.
     pub track: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    stage: Stage,
+struct KnownDelivery {
+    stage: DeliveryStage,
     /// Where a fetch last saw its row and left it alone: "retry now" moves rows while we have them in hand, and who
     /// lets go of one must look there.
     seen: Option<Position>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Stage {
+enum DeliveryStage {
     /// Announced by a commit that is still under way.
     Expected,
-    Held,
+    Loaded,
     Open {
         since: Timestamp,
     },
@@ -116,8 +116,8 @@ enum Stage {
     Turning,
 }
 
-impl From<Stage> for Known {
-    fn from(stage: Stage) -> Self {
+impl From<DeliveryStage> for KnownDelivery {
+    fn from(stage: DeliveryStage) -> Self {
         Self { stage, seen: None }
     }
 }
@@ -152,12 +152,12 @@ pub enum Mode {
 
 /// The lane's answer to "what now?".
 #[derive(Debug)]
-pub enum Step<C> {
-    Start(Held<C>),
+pub enum LaneAction<C> {
+    Start(LoadedDelivery<C>),
     /// Ends without an attempt.
-    End(Held<C>, Ending),
+    End(LoadedDelivery<C>, Ending),
     /// Takes its turn in this track.
-    Turn(Held<C>, i64),
+    Turn(LoadedDelivery<C>, i64),
 }
 
 impl<C> Default for Lane<C> {
@@ -165,7 +165,7 @@ impl<C> Default for Lane<C> {
         Self {
             settings: None,
             gate: Gate::default(),
-            held: BTreeMap::new(),
+            loaded: BTreeMap::new(),
             known: HashMap::new(),
             settled_meanwhile: HashMap::new(),
             unseen: None,
@@ -194,9 +194,10 @@ impl<C> Lane<C> {
     /// The destination has been read, or read again after a change.
     pub fn configured(&mut self, settings: LaneSettings) {
         // Enabled again: what was read only to be ended need not stay in memory until it is due.
-        let to_be_ended = |held: &Held<C>| held.delivery.due_at > held.read_at.plus(limits::HELD_FRESH);
-        if !matches!(settings.mode, Mode::End { .. }) && self.held.values().any(to_be_ended) {
-            self.drop_held();
+        let to_be_ended =
+            |loaded: &LoadedDelivery<C>| loaded.delivery.due_at > loaded.read_at.plus(limits::LOADED_FRESH);
+        if !matches!(settings.mode, Mode::End { .. }) && self.loaded.values().any(to_be_ended) {
+            self.drop_loaded();
         }
         self.ordered_as(&settings);
         if self.rate_limit != settings.rate_limit {
@@ -217,7 +218,7 @@ impl<C> Lane<C> {
         if self.order.is_some() {
             return;
         }
-        self.known.entry(id).or_insert(Stage::Expected.into());
+        self.known.entry(id).or_insert(DeliveryStage::Expected.into());
     }
 
     /// The commit failed, or nobody knows how it ended: without a row that was seen there is no such delivery.
@@ -228,7 +229,7 @@ impl<C> Lane<C> {
     }
 
     /// The delivery is durable. It stays in memory if the lane is live and has room, else it waits in the store.
-    pub fn arrived(&mut self, delivery: Delivery, cargo: C, room: bool, now: Timestamp) {
+    pub fn arrived(&mut self, delivery: Delivery, carried: C, room: bool, now: Timestamp) {
         // Not expected here: another owner, or a fetch of ours, may have seen to it before this word came.
         let Some(seen) = self.no_longer_expected(delivery.id) else {
             if !self.known.contains_key(&delivery.id) {
@@ -237,14 +238,14 @@ impl<C> Lane<C> {
             return;
         };
         let moved_to = seen.filter(|seen| *seen != delivery.position);
-        let soon = delivery.due_at <= now.plus(limits::HELD_FRESH);
+        let soon = delivery.due_at <= now.plus(limits::LOADED_FRESH);
         // What is ordered was given its number by the commit: only the store knows it.
         let unordered = delivery.position.track == Position::UNORDERED && self.order.is_none();
         if unordered && room && soon && moved_to.is_none() && self.takes_arrivals(now) {
             if self.is_full() && delivery.due_at <= now {
                 self.denied.came_late(delivery.position);
             }
-            self.hold(Held { delivery, cargo, read_at: now });
+            self.load(LoadedDelivery { delivery, carried, read_at: now });
         } else {
             self.look_at(moved_to.unwrap_or(delivery.position));
         }
@@ -268,25 +269,25 @@ impl<C> Lane<C> {
     }
 
     /// The fetch that [`Lane::wants`] asked for has come back; fewer rows than asked for means there are no more.
-    pub fn fetched(&mut self, wish: &Wish, mut rows: Vec<Row<C>>, now: Timestamp) {
-        if wish.life != self.life {
+    pub fn fetched(&mut self, query: &WindowQuery, mut rows: Vec<WindowRow<C>>, now: Timestamp) {
+        if query.life != self.life {
             return;
         }
-        let complete = rows.len() < wish.limit;
+        let complete = rows.len() < query.limit;
         let last = rows.last().map(|row| row.delivery.position);
         if self.order.is_some() {
             rows.retain(|row| !self.is_in_hand(&row.delivery));
-            let read = Rows { rows, last: last.map(|last| last.rank), complete };
-            return self.track_fetched(wish, read, now);
+            let read = TrackRows { rows, last: last.map(|last| last.rank), complete };
+            return self.track_fetched(query, read, now);
         }
         self.fetching = false;
         self.window.filled(complete);
-        for Row { delivery, cargo, .. } in rows {
+        for WindowRow { delivery, carried, .. } in rows {
             if self.is_in_hand(&delivery) {
                 continue;
             }
-            if delivery.due_at <= now.plus(limits::HELD_FRESH) || self.is_ending() {
-                self.hold(Held { delivery, cargo, read_at: now });
+            if delivery.due_at <= now.plus(limits::LOADED_FRESH) || self.is_ending() {
+                self.load(LoadedDelivery { delivery, carried, read_at: now });
             } else {
                 self.look_when_due(delivery.position, delivery.due_at);
             }
@@ -298,37 +299,37 @@ impl<C> Lane<C> {
     }
 
     /// The fetch came to nothing: what it was to read is still unseen.
-    pub fn fetch_failed(&mut self, wish: &Wish) {
-        if wish.life != self.life {
+    pub fn fetch_failed(&mut self, query: &WindowQuery) {
+        if query.life != self.life {
             return;
         }
         match &mut self.order {
-            Some(order) => order.fetch_failed(wish),
+            Some(order) => order.fetch_failed(query),
             None => {
                 self.fetching = false;
                 self.settled_meanwhile.clear();
-                self.look(wish.from);
+                self.look(query.from);
             }
         }
     }
 
     /// The look for tracks that [`Lane::wants_tracks`] asked for has come back.
-    pub fn swept(&mut self, wish: &TrackWish, heads: &[Head], complete: bool, now: Timestamp) {
+    pub fn swept(&mut self, query: &TrackQuery, heads: &[Head], complete: bool, now: Timestamp) {
         let ending = self.is_ending();
-        if let Some(order) = self.order.as_mut().filter(|_| wish.life == self.life) {
+        if let Some(order) = self.order.as_mut().filter(|_| query.life == self.life) {
             order.swept(heads, complete, ending, |id| self.known.contains_key(&id), now);
         }
     }
 
-    pub fn sweep_failed(&mut self, wish: &TrackWish) {
-        if let Some(order) = self.order.as_mut().filter(|_| wish.life == self.life) {
-            order.sweep_failed(wish.from);
+    pub fn sweep_failed(&mut self, query: &TrackQuery) {
+        if let Some(order) = self.order.as_mut().filter(|_| query.life == self.life) {
+            order.sweep_failed(query.from);
         }
     }
 
     /// Its number has been given, and it stands at the end of this track; or where it stood, to be looked at again.
     pub fn turned(&mut self, id: DeliveryId, place: Position) {
-        if self.known.get(&id).is_some_and(|known| known.stage == Stage::Turning) {
+        if self.known.get(&id).is_some_and(|known| known.stage == DeliveryStage::Turning) {
             self.known.remove(&id);
         }
         if let Some(order) = &mut self.order {
@@ -339,8 +340,8 @@ impl<C> Lane<C> {
 
     /// The answer has been read: the slot is free, the settlement is on its way.
     pub fn finished(&mut self, id: DeliveryId, met: Met, settings: &GateSettings, now: Timestamp) {
-        let known = self.known.insert(id, Stage::Unflushed.into());
-        let open = known.is_some_and(|known| matches!(known.stage, Stage::Open { .. }));
+        let known = self.known.insert(id, DeliveryStage::Unflushed.into());
+        let open = known.is_some_and(|known| matches!(known.stage, DeliveryStage::Open { .. }));
         debug_assert!(open, "finished {id} without a start");
         self.in_flight -= 1;
         self.unflushed += 1;
@@ -352,7 +353,9 @@ impl<C> Lane<C> {
 
     /// The request was given up without a result (a stop, a lost lease): the row is as it was.
     pub fn abandoned(&mut self, id: DeliveryId, position: Position) {
-        if let Some(Known { stage: Stage::Open { since }, seen }) = self.known.get(&id).copied() {
+        if let Some(KnownDelivery { stage: DeliveryStage::Open { since }, seen }) =
+            self.known.get(&id).copied()
+        {
             self.known.remove(&id);
             self.in_flight -= 1;
             self.full_since = None;
@@ -367,7 +370,7 @@ impl<C> Lane<C> {
     /// The settlement of a delivery in this track is durable.
     pub fn flushed(&mut self, id: DeliveryId, track: i64, settled: &Settled, now: Timestamp) {
         // After a word about an attempt of another life of this lane, what is in hand stays in hand.
-        let known = self.known.get(&id).copied().filter(|known| known.stage == Stage::Unflushed);
+        let known = self.known.get(&id).copied().filter(|known| known.stage == DeliveryStage::Unflushed);
         if known.is_some() {
             self.known.remove(&id);
             self.unflushed -= 1;
@@ -411,11 +414,11 @@ impl<C> Lane<C> {
 
     /// Lets go of what has been in memory too long; it is read again when it can be sent.
     pub fn refresh(&mut self, now: Timestamp) {
-        let stale = |held: &Held<C>| now.since(held.read_at) > limits::HELD_FRESH;
+        let stale = |loaded: &LoadedDelivery<C>| now.since(loaded.read_at) > limits::LOADED_FRESH;
         let out_of_order = self.order.as_ref().is_some_and(|order| order.is_stale(now));
-        if out_of_order || self.held.values().next().is_some_and(stale) {
+        if out_of_order || self.loaded.values().next().is_some_and(stale) {
             self.window.wasted();
-            self.drop_held();
+            self.drop_loaded();
         }
     }
 
@@ -424,7 +427,7 @@ impl<C> Lane<C> {
     /// Whether a row that was read is to be left alone, because what is known here is newer.
     fn is_in_hand(&mut self, row: &Delivery) -> bool {
         if let Some(known) = self.known.get_mut(&row.id) {
-            if known.stage == Stage::Turning && row.position.track != Position::AWAITS_TIME {
+            if known.stage == DeliveryStage::Turning && row.position.track != Position::AWAITS_TIME {
                 self.known.remove(&row.id); // it has had its turn, and this is the first to tell
                 return false;
             }
@@ -434,11 +437,11 @@ impl<C> Lane<C> {
             }
             let before = known.seen.replace(row.position);
             // Moved since it came into memory: it is taken again, with its new due time.
-            let moved = before.filter(|place| known.stage == Stage::Held && *place != row.position);
+            let moved = before.filter(|place| known.stage == DeliveryStage::Loaded && *place != row.position);
             if let Some(place) = moved {
                 match &mut self.order {
                     Some(order) => order.forget(place),
-                    None => drop(self.held.remove(&place)),
+                    None => drop(self.loaded.remove(&place)),
                 }
                 self.known.remove(&row.id);
             }
@@ -453,7 +456,8 @@ impl<C> Lane<C> {
 
     /// Where a fetch has seen the row of a delivery, if it was expected until now.
     fn no_longer_expected(&mut self, id: DeliveryId) -> Option<Option<Position>> {
-        let Known { seen, .. } = *self.known.get(&id).filter(|known| known.stage == Stage::Expected)?;
+        let KnownDelivery { seen, .. } =
+            *self.known.get(&id).filter(|known| known.stage == DeliveryStage::Expected)?;
         self.known.remove(&id);
         Some(seen)
     }
@@ -468,7 +472,8 @@ impl<C> Lane<C> {
         if self.order.is_some() {
             return self.denied.head(first);
         }
-        let due = self.held.range(self.denied.beyond()).take_while(|(_, held)| held.delivery.due_at <= now);
+        let due =
+            self.loaded.range(self.denied.beyond()).take_while(|(_, loaded)| loaded.delivery.due_at <= now);
         let (mut count, mut last) = (0, None);
         for (place, _) in due {
             (count, last) = (count + 1, Some(*place));
@@ -476,19 +481,23 @@ impl<C> Lane<C> {
         self.denied.all(count, last);
     }
 
-    fn hold(&mut self, held: Held<C>) {
-        self.known.insert(held.delivery.id, Known { stage: Stage::Held, seen: Some(held.delivery.position) });
-        self.held.insert(held.delivery.position, held);
+    fn load(&mut self, loaded: LoadedDelivery<C>) {
+        self.known.insert(
+            loaded.delivery.id,
+            KnownDelivery { stage: DeliveryStage::Loaded, seen: Some(loaded.delivery.position) },
+        );
+        self.loaded.insert(loaded.delivery.position, loaded);
     }
 
     /// Whether the destination is ordered may change while nothing waits there; what comes meanwhile is found.
     fn ordered_as(&mut self, settings: &LaneSettings) {
         let ordered = settings.ordering != Ordering::None;
         if ordered != self.order.is_some() {
-            self.drop_held();
+            self.drop_loaded();
             self.life += 1;
             self.order = ordered.then(Box::default);
-            self.known.retain(|_, known| !matches!(known.stage, Stage::Expected | Stage::Turning));
+            self.known
+                .retain(|_, known| !matches!(known.stage, DeliveryStage::Expected | DeliveryStage::Turning));
             (self.unseen, self.left_over, self.fetching) = (None, None, false);
             self.settled_meanwhile.clear();
             self.look(Position::START);
@@ -514,11 +523,14 @@ impl<C> Lane<C> {
         }
     }
 
-    fn track_fetched(&mut self, wish: &Wish, read: Rows<C>, now: Timestamp) {
+    fn track_fetched(&mut self, query: &WindowQuery, read: TrackRows<C>, now: Timestamp) {
         let everything = self.is_ending();
         if let Some(order) = &mut self.order {
-            for place in order.fetched(wish, read, everything, now) {
-                self.known.insert(place.delivery_id, Known { stage: Stage::Held, seen: Some(place) });
+            for place in order.fetched(query, read, everything, now) {
+                self.known.insert(
+                    place.delivery_id,
+                    KnownDelivery { stage: DeliveryStage::Loaded, seen: Some(place) },
+                );
             }
         }
     }
@@ -529,15 +541,15 @@ impl<C> Lane<C> {
         }
     }
 
-    fn drop_held(&mut self) {
+    fn drop_loaded(&mut self) {
         if let Some(order) = &mut self.order {
             let gone = order.let_all_go();
             self.let_go(gone);
         }
-        let Some((first, _)) = self.held.first_key_value() else { return };
+        let Some((first, _)) = self.loaded.first_key_value() else { return };
         let first = *first;
-        for (_, held) in std::mem::take(&mut self.held) {
-            self.known.remove(&held.delivery.id);
+        for (_, loaded) in std::mem::take(&mut self.loaded) {
+            self.known.remove(&loaded.delivery.id);
         }
         self.look(first);
     }
@@ -550,9 +562,9 @@ impl<C> Lane<C> {
     /// Live, as far as what is due goes: a retry that waits for tomorrow does not stand in today's way.
     fn takes_arrivals(&self, now: Timestamp) -> bool {
         let live = !self.fetching && self.unseen.is_none_or(|unseen| unseen.rank > now.micros());
-        let held = self.gate.held_until(now).is_some()
+        let is_held = self.gate.held_until(now).is_some()
             || self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::Paused { .. }));
-        live && !held && self.held.len() < limits::WINDOW_MAX
+        live && !is_held && self.loaded.len() < limits::WINDOW_MAX
     }
 }
 

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-// --- What comes in -------------------------------------------------------------------------------------------------
+// --- Requests that come in ------------------------------------------------------------------------------------------
 
 /// Largest event body unless configured otherwise.
-pub const BODY_BYTES: usize = 5 * 1024 * 1024;
+pub const BODY_BYTES_DEFAULT: usize = 5 * 1024 * 1024;
 /// Largest body of a management request: configuration is small.
 pub const MANAGEMENT_BODY_BYTES: usize = 256 * 1024;
-/// Events in one batch request.
-pub const BATCH_EVENTS: usize = 1_000;
 /// Request line and headers together; enough for every real client.
 pub const HEAD_BYTES: usize = 32 * 1024;
 pub const HEADERS: usize = 100;
@@ -25,23 +23,35 @@ pub const BODY_BYTES_PER_SECOND: u64 = 1024;
 pub const CONNECTIONS: usize = 10_000;
 /// Of these, what one address may have: the rest is for everybody else.
 pub const CONNECTIONS_PER_ADDRESS_PERCENT: usize = 75;
-/// Events a second that a key or a source can be limited to.
-pub const RATE_LIMIT_MAX: u32 = 1_000_000;
-/// Requests to a destination in so many seconds that it can be limited to.
-pub const DESTINATION_RATE_MAX: u32 = 100_000;
-pub const DESTINATION_RATE_SECONDS_MAX: u32 = 3_600;
-/// Keys and sources whose pace a node remembers; those that were idle for a second need not be.
-pub const BUCKETS: usize = 16_384;
-/// Deliveries of one account that may wait, and their payloads together; beyond, its events are refused.
-pub const BACKLOG_ROWS: u64 = 10_000_000;
-pub const BACKLOG_BYTES: u64 = 100 * 1024 * 1024 * 1024;
-/// How often a node that takes events in looks how much waits, and of how many accounts: the largest.
-pub const BACKLOG_LOOK: Duration = Duration::from_secs(2);
-pub const BACKLOG_ACCOUNTS: usize = 1_000;
-/// Pages of the queue that PostgreSQL looks at to estimate it: all of a small one, a sample of a large one. They hold some
-/// ten thousand rows, read in 16 to 37 ms on a busy machine; by the
-/// number of pages alone, two estimates in three are within six percent.
-pub const BACKLOG_SAMPLE_PAGES: i64 = 256;
+/// How deep a JSON document may nest.
+pub const JSON_DEPTH: usize = 64;
+/// Between two requests a connection may rest this long; longer than most clients keep theirs.
+pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
+/// What is still read of a refused body, and for how long, so that the client gets to see the refusal.
+pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
+pub const LINGER: Duration = Duration::from_secs(2);
+/// Keys in one JSON document of the management API.
+pub const JSON_KEYS: usize = 10_000;
+/// A store that does not say what time it is within this is not ready.
+pub const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// Reads of the store that one request has open at once.
+pub const READS_AT_ONCE: usize = 8;
+/// What a client is told to wait before it asks again.
+pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
+/// The same while its account's backlog is full: that takes a while.
+pub const RETRY_AFTER_BACKLOG_SECONDS: u32 = 10;
+/// Whoever waits longer would not know whether we are still there.
+pub const RETRY_AFTER_TOLD_MAX_SECONDS: u32 = 60;
+/// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
+/// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
+/// within eight seconds.
+pub const LOOKUP_PATIENCE: Duration = Duration::from_secs(3);
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
+
+// --- Events on their way into the store -----------------------------------------------------------------------------
+
+/// Events in one batch request.
+pub const BATCH_EVENTS: usize = 1_000;
 /// Requests that wait for the committer; beyond, the door answers 503.
 pub const INGEST_QUEUE: usize = 8_192;
 /// How long an event should wait for the committer at most. While they wait longer, fewer are let in: what cannot be
@@ -64,7 +74,7 @@ pub const FANOUT_INLINE: usize = 1_000;
 pub const FANOUT: usize = 100_000;
 /// Routes that a snapshot makes anew when one of them changes.
 pub const ROUTES_PAGE: usize = 256;
-pub const JSON_DEPTH: usize = 64;
+/// The names an event comes with.
 pub const IDEMPOTENCY_KEY_BYTES: usize = 255;
 pub const EVENT_TYPE_BYTES: usize = 128;
 pub const ORDERING_KEY_BYTES: usize = 255;
@@ -75,20 +85,49 @@ pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 pub const KEYS_UNINDEXED: usize = 32_768;
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
+/// What else may be said of an event.
 pub const METADATA_BYTES: usize = 16 * 1024;
-/// Between two requests a connection may rest this long; longer than most clients keep theirs.
-pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
-/// What is still read of a refused body, and for how long, so that the client gets to see the refusal.
-pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
-pub const LINGER: Duration = Duration::from_secs(2);
-/// Keys in one JSON document of the management API.
-pub const JSON_KEYS: usize = 10_000;
 pub const CONTENT_TYPE_BYTES: usize = 255;
 /// Deliveries in one flush: 10,000 rows take some 30 ms, and everybody behind them waits that long.
 pub const INGEST_BATCH_DELIVERIES: usize = 10_000;
 /// Accounts whose routes are kept in memory for matching, and their routes together.
 pub const SNAPSHOT_ACCOUNTS: usize = 10_000;
 pub const SNAPSHOT_ROUTES: usize = 1_000_000;
+/// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
+pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
+/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for everybody.
+pub const LONG_MATCHES: usize = 2;
+/// An event waits this long for one of those threads.
+pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
+/// With less free than this no event is let in. More than the reserve: giving that up must not open the door.
+pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
+/// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
+pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
+
+// --- Rates and backlogs ---------------------------------------------------------------------------------------------
+
+/// Events a second that a key or a source can be limited to.
+pub const RATE_LIMIT_MAX: u32 = 1_000_000;
+/// Requests to a destination in so many seconds that it can be limited to.
+pub const DESTINATION_RATE_MAX: u32 = 100_000;
+pub const DESTINATION_RATE_SECONDS_MAX: u32 = 3_600;
+/// Keys and sources whose pace a node remembers; those that were idle for a second need not be.
+pub const BUCKETS: usize = 16_384;
+/// Deliveries of one account that may wait, and their payloads together; beyond, its events are refused.
+pub const BACKLOG_ROWS: u64 = 10_000_000;
+pub const BACKLOG_BYTES: u64 = 100 * 1024 * 1024 * 1024;
+/// How often a node that takes events in looks how much waits, and of how many accounts: the largest.
+pub const BACKLOG_LOOK: Duration = Duration::from_secs(2);
+pub const BACKLOG_ACCOUNTS: usize = 1_000;
+/// Pages of the queue that PostgreSQL looks at to estimate it: all of a small one, a sample of a large one. They hold some
+/// ten thousand rows, read in 16 to 37 ms on a busy machine; by the
+/// number of pages alone, two estimates in three are within six percent.
+pub const BACKLOG_SAMPLE_PAGES: i64 = 256;
+/// Up to here a backlog is counted, beyond it is estimated.
+pub const QUEUED_EVENTS_EXACT: i64 = 10_000;
+
+// --- What the API remembers -----------------------------------------------------------------------------------------
+
 /// API keys and sources are remembered this long, and a little longer while one of many requests reads them again: a
 /// revocation reaches every node within a second.
 pub const CREDENTIAL_FRESH: Duration = Duration::from_millis(500);
@@ -102,12 +141,13 @@ pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
 pub const KEY_USE_NOTED: Duration = Duration::from_secs(60);
 /// Keys whose use waits to be noted.
 pub const KEYS_TOUCHED: usize = 1_024;
-/// A store that does not say what time it is within this is not ready.
-pub const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// Destinations whose last probe is remembered.
+pub const PROBES_REMEMBERED: usize = 10_000;
 
-// --- What is kept --------------------------------------------------------------------------------------------------
+// --- What an account may set up -------------------------------------------------------------------------------------
 
-pub const RETENTION_DAYS: u32 = 90;
+/// How long events are kept, and how long a day of that is.
+pub const RETENTION_DAYS_DEFAULT: u32 = 90;
 pub const RETENTION_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Ten years: beyond, it is an archive, and that is another product.
 pub const RETENTION_DAYS_MAX: u32 = 3_650;
@@ -117,21 +157,76 @@ pub const NAME_CHARS: usize = 200;
 pub const UID_BYTES: usize = 128;
 /// Event-type patterns of one route.
 pub const ROUTE_PATTERNS: usize = 64;
+/// What an account may have.
+pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
+pub const ROUTES_PER_ACCOUNT: usize = 200_000;
+/// Requests open to a destination at once: unless set otherwise, and at most.
+pub const MAX_CONCURRENCY_DEFAULT: u32 = 5;
+pub const MAX_CONCURRENCY_MAX: u32 = 1_000;
+/// How long an attempt may take: unless set otherwise, and at most.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// Where a destination is, and what is sent along.
+pub const URL_BYTES: usize = 2 * 1024;
+pub const CUSTOM_HEADERS: usize = 20;
+pub const CUSTOM_HEADER_NAME_BYTES: usize = 64;
+pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
+/// How long an old signing secret is used beside the new one.
+pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// Longer, and the old secret is not being rotated out.
+pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A token, a password or a header's value that proves who we are.
+pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
+/// "Probe now" is for people: once in this time for each destination.
+pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
+/// How often a change is decided because the row changed under it: each round somebody else's change was written, so
+/// nobody of so many at once is turned away.
+pub const UPDATE_ROUNDS: u32 = 20;
+/// Before a change is decided again, times the round and with full jitter: two seconds in all at most.
+pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
+
+// --- What is shown --------------------------------------------------------------------------------------------------
+
 /// Routes a preview answers for.
 pub const PREVIEW_ROUTES: usize = 10_000;
-/// Reads of the store that one request has open at once.
-pub const READS_AT_ONCE: usize = 8;
-/// Destinations whose last probe is remembered.
-pub const PROBES_REMEMBERED: usize = 10_000;
 /// Values of one repeated filter of a list.
 pub const FILTER_VALUES: usize = 50;
+/// Rows of one page of a list: unless asked otherwise, and at most.
+pub const PAGE_DEFAULT: usize = 50;
+pub const PAGE_MAX: usize = 200;
+/// Deliveries of one event that a list of events counts, of what waits and of what has ended: more than are made in the
+/// ingest transaction, so that only large fan-outs are not counted to their end.
+pub const FANOUT_COUNTED: usize = FANOUT_INLINE + 1;
+/// Entries one page looks at when a filter has no index.
+pub const PAGE_SCAN: usize = 5_000;
+/// Payload shown inside an event; the exact bytes have their own address.
+pub const PAYLOAD_SHOWN_BYTES: usize = 64 * 1024;
+/// Deliveries shown inside an event.
+pub const DELIVERIES_SHOWN: usize = 200;
+/// Attempts shown inside a delivery: a schedule has 21 at most, throttled ones come on top.
+pub const ATTEMPTS_SHOWN: usize = 200;
+/// The success rate of a destination is that of its newest attempts of this long, of deliveries not older than so many
+/// days, at most so many.
+pub const SUCCESS_RATE_OVER: Duration = Duration::from_secs(3_600);
+pub const SUCCESS_RATE_DAYS: u64 = 7;
+pub const SUCCESS_RATE_ATTEMPTS: usize = 200;
+/// Facts, and events, that a request for statistics reads beyond what is summed up.
+pub const STATS_TAIL: usize = 20_000;
+/// The longest time statistics can be asked for.
+pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
+/// What is told if nobody says: of an account, and of a destination.
+pub const STATS_OVER_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
+pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
+
+// --- Replays --------------------------------------------------------------------------------------------------------
+
 /// Deliveries that a replay can be given by their ids, and the body that holds them.
 pub const REPLAY_IDS: usize = 10_000;
 pub const REPLAY_BODY_BYTES: usize = 512 * 1024;
 /// Ids that are not there, named by their places in one answer.
 pub const REPLAY_UNKNOWN_NAMED: usize = 100;
 /// Deliveries a second that a replay makes: unless asked otherwise, and at most.
-pub const REPLAY_RATE: u32 = 100;
+pub const REPLAY_RATE_DEFAULT: u32 = 100;
 pub const REPLAY_RATE_MAX: u32 = 10_000;
 /// A replay is about what had been created when it was made, and had ended, give or take the clocks of two nodes.
 pub const REPLAY_SLACK: Duration = Duration::from_secs(1);
@@ -141,30 +236,17 @@ pub const REPLAYS_PER_ACCOUNT: usize = 20;
 pub const REPLAY_SURVEY: usize = 50_000;
 /// Destinations of which a dry run tells how many deliveries they would get: those with the most.
 pub const REPLAY_DESTINATIONS_SHOWN: usize = 200;
-pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
-pub const ROUTES_PER_ACCOUNT: usize = 200_000;
-pub const PAGE: usize = 50;
-pub const PAGE_MAX: usize = 200;
-/// Deliveries of one event that a list of events counts, of what waits and of what has ended: more than are made in the
-/// ingest transaction, so that only large fan-outs are not counted to their end.
-pub const FANOUT_COUNTED: usize = FANOUT_INLINE + 1;
-/// Entries one page looks at when a filter has no index.
-pub const PAGE_SCAN: usize = 5_000;
-/// Up to here a backlog is counted, beyond it is estimated.
-pub const QUEUED_EVENTS_EXACT: i64 = 10_000;
-/// Payload shown inside an event; the exact bytes have their own address.
-pub const PAYLOAD_SHOWN_BYTES: usize = 64 * 1024;
-/// Deliveries shown inside an event.
-pub const DELIVERIES_SHOWN: usize = 200;
-/// Attempts shown inside a delivery: a schedule has 21 at most, throttled ones come on top.
-pub const ATTEMPTS_SHOWN: usize = 200;
+/// How often replays that nobody works on are looked for, and how many a node works on at a time.
+pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
+pub const REPLAYS_HELD: usize = 1_000;
+/// A node that has written nothing for a replay this long has lost it to whoever looks.
+pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
+/// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
+pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 
-// --- What goes out -------------------------------------------------------------------------------------------------
+// --- Attempts -------------------------------------------------------------------------------------------------------
 
-pub const MAX_CONCURRENCY: u32 = 5;
-pub const MAX_CONCURRENCY_MAX: u32 = 1_000;
-pub const TIMEOUT: Duration = Duration::from_secs(10);
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// Making a connection: how long that may take, how long asking for a name before it, and addresses of a name tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DNS_ADDRESSES: usize = 16;
@@ -182,55 +264,32 @@ pub const RESPONSE_BODY_KEPT_BYTES: usize = 16 * 1024;
 pub const RESPONSE_BODY_READ_BYTES: usize = 64 * 1024;
 /// An answer whose body trickles is settled by its status.
 pub const RESPONSE_BODY_WAIT: Duration = Duration::from_secs(1);
+/// The head of an answer: its bytes and its headers.
 pub const RESPONSE_HEAD_BYTES: usize = 32 * 1024;
 pub const RESPONSE_HEADERS: usize = 100;
 /// Response headers kept with an attempt.
 pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 4 * 1024;
-pub const URL_BYTES: usize = 2 * 1024;
-pub const CUSTOM_HEADERS: usize = 20;
-pub const CUSTOM_HEADER_NAME_BYTES: usize = 64;
-pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
-/// How long an old signing secret is used beside the new one.
-pub const ROTATION_OVERLAP: Duration = Duration::from_secs(24 * 3600);
-/// Longer, and the old secret is not being rotated out.
-pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A token, a password or a header's value that proves who we are.
-pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
-/// "Probe now" is for people: once in this time for each destination.
-pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
-/// How often a change is decided because the row changed under it: each round somebody else's change was written, so
-/// nobody of so many at once is turned away.
-pub const UPDATE_ROUNDS: u32 = 20;
-/// Before a change is decided again, times the round and with full jitter: two seconds in all at most.
-pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
-
-// --- Lanes ---------------------------------------------------------------------------------------------------------
-
-/// Messages that may wait for the dispatcher (who sends more waits), and how many it takes in before lanes run again.
-pub const DISPATCHER_INBOX: usize = 8_192;
-pub const DISPATCHER_TURN: usize = 1_024;
-/// Deliveries a lane starts before the next lane has its turn.
-pub const LANE_TURN: usize = 8;
-/// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
-pub const HELD_FRESH: Duration = Duration::from_secs(1);
-/// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
-/// stale before its turn comes: with thousands of lanes at work each has one or two turns a second.
-pub const WINDOW_MIN: usize = 16;
-pub const WINDOW_LEAST: usize = 2;
-pub const WINDOW_MAX: usize = 2_048;
-/// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
-pub const CARRIED_BYTES: usize = 16 * 1024;
-/// Payloads from here on are packed where they are stored; of smaller ones hardly a byte is saved.
-pub const PACKED_FROM_BYTES: usize = 256;
-/// More than the detail of any attempt has, with every byte of its headers and body escaped; nothing larger is packed,
-/// and nothing that says it is larger is unpacked.
-pub const DETAIL_UNPACKED_BYTES: usize = 1024 * 1024;
-/// What a delivery costs in memory besides its payload, about.
-pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
-/// Windows, hand-overs, open requests and unflushed results of a node together.
-pub const CARGO_BUDGET_BYTES: usize = 128 * 1024 * 1024;
 /// Large payloads in memory for the requests that carry them; further ones wait in their slot.
 pub const LARGE_PAYLOADS_BYTES: usize = 128 * 1024 * 1024;
+/// How long a delivery whose payload could not be read keeps its slot before it is tried again.
+pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
+/// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
+pub const CUT_REQUESTS_ANSWER: Duration = Duration::from_secs(1);
+/// In-flight requests get this long at a graceful stop.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
+
+// --- Holds ----------------------------------------------------------------------------------------------------------
+
+/// A held lane looks this often for what has expired.
+pub const EXPIRY_LOOK: Duration = Duration::from_secs(60);
+/// How long holds that have ended are remembered.
+pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
+/// What a destination asks for counts within these bounds.
+pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
+
+// --- Settling results -----------------------------------------------------------------------------------------------
+
 /// Attempts that have ended and are not yet durable, per node: beyond, nothing new starts.
 pub const UNFLUSHED: usize = 10_000;
 /// Deliveries of a disabled or deleted destination that are being ended at once, per lane and per node; and how many
@@ -240,34 +299,22 @@ pub const ENDING_UNFLUSHED_NODE: usize = 2_000;
 pub const ENDING_BATCH: usize = 500;
 /// A flush older than this stops new starts.
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a delivery whose payload could not be read keeps its slot before it is tried again.
-pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
-/// How soon a node that may start nothing looks again.
-pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Settlements in one flush: an event that comes meanwhile waits for one of these where there is one writer.
 pub const SETTLE_BATCH: usize = 256;
+/// … and their bytes, about …
+pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// … and of so many destinations, where there is one writer: a batch of more takes several flushes.
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
-/// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
-pub const CUT_REQUESTS_ANSWER: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
 /// within these bounds.
 pub const BEAT_TIMES: u32 = 4;
 pub const BEAT_MIN: Duration = Duration::from_millis(5);
 pub const BEAT_MAX: Duration = Duration::from_millis(40);
-pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
-/// Lanes read by one fetch, and rows it may return.
-pub const FETCH_LANES: usize = 512;
-pub const FETCH_ROWS: usize = 8_192;
-/// The success rate of a destination is that of its newest attempts of this long, of deliveries not older than so many
-/// days, at most so many.
-pub const SUCCESS_RATE_OVER: Duration = Duration::from_secs(3_600);
-pub const SUCCESS_RATE_DAYS: u64 = 7;
-pub const SUCCESS_RATE_ATTEMPTS: usize = 200;
-/// A held lane looks this often for what has expired.
-pub const EXPIRY_LOOK: Duration = Duration::from_secs(60);
+
+// --- Tracks of ordered lanes ----------------------------------------------------------------------------------------
+
 /// Rows read of one track of an ordered lane, scheduled deliveries that take their turn together, tracks listed at once.
 pub const TRACK_ROWS: usize = 16;
 pub const TURNS: usize = 256;
@@ -282,6 +329,32 @@ pub const TRACKS_REMEMBERED: usize = 10_000;
 /// Tracks of one lane in memory, for whatever reason; others are found by looking through them.
 pub const TRACKS_KNOWN: usize = 20_000;
 pub const TRACKS_AGAIN: Duration = Duration::from_secs(1);
+
+// --- Lanes in memory ------------------------------------------------------------------------------------------------
+
+/// Messages that may wait for the dispatcher (who sends more waits), and how many it takes in before lanes run again.
+pub const DISPATCHER_INBOX: usize = 8_192;
+pub const DISPATCHER_TURN: usize = 1_024;
+/// Deliveries a lane starts before the next lane has its turn.
+pub const LANE_TURN: usize = 8;
+/// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
+pub const LOADED_FRESH: Duration = Duration::from_secs(1);
+/// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
+/// stale before its turn comes: with thousands of lanes at work each has one or two turns a second.
+pub const WINDOW_MIN: usize = 16;
+pub const WINDOW_LEAST: usize = 2;
+pub const WINDOW_MAX: usize = 2_048;
+/// Payloads up to here travel with their delivery; larger ones are read when the delivery starts.
+pub const CARRIED_BYTES: usize = 16 * 1024;
+/// What a delivery costs in memory besides its payload, about.
+pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
+/// Windows, hand-overs, open requests and unflushed results of a node together.
+pub const CARGO_BUDGET_BYTES: usize = 128 * 1024 * 1024;
+/// How soon a node that may start nothing looks again.
+pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
+/// Lanes read by one fetch, and rows it may return.
+pub const FETCH_LANES: usize = 512;
+pub const FETCH_ROWS: usize = 8_192;
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
 /// Lanes a node has in memory (a few kilobytes each) before those that something waits in are entered one by one, how
@@ -297,6 +370,9 @@ pub const CROWD_BUSY: usize = 64;
 /// A crowd with so many lanes still to be entered is large; so long after the last of it was made, more is expected.
 pub const CROWD_LARGE: usize = 2_000;
 pub const CROWD_MADE: Duration = Duration::from_millis(500);
+
+// --- Chores: looking for work, expanding, forgetting ----------------------------------------------------------------
+
 /// The net under every wake-up.
 pub const RESCAN: Duration = Duration::from_secs(30);
 /// How often old rows are looked for, how many go at a time, and the pause in between.
@@ -325,8 +401,6 @@ pub const PRUNE_KEPT_ASKED: i64 = 1_000;
 pub const VACUUM_PAGES: u32 = 64;
 pub const VACUUM_KEPT_PAGES: i64 = 2_048;
 pub const VACUUM_KEPT_SHARE: i64 = 10;
-/// How long holds that have ended are remembered.
-pub const HOLDS_KEPT: Duration = Duration::from_secs(90 * 86_400);
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
@@ -340,17 +414,12 @@ pub const EXPANSION_REST_MIN: Duration = Duration::from_millis(2);
 /// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
-/// How often replays that nobody works on are looked for, and how many a node works on at a time.
-pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
-pub const REPLAYS_HELD: usize = 1_000;
-/// A node that has written nothing for a replay this long has lost it to whoever looks.
-pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
-/// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
-pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 /// Routes kept, by the page, for the next event of the same account.
 pub const EXPANSION_ROUTES_KEPT: usize = 10_000;
+/// A rescan takes at most one part in so many of the time.
+pub const RESCAN_SHARE: u32 = 50;
 
-// --- Sums ----------------------------------------------------------------------------------------------------------
+// --- Chores: sums ---------------------------------------------------------------------------------------------------
 
 /// How often sums are looked after, and how long after its end a span is summed up: what is written by then is in it.
 pub const ROLLUP_EVERY: Duration = Duration::from_secs(15);
@@ -371,31 +440,13 @@ pub const ROLLUP_FANOUT_DELIVERIES: u64 = 50_000;
 pub const ROLLUP_ROWS: usize = 200;
 /// Of deliveries older than this, attempts are counted when the hour is summed up, not the minute.
 pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);
-/// Facts, and events, that a request for statistics reads beyond what is summed up.
-pub const STATS_TAIL: usize = 20_000;
-/// The longest time statistics can be asked for.
-pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
-/// What is told if nobody says: of an account, and of a destination.
-pub const STATS_OVER: Duration = Duration::from_secs(30 * 86_400);
-pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
 
-// --- Holds ---------------------------------------------------------------------------------------------------------
-
-pub const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
-
-// --- Trouble -------------------------------------------------------------------------------------------------------
+// --- Trouble inside the node ----------------------------------------------------------------------------------------
 
 /// Pauses while the database is away: doubling, with full jitter, for ever. Five seconds after it is back everybody has
 /// tried again, and been answered.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(4);
-/// What a client is told to wait before it asks again.
-pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
-/// The same while its account's backlog is full: that takes a while.
-pub const RETRY_AFTER_BACKLOG_SECONDS: u32 = 10;
-/// Whoever waits longer would not know whether we are still there.
-pub const RETRY_AFTER_TOLD_MAX_SECONDS: u32 = 60;
 /// A loop of the node that has died (it panicked, or ended by itself) is made again after this pause, and after so many
 /// times that with each further death: the cause may be what the store or the network said in that moment.
 pub const LOOP_RESTART_PAUSE: Duration = Duration::from_millis(100);
@@ -405,16 +456,14 @@ pub const LOOP_RESTART_GROWTH: u32 = 4;
 /// few minutes is lived with.
 pub const LOOP_DEATHS: usize = 5;
 pub const LOOP_DEATHS_WITHIN: Duration = Duration::from_secs(600);
-/// In-flight requests get this long at a graceful stop.
-pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(25);
+
+// --- Many nodes -----------------------------------------------------------------------------------------------------
+
 /// A node's claim on its lanes, and how often it is renewed.
 pub const LEASE: Duration = Duration::from_secs(10);
 pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// Nothing starts in the last part of a lease.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
-
-// --- Many nodes ----------------------------------------------------------------------------------------------------
-
 /// Shards a node asks for, or takes, at a time: a newcomer grows in steps, and nobody loses everything at once.
 pub const SHARDS_ASKED: usize = 32;
 /// A shard that has not drained by then is taken back: somebody's request hangs, and the others of its shard wait.
@@ -426,9 +475,9 @@ pub const SHARD_ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// A shard that has been free for this long is taken by whoever sees it, above its share too.
 pub const SHARD_FREE: Duration = Duration::from_secs(1);
 /// How often a node that is not alone looks whether membership or ownership has changed.
-pub const ROLL_LOOK: Duration = Duration::from_secs(1);
-/// … and how often it reads the roll although nothing seems to have changed: what was declined may be given now.
-pub const ROLL_READ: Duration = Duration::from_secs(10);
+pub const MEMBERSHIP_LOOK: Duration = Duration::from_secs(1);
+/// … and how often it reads them although nothing seems to have changed: what was declined may be given now.
+pub const MEMBERSHIP_READ: Duration = Duration::from_secs(10);
 /// A renewal that failed is tried again this soon: who comes back late after an outage may be taken for dead.
 pub const RENEWAL_RETRY: Duration = Duration::from_millis(500);
 /// Hand-overs to other nodes are told at most this often, and so many destinations by name; beyond, by shard.
@@ -448,8 +497,6 @@ pub const LANES_OPEN_AFTER: Duration = Duration::from_millis(500);
 pub const LANES_OPEN_NAMED: usize = 32;
 /// Tracks of an ordered lane of which it is published who stands first.
 pub const LANES_LEADERS_NAMED: usize = 100;
-/// A rescan takes at most one part in so many of the time.
-pub const RESCAN_SHARE: u32 = 50;
 /// Lanes a node publishes at a time, for the API of the others.
 pub const LANES_PUBLISHED: usize = 1_000;
 /// What one NOTIFY carries: PostgreSQL takes less than 8,000 bytes.
@@ -467,7 +514,7 @@ pub const WAKES_READER_SEEN: Duration = Duration::from_secs(3);
 /// … so that the others write it only as long as somebody reads it.
 pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 
-// --- Seeing --------------------------------------------------------------------------------------------------------
+// --- Metrics, logs and spans ----------------------------------------------------------------------------------------
 
 /// Destinations that metrics name; the rest are one: every name is a series that somebody has to keep.
 pub const METRIC_DESTINATIONS: usize = 200;
@@ -494,7 +541,24 @@ pub const SPAN_EVERY: Duration = Duration::from_secs(1);
 /// What the collector may take to answer; spans of a batch that it does not take are lost.
 pub const SPAN_PATIENCE: Duration = Duration::from_secs(5);
 
-// --- The embedded store --------------------------------------------------------------------------------------------
+// --- Every store ----------------------------------------------------------------------------------------------------
+
+/// Payloads from here on are packed where they are stored; of smaller ones hardly a byte is saved.
+pub const PACKED_FROM_BYTES: usize = 256;
+/// More than the detail of any attempt has, with every byte of its headers and body escaped; nothing larger is packed,
+/// and nothing that says it is larger is unpacked.
+pub const DETAIL_UNPACKED_BYTES: usize = 1024 * 1024;
+/// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
+pub const STORE_CONNECT: Duration = Duration::from_secs(3);
+pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
+/// A node that falls asleep in the middle of a transaction loses it, and what it has locked, after this: less than a lease.
+pub const STORE_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
+/// A silent connection to the database is asked this often whether it still lives.
+pub const STORE_KEEPALIVE: Duration = Duration::from_secs(2);
+/// Another node that starts may be migrating.
+pub const MIGRATION_WAIT: Duration = Duration::from_secs(60);
+
+// --- The embedded store ---------------------------------------------------------------------------------------------
 
 /// Jobs that wait for the writer; beyond, whoever brings one waits.
 pub const WRITER_QUEUE: usize = 1_024;
@@ -502,16 +566,8 @@ pub const WRITER_QUEUE: usize = 1_024;
 pub const WRITER_TURN: usize = 256;
 /// Flushes that bulk work leaves to events, one after the other.
 pub const BULK_PASSED_OVER: u32 = 3;
-/// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
-pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
-/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for everybody.
-pub const LONG_MATCHES: usize = 2;
-/// An event waits this long for one of those threads.
-pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
 /// Kept aside on disk: when there is no room left, settlements get it, so that what was delivered is known.
 pub const STORE_RESERVE_BYTES: u64 = 4 * 1024 * 1024;
-/// With less free than this no event is let in. More than the reserve: giving that up must not open the door.
-pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
 /// How often the free space is looked at.
 pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
 /// Groups the writer writes before it looks how long the log has grown.
@@ -535,20 +591,9 @@ pub const BACKUP_STEP_PAGES: i32 = 256;
 pub const BACKUP_PAUSE: Duration = Duration::from_millis(250);
 /// Lines about a damaged file: the first few tell all there is to know.
 pub const DAMAGE_TOLD: usize = 20;
-/// Getting a connection to the database, and one statement on it: together, a stalled database is noticed in 8 s.
-pub const STORE_CONNECT: Duration = Duration::from_secs(3);
-pub const STORE_STATEMENT: Duration = Duration::from_secs(5);
-/// A node that falls asleep in the middle of a transaction loses it, and what it has locked, after this: less than a lease.
-pub const STORE_TRANSACTION_IDLE: Duration = Duration::from_secs(5);
-/// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
-/// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
-/// within eight seconds.
-pub const LOOKUP_PATIENCE: Duration = Duration::from_secs(3);
-pub const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
-/// A silent connection to the database is asked this often whether it still lives.
-pub const STORE_KEEPALIVE: Duration = Duration::from_secs(2);
-/// Another node that starts may be migrating.
-pub const MIGRATION_WAIT: Duration = Duration::from_secs(60);
+
+// --- PostgreSQL -----------------------------------------------------------------------------------------------------
+
 /// Changing a table waits this long for its lock, then lets the others pass and tries again.
 pub const DDL_LOCK: Duration = Duration::from_millis(200);
 pub const DDL_TRIES: usize = 25;
@@ -560,10 +605,8 @@ pub const DAY_PAUSE: Duration = Duration::from_millis(250);
 pub const PARTITION_DAYS_BEHIND: i64 = 1;
 /// … and enough ahead to survive a long weekend without a chore.
 pub const PARTITION_DAYS_AHEAD: i64 = 3;
-/// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
-pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
 
-// --- The live stream -----------------------------------------------------------------------------------------------
+// --- The live stream ------------------------------------------------------------------------------------------------
 
 /// Facts whose attempt began this long before a place in the feed may still lie behind it: the longest attempt, its
 /// flush, and what clocks differ.
@@ -606,7 +649,7 @@ pub const STREAM_RECONNECT: Duration = Duration::from_secs(2);
 /// The longest text that can be a place to go on from.
 pub const STREAM_ID_BYTES: usize = 4_096;
 
-// --- Looking from outside ------------------------------------------------------------------------------------------
+// --- Looking from outside -------------------------------------------------------------------------------------------
 
 /// Rows an audit looks at in one snapshot, and deliveries of the events among them.
 pub const AUDIT_ROWS: usize = 1_000;

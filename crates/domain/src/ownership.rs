@@ -1,7 +1,7 @@
 //! Who owns which shard, and what a node does about it: a pure state machine, one per membership of a node.
 //!
-//! It is told what happens (what was taken, given, drained) and shown the roll, the members and the shards at
-//! one moment; it answers with a [`Plan`]. Every node comes to the same shares from the same roll: so many shards each,
+//! It is told what happens (what was taken, given, drained) and shown the members and the shards at
+//! one moment; it answers with a [`Plan`]. Every node comes to the same shares from the same picture: so many shards each,
 //! the remainder to the lowest ids. A node below its share takes what is free, then asks those above theirs, a few at a
 //! time; the owner stops starting on them, finishes, and gives them over. What does not drain in time stays.
 //!
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A node on the roll.
+/// A node that has joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Party {
     pub id: NodeId,
@@ -79,7 +79,7 @@ pub struct Ownership {
 struct Holding {
     epoch: i64,
     draining_since: Option<Duration>,
-    /// Has been given up as far as we know, and nobody has said so: there is no way back but the roll's.
+    /// Has been given up as far as we know, and nobody has said so: there is no way back but the next look at the shards.
     in_doubt: bool,
     /// When it was last taken back because it did not drain.
     kept_at: Option<Duration>,
@@ -146,7 +146,7 @@ impl Ownership {
 
     // --- What to do ------------------------------------------------------------------------------------------------
 
-    /// Compares the roll with what we hold, and says what follows.
+    /// Compares the members and the shards with what we hold, and says what follows.
     pub fn plan(&mut self, members: &[Party], shards: &[ShardRow], now: Duration) -> Plan {
         let mut plan = Plan::default();
         self.reconcile(shards, &mut plan);
@@ -351,7 +351,7 @@ fn drain_ends(holding: &Holding) -> Option<Duration> {
     holding.draining_since.filter(|_| !holding.in_doubt).map(|since| since + limits::SHARD_DRAIN)
 }
 
-/// Shares and counts, the same for everybody who sees the same roll.
+/// Shares and counts, the same for every node that sees the same members and shards.
 struct Book {
     /// Of every member that owns lanes.
     shares: BTreeMap<NodeId, usize>,

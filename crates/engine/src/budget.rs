@@ -14,17 +14,15 @@ pub(crate) struct Budget {
     limit: usize,
 }
 
-/// What travels with a delivery: its event, one for all lanes that have it, and its part of the budget.
+/// What travels with a delivery: its event, one for all of its deliveries that come together, and its part of the budget.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct CarriedEvent {
     pub(crate) event: Option<Arc<Event>>,
     /// False: the payload is read when the delivery starts.
     pub(crate) has_payload: bool,
     bytes: usize,
     budget: Arc<Budget>,
 }
-
-pub(crate) type Cargo = Arc<Parcel>;
 
 impl Budget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
@@ -35,15 +33,15 @@ impl Budget {
         self.used.load(Ordering::Relaxed) < self.limit
     }
 
-    pub(crate) fn load(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Cargo {
+    pub(crate) fn carry(self: &Arc<Self>, event: Option<Arc<Event>>, has_payload: bool) -> Arc<CarriedEvent> {
         let payload = event.as_ref().map_or(0, |event| event.payload.len());
         let bytes = limits::DELIVERY_OVERHEAD_BYTES + payload;
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(Parcel { event, has_payload, bytes, budget: Arc::clone(self) })
+        Arc::new(CarriedEvent { event, has_payload, bytes, budget: Arc::clone(self) })
     }
 }
 
-impl Drop for Parcel {
+impl Drop for CarriedEvent {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -54,11 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_parcel_gives_its_share_back() {
+    fn what_is_dropped_gives_its_share_back() {
         let budget = Budget::new(limits::DELIVERY_OVERHEAD_BYTES);
-        let parcel = budget.load(None, false);
+        let carried = budget.carry(None, false);
         assert!(!budget.has_room());
-        drop(parcel);
+        drop(carried);
         assert!(budget.has_room());
     }
 }

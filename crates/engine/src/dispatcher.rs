@@ -3,28 +3,28 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
 
-mod entering;
-mod errand;
+mod entry;
 mod figures;
-mod later;
+mod lane_table;
 mod message;
-mod node;
 mod ownership;
 mod reading;
-mod roster;
+mod runner;
 mod shards;
+mod single_read;
+mod waiting_lanes;
 
 use crate::{
     board::Board,
-    fetcher::{Fetcher, Sweep},
-    sender::Sent,
-    settler::{Flushed, Outcome},
+    fetcher::{Fetcher, LaneSweep},
+    sender::AttemptEnd,
+    settler::{Flushed, PendingSettlement},
     wakes::Outbox,
 };
 use domain::{
     delivery::Delivery,
     id::{DestinationId, EventId},
-    lane::{Held, Step},
+    lane::{LaneAction, LoadedDelivery},
     limits,
     time::Timestamp,
 };
@@ -38,27 +38,27 @@ use supervisor::{Loop, Supervisor};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use entering::Place;
-use errand::Errand;
+use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
-use later::Later;
-pub(crate) use message::{Message, Report, Seen};
-pub(crate) use node::Node;
-use roster::Roster;
+use lane_table::LaneTable;
+pub(crate) use message::{LaneAnswer, Message, ShardReport};
+pub(crate) use runner::AttemptRunner;
 use shards::Shards;
+use single_read::SingleRead;
+use waiting_lanes::WaitingLanes;
 
 pub(crate) struct Dispatcher {
-    node: Node,
+    runner: AttemptRunner,
     shards: Shards,
-    roster: Roster,
+    lanes: LaneTable,
     fetcher: Fetcher,
     board: Arc<Board>,
     /// To the other nodes.
     outbox: Arc<Outbox>,
     /// To the owner.
-    reports: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedSender<ShardReport>,
     quiet_wanted: bool,
-    later: Later,
+    waiting_lanes: WaitingLanes,
     /// When something was last made for a crowd.
     made_at: Option<Timestamp>,
     /// Lanes that may have something to start, in turn.
@@ -70,34 +70,34 @@ pub(crate) struct Dispatcher {
     /// Lanes whose destination must be read.
     unread: VecDeque<DestinationId>,
     /// Looks for the tracks of ordered lanes: one a lane, a few of them under way.
-    sweeps: VecDeque<Sweep>,
+    sweeps: VecDeque<LaneSweep>,
     sweeping: usize,
     /// Scheduled deliveries of ordered lanes whose time has come.
     turns: VecDeque<Turn>,
-    fetching: Errand,
-    reading: Errand,
-    turning: Errand,
+    fetching: SingleRead,
+    reading: SingleRead,
+    turning: SingleRead,
     stopping: bool,
 }
 
 impl Dispatcher {
     pub(crate) fn new(
-        node: Node,
+        runner: AttemptRunner,
         fetcher: Fetcher,
         board: Arc<Board>,
         outbox: Arc<Outbox>,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: mpsc::UnboundedSender<ShardReport>,
     ) -> Self {
         Self {
-            node,
+            runner,
             fetcher,
             board,
             outbox,
             reports,
             shards: Shards::default(),
-            roster: Roster::default(),
+            lanes: LaneTable::default(),
             quiet_wanted: false,
-            later: Later::default(),
+            waiting_lanes: WaitingLanes::default(),
             made_at: None,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
@@ -106,9 +106,9 @@ impl Dispatcher {
             sweeps: VecDeque::new(),
             sweeping: 0,
             turns: VecDeque::new(),
-            fetching: Errand::default(),
-            reading: Errand::default(),
-            turning: Errand::default(),
+            fetching: SingleRead::default(),
+            reading: SingleRead::default(),
+            turning: SingleRead::default(),
             stopping: false,
         }
     }
@@ -126,7 +126,7 @@ impl Dispatcher {
     ) {
         let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
         loop {
-            let pause = self.pause(self.node.now());
+            let pause = self.pause(self.runner.now());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -138,26 +138,26 @@ impl Dispatcher {
         self.stopping = true;
         let grace = *grace.borrow();
         let drained = async {
-            while !self.node.is_quiet() {
+            while !self.runner.is_quiet() {
                 inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
                 self.turn(&mut messages);
             }
         };
         if tokio::time::timeout(grace, drained).await.is_err() {
             tracing::warn!(
-                in_flight = self.node.in_flight(),
+                in_flight = self.runner.in_flight(),
                 "requests were still open when the grace time ended"
             );
             // Each answers: that it was cut, or how it ended in the same moment; that is written like any other result.
-            self.node.abort_all();
+            self.runner.abort_all();
             let cut = async {
-                while self.node.in_flight() > 0 {
+                while self.runner.in_flight() > 0 {
                     inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
                     self.turn(&mut messages);
                 }
             };
             if tokio::time::timeout(limits::CUT_REQUESTS_ANSWER, cut).await.is_err() {
-                tracing::warn!(in_flight = self.node.in_flight(), "requests that were cut did not answer");
+                tracing::warn!(in_flight = self.runner.in_flight(), "requests that were cut did not answer");
             }
         }
         let (inbox, outbox) = (Arc::new(Mutex::new(inbox)), self.outbox);
@@ -169,15 +169,15 @@ impl Dispatcher {
     /// Takes in what happened, then does what the lanes say.
     fn turn(&mut self, messages: &mut Vec<Message>) {
         supervisor::failpoint();
-        let now = self.node.now();
+        let now = self.runner.now();
         for message in messages.drain(..) {
             self.take(message, now);
         }
-        for id in self.roster.woken(now) {
+        for id in self.lanes.woken(now) {
             self.touch(id);
         }
-        self.roster.check_up(self.node.gate(), now);
-        self.enter_later(now);
+        self.lanes.check_up(self.runner.gate(), now);
+        self.enter_waiting(now);
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
@@ -202,7 +202,7 @@ impl Dispatcher {
             Message::Arrived(arrivals) => self.arrived(arrivals, now),
             Message::Forgotten(deliveries) => {
                 for (destination, delivery) in deliveries {
-                    if let Some(run) = self.roster.get_mut(destination) {
+                    if let Some(run) = self.lanes.get_mut(destination) {
                         run.lane.forgotten(delivery);
                     }
                 }
@@ -218,46 +218,47 @@ impl Dispatcher {
 
             Message::Heads(heads) => {
                 for head in heads {
-                    self.look(head.destination_id, Place::From(head.first), true, now);
+                    self.look(head.destination_id, LookRange::From(head.first), true, now);
                 }
             }
             Message::Changed(change) => self.changed(change, now),
-            Message::Fetched { wishes, result } => self.fetched(wishes, result, now),
+            Message::Fetched { queries, result } => self.fetched(queries, result, now),
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Turned { turns, result } => self.turned(turns, result, now),
-            Message::Sent(sent) => self.sent(sent, now),
+            Message::Ended(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
-                let view = |id: &DestinationId| self.seen(*id, |roster| roster.view(*id, now));
+                let view = |id: &DestinationId| self.seen(*id, |lanes| lanes.view(*id, now));
                 let _ = answer.send(destinations.iter().map(view).collect());
             }
             Message::Explain(deliveries, answer) => {
-                let explain = |it: &Delivery| self.seen(it.destination_id, |roster| roster.explain(it, now));
+                let explain = |it: &Delivery| self.seen(it.destination_id, |lanes| lanes.explain(it, now));
                 let _ = answer.send(deliveries.iter().map(explain).collect());
             }
             Message::Woken(wakes) => self.woken(wakes, now),
-            Message::Joined(claim) => self.node.joined(claim),
+            Message::Joined(claim) => self.runner.joined(claim),
             Message::Gained(gained) => self.gained(gained, now),
             Message::Drain(shards, round) => self.drain(shards, round),
             Message::Undrain(shards) => self.undrain(shards),
             Message::Lost(shards) => self.lost(shards, now),
             Message::Quiet => self.quiet_wanted = true,
             Message::Accounts(answer) => {
-                let _ = answer.send(self.roster.accounts());
+                let _ = answer.send(self.lanes.accounts());
             }
             Message::Reviewed { account, version, changed } => {
                 self.outdated(changed);
                 if let Some(version) = version {
-                    self.roster.reviewed(account, version);
+                    self.lanes.reviewed(account, version);
                 }
             }
             Message::Changes(answer) => {
-                let _ = answer.send(self.roster.changes(now));
+                let _ = answer.send(self.lanes.changes(now));
             }
             Message::Figures(answer) => {
-                let mut figures = self.roster.figures(now);
-                figures.due_since = figures.due_since.into_iter().chain(self.later.due_since(now)).min();
+                let mut figures = self.lanes.figures(now);
+                figures.due_since =
+                    figures.due_since.into_iter().chain(self.waiting_lanes.due_since(now)).min();
                 let _ = answer.send(figures);
             }
         }
@@ -265,22 +266,22 @@ impl Dispatcher {
 
     fn arrived(&mut self, arrivals: Vec<Arrival>, now: Timestamp) {
         store::failpoint::hit("handover.before");
-        let mut loader = self.node.loader();
-        let crowds = if self.roster.is_full() { crowds(&arrivals) } else { HashSet::new() };
+        let mut loader = self.runner.loader();
+        let crowds = if self.lanes.is_full() { crowds(&arrivals) } else { HashSet::new() };
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
-            let room = self.node.has_room();
+            let room = self.runner.has_room();
             if !self.has_place(destination) {
                 let many = crowds.contains(&arrival.delivery.event_id);
-                self.look(destination, Place::At(arrival.delivery.position), many, now);
+                self.look(destination, LookRange::At(arrival.delivery.position), many, now);
                 continue;
             }
             let Some(lane) = self.lane(destination, now) else {
                 self.outbox.wake(destination, arrival.delivery.position);
                 continue;
             };
-            let cargo = loader.load(&arrival);
-            lane.arrived(arrival.delivery, cargo, room, now);
+            let carried = loader.load(&arrival);
+            lane.arrived(arrival.delivery, carried, room, now);
             self.touch(destination);
         }
         store::failpoint::hit("handover.after");
@@ -290,31 +291,31 @@ impl Dispatcher {
         match change {
             Change::Destinations(_, destinations) => self.outdated(destinations),
             Change::Probe(destination) => {
-                if self.roster.probed(destination, now) {
+                if self.lanes.probed(destination, now) {
                     self.touch(destination);
                 }
             }
         }
     }
 
-    fn sent(&mut self, sent: Sent, now: Timestamp) {
+    fn sent(&mut self, sent: AttemptEnd, now: Timestamp) {
         let destination = match sent {
-            Sent::Attempted { settlement, met } => {
+            AttemptEnd::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
-                let (mut word, mut hurry) = (None, false);
-                if let Some(run) = self.roster.get_mut(destination) {
-                    run.lane.finished(delivery, met, self.node.gate(), now);
+                let (mut gate_word, mut hurry) = (None, false);
+                if let Some(run) = self.lanes.get_mut(destination) {
+                    run.lane.finished(delivery, met, self.runner.gate(), now);
                     run.recent.note(met.outcome, now);
-                    word = run.gate_word(destination, now);
+                    gate_word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }
-                self.node.finished(Outcome { settlement: *settlement, word }, hurry, now);
+                self.runner.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
                 destination
             }
-            Sent::Abandoned(delivery) => {
-                self.node.abandoned();
+            AttemptEnd::Abandoned(delivery) => {
+                self.runner.abandoned();
                 self.shards.closed(delivery.destination_id.shard());
-                if let Some(run) = self.roster.get_mut(delivery.destination_id) {
+                if let Some(run) = self.lanes.get_mut(delivery.destination_id) {
                     run.lane.abandoned(delivery.id, delivery.position);
                 }
                 delivery.destination_id
@@ -325,10 +326,10 @@ impl Dispatcher {
     }
 
     fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
-        self.node.flushed(&flushed, now);
+        self.runner.flushed(&flushed, now);
         for Flushed { destination, delivery, track, settled, switched, .. } in flushed {
             self.shards.closed(destination.shard());
-            if let Some(run) = self.roster.get_mut(destination) {
+            if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.flushed(delivery, track, &settled, now);
                 self.touch(destination);
             }
@@ -342,7 +343,7 @@ impl Dispatcher {
     /// Capacity has come back: the lane that has waited longest for it has its turn.
     fn feed_starved(&mut self) {
         let Some(next) = self.starved.pop_front() else { return };
-        if let Some(run) = self.roster.get_mut(next) {
+        if let Some(run) = self.lanes.get_mut(next) {
             run.is_starved = false;
         }
         self.touch(next);
@@ -350,9 +351,9 @@ impl Dispatcher {
 
     /// Lanes in turn, a few deliveries each, until none can start anything.
     fn run_ready(&mut self, now: Timestamp) {
-        while !self.stopping && self.node.may_start(now) {
+        while !self.stopping && self.runner.may_start(now) {
             let Some(id) = self.ready.pop_front() else { return };
-            let Some(run) = self.roster.get_mut(id) else { continue };
+            let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_ready = false;
             let shard = run.shard;
             if !self.shards.may_start(shard) {
@@ -360,21 +361,23 @@ impl Dispatcher {
             }
             let mut steps = 0;
             let blocked = loop {
-                let Some(target) = run.target.as_ref() else { break false };
-                if steps == limits::LANE_TURN || !self.node.may_start(now) {
+                let Some(prepared) = run.destination.as_ref() else { break false };
+                if steps == limits::LANE_TURN || !self.runner.may_start(now) {
                     run.is_ready = true;
                     self.ready.push_back(id);
                     break false;
                 }
                 let no_turns = self.turns.len() >= limits::TURNS_WAITING && run.lane.has_turn();
-                if no_turns || (run.lane.is_ending() && !self.node.may_end()) {
+                if no_turns || (run.lane.is_ending() && !self.runner.may_end()) {
                     break true;
                 }
-                let share = self.node.share();
+                let share = self.runner.share();
                 match run.lane.next(share, now) {
-                    Some(Step::Start(held)) => self.node.start(Arc::clone(target), held),
-                    Some(Step::End(held, ending)) => self.node.end(target, held.delivery, ending, now),
-                    Some(Step::Turn(Held { delivery, .. }, track)) => {
+                    Some(LaneAction::Start(loaded)) => self.runner.start(Arc::clone(prepared), loaded),
+                    Some(LaneAction::End(loaded, ending)) => {
+                        self.runner.end(prepared, loaded.delivery, ending, now)
+                    }
+                    Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
                         self.turns.push_back(Turn { delivery, track });
                         steps += 1;
                         continue;
@@ -390,14 +393,14 @@ impl Dispatcher {
             if !std::mem::replace(&mut run.is_hungry, true) {
                 self.hungry.push_back(id);
             }
-            self.roster.schedule(id, now);
+            self.lanes.schedule(id, now);
         }
     }
 
     /// Something happened to this lane: look at it in this turn.
     fn touch(&mut self, destination: DestinationId) {
         let publishing = !self.board.is_alone();
-        if let Some(run) = self.roster.touched(destination, publishing)
+        if let Some(run) = self.lanes.touched(destination, publishing)
             && !run.is_ready
         {
             run.is_ready = true;
@@ -410,13 +413,13 @@ impl Dispatcher {
         let next_fetch = self.fetching.waits_until(now).filter(|_| !self.hungry.is_empty());
         let next_read = self.reading.waits_until(now).filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
-        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.node.has_room();
-        let waits = !self.ready.is_empty() || !self.later.is_empty();
+        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.runner.has_room();
+        let waits = !self.ready.is_empty() || !self.waiting_lanes.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
         let may_sweep = !self.sweeps.is_empty() && self.sweeping < limits::SWEEPS_AT_ONCE;
         let next_sweep = self.fetching.next_at().filter(|_| may_sweep);
-        let all = [self.roster.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
+        let all = [self.lanes.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
         let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }

@@ -81,7 +81,7 @@ impl EgressError {
 /// The connector of the HTTP client, and what the dialers of other kinds connect through.
 #[derive(Clone)]
 pub struct Egress {
-    inner: Arc<Inner>,
+    connector: Arc<GuardedConnector>,
     fence: Option<Fence>,
 }
 
@@ -110,7 +110,7 @@ pub enum Security {
     Tls,
 }
 
-struct Inner {
+struct GuardedConnector {
     policy: Arc<AddressPolicy>,
     resolver: Arc<dyn Resolve>,
     dialer: Arc<dyn Dial>,
@@ -135,8 +135,8 @@ impl Egress {
         let mut https = tls.clone();
         https.alpn_protocols = vec![b"http/1.1".to_vec()];
         let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
-        let inner = Inner { policy, resolver, dialer, tls, https, connect_timeout };
-        Ok(Self { inner: Arc::new(inner), fence: None })
+        let connector = GuardedConnector { policy, resolver, dialer, tls, https, connect_timeout };
+        Ok(Self { connector: Arc::new(connector), fence: None })
     }
 
     /// Writes nothing once the lease has ended: not the first byte of a request whose connection took long to make,
@@ -155,12 +155,12 @@ impl Egress {
     ) -> Result<Link, EgressError> {
         // As the URL of this host would be: whoever allows it for one protocol allows it for all.
         let scheme = if security == Security::Tls { "https" } else { "http" };
-        let url = self.inner.check(&format!("{scheme}://{host}:{port}/"))?;
-        self.inner.connect(url, &self.inner.tls, Some(fence)).await
+        let url = self.connector.check(&format!("{scheme}://{host}:{port}/"))?;
+        self.connector.connect(url, &self.connector.tls, Some(fence)).await
     }
 }
 
-impl Inner {
+impl GuardedConnector {
     /// The URL was checked when the destination was written; a row edited by hand passes here first.
     fn check(&self, url: &str) -> Result<url::Url, EgressError> {
         self.policy.check_url(url).map_err(|_| EgressError::Blocked)
@@ -242,7 +242,7 @@ impl Inner {
 
 /// A short word for what was wrong with the handshake.
 fn tls_reason(error: &io::Error) -> String {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+    match error.get_ref().and_then(|connector| connector.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(reason)) => format!("invalid certificate: {reason:?}"),
         Some(other) => other.to_string(),
         None => "the handshake was cut off".into(),
@@ -259,10 +259,10 @@ impl tower_service::Service<Uri> for Egress {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (inner, fence) = (Arc::clone(&self.inner), self.fence.clone());
+        let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
-            let url = inner.check(&uri.to_string())?;
-            inner.connect(url, &inner.https, fence).await
+            let url = connector.check(&uri.to_string())?;
+            connector.connect(url, &connector.https, fence).await
         })
     }
 }

@@ -2,10 +2,10 @@
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
 //! one batch of turns under way, and a few looks for the tracks of ordered lanes.
 
-use crate::{dispatcher::Message, sink::Sinks, target::Prepared};
+use crate::{destination::PreparedDestination, dispatcher::Message, sink::Sinks};
 use domain::{
     id::{DestinationId, NodeId},
-    lane::{TrackWish, Wish},
+    lane::{TrackQuery, WindowQuery},
     limits,
     seal::MasterKeys,
     time::Timestamp,
@@ -25,41 +25,41 @@ pub(crate) struct Fetcher {
 
 /// What a lane asks for, and at which epoch its shard was ours then.
 #[derive(Debug)]
-pub(crate) struct LaneWish {
+pub(crate) struct LaneQuery {
     pub(crate) destination: DestinationId,
     pub(crate) epoch: i64,
-    pub(crate) wish: Wish,
+    pub(crate) query: WindowQuery,
 }
 
 /// A look for the tracks of an ordered lane.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sweep {
+pub(crate) struct LaneSweep {
     pub(crate) destination: DestinationId,
     pub(crate) epoch: i64,
-    pub(crate) wish: TrackWish,
+    pub(crate) query: TrackQuery,
 }
 
 impl Fetcher {
     /// The windows that lanes asked for.
-    pub(crate) fn fetch(&self, wishes: Vec<LaneWish>) {
+    pub(crate) fn fetch(&self, queries: Vec<LaneQuery>) {
         let this = self.clone();
         tokio::spawn(async move {
-            let windows: Vec<Window> = wishes.iter().map(window).collect();
+            let windows: Vec<Window> = queries.iter().map(window).collect();
             let read = async {
                 let fetched = this.store.fetch(&windows).await;
                 store::failpoint::hit("fetch.after");
                 fetched
             };
             let result = unharmed(read).await;
-            this.answer(Message::Fetched { wishes, result }).await;
+            this.answer(Message::Fetched { queries, result }).await;
         });
     }
 
-    pub(crate) fn sweep(&self, sweep: Sweep) {
+    pub(crate) fn sweep(&self, sweep: LaneSweep) {
         let this = self.clone();
         tokio::spawn(async move {
-            let Sweep { destination, wish, .. } = sweep;
-            let after = wish.from.checked_sub(1);
+            let LaneSweep { destination, query, .. } = sweep;
+            let after = query.from.checked_sub(1);
             let read = this.store.tracks(destination.shard(), destination, after, limits::TRACKS_LISTED);
             let result = unharmed(read).await;
             this.answer(Message::Swept { sweep, result }).await;
@@ -86,12 +86,12 @@ impl Fetcher {
     }
 
     /// Nothing starts before what is known of a destination has been read, what its last owner kept included.
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<Prepared>>, StoreError> {
+    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<PreparedDestination>>, StoreError> {
         let targets = self.store.targets(ids).await?;
         let read = |(id, target): (&DestinationId, Option<store::Target>)| {
             Arc::new(match target {
-                Some(target) => Prepared::new(target, &self.master_keys, &self.sinks),
-                None => Prepared::missing(*id),
+                Some(target) => PreparedDestination::new(target, &self.master_keys, &self.sinks),
+                None => PreparedDestination::missing(*id),
             })
         };
         Ok(ids.iter().zip(targets).map(read).collect())
@@ -111,7 +111,7 @@ async fn unharmed<T>(read: impl Future<Output = Result<T, StoreError>>) -> Resul
     AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked()))
 }
 
-fn window(LaneWish { destination, wish, .. }: &LaneWish) -> Window {
-    let Wish { from, last_track, limit, .. } = *wish;
+fn window(LaneQuery { destination, query, .. }: &LaneQuery) -> Window {
+    let WindowQuery { from, last_track, limit, .. } = *query;
     Window { shard: destination.shard(), destination_id: *destination, from, last_track, limit }
 }

@@ -3,10 +3,10 @@
 use crate::{
     board::{Board, RunBy},
     budget::Budget,
-    dispatcher::{Message, Seen},
+    destination::PreparedDestination,
+    dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
-    sender::{Sender, Sent},
-    target::Prepared,
+    sender::{AttemptEnd, Sender},
     wakes::Outbox,
 };
 use async_trait::async_trait;
@@ -64,17 +64,17 @@ impl EngineHandle {
             .pop()
             .flatten()
             .ok_or(TestSendError::NotFound)?;
-        let target = Prepared::new(target, &self.master_keys, &self.sender.sinks);
+        let target = PreparedDestination::new(target, &self.master_keys, &self.sender.sinks);
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
-        let cargo = Budget::new(usize::MAX).load(Some(Arc::new(event)), true);
-        match self.sender.deliver(&self.board.claim(), &target, delivery, cargo).await {
-            Sent::Attempted { settlement, .. } => match settlement.fact {
+        let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
+        match self.sender.deliver(&self.board.claim(), &target, delivery, carried).await {
+            AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),
             },
-            Sent::Abandoned(_) => Err(TestSendError::Abandoned),
+            AttemptEnd::Abandoned(_) => Err(TestSendError::Abandoned),
         }
     }
 
@@ -128,11 +128,11 @@ impl Lanes for EngineHandle {
     async fn views(&self, destinations: &[DestinationId]) -> Vec<Option<LaneView>> {
         let wanted = destinations.to_vec();
         let seen = self.ask(|answer| Message::Views(wanted, answer)).await;
-        let seen = seen.unwrap_or_else(|| vec![Seen::Elsewhere; destinations.len()]);
+        let seen = seen.unwrap_or_else(|| vec![LaneAnswer::Elsewhere; destinations.len()]);
         let mut published = self.published(destinations.iter().copied().zip(&seen)).await.into_iter();
         let view = |seen| match seen {
-            Seen::Here(view) => view,
-            Seen::Elsewhere => published.next().flatten().map(view_of),
+            LaneAnswer::Here(view) => view,
+            LaneAnswer::Elsewhere => published.next().flatten().map(view_of),
         };
         seen.into_iter().map(view).collect()
     }
@@ -145,9 +145,9 @@ impl Lanes for EngineHandle {
         let destinations = deliveries.iter().map(|delivery| delivery.destination_id);
         let mut published = self.published(destinations.zip(&seen)).await.into_iter();
         let now = self.sender.clock.now();
-        let explain = |(delivery, seen): (&Delivery, Seen<_>)| match seen {
-            Seen::Here(explanation) => explanation,
-            Seen::Elsewhere => {
+        let explain = |(delivery, seen): (&Delivery, LaneAnswer<_>)| match seen {
+            LaneAnswer::Here(explanation) => explanation,
+            LaneAnswer::Elsewhere => {
                 explain_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
             }
         };
@@ -170,9 +170,9 @@ impl EngineHandle {
     /// a page without these lines is better than none.
     async fn published<'a, T: 'a>(
         &self,
-        lanes: impl Iterator<Item = (DestinationId, &'a Seen<T>)>,
+        lanes: impl Iterator<Item = (DestinationId, &'a LaneAnswer<T>)>,
     ) -> Vec<Option<LaneRow>> {
-        let elsewhere = lanes.filter(|(_, seen)| matches!(seen, Seen::Elsewhere));
+        let elsewhere = lanes.filter(|(_, seen)| matches!(seen, LaneAnswer::Elsewhere));
         let elsewhere: Vec<DestinationId> = elsewhere.map(|(destination, _)| destination).collect();
         if elsewhere.is_empty() {
             return Vec::new();

@@ -13,7 +13,7 @@ use crate::{
     board::Board,
     chores::Rescans,
     claim::{Claim, Lease},
-    dispatcher::{Message, Report},
+    dispatcher::{Message, ShardReport},
     wakes::Outbox,
 };
 use domain::{
@@ -85,7 +85,7 @@ pub(crate) struct Owner {
     pub(crate) claim: Arc<Claim>,
     pub(crate) board: Arc<Board>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
-    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) reports: mpsc::UnboundedReceiver<ShardReport>,
     pub(crate) rescans: Arc<Rescans>,
     pub(crate) outbox: Arc<Outbox>,
     /// Rung when another node says that membership or ownership has moved.
@@ -147,7 +147,7 @@ impl Owner {
     async fn quiet(&mut self) {
         self.tell(Message::Quiet).await;
         while let Some(report) = self.reports.recv().await {
-            if matches!(report, Report::Quiet) {
+            if matches!(report, ShardReport::Quiet) {
                 return;
             }
         }

@@ -4,10 +4,10 @@
 //! out as a settlement or as "abandoned".
 
 use crate::{
-    budget::Cargo,
+    budget::CarriedEvent,
     claim::Claim,
+    destination::PreparedDestination,
     sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
-    target::Prepared,
 };
 use bytes::Bytes;
 use domain::{
@@ -42,7 +42,7 @@ pub(crate) struct Sender {
 
 /// What became of a started delivery.
 #[derive(Debug)]
-pub(crate) enum Sent {
+pub(crate) enum AttemptEnd {
     Attempted {
         settlement: Box<Settlement>,
         met: Met,
@@ -56,27 +56,27 @@ impl Sender {
     pub(crate) async fn deliver(
         &self,
         claim: &Arc<Claim>,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: Delivery,
-        cargo: Cargo,
-    ) -> Sent {
-        let room = self.room_for(&delivery, &cargo).await;
+        carried: Arc<CarriedEvent>,
+    ) -> AttemptEnd {
+        let room = self.room_for(&delivery, &carried).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
-        let attempt = self.attempt(claim, target, &delivery, (&cargo, room), id, started_at);
+        let attempt = self.attempt(claim, destination, &delivery, (&carried, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
-            Ok(None) => return Sent::Abandoned(delivery),
+            Ok(None) => return AttemptEnd::Abandoned(delivery),
             Err(_) => (AttemptFacts::of_panic(&delivery), None),
         };
         let now = self.clock.now();
-        let policy = target.policy(delivery.route_id);
+        let policy = destination.policy(delivery.route_id);
         let on = Circumstances {
             policy,
             now,
-            resumed_at: target.lane.resumed_at,
-            ordered: target.lane.ordering != Ordering::None,
+            resumed_at: destination.lane.resumed_at,
+            ordered: destination.lane.ordering != Ordering::None,
             jitter: self.dice.unit(),
         };
         let settled = settle(&delivery, &facts.classified, on);
@@ -93,11 +93,11 @@ impl Sender {
             duration: now.since(started_at),
             outcome,
             http_status: facts.http_status,
-            detail: Detail { url: target.url.clone(), ..facts.detail },
+            detail: Detail { url: destination.url.clone(), ..facts.detail },
             node: claim.node,
         };
         log(&delivery, &attempt, settled, trace);
-        self.trace(target, &delivery, &attempt, trace);
+        self.trace(destination, &delivery, &attempt, trace);
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -105,10 +105,13 @@ impl Sender {
             settled,
             consequence: match next {
                 Next::Disable => Some(Consequence::Disables),
-                _ => target.consequence(settled),
+                _ => destination.consequence(settled),
             },
         };
-        Sent::Attempted { settlement: Box::new(settlement), met: Met { outcome, started_at, retry_after } }
+        AttemptEnd::Attempted {
+            settlement: Box::new(settlement),
+            met: Met { outcome, started_at, retry_after },
+        }
     }
 
     /// What was met, and what the destination was told of the trace. None: given up, because the store or our claim on the
@@ -116,15 +119,15 @@ impl Sender {
     async fn attempt(
         &self,
         claim: &Arc<Claim>,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: &Delivery,
-        (cargo, room): (&Cargo, Option<OwnedSemaphorePermit>),
+        (carried, room): (&Arc<CarriedEvent>, Option<OwnedSemaphorePermit>),
         id: AttemptId,
         started_at: Timestamp,
     ) -> Option<(AttemptFacts, Option<TraceContext>)> {
         failpoint::hit("send.before");
-        let event = match &cargo.event {
-            Some(event) if cargo.has_payload => Arc::clone(event),
+        let event = match &carried.event {
+            Some(event) if carried.has_payload => Arc::clone(event),
             _ => match self.store.payload(delivery.event_id).await {
                 Ok(Some(event)) => event,
                 Ok(None) => {
@@ -144,15 +147,15 @@ impl Sender {
             },
         };
         let trace = TraceContext::of_attempt(&event, id);
-        let sink = match &target.sink {
+        let sink = match &destination.sink {
             Ok(sink) => sink.as_ref(),
             Err(unready) => return Some((unready.facts(), None)),
         };
         let mut payload = event.payload.clone();
         if let Some(room) = room {
-            payload = Bytes::from_owner(Roomed { payload, _room: room });
+            payload = Bytes::from_owner(BudgetedPayload { payload, _room: room });
         }
-        let timeout = target.timeout(delivery.route_id);
+        let timeout = destination.timeout(delivery.route_id);
         let attempt = SinkAttempt {
             id,
             number: delivery.attempts + 1,
@@ -163,8 +166,8 @@ impl Sender {
             started_at,
             deadline: Instant::now() + timeout,
             timeout,
-            signing: target.signing(delivery.route_id),
-            policy: target.policy(delivery.route_id),
+            signing: destination.signing(delivery.route_id),
+            policy: destination.policy(delivery.route_id),
             credential: None,
             permit: Permit::of(claim),
             clock: self.clock.as_ref(),
@@ -178,7 +181,7 @@ impl Sender {
     /// Tells of the attempt, if anybody collects that.
     fn trace(
         &self,
-        target: &Prepared,
+        destination: &PreparedDestination,
         delivery: &Delivery,
         attempt: &Attempt,
         context: Option<TraceContext>,
@@ -193,7 +196,7 @@ impl Sender {
                 ("posthaste.attempt", i64::from(attempt.number).into()),
                 ("posthaste.outcome", attempt.outcome.as_str().into()),
             ];
-            if let Ok(sink) = &target.sink {
+            if let Ok(sink) = &destination.sink {
                 sink.describe(&mut attributes);
             }
             attributes.extend(
@@ -213,8 +216,12 @@ impl Sender {
     }
 
     /// Waits, in its slot, until there is memory for a payload that was too large to carry.
-    async fn room_for(&self, delivery: &Delivery, cargo: &Cargo) -> Option<OwnedSemaphorePermit> {
-        if cargo.has_payload {
+    async fn room_for(
+        &self,
+        delivery: &Delivery,
+        carried: &Arc<CarriedEvent>,
+    ) -> Option<OwnedSemaphorePermit> {
+        if carried.has_payload {
             return None;
         }
         let kibibytes = (delivery.payload_bytes as usize).min(limits::LARGE_PAYLOADS_BYTES).div_ceil(1024);
@@ -223,12 +230,12 @@ impl Sender {
 }
 
 /// A large payload with its share of the memory, which it gives back when the last byte has been written.
-struct Roomed {
+struct BudgetedPayload {
     payload: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Roomed {
+impl AsRef<[u8]> for BudgetedPayload {
     fn as_ref(&self) -> &[u8] {
         &self.payload
     }

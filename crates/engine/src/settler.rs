@@ -25,44 +25,44 @@ pub(crate) struct Settler {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: SettlerQueue,
     pub(crate) dispatcher: mpsc::Sender<Message>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is to be written. Both queues are bounded by whoever fills them: see `Node::may_start` and `Node::may_end`.
-pub(crate) struct Waiting {
-    results: mpsc::UnboundedReceiver<Outcome>,
-    endings: mpsc::UnboundedReceiver<Outcome>,
+/// What is to be written. Both queues are bounded by whoever fills them: see `AttemptRunner::may_start` and `AttemptRunner::may_end`.
+pub(crate) struct SettlerQueue {
+    results: mpsc::UnboundedReceiver<PendingSettlement>,
+    endings: mpsc::UnboundedReceiver<PendingSettlement>,
     /// Of another membership than those before it: it begins the next batch.
-    next: Option<Outcome>,
+    next: Option<PendingSettlement>,
     hurry: Arc<Notify>,
 }
 
-/// How an attempt or a delivery ended, and what its lane's gate made of it.
-pub(crate) struct Outcome {
+/// A settlement that is to be written, and what its lane's gate made of it.
+pub(crate) struct PendingSettlement {
     pub(crate) settlement: Settlement,
-    pub(crate) word: Option<Box<GateWord>>,
+    pub(crate) gate_word: Option<Box<GateWord>>,
 }
 
 /// What is written together.
 #[derive(Default)]
-struct Batch {
+struct SettlementBatch {
     settlements: Vec<Settlement>,
-    words: Vec<GateWord>,
+    gate_words: Vec<GateWord>,
 }
 
-impl Batch {
-    fn push(&mut self, Outcome { settlement, word }: Outcome) {
+impl SettlementBatch {
+    fn push(&mut self, PendingSettlement { settlement, gate_word }: PendingSettlement) {
         self.settlements.push(settlement);
-        self.words.extend(word.map(|word| *word));
+        self.gate_words.extend(gate_word.map(|word| *word));
     }
 }
 
 /// The way to the settler.
-pub(crate) struct Settling {
-    pub(crate) results: mpsc::UnboundedSender<Outcome>,
-    pub(crate) endings: mpsc::UnboundedSender<Outcome>,
+pub(crate) struct SettlerHandle {
+    pub(crate) results: mpsc::UnboundedSender<PendingSettlement>,
+    pub(crate) endings: mpsc::UnboundedSender<PendingSettlement>,
     /// Rung when a lane waits for the next flush.
     pub(crate) hurry: Arc<Notify>,
 }
@@ -80,13 +80,13 @@ pub(crate) struct Flushed {
     pub(crate) switched: bool,
 }
 
-pub(crate) fn channels() -> (Settling, Waiting) {
+pub(crate) fn channels() -> (SettlerHandle, SettlerQueue) {
     let (results, results_waiting) = mpsc::unbounded_channel();
     let (endings, endings_waiting) = mpsc::unbounded_channel();
     let hurry = Arc::<Notify>::default();
     (
-        Settling { results, endings, hurry: Arc::clone(&hurry) },
-        Waiting { results: results_waiting, endings: endings_waiting, next: None, hurry },
+        SettlerHandle { results, endings, hurry: Arc::clone(&hurry) },
+        SettlerQueue { results: results_waiting, endings: endings_waiting, next: None, hurry },
     )
 }
 
@@ -112,16 +112,19 @@ impl Settler {
     }
 
     /// A panic is one more way to fail: every settlement can be run again.
-    async fn flush(&self, batch: &Batch) -> Result<(), StoreError> {
+    async fn flush(&self, batch: &SettlementBatch) -> Result<(), StoreError> {
         let panicked = |_| Err(StoreError::Unavailable("writing them panicked".into()));
         AssertUnwindSafe(self.write(batch)).catch_unwind().await.unwrap_or_else(panicked)
     }
 
     /// Words about gates first: whoever owns the lane next must not send into a hold that a result speaks of.
-    async fn write(&self, Batch { settlements: batch, words }: &Batch) -> Result<(), StoreError> {
+    async fn write(
+        &self,
+        SettlementBatch { settlements: batch, gate_words }: &SettlementBatch,
+    ) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
-        if !words.is_empty() {
-            self.store.keep_gates(node(&batch[0]), words, self.clock.now()).await?;
+        if !gate_words.is_empty() {
+            self.store.keep_gates(node(&batch[0]), gate_words, self.clock.now()).await?;
             failpoint::hit("settle.gates");
         }
         if batch.iter().any(|settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_))))
@@ -140,9 +143,9 @@ impl Settler {
     }
 }
 
-impl Waiting {
+impl SettlerQueue {
     /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
-    async fn first(&mut self) -> Option<Outcome> {
+    async fn first(&mut self) -> Option<PendingSettlement> {
         if let Some(next) = self.next.take() {
             return Some(next);
         }
@@ -164,13 +167,13 @@ impl Waiting {
     }
 
     /// Whatever has gathered, as much as fits a flush and was begun under one node id.
-    fn batch(&mut self, first: Outcome) -> Batch {
+    fn batch(&mut self, first: PendingSettlement) -> SettlementBatch {
         let by = node(&first.settlement);
         let mut bytes = weight(&first.settlement);
-        let mut batch = Batch::default();
+        let mut batch = SettlementBatch::default();
         batch.push(first);
         let next = &mut self.next;
-        let mut take = |queue: &mut mpsc::UnboundedReceiver<Outcome>, most: usize| {
+        let mut take = |queue: &mut mpsc::UnboundedReceiver<PendingSettlement>, most: usize| {
             let most = batch.settlements.len() + most;
             while next.is_none()
                 && batch.settlements.len() < most.min(limits::SETTLE_BATCH)

@@ -25,7 +25,7 @@ use crate::{
     claim::Claim,
     credentials::{Credential, CredentialError, Credentials},
     egress::{Egress, EgressError, Fence, Link, LinkFacts, Security},
-    transport::{Failure, Transport},
+    transport::{HttpFailure, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -129,7 +129,7 @@ impl AttemptFacts {
     }
 
     fn of_timeout(timeout: Duration) -> Self {
-        let Failure { fault, message } = Failure::timed_out(timeout);
+        let HttpFailure { fault, message } = HttpFailure::timed_out(timeout);
         Self::of_fault(fault, message)
     }
 
@@ -169,7 +169,7 @@ pub struct Dialer<'a> {
 pub type SinkConnection = TokioIo<Link>;
 
 impl Dialer<'_> {
-    /// Connects to a host, by name or by address; over TLS it must prove that it is called that. A connection without TLS
+    /// Connects to a host, by name or by address (that of IPv6 in brackets); over TLS it must prove that it is called that. A connection without TLS
     /// is made only where the operator has allowed `http`.
     pub async fn connect(
         &mut self,

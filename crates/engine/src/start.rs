@@ -4,7 +4,7 @@ use crate::{
     board::Board,
     chores::{Chores, Rescans},
     claim::Lease,
-    dispatcher::{Dispatcher, Message, Node},
+    dispatcher::{AttemptRunner, Dispatcher, Message},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
@@ -155,9 +155,15 @@ impl Engine {
             dispatcher: inbox.downgrade(),
         };
         let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);
-        let lanes =
-            Node::new(Arc::clone(&sender), settling, inbox.clone(), Arc::clone(&claim), gate, max_in_flight);
-        // Bounded by the dispatcher: see `Report`.
+        let lanes = AttemptRunner::new(
+            Arc::clone(&sender),
+            settling,
+            inbox.clone(),
+            Arc::clone(&claim),
+            gate,
+            max_in_flight,
+        );
+        // Bounded by the dispatcher: see `ShardReport`.
         let (reports, reported) = mpsc::unbounded_channel();
         let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
         let moved = Arc::new(Notify::new());

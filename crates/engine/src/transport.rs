@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout_at};
 /// Sends one request. Never fails: trouble is a [`Fault`] in the answer. It returns when the use of the connection has
 /// ended or the connection is closed.
 pub trait Transport: Send + Sync {
-    fn send(&self, request: Outgoing) -> impl Future<Output = Answer> + Send;
+    fn send(&self, request: HttpRequest) -> impl Future<Output = HttpAnswer> + Send;
 }
 
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct HttpRequest {
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -40,15 +40,15 @@ pub struct Outgoing {
 }
 
 #[derive(Debug)]
-pub struct Answer {
-    pub result: Result<Received, Failure>,
+pub struct HttpAnswer {
+    pub result: Result<HttpResponse, HttpFailure>,
     pub connection: Option<ConnectionFacts>,
     /// From the start to the head of the answer.
     pub first_byte: Option<Duration>,
 }
 
 #[derive(Debug)]
-pub struct Received {
+pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
     /// The first [`limits::RESPONSE_BODY_KEPT_BYTES`] of it.
@@ -57,13 +57,13 @@ pub struct Received {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct HttpFailure {
     pub fault: Fault,
     /// For the account's eyes: no address, no resolver text.
     pub message: String,
 }
 
-impl Failure {
+impl HttpFailure {
     pub(crate) fn timed_out(timeout: Duration) -> Self {
         let message = format!("no answer within {} s", timeout.as_secs_f64());
         Self { fault: Fault::ReadTimeout, message }
@@ -101,7 +101,7 @@ impl HttpTransport {
 }
 
 impl Transport for HttpTransport {
-    async fn send(&self, outgoing: Outgoing) -> Answer {
+    async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let started = Instant::now();
         let deadline = outgoing.deadline;
         let mut request = Request::new(Full::new(outgoing.body));
@@ -112,12 +112,12 @@ impl Transport for HttpTransport {
         let sent = timeout_at(deadline, self.client.request(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Answer::failed(failure(&error)),
+            Ok(Err(error)) => return HttpAnswer::failed(failure(&error)),
             Err(_) => {
                 if let Some(link) = link_of(&captured) {
                     link.closed().await;
                 }
-                return Answer::failed(Failure::timed_out(outgoing.timeout));
+                return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout));
             }
         };
         let first_byte = started.elapsed();
@@ -125,26 +125,26 @@ impl Transport for HttpTransport {
         let connection = link.as_ref().map(LinkFacts::take);
         let (head, body) = response.into_parts();
         let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
-        let Prefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
+        let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
         if let Some(link) = link.filter(|_| !read_to_its_end) {
             link.closed().await;
         }
-        let received = Received { status: head.status.as_u16(), headers: head.headers, body, truncated };
-        Answer { result: Ok(received), connection, first_byte: Some(first_byte) }
+        let received = HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated };
+        HttpAnswer { result: Ok(received), connection, first_byte: Some(first_byte) }
     }
 }
 
-impl Answer {
-    pub fn failed(failure: Failure) -> Self {
+impl HttpAnswer {
+    pub fn failed(failure: HttpFailure) -> Self {
         Self { result: Err(failure), connection: None, first_byte: None }
     }
 }
 
 /// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
 /// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
-async fn read_prefix(mut body: Incoming, deadline: Instant) -> Prefix {
+async fn read_prefix(mut body: Incoming, deadline: Instant) -> BodyPrefix {
     if body.is_end_stream() {
-        return Prefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
+        return BodyPrefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
     }
     let mut kept = BytesMut::new();
     let mut read = 0;
@@ -153,28 +153,28 @@ async fn read_prefix(mut body: Incoming, deadline: Instant) -> Prefix {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
                 let truncated = read > limits::RESPONSE_BODY_KEPT_BYTES;
-                return Prefix { body: kept.freeze(), truncated, read_to_its_end: true };
+                return BodyPrefix { body: kept.freeze(), truncated, read_to_its_end: true };
             }
-            Ok(Some(Err(_))) | Err(_) => return Prefix::cut_short(kept),
+            Ok(Some(Err(_))) | Err(_) => return BodyPrefix::cut_short(kept),
         };
         let Ok(data) = frame.into_data() else { continue };
         read += data.len();
         let room = limits::RESPONSE_BODY_KEPT_BYTES - kept.len();
         kept.extend_from_slice(&data[..data.len().min(room)]);
         if read > limits::RESPONSE_BODY_READ_BYTES {
-            return Prefix::cut_short(kept);
+            return BodyPrefix::cut_short(kept);
         }
     }
 }
 
 /// The beginning of a body, and whether it was all.
-struct Prefix {
+struct BodyPrefix {
     body: Bytes,
     truncated: bool,
     read_to_its_end: bool,
 }
 
-impl Prefix {
+impl BodyPrefix {
     fn cut_short(kept: BytesMut) -> Self {
         Self { body: kept.freeze(), truncated: true, read_to_its_end: false }
     }
@@ -188,9 +188,9 @@ fn link_of(captured: &CaptureConnection) -> Option<LinkFacts> {
 }
 
 /// What went wrong, in the product's words.
-fn failure(error: &legacy::Error) -> Failure {
+fn failure(error: &legacy::Error) -> HttpFailure {
     if let Some(egress) = in_chain::<EgressError>(error) {
-        return Failure { fault: egress.fault(), message: egress.to_string() };
+        return HttpFailure { fault: egress.fault(), message: egress.to_string() };
     }
     let protocol = in_chain::<hyper::Error>(error).is_some_and(|hyper| {
         hyper.is_parse()
@@ -200,10 +200,10 @@ fn failure(error: &legacy::Error) -> Failure {
     });
     if protocol {
         let message = "the answer is not well-formed HTTP".into();
-        return Failure { fault: Fault::Protocol, message };
+        return HttpFailure { fault: Fault::Protocol, message };
     }
     let message = "the connection was closed before the answer was complete".into();
-    Failure { fault: Fault::Reset, message }
+    HttpFailure { fault: Fault::Reset, message }
 }
 
 fn in_chain<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {

@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use domain::{id::DeliveryId, limits, outcome::Fault, time::Clock};
-use engine::transport::{Answer, Failure, Outgoing, Received, Transport};
+use engine::transport::{HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport};
 use http::{HeaderMap, HeaderValue, header};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -26,7 +26,7 @@ pub(crate) fn url(destination: usize) -> String {
 }
 
 impl Transport for Internet {
-    async fn send(&self, outgoing: Outgoing) -> Answer {
+    async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let deadline = Instant::now() + outgoing.timeout;
         let open = self.begin(&outgoing);
         let probing = self.scene.has(Plant::TwoProbes)
@@ -60,7 +60,7 @@ impl Transport for Internet {
 }
 
 impl Internet {
-    fn begin(&self, outgoing: &Outgoing) -> Open {
+    fn begin(&self, outgoing: &HttpRequest) -> Open {
         let destination =
             outgoing.uri.path().trim_start_matches('/').parse().expect("the world made this URL");
         let header = |name| outgoing.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -80,7 +80,7 @@ impl Internet {
         Open { scene: Arc::clone(&self.scene), request, destination }
     }
 
-    async fn exchange(&self, outgoing: &Outgoing, open: &Open, deadline: Instant) -> Answer {
+    async fn exchange(&self, outgoing: &HttpRequest, open: &Open, deadline: Instant) -> HttpAnswer {
         let began = Instant::now();
         // Names, connections and handshakes take their time, and meanwhile the claim may end.
         if self.scene.chance.happens(0.3) {
@@ -88,7 +88,7 @@ impl Internet {
         }
         if !outgoing.permit.holds() {
             open.over(How::Unsent);
-            return Answer::failed(Failure {
+            return HttpAnswer::failed(HttpFailure {
                 fault: Fault::Reset,
                 message: "the lease has ended".to_owned(),
             });
@@ -98,11 +98,11 @@ impl Internet {
         if timeout_at(deadline, sleep(reply.after)).await.is_err() {
             open.over(How::TimedOut);
             let message = "no answer".to_owned();
-            return Answer::failed(Failure { fault: Fault::ReadTimeout, message });
+            return HttpAnswer::failed(HttpFailure { fault: Fault::ReadTimeout, message });
         }
         let Some(status) = reply.status else {
             open.over(How::Reset);
-            return Answer::failed(Failure { fault: Fault::Reset, message: "closed".to_owned() });
+            return HttpAnswer::failed(HttpFailure { fault: Fault::Reset, message: "closed".to_owned() });
         };
         open.over(How::Answered(status));
         let mut headers = HeaderMap::new();
@@ -113,8 +113,8 @@ impl Internet {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
         }
-        let received = Received { status, headers, body: Bytes::new(), truncated: false };
-        Answer { result: Ok(received), connection: None, first_byte: Some(began.elapsed()) }
+        let received = HttpResponse { status, headers, body: Bytes::new(), truncated: false };
+        HttpAnswer { result: Ok(received), connection: None, first_byte: Some(began.elapsed()) }
     }
 }
 

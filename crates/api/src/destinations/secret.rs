@@ -62,7 +62,7 @@ pub(crate) async fn rotate(
     OptionalBody(body): OptionalBody<RotateSecret>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     ctx.require(Scope::DestinationsWrite)?;
-    let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP.as_secs());
+    let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP_DEFAULT.as_secs());
     let mut checks = Checks::default();
     checks.range("/overlap_seconds", overlap, 0..=limits::ROTATION_OVERLAP_MAX.as_secs());
     if let Some(Err(error)) = body.secret.as_deref().map(str::parse::<SigningSecret>) {

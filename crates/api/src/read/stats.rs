@@ -15,7 +15,7 @@ use store::{Kind, Mark};
 
 /// What happened in an account: totals, by status, and day by day.
 pub async fn stats(app: &App, account: AccountId, query: &StatsQuery) -> Result<StatsView, ApiError> {
-    let window = Window::of(query, app.now(), limits::STATS_OVER)?;
+    let window = Window::of(query, app.now(), limits::STATS_OVER_DEFAULT)?;
     let found = window.read(app, account, None).await?;
     let waiting = waiting(app, account).await?;
     Ok(views::stats(window.from, window.to, found.as_of, &found.pieces, waiting))

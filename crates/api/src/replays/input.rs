@@ -18,7 +18,7 @@ pub(super) struct Asked {
 
 pub(super) fn checked(input: ReplayInput) -> Result<Asked, ApiError> {
     let mut checks = Checks::default();
-    let rate = input.rate.unwrap_or(limits::REPLAY_RATE);
+    let rate = input.rate.unwrap_or(limits::REPLAY_RATE_DEFAULT);
     checks.range("/rate", rate, 1..=limits::REPLAY_RATE_MAX);
     match (&input.filter, &input.delivery_ids) {
         (Some(filter), None) => check_filter(filter, &mut checks),

@@ -1,6 +1,8 @@
 //! What to do now: what to start or end, what to fetch, when to ask again.
 
-use super::{Held, Lane, LaneSettings, Mode, Stage, Step, TrackWish, Wish, pace::Beat};
+use super::{
+    DeliveryStage, Lane, LaneAction, LaneSettings, LoadedDelivery, Mode, TrackQuery, WindowQuery, pace::Beat,
+};
 use crate::{
     delivery::{Delivery, Ending, Position, expires_at},
     limits,
@@ -11,19 +13,19 @@ use std::collections::BTreeMap;
 
 impl<C> Lane<C> {
     /// The next thing to do, if there is one. `share` is what the node's capacity leaves to this lane.
-    pub fn next(&mut self, share: u32, now: Timestamp) -> Option<Step<C>> {
+    pub fn next(&mut self, share: u32, now: Timestamp) -> Option<LaneAction<C>> {
         let mode = self.settings.as_ref()?.mode;
         if let Mode::End { with, .. } = mode {
-            let held =
+            let loaded =
                 if self.unflushed < limits::ENDING_UNFLUSHED { self.take_any()? } else { return None };
-            return Some(self.end(held, with));
+            return Some(self.end(loaded, with));
         }
-        if let Some((held, track)) = self.order.as_mut().and_then(|order| order.next_turn()) {
-            self.known.insert(held.delivery.id, Stage::Turning.into());
-            return Some(Step::Turn(held, track));
+        if let Some((loaded, track)) = self.order.as_mut().and_then(|order| order.next_turn()) {
+            self.known.insert(loaded.delivery.id, DeliveryStage::Turning.into());
+            return Some(LaneAction::Turn(loaded, track));
         }
         if let Mode::Paused { .. } = mode {
-            self.drop_held();
+            self.drop_loaded();
             return None;
         }
         if self.awaits_flush() {
@@ -35,8 +37,8 @@ impl<C> Lane<C> {
         self.expiry_looked_at = None;
         let place = self.first(now)?.position;
         if self.peek(place).is_some_and(|first| self.has_expired(first, now)) {
-            let held = self.take(place)?;
-            return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
+            let loaded = self.take(place)?;
+            return Some(self.end(loaded, Ending::DeadLetter(DeadReason::Expired)));
         }
         let settings = self.settings.as_ref()?;
         if self.in_flight >= settings.max_concurrency.min(share) || !self.gate.permits(now) {
@@ -49,37 +51,37 @@ impl<C> Lane<C> {
         if self.paced_until(now).is_some() {
             return None;
         }
-        let held = self.take(place)?;
+        let loaded = self.take(place)?;
         if let Some(limit) = self.rate_limit {
             self.pace.started(Beat::of(limit), now);
         }
-        self.known.insert(held.delivery.id, Stage::Open { since: now }.into());
+        self.known.insert(loaded.delivery.id, DeliveryStage::Open { since: now }.into());
         if let Some(order) = &mut self.order {
-            order.busy(place.track, held.delivery.id);
+            order.busy(place.track, loaded.delivery.id);
         }
         self.in_flight += 1;
         self.window.started(now);
         self.gate.started();
-        Some(Step::Start(held))
+        Some(LaneAction::Start(loaded))
     }
 
     /// A held lane starts nothing, but what has waited too long ends all the same. Where one has, there may be others.
-    fn end_expired(&mut self, now: Timestamp) -> Option<Step<C>> {
+    fn end_expired(&mut self, now: Timestamp) -> Option<LaneAction<C>> {
         if let Some(place) = self.first(now).map(|first| first.position)
             && let Some(first) = self.peek(place)
             && self.has_expired(first, now)
         {
-            let held = self.take(place)?;
+            let loaded = self.take(place)?;
             self.expiry_looked_at = Some(Timestamp::MIN);
-            return Some(self.end(held, Ending::DeadLetter(DeadReason::Expired)));
+            return Some(self.end(loaded, Ending::DeadLetter(DeadReason::Expired)));
         }
-        self.drop_held();
+        self.drop_loaded();
         self.expiry_looked_at.get_or_insert(now);
         None
     }
 
     /// The window to fetch now, if any. Asking is doing: the mark is cleared, the lane waits for the answer.
-    pub fn wants(&mut self, now: Timestamp) -> Option<Wish> {
+    pub fn wants(&mut self, now: Timestamp) -> Option<WindowQuery> {
         if self.order.is_some() {
             return self.wants_track(now);
         }
@@ -90,15 +92,15 @@ impl<C> Lane<C> {
         let from = self.unseen.filter(|_| !self.fetching)?;
         let wanted = match settings.mode {
             Mode::Paused { .. } => false,
-            Mode::End { .. } => self.held.is_empty(),
+            Mode::End { .. } => self.loaded.is_empty(),
             Mode::Deliver if self.looks_for_expired(now) => from.rank <= now.micros(),
             Mode::Deliver => {
                 let slot = self.in_flight < settings.max_concurrency && self.gate.permits(now);
-                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::HELD_FRESH / 2));
+                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::LOADED_FRESH / 2));
                 self.gate.held_until(now).is_none()
                     && soon
                     && from.rank <= now.micros()
-                    && self.window.wants_more(self.held.len(), slot, now)
+                    && self.window.wants_more(self.loaded.len(), slot, now)
             }
         };
         if !wanted {
@@ -110,23 +112,28 @@ impl<C> Lane<C> {
         if self.looks_for_expired(now) {
             self.expiry_looked_at = Some(now);
             let limit = limits::WINDOW_MIN + self.in_flight as usize;
-            return Some(Wish { from, last_track: i64::MAX, limit, life: self.life });
+            return Some(WindowQuery { from, last_track: i64::MAX, limit, life: self.life });
         }
         let ending = self.is_ending();
         // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
         let mut limit = self.window.ask(settings.max_concurrency, ending, now);
         if let Some(rate) = self.rate_limit.filter(|_| !ending) {
-            limit = limit.min(Beat::of(rate).starts_in(limits::HELD_FRESH));
+            limit = limit.min(Beat::of(rate).starts_in(limits::LOADED_FRESH));
         }
         limit += self.in_flight as usize;
-        Some(Wish { from, last_track: i64::MAX, limit: limit.min(limits::WINDOW_MAX), life: self.life })
+        Some(WindowQuery {
+            from,
+            last_track: i64::MAX,
+            limit: limit.min(limits::WINDOW_MAX),
+            life: self.life,
+        })
     }
 
     /// From which track on to look for tracks, if that is needed now. Asking is doing, as in [`Lane::wants`].
-    pub fn wants_tracks(&mut self) -> Option<TrackWish> {
+    pub fn wants_tracks(&mut self) -> Option<TrackQuery> {
         self.settings.as_ref()?;
         let from = self.order.as_mut()?.sweep()?;
-        Some(TrackWish { from, life: self.life })
+        Some(TrackQuery { from, life: self.life })
     }
 
     /// When to ask again if nothing happens before.
@@ -139,14 +146,15 @@ impl<C> Lane<C> {
             Mode::End { .. } => return None,
         }
         let ordered = self.order.iter().flat_map(|order| order.wakes());
-        let held = self.held.values().next().map(|held| held.delivery.due_at);
+        let loaded = self.loaded.values().next().map(|loaded| loaded.delivery.due_at);
         let unseen = self.unseen.map(|position| Timestamp::from_micros(position.rank.max(0)));
         let gate = self.gate.held_until(now).unwrap_or(Timestamp::MIN);
         let pace = self.paced_until(now).unwrap_or(Timestamp::MIN);
         // What is overdue waits for a slot, a flush or an answer, and must not hide what falls due later.
         let expiry = self.next_expiry_look().filter(|_| unseen.is_some() || self.order.is_some());
         let turn = turn.into_iter().chain(expiry);
-        held.into_iter()
+        loaded
+            .into_iter()
             .chain(unseen)
             .chain(self.left_over)
             .chain(ordered)
@@ -156,20 +164,25 @@ impl<C> Lane<C> {
             .min()
     }
 
-    fn end(&mut self, held: Held<C>, with: Ending) -> Step<C> {
-        self.known.insert(held.delivery.id, Stage::Unflushed.into());
+    fn end(&mut self, loaded: LoadedDelivery<C>, with: Ending) -> LaneAction<C> {
+        self.known.insert(loaded.delivery.id, DeliveryStage::Unflushed.into());
         self.unflushed += 1;
         if let Some(order) = &mut self.order {
-            order.busy(held.delivery.position.track, held.delivery.id);
+            order.busy(loaded.delivery.position.track, loaded.delivery.id);
         }
-        Step::End(held, with)
+        LaneAction::End(loaded, with)
     }
 
     /// What would start next: due, and read a moment ago.
     fn first(&mut self, now: Timestamp) -> Option<&Delivery> {
         if self.order.is_none() {
             self.refresh(now);
-            return self.held.values().next().map(|held| &held.delivery).filter(|first| first.due_at <= now);
+            return self
+                .loaded
+                .values()
+                .next()
+                .map(|loaded| &loaded.delivery)
+                .filter(|first| first.due_at <= now);
         }
         let (order, mut stale) = (self.order.as_mut()?, Vec::new());
         let first = order.first(now, &mut stale);
@@ -183,7 +196,7 @@ impl<C> Lane<C> {
     fn peek(&self, place: Position) -> Option<&Delivery> {
         match &self.order {
             Some(order) => order.peek(place),
-            None => self.held.get(&place).map(|held| &held.delivery),
+            None => self.loaded.get(&place).map(|loaded| &loaded.delivery),
         }
     }
 
@@ -203,26 +216,26 @@ impl<C> Lane<C> {
         expires_at(delivery, expire_after, settings.resumed_at) <= now
     }
 
-    fn take(&mut self, place: Position) -> Option<Held<C>> {
+    fn take(&mut self, place: Position) -> Option<LoadedDelivery<C>> {
         if let Some(order) = &mut self.order {
             return order.take(place);
         }
-        let held = self.held.remove(&place)?;
+        let loaded = self.loaded.remove(&place)?;
         // A map that has been used keeps room for eleven: three kilobytes, in every lane there is.
-        if self.held.is_empty() {
-            self.held = BTreeMap::new();
+        if self.loaded.is_empty() {
+            self.loaded = BTreeMap::new();
         }
-        Some(held)
+        Some(loaded)
     }
 
-    fn take_any(&mut self) -> Option<Held<C>> {
+    fn take_any(&mut self) -> Option<LoadedDelivery<C>> {
         match &mut self.order {
             Some(order) => order.take_any(),
-            None => self.held.keys().next().copied().and_then(|place| self.take(place)),
+            None => self.loaded.keys().next().copied().and_then(|place| self.take(place)),
         }
     }
 
-    fn wants_track(&mut self, now: Timestamp) -> Option<Wish> {
+    fn wants_track(&mut self, now: Timestamp) -> Option<WindowQuery> {
         let settings = self.settings.as_ref()?;
         // Every track that has room in memory, not only the first.
         let looks_for_expired = self.looks_for_expired(now)
@@ -231,7 +244,7 @@ impl<C> Lane<C> {
             Mode::Paused { .. } => false,
             Mode::End { .. } => true,
             Mode::Deliver => {
-                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::HELD_FRESH / 2));
+                let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::LOADED_FRESH / 2));
                 looks_for_expired || (self.gate.held_until(now).is_none() && soon && self.gate.permits(now))
             }
         };
@@ -241,8 +254,8 @@ impl<C> Lane<C> {
         let tracks = tracks_wanted(self.settings.as_ref()?);
         let order = self.order.as_mut()?;
         order.tick(now);
-        let wish = order.wish(open, tracks)?;
-        Some(Wish { life: self.life, ..wish })
+        let query = order.query(open, tracks)?;
+        Some(WindowQuery { life: self.life, ..query })
     }
 }
 

@@ -6,7 +6,7 @@
 //! Scheduled deliveries wait in a track of their own until their time; then they take their turn, which the store
 //! numbers.
 
-use super::{Held, Row, Wish};
+use super::{LoadedDelivery, WindowQuery, WindowRow};
 use crate::{
     delivery::{Delivery, Position},
     id::DeliveryId,
@@ -25,19 +25,19 @@ pub(super) struct Order<C> {
     /// Heads that are not due.
     blocked: BTreeSet<(Timestamp, i64)>,
     /// Scheduled ones whose time has come, and the track each goes to.
-    turns: VecDeque<(Held<C>, i64)>,
+    turns: VecDeque<(LoadedDelivery<C>, i64)>,
     /// Those that the store is giving their numbers.
     turning: usize,
-    sweep: Sweep,
+    sweep: TrackSweep,
     /// Tracks that have rows in memory or under way.
     in_memory: usize,
-    held: usize,
+    loaded: usize,
     reading: usize,
 }
 
 /// The look through all tracks: after a take-over, and for heads that were too many to remember.
 #[derive(Debug, Default)]
-struct Sweep {
+struct TrackSweep {
     /// Tracks from here on may have something that nobody has looked at.
     from: Option<i64>,
     /// What has been passed already is looked at by the next round: every track has its turn, whatever comes meanwhile.
@@ -46,7 +46,7 @@ struct Sweep {
     again_at: Option<Timestamp>,
 }
 
-impl Sweep {
+impl TrackSweep {
     fn look_from(&mut self, track: i64) {
         let passed = match self.from {
             Some(from) => track < from,
@@ -59,7 +59,7 @@ impl Sweep {
 
 #[derive(Debug)]
 struct Track<C> {
-    rows: BTreeMap<(i64, DeliveryId), Held<C>>,
+    rows: BTreeMap<(i64, DeliveryId), LoadedDelivery<C>>,
     /// Open, or ended and not yet durable: one, unless the destination has been disabled.
     busy: Vec<DeliveryId>,
     /// Rows may wait from this rank on that are not here.
@@ -86,8 +86,8 @@ pub struct Head {
 }
 
 /// What was read of a track, less what is in hand.
-pub(super) struct Rows<C> {
-    pub(super) rows: Vec<Row<C>>,
+pub(super) struct TrackRows<C> {
+    pub(super) rows: Vec<WindowRow<C>>,
     /// The rank of the last one that was read.
     pub(super) last: Option<i64>,
     /// There were no more.
@@ -103,9 +103,9 @@ impl<C> Default for Order<C> {
             blocked: BTreeSet::new(),
             turns: VecDeque::new(),
             turning: 0,
-            sweep: Sweep::default(),
+            sweep: TrackSweep::default(),
             in_memory: 0,
-            held: 0,
+            loaded: 0,
             reading: 0,
         }
     }
@@ -175,25 +175,25 @@ impl<C> Order<C> {
 
     /// The next track to read. What is scheduled takes its turn whatever holds the others: `open` says whether they
     /// may start, `tracks` how many of them are worth having in memory.
-    pub(super) fn wish(&mut self, open: bool, tracks: usize) -> Option<Wish> {
+    pub(super) fn query(&mut self, open: bool, tracks: usize) -> Option<WindowQuery> {
         // Those of the last read are numbered first: what they leave behind is where the next one begins.
         if self.turns.is_empty() && self.turning == 0 {
-            let wish = self.read(Position::AWAITS_TIME, limits::TURNS);
-            if wish.is_some() {
-                return wish;
+            let query = self.read(Position::AWAITS_TIME, limits::TURNS);
+            if query.is_some() {
+                return query;
             }
         }
         while open && self.in_memory < tracks {
             let track = self.to_read.pop_front()?;
-            if let Some(wish) = self.read(track, limits::TRACK_ROWS) {
-                return Some(wish);
+            if let Some(query) = self.read(track, limits::TRACK_ROWS) {
+                return Some(query);
             }
         }
         None
     }
 
     /// Begins to read a track that is listed, if there is still something to read.
-    fn read(&mut self, track: i64, limit: usize) -> Option<Wish> {
+    fn read(&mut self, track: i64, limit: usize) -> Option<WindowQuery> {
         let it = self.tracks.get_mut(&track).filter(|it| it.listed)?;
         it.listed = false;
         let Some(rank) = it.unread.filter(|_| it.may_be_read()) else {
@@ -205,7 +205,7 @@ impl<C> Order<C> {
         self.reading += 1;
         self.in_memory += usize::from(it.rows.is_empty());
         let from = Position { track, rank, delivery_id: DeliveryId::MIN };
-        Some(Wish { from, last_track: track, limit, life: 0 })
+        Some(WindowQuery { from, last_track: track, limit, life: 0 })
     }
 
     /// Where to go on looking for tracks, if that is needed now. Asking is doing.
@@ -240,7 +240,9 @@ impl<C> Order<C> {
                 Some(_) if first.track != Position::AWAITS_TIME && in_hand(first.delivery_id) => {
                     self.mark(first.track, Position::END);
                 }
-                None if !ending && *due_at > now.plus(limits::HELD_FRESH) => self.block(*first, *due_at, now),
+                None if !ending && *due_at > now.plus(limits::LOADED_FRESH) => {
+                    self.block(*first, *due_at, now)
+                }
                 // Another than the one that was waited for: that one is gone.
                 Some(Track { blocked: Some(_), unread: Some(unread), .. }) => {
                     let rank = first.rank.min(*unread);
@@ -258,12 +260,12 @@ impl<C> Order<C> {
     /// The answer to a wish; says which rows are in hand from now on.
     pub(super) fn fetched(
         &mut self,
-        wish: &Wish,
-        read: Rows<C>,
+        query: &WindowQuery,
+        read: TrackRows<C>,
         ending: bool,
         now: Timestamp,
     ) -> Vec<Position> {
-        let track = wish.last_track;
+        let track = query.last_track;
         let settled = self.read_ended(track);
         let Some(it) = self.tracks.get_mut(&track) else { return Vec::new() };
         if track != Position::AWAITS_TIME {
@@ -274,14 +276,14 @@ impl<C> Order<C> {
             it.lower(if track == Position::AWAITS_TIME { last } else { last.saturating_add(1) });
         }
         let mut taken = Vec::with_capacity(read.rows.len());
-        for Row { delivery, cargo, track: turn } in read.rows {
+        for WindowRow { delivery, carried, track: turn } in read.rows {
             let (position, due_at, id) = (delivery.position, delivery.due_at, delivery.id);
             let it = self.tracks.entry(track).or_default();
             if settled.contains(&id) {
                 it.lower(position.rank);
                 break;
             }
-            let soon = if track == Position::AWAITS_TIME { now } else { now.plus(limits::HELD_FRESH) };
+            let soon = if track == Position::AWAITS_TIME { now } else { now.plus(limits::LOADED_FRESH) };
             if due_at > soon && !ending {
                 // Somebody wants it looked at again: it may have been moved, or ended, since it was read.
                 let looked_for = it.unread.is_some_and(|unread| unread <= position.rank);
@@ -292,21 +294,21 @@ impl<C> Order<C> {
                 break;
             }
             taken.push(position);
-            let held = Held { delivery, cargo, read_at: now };
+            let loaded = LoadedDelivery { delivery, carried, read_at: now };
             if track == Position::AWAITS_TIME && !ending {
-                self.turns.push_back((held, turn));
+                self.turns.push_back((loaded, turn));
                 continue;
             }
             self.in_memory += usize::from(it.rows.is_empty());
-            self.held += usize::from(it.rows.insert((position.rank, id), held).is_none());
+            self.loaded += usize::from(it.rows.insert((position.rank, id), loaded).is_none());
         }
         self.review(track);
         taken
     }
 
-    pub(super) fn fetch_failed(&mut self, wish: &Wish) {
-        self.read_ended(wish.last_track);
-        self.mark(wish.last_track, wish.from.rank);
+    pub(super) fn fetch_failed(&mut self, query: &WindowQuery) {
+        self.read_ended(query.last_track);
+        self.mark(query.last_track, query.from.rank);
     }
 
     /// Gives what was settled during the read.
@@ -325,7 +327,7 @@ impl<C> Order<C> {
     }
 
     /// A scheduled delivery whose time has come, and the track it goes to.
-    pub(super) fn next_turn(&mut self) -> Option<(Held<C>, i64)> {
+    pub(super) fn next_turn(&mut self) -> Option<(LoadedDelivery<C>, i64)> {
         let next = self.turns.pop_front();
         self.turning += usize::from(next.is_some());
         next
@@ -346,7 +348,7 @@ impl<C> Order<C> {
             let due =
                 |(_, track): &&(i64, i64)| self.head(*track).is_some_and(|head| head.delivery.due_at <= now);
             let (_, track) = self.ready.iter().find(due).copied()?;
-            if self.head(track).is_some_and(|head| now.since(head.read_at) <= limits::HELD_FRESH) {
+            if self.head(track).is_some_and(|head| now.since(head.read_at) <= limits::LOADED_FRESH) {
                 break track;
             }
             stale.extend(self.let_go(track));
@@ -356,37 +358,39 @@ impl<C> Order<C> {
 
     pub(super) fn peek(&self, place: Position) -> Option<&Delivery> {
         let it = self.tracks.get(&place.track)?;
-        it.rows.get(&(place.rank, place.delivery_id)).map(|held| &held.delivery)
+        it.rows.get(&(place.rank, place.delivery_id)).map(|loaded| &loaded.delivery)
     }
 
     pub(super) fn has_ready(&self, now: Timestamp) -> bool {
-        let due = |head: &Held<C>| head.delivery.due_at <= now;
+        let due = |head: &LoadedDelivery<C>| head.delivery.due_at <= now;
         self.ready.iter().any(|(_, track)| self.head(*track).is_some_and(due))
     }
 
     /// Takes the head of a track out of memory.
-    pub(super) fn take(&mut self, position: Position) -> Option<Held<C>> {
+    pub(super) fn take(&mut self, position: Position) -> Option<LoadedDelivery<C>> {
         let it = self.tracks.get_mut(&position.track)?;
-        let held = it.rows.remove(&(position.rank, position.delivery_id))?;
-        self.held -= 1;
+        let loaded = it.rows.remove(&(position.rank, position.delivery_id))?;
+        self.loaded -= 1;
         self.in_memory -= usize::from(it.rows.is_empty() && it.reading.is_none());
         self.review(position.track);
-        Some(held)
+        Some(loaded)
     }
 
     /// Its row has moved: what was read of it is no longer true.
     pub(super) fn forget(&mut self, place: Position) {
-        self.turns.retain(|(held, _)| held.delivery.id != place.delivery_id);
+        self.turns.retain(|(loaded, _)| loaded.delivery.id != place.delivery_id);
         drop(self.take(place));
     }
 
     /// Any row: they are all to be ended.
-    pub(super) fn take_any(&mut self) -> Option<Held<C>> {
-        if let Some((held, _)) = self.turns.pop_front() {
-            return Some(held);
+    pub(super) fn take_any(&mut self) -> Option<LoadedDelivery<C>> {
+        if let Some((loaded, _)) = self.turns.pop_front() {
+            return Some(loaded);
         }
-        let place =
-            self.tracks.values().find_map(|it| it.rows.values().next().map(|held| held.delivery.position));
+        let place = self
+            .tracks
+            .values()
+            .find_map(|it| it.rows.values().next().map(|loaded| loaded.delivery.position));
         self.take(place?)
     }
 
@@ -411,7 +415,7 @@ impl<C> Order<C> {
         let unread = self.tracks.get(&position.track).and_then(|it| it.unread);
         let looked_for = unread.is_some_and(|unread| unread <= position.rank);
         let gone = self.let_go(position.track);
-        if due_at > now.plus(limits::HELD_FRESH) && !looked_for {
+        if due_at > now.plus(limits::LOADED_FRESH) && !looked_for {
             self.block(position, due_at, now);
         } else {
             self.look_at(position.track, position.rank);
@@ -421,7 +425,7 @@ impl<C> Order<C> {
 
     /// Everything leaves the memory and is read again when it can be sent.
     pub(super) fn let_all_go(&mut self) -> Vec<DeliveryId> {
-        if self.held == 0 {
+        if self.loaded == 0 {
             return Vec::new();
         }
         let full: Vec<i64> =
@@ -431,9 +435,9 @@ impl<C> Order<C> {
 
     pub(super) fn is_stale(&self, now: Timestamp) -> bool {
         let old = |it: &Track<C>| {
-            it.rows.values().next().is_some_and(|held| now.since(held.read_at) > limits::HELD_FRESH)
+            it.rows.values().next().is_some_and(|loaded| now.since(loaded.read_at) > limits::LOADED_FRESH)
         };
-        self.held > 0 && self.tracks.values().any(old)
+        self.loaded > 0 && self.tracks.values().any(old)
     }
 
     /// All of it shall end: what waits for its time, too.
@@ -482,17 +486,17 @@ impl<C> Order<C> {
         self.tracks.keys().filter_map(leader).take(most).collect()
     }
 
-    pub(super) fn held(&self) -> usize {
-        self.held + self.turns.len()
+    pub(super) fn loaded(&self) -> usize {
+        self.loaded + self.turns.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let Sweep { from, next_round, under_way, again_at } = &self.sweep;
+        let TrackSweep { from, next_round, under_way, again_at } = &self.sweep;
         let swept = from.is_none() && next_round.is_none() && !under_way && again_at.is_none();
         swept && self.tracks.values().all(Track::is_empty) && self.turns.is_empty() && self.turning == 0
     }
 
-    fn head(&self, track: i64) -> Option<&Held<C>> {
+    fn head(&self, track: i64) -> Option<&LoadedDelivery<C>> {
         self.tracks.get(&track)?.rows.values().next()
     }
 
@@ -502,7 +506,7 @@ impl<C> Order<C> {
         let rows = std::mem::take(&mut it.rows);
         if let Some(((rank, _), _)) = rows.first_key_value() {
             it.lower(*rank);
-            self.held -= rows.len();
+            self.loaded -= rows.len();
             self.in_memory -= usize::from(it.reading.is_none());
         }
         self.review(track);

@@ -1,6 +1,6 @@
 //! What a lane is like at the moment.
 
-use super::{Known, Lane, Mode, Stage};
+use super::{DeliveryStage, KnownDelivery, Lane, Mode};
 use crate::{
     destination::Ordering,
     gate::{GateRecord, GateSettings, Hold, HoldReason},
@@ -38,19 +38,19 @@ impl<C> Lane<C> {
         if self.settings.as_ref().is_some_and(|settings| settings.mode != Mode::Deliver) {
             return None;
         }
-        let held = self.held.values().next().map(|held| held.delivery.due_at);
+        let loaded = self.loaded.values().next().map(|loaded| loaded.delivery.due_at);
         let reading = self.fetching_from.filter(|_| self.fetching);
         // A mark at the beginning of everything says nothing about when.
         let marks =
             [self.unseen, reading].into_iter().flatten().map(|mark| mark.rank).filter(|rank| *rank > 0);
         let ordered = self.order.iter().flat_map(|order| order.heads_due());
-        let due = held.into_iter().chain(marks.map(Timestamp::from_micros)).chain(ordered);
+        let due = loaded.into_iter().chain(marks.map(Timestamp::from_micros)).chain(ordered);
         due.min().filter(|at| *at <= now)
     }
 
     /// Deliveries in memory that have not started.
-    pub fn held(&self) -> usize {
-        self.held.len() + self.order.as_ref().map_or(0, |order| order.held())
+    pub fn loaded(&self) -> usize {
+        self.loaded.len() + self.order.as_ref().map_or(0, |order| order.loaded())
     }
 
     /// Back-pressure: what has ended and is not durable yet counts against the lane, twice its limit in all.
@@ -82,7 +82,7 @@ impl<C> Lane<C> {
         let limit = self.settings.as_ref().map_or(0, |settings| settings.max_concurrency);
         let due = match &self.order {
             Some(order) => order.has_ready(now),
-            None => self.held.values().next().is_some_and(|held| held.delivery.due_at <= now),
+            None => self.loaded.values().next().is_some_and(|loaded| loaded.delivery.due_at <= now),
         };
         due && self.in_flight >= share && self.in_flight < limit
     }
@@ -90,14 +90,14 @@ impl<C> Lane<C> {
     /// Has a request of this delivery open, and since when.
     pub fn delivering_since(&self, id: DeliveryId) -> Option<Timestamp> {
         match self.known.get(&id)?.stage {
-            Stage::Open { since } => Some(since),
+            DeliveryStage::Open { since } => Some(since),
             _ => None,
         }
     }
 
     /// Deliveries whose request has been open for at least so long, in order.
     pub fn open_for(&self, pause: Duration, now: Timestamp) -> Vec<DeliveryId> {
-        let long = |known: &Known| matches!(known.stage, Stage::Open { since } if now.since(since) >= pause);
+        let long = |known: &KnownDelivery| matches!(known.stage, DeliveryStage::Open { since } if now.since(since) >= pause);
         let mut open: Vec<DeliveryId> =
             self.known.iter().filter(|(_, known)| long(known)).map(|(id, _)| *id).collect();
         open.sort_unstable();

@@ -77,8 +77,8 @@ fn rows(numbers: impl IntoIterator<Item = u128>) -> Vec<(Delivery, ())> {
     numbers.into_iter().map(|n| (delivery(n), ())).collect()
 }
 
-fn asked(limit: usize) -> Wish {
-    Wish { from: Position::START, last_track: i64::MAX, limit, life: 0 }
+fn asked(limit: usize) -> WindowQuery {
+    WindowQuery { from: Position::START, last_track: i64::MAX, limit, life: 0 }
 }
 
 impl Lane<()> {
@@ -88,7 +88,7 @@ impl Lane<()> {
 
     /// The answer to a fetch of so many rows.
     fn read(&mut self, rows: Vec<(Delivery, ())>, limit: usize, now: Timestamp) {
-        let row = |(delivery, cargo)| Row { delivery, cargo, track: Position::UNORDERED };
+        let row = |(delivery, carried)| WindowRow { delivery, carried, track: Position::UNORDERED };
         self.fetched(&asked(limit), rows.into_iter().map(row).collect(), now);
     }
 
@@ -100,9 +100,9 @@ impl Lane<()> {
     /// The delivery that starts now, if one does.
     fn start(&mut self, now: i64) -> Option<DeliveryId> {
         match self.next(u32::MAX, at(now))? {
-            Step::Start(held) => Some(held.delivery.id),
-            Step::End(held, ending) => panic!("{} ended: {ending:?}", held.delivery.id),
-            Step::Turn(held, _) => panic!("{} takes its turn", held.delivery.id),
+            LaneAction::Start(loaded) => Some(loaded.delivery.id),
+            LaneAction::End(loaded, ending) => panic!("{} ended: {ending:?}", loaded.delivery.id),
+            LaneAction::Turn(loaded, _) => panic!("{} takes its turn", loaded.delivery.id),
         }
     }
 
@@ -113,8 +113,10 @@ impl Lane<()> {
     /// What ends now without an attempt.
     fn end_next(&mut self, now: i64) -> Option<(DeliveryId, Ending)> {
         match self.next(u32::MAX, at(now))? {
-            Step::Start(held) | Step::Turn(held, _) => panic!("{} started", held.delivery.id),
-            Step::End(held, ending) => Some((held.delivery.id, ending)),
+            LaneAction::Start(loaded) | LaneAction::Turn(loaded, _) => {
+                panic!("{} started", loaded.delivery.id)
+            }
+            LaneAction::End(loaded, ending) => Some((loaded.delivery.id, ending)),
         }
     }
 
@@ -150,9 +152,9 @@ fn a_lane_that_is_behind_only_marks_what_arrives() {
     let mut lane = lane();
     lane.look(delivery(1).position);
     lane.arrive(delivery(2), 0);
-    assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+    assert_eq!((lane.loaded(), lane.unseen), (0, Some(delivery(1).position)));
     lane.arrive(due(3, -5), 0);
-    assert_eq!(lane.wants(at(0)).map(|wish| wish.from), Some(due(3, -5).position));
+    assert_eq!(lane.wants(at(0)).map(|query| query.from), Some(due(3, -5).position));
 }
 
 #[test]
@@ -167,7 +169,7 @@ fn a_retry_that_waits_for_tomorrow_does_not_stand_in_todays_way() {
 fn what_arrives_without_room_waits_in_the_store() {
     let mut lane = lane();
     lane.arrived(delivery(1), (), false, at(0));
-    assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+    assert_eq!((lane.loaded(), lane.unseen), (0, Some(delivery(1).position)));
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn whoever_takes_over_keeps_to_the_rate_of_the_one_before() {
 fn what_arrives_without_having_been_expected_may_be_over_and_is_looked_for_in_the_store() {
     let mut lane = lane();
     lane.arrived(delivery(1), (), true, at(0));
-    assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(1).position)));
+    assert_eq!((lane.loaded(), lane.unseen), (0, Some(delivery(1).position)));
     lane.read(vec![], 10, at(0));
     assert_eq!(lane.start(0), None, "somebody has seen to it");
 }
@@ -228,7 +230,7 @@ fn what_arrives_without_having_been_expected_may_be_over_and_is_looked_for_in_th
 fn what_is_due_later_waits_in_the_store() {
     let mut lane = lane();
     lane.arrive(due(1, 60_000), 0);
-    assert_eq!(lane.held(), 0);
+    assert_eq!(lane.loaded(), 0);
     assert_eq!(lane.wants(at(0)), None);
     assert_eq!(lane.wake_at(at(0)), Some(at(60_000)));
     assert!(lane.wants(at(60_000)).is_some());
@@ -241,7 +243,7 @@ fn an_arrival_during_a_fetch_sets_the_mark_again() {
     lane.arrive(delivery(1), 1);
     lane.read(vec![], 16, at(2));
     assert!(!lane.live());
-    assert_eq!(lane.wants(at(2)).map(|wish| wish.from), Some(delivery(1).position));
+    assert_eq!(lane.wants(at(2)).map(|query| query.from), Some(delivery(1).position));
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn one_fetch_at_a_time() {
 fn a_fetch_that_failed_is_asked_for_again() {
     let mut lane = fetching_lane();
     lane.fetch_failed(&asked(16));
-    assert_eq!(lane.wants(at(1)).map(|wish| wish.from), Some(Position::START));
+    assert_eq!(lane.wants(at(1)).map(|query| query.from), Some(Position::START));
 }
 
 #[test]
@@ -280,7 +282,7 @@ fn an_expected_delivery_is_ignored_by_a_fetch_and_taken_when_it_arrives() {
     let mut lane = fetching_lane();
     lane.expected(id(1));
     lane.read(rows([1]), 16, at(1));
-    assert_eq!((lane.held(), lane.start(1)), (0, None));
+    assert_eq!((lane.loaded(), lane.start(1)), (0, None));
     lane.arrive(delivery(1), 2);
     assert_eq!(lane.start_all(2), [id(1)]);
 }
@@ -367,7 +369,7 @@ fn a_row_that_moved_while_it_was_held_is_taken_at_its_new_place() {
     lane.look(moved(1).0.position);
     lane.wants(at(100));
     lane.read(vec![moved(1)], 16, at(101));
-    assert_eq!((lane.held(), lane.start(101)), (1, Some(id(1))));
+    assert_eq!((lane.loaded(), lane.start(101)), (1, Some(id(1))));
 }
 
 #[test]
@@ -409,7 +411,7 @@ fn a_row_that_moved_while_it_was_expected_is_found_when_it_arrives() {
         } else {
             lane.forgotten(id(1))
         };
-        assert_eq!((lane.held(), lane.unseen), (0, Some(moved(1).0.position)));
+        assert_eq!((lane.loaded(), lane.unseen), (0, Some(moved(1).0.position)));
     }
 }
 
@@ -434,8 +436,8 @@ fn a_window_older_than_a_second_is_dropped_and_read_again() {
     lane.start_all(0);
     lane.succeed(1, 1_001);
     assert_eq!(lane.start(1_001), None);
-    assert_eq!(lane.held(), 0);
-    assert_eq!(lane.wants(at(1_001)).map(|wish| wish.from), Some(delivery(3).position));
+    assert_eq!(lane.loaded(), 0);
+    assert_eq!(lane.wants(at(1_001)).map(|query| query.from), Some(delivery(3).position));
     lane.read(rows([2, 3]), 16, at(1_002));
     assert_eq!(lane.start_all(1_002), [id(3)]);
 }
@@ -455,7 +457,7 @@ fn a_hold_drops_the_window_and_its_end_reads_it_again() {
     assert_eq!(lane.start_all(0), [id(1), id(2)]);
     lane.finish(1, Outcome::Throttled, 0, 1);
     assert_eq!(lane.start(1), None);
-    assert_eq!((lane.held(), lane.unseen), (0, Some(delivery(3).position)));
+    assert_eq!((lane.loaded(), lane.unseen), (0, Some(delivery(3).position)));
     assert_eq!(lane.wants(at(59_000)), None);
     assert_eq!(lane.wake_at(at(1)), Some(at(60_001)));
     assert!(lane.wants(at(60_001)).is_some());
@@ -504,7 +506,7 @@ fn a_word_from_another_life_of_the_lane_touches_nothing_in_hand() {
     lane.tell_flushed(1, &Settled::Ended(Ending::Delivered));
     lane.tell_flushed(2, &Settled::Ended(Ending::Delivered));
     lane.abandoned(id(2), delivery(2).position);
-    assert_eq!((lane.in_flight(), lane.held(), lane.known.len()), (1, 1, 2));
+    assert_eq!((lane.in_flight(), lane.loaded(), lane.known.len()), (1, 1, 2));
 }
 
 #[test]
@@ -514,10 +516,10 @@ fn a_paused_lane_starts_nothing_and_forgets_nothing() {
     lane.configured(in_mode(Mode::Paused { since: at(1) }));
     assert_eq!(lane.start(1), None);
     lane.arrive(delivery(2), 2);
-    assert_eq!((lane.held(), lane.wants(at(2)), lane.wake_at(at(2))), (0, None, None));
+    assert_eq!((lane.loaded(), lane.wants(at(2)), lane.wake_at(at(2))), (0, None, None));
     assert!(!lane.is_idle(&GateSettings::default(), at(0)));
     lane.configured(settings(2));
-    assert_eq!(lane.wants(at(3)).map(|wish| wish.from), Some(delivery(1).position));
+    assert_eq!(lane.wants(at(3)).map(|query| query.from), Some(delivery(1).position));
     lane.read(rows([1, 2]), 16, at(4));
     assert_eq!(lane.start_all(4), [id(1), id(2)]);
 }
@@ -558,7 +560,7 @@ fn an_enabled_lane_lets_go_of_what_was_to_be_ended() {
     lane.read(vec![(due(1, 86_400_000), ())], 2_048, at(1));
     lane.outdated();
     lane.configured(settings(2));
-    assert_eq!((lane.held(), lane.wake_at(at(1))), (0, Some(at(86_400_000))));
+    assert_eq!((lane.loaded(), lane.wake_at(at(1))), (0, Some(at(86_400_000))));
 }
 
 // --- Slots and pace ------------------------------------------------------------------------------------------------
@@ -661,7 +663,7 @@ fn a_throttled_delivery_keeps_its_place() {
     let place = Position::due(Timestamp::from_micros(at(0).micros() + 1), id(1));
     lane.tell_flushed(1, &Settled::Waits { position: place, due_at: at(0), spent: 0 });
     assert_eq!((lane.unseen, lane.wake_at(at(1))), (Some(place), Some(at(60_001))));
-    assert_eq!(lane.wants(at(60_001)).map(|wish| wish.from), Some(place));
+    assert_eq!(lane.wants(at(60_001)).map(|query| query.from), Some(place));
 }
 
 #[test]
@@ -832,7 +834,7 @@ fn whoever_was_denied_and_is_read_again_is_not_counted_again() {
     lane.start_all(0);
     assert_eq!(lane.take_denied(), 2);
     lane.refresh(at(2_000));
-    assert_eq!(lane.held(), 0);
+    assert_eq!(lane.loaded(), 0);
     lane.succeed(1, 2_000);
     assert!(lane.wants(at(2_000)).is_some());
     lane.read(rows(3..=4), 16, at(2_001));

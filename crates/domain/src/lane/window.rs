@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A read the lane asks for: from this position to the end of this track, at most so many rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct WindowQuery {
     pub from: Position,
     pub last_track: i64,
     pub limit: usize,
@@ -15,7 +15,7 @@ pub struct Wish {
 
 /// A look for tracks that the lane asks for: from this one on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrackWish {
+pub struct TrackQuery {
     pub from: i64,
     pub life: u32,
 }
@@ -34,9 +34,9 @@ pub(super) struct WindowSize {
 
 impl WindowSize {
     /// Reading ahead pays while deliveries start; a lane whose slots are all stuck reads when one comes free.
-    pub(super) fn wants_more(&self, held: usize, slot_free: bool, now: Timestamp) -> bool {
-        let moving = self.started_at.is_some_and(|at| now.since(at) < limits::HELD_FRESH);
-        if slot_free || moving { held <= self.size / 2 } else { false }
+    pub(super) fn wants_more(&self, loaded: usize, slot_free: bool, now: Timestamp) -> bool {
+        let moving = self.started_at.is_some_and(|at| now.since(at) < limits::LOADED_FRESH);
+        if slot_free || moving { loaded <= self.size / 2 } else { false }
     }
 
     pub(super) fn started(&mut self, now: Timestamp) {

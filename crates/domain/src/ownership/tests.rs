@@ -116,7 +116,7 @@ fn what_may_have_been_given_up_is_never_taken_back() {
     assert_eq!(
         first.plan(&members, &rows, at(60_000)),
         Plan::default(),
-        "the roll may be older than the answer"
+        "what was read may be older than the answer"
     );
     assert_eq!(
         first.to_release(&[7]),
@@ -297,7 +297,7 @@ impl World {
     }
 
     /// The table as a query would show it: owners and askers without a row are nobody.
-    fn roll(&self) -> Vec<ShardRow> {
+    fn shards(&self) -> Vec<ShardRow> {
         let there = |id: &NodeId| self.rows.contains_key(id);
         let row = |row: &ShardRow| ShardRow {
             owner: row.owner.filter(there),
@@ -334,8 +334,8 @@ impl World {
             0 => drop(self.nodes.remove(n)), // killed: its row stays
             1 => self.nodes[n].frozen_until = self.now + at(self.chance.below(25_000)),
             2 => {
-                let (members, roll, now) = (self.members(), self.roll(), self.now);
-                let bequests = self.nodes[n].own.leave(&members, &roll, now);
+                let (members, shards, now) = (self.members(), self.shards(), self.now);
+                let bequests = self.nodes[n].own.leave(&members, &shards, now);
                 self.nodes[n].leaving = true;
                 for (heir, shards) in bequests {
                     shards.into_iter().for_each(|shard| self.wants(heir, shard));
@@ -387,12 +387,12 @@ impl World {
         self.nodes[n].own.kept(&overdue, now);
         self.decline(n, &overdue);
 
-        let (members, roll) = (self.members(), self.roll());
-        let plan = self.nodes[n].own.plan(&members, &roll, now);
+        let (members, shards) = (self.members(), self.shards());
+        let plan = self.nodes[n].own.plan(&members, &shards, now);
         for shard in plan.lost.iter().chain(&plan.undrain) {
             self.nodes[n].draining.remove(shard);
         }
-        let free = roll.iter().filter(|row| row.owner.is_none()).take(plan.take);
+        let free = shards.iter().filter(|row| row.owner.is_none()).take(plan.take);
         let free: Vec<u16> = free.map(|row| row.shard).collect();
         for shard in free {
             let row = &mut self.table[usize::from(shard)];
@@ -453,8 +453,8 @@ impl World {
 
     /// Every member has exactly its share, and nothing is left over.
     fn is_settled(&self) -> bool {
-        let (members, roll) = (self.members(), self.roll());
-        let book = Book::new(&members, &roll);
+        let (members, shards) = (self.members(), self.shards());
+        let book = Book::new(&members, &shards);
         let even = book.shares.iter().all(|(id, share)| book.count(*id) == *share);
         let all_are_well = self.rows.keys().all(|id| self.nodes.iter().any(|it| it.id == *id && !it.leaving));
         self.nodes.is_empty() || book.shares.is_empty() || (even && book.free == 0 && all_are_well)

@@ -1,4 +1,4 @@
-//! An account's routes, arranged for matching: by the door they belong to, and there in pages by id. A change makes only
+//! An account's routes, arranged for matching: by the source they belong to, and there in pages by id. A change makes only
 //! the pages anew that it touches, so that an account of 100,000 routes can change one of them at any time.
 
 use super::Route;
@@ -10,12 +10,12 @@ use std::{collections::HashMap, sync::Arc};
 
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    by_source: HashMap<Option<SourceId>, Arc<Door>>,
+    by_source: HashMap<Option<SourceId>, Arc<SourceRoutes>>,
 }
 
-/// Pages are never empty.
+/// The routes of one source, or of what is published. Pages are never empty.
 #[derive(Debug, Clone, Default)]
-struct Door {
+struct SourceRoutes {
     pages: Vec<Arc<Vec<Arc<Route>>>>,
     routes: usize,
     filters: usize,
@@ -26,58 +26,58 @@ impl RouteTable {
         Self::default().changed(&[], routes)
     }
 
-    /// The table after these routes have gone, each named with the door it belonged to, and these have come. One that
+    /// The table after these routes have gone, each named with the source it belonged to, and these have come. One that
     /// has changed is among both.
     pub fn changed(
         &self,
         gone: &[(Option<SourceId>, RouteId)],
         come: impl IntoIterator<Item = Arc<Route>>,
     ) -> Self {
-        let mut by_door: HashMap<_, (Vec<_>, Vec<_>)> = HashMap::new();
+        let mut changes: HashMap<_, (Vec<_>, Vec<_>)> = HashMap::new();
         for (source_id, id) in gone {
-            by_door.entry(*source_id).or_default().0.push(*id);
+            changes.entry(*source_id).or_default().0.push(*id);
         }
         for route in come {
-            by_door.entry(route.source_id).or_default().1.push(route);
+            changes.entry(route.source_id).or_default().1.push(route);
         }
         let mut table = self.clone();
-        for (source_id, (gone, come)) in by_door {
-            let mut door = table.by_source.remove(&source_id).map(Arc::unwrap_or_clone).unwrap_or_default();
-            door.change(&gone, come);
-            if door.routes > 0 {
-                table.by_source.insert(source_id, Arc::new(door));
+        for (source_id, (gone, come)) in changes {
+            let mut source = table.by_source.remove(&source_id).map(Arc::unwrap_or_clone).unwrap_or_default();
+            source.change(&gone, come);
+            if source.routes > 0 {
+                table.by_source.insert(source_id, Arc::new(source));
             }
         }
         table
     }
 
     pub(super) fn has_filters(&self, source_id: Option<SourceId>) -> bool {
-        self.by_source.get(&source_id).is_some_and(|door| door.filters > 0)
+        self.by_source.get(&source_id).is_some_and(|source| source.filters > 0)
     }
 
-    /// All routes, door by door.
+    /// All routes, source by source.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.by_source.values().flat_map(|door| door.pages.iter().flat_map(|page| page.iter()))
+        self.by_source.values().flat_map(|source| source.pages.iter().flat_map(|page| page.iter()))
     }
 
-    /// How many routes a door has.
+    /// How many routes a source has; None is what is published.
     pub fn count(&self, source_id: Option<SourceId>) -> usize {
-        self.by_source.get(&source_id).map_or(0, |door| door.routes)
+        self.by_source.get(&source_id).map_or(0, |source| source.routes)
     }
 
-    /// All routes of one door, oldest first.
+    /// All routes of one source, oldest first.
     pub fn of_source(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &Arc<Route>> {
         self.pages(source_id).flatten()
     }
 
     /// The same, a page at a time.
     pub(super) fn pages(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &[Arc<Route>]> {
-        let pages = self.by_source.get(&source_id).map_or(&[][..], |door| &door.pages);
+        let pages = self.by_source.get(&source_id).map_or(&[][..], |source| &source.pages);
         pages.iter().map(|page| page.as_slice())
     }
 }
 
-impl Door {
+impl SourceRoutes {
     fn change(&mut self, gone: &[RouteId], come: Vec<Arc<Route>>) {
         // Page by page is for a few; many are sorted in at once.
         if gone.len() + come.len() > ROUTES_PAGE {

@@ -79,19 +79,19 @@ impl Recent {
         if outcome == Outcome::Throttled {
             return;
         }
-        self.turn(now);
+        self.shift_window(now);
         self.now.attempts = self.now.attempts.saturating_add(1);
         self.now.successes = self.now.successes.saturating_add(u32::from(outcome == Outcome::Success));
     }
 
     /// Successes and attempts.
     pub(super) fn read(&mut self, now: Timestamp) -> (u32, u32) {
-        self.turn(now);
+        self.shift_window(now);
         let sum = |of: fn(&Tally) -> u32| of(&self.now).saturating_add(of(&self.before));
         (sum(|tally| tally.successes), sum(|tally| tally.attempts))
     }
 
-    fn turn(&mut self, now: Timestamp) {
+    fn shift_window(&mut self, now: Timestamp) {
         let window = now.micros() / limits::SUCCESS_WINDOW.as_micros() as i64;
         if window != self.window {
             let last = std::mem::take(&mut self.now);

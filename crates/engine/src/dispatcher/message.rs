@@ -3,10 +3,10 @@
 use super::LaneFigures;
 use crate::{
     claim::Claim,
-    fetcher::{LaneWish, Sweep},
-    sender::Sent,
+    destination::PreparedDestination,
+    fetcher::{LaneQuery, LaneSweep},
+    sender::AttemptEnd,
     settler::Flushed,
-    target::Prepared,
     watch::Accounts,
 };
 use domain::{
@@ -32,27 +32,27 @@ pub(crate) enum Message {
     Made(Vec<(DestinationId, DeliveryId, Position)>),
     Changed(Change),
     Fetched {
-        wishes: Vec<LaneWish>,
+        queries: Vec<LaneQuery>,
         result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
     },
     TargetsRead {
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<Arc<PreparedDestination>>, StoreError>,
     },
     /// What a look for the tracks of a lane has found.
     Swept {
-        sweep: Sweep,
+        sweep: LaneSweep,
         result: Result<Vec<TrackHead>, StoreError>,
     },
     Turned {
         turns: Vec<Turn>,
         result: Result<Vec<bool>, StoreError>,
     },
-    Sent(Sent),
+    Ended(AttemptEnd),
     Flushed(Vec<Flushed>),
     Heads(Vec<LaneHead>),
-    Views(Vec<DestinationId>, oneshot::Sender<Vec<Seen<Option<LaneView>>>>),
-    Explain(Vec<Delivery>, oneshot::Sender<Vec<Seen<Explanation>>>),
+    Views(Vec<DestinationId>, oneshot::Sender<Vec<LaneAnswer<Option<LaneView>>>>),
+    Explain(Vec<Delivery>, oneshot::Sender<Vec<LaneAnswer<Explanation>>>),
     /// Another node has committed something for lanes of ours.
     Woken(Vec<Wake>),
     /// We are a member, under this claim; nothing is ours yet.
@@ -79,7 +79,7 @@ pub(crate) enum Message {
 
 /// What the dispatcher says to the owner. Bounded: a shard drains once in a round, and quiet is said when asked for.
 #[derive(Debug)]
-pub(crate) enum Report {
+pub(crate) enum ShardReport {
     /// Nothing of these shards is open or unflushed; each with the round of its drain.
     Drained(Vec<(u16, u64)>),
     Quiet,
@@ -87,7 +87,7 @@ pub(crate) enum Report {
 
 /// An answer about a lane, if it is one of this node's.
 #[derive(Debug, Clone)]
-pub(crate) enum Seen<T> {
+pub(crate) enum LaneAnswer<T> {
     Here(T),
     Elsewhere,
 }

@@ -1,6 +1,6 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, Message, Report, Seen, entering::Place};
+use super::{Dispatcher, LaneAnswer, Message, ShardReport, entry::LookRange};
 use crate::wakes::Outbox;
 use domain::{id::DestinationId, limits, time::Timestamp};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Dispatcher {
     pub(super) fn undrain(&mut self, shards: Vec<u16>) {
         for shard in shards {
             self.shards.undrain(shard);
-            for destination in self.roster.in_shard(shard) {
+            for destination in self.lanes.in_shard(shard) {
                 self.touch(destination);
             }
         }
@@ -38,19 +38,19 @@ impl Dispatcher {
         let mut busy = Vec::new();
         for shard in shards {
             self.shards.lost(shard);
-            let waited = self.later.forget(shard);
-            if self.roster.drop_shard(shard, self.node.gate(), now) || waited {
+            let waited = self.waiting_lanes.forget(shard);
+            if self.lanes.drop_shard(shard, self.runner.gate(), now) || waited {
                 busy.push(shard);
             }
         }
         if !busy.is_empty() {
             self.outbox.shards(busy);
         }
-        self.roster.purge();
-        let roster = &self.roster;
+        self.lanes.purge();
+        let lanes = &self.lanes;
         let queues = [&mut self.ready, &mut self.starved, &mut self.hungry, &mut self.unread];
         for queue in queues {
-            queue.retain(|id| roster.contains(*id));
+            queue.retain(|id| lanes.contains(*id));
         }
     }
 
@@ -58,7 +58,7 @@ impl Dispatcher {
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
         let many = wakes.len() > limits::LANES_AT_ONCE;
         for wake in wakes {
-            self.look(wake.destination_id, Place::At(wake.from), many, now);
+            self.look(wake.destination_id, LookRange::At(wake.from), many, now);
         }
     }
 
@@ -67,11 +67,11 @@ impl Dispatcher {
         let drained = self.shards.take_drained();
         if !drained.is_empty() {
             // An owner that is gone gives nothing away.
-            let _ = self.reports.send(Report::Drained(drained));
+            let _ = self.reports.send(ShardReport::Drained(drained));
         }
-        if self.quiet_wanted && self.node.is_quiet() {
+        if self.quiet_wanted && self.runner.is_quiet() {
             self.quiet_wanted = false;
-            let _ = self.reports.send(Report::Quiet);
+            let _ = self.reports.send(ShardReport::Quiet);
         }
     }
 
@@ -79,12 +79,12 @@ impl Dispatcher {
     pub(super) fn seen<T>(
         &self,
         destination: DestinationId,
-        here: impl FnOnce(&super::Roster) -> T,
-    ) -> Seen<T> {
+        here: impl FnOnce(&super::LaneTable) -> T,
+    ) -> LaneAnswer<T> {
         if self.shards.is_ours(destination.shard()) {
-            Seen::Here(here(&self.roster))
+            LaneAnswer::Here(here(&self.lanes))
         } else {
-            Seen::Elsewhere
+            LaneAnswer::Elsewhere
         }
     }
 }
@@ -104,10 +104,10 @@ pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: 
                 places.iter().for_each(|(destination, _, position)| outbox.wake(*destination, *position));
             }
             Message::Views(destinations, answer) => {
-                let _ = answer.send(destinations.iter().map(|_| Seen::Elsewhere).collect());
+                let _ = answer.send(destinations.iter().map(|_| LaneAnswer::Elsewhere).collect());
             }
             Message::Explain(deliveries, answer) => {
-                let _ = answer.send(deliveries.iter().map(|_| Seen::Elsewhere).collect());
+                let _ = answer.send(deliveries.iter().map(|_| LaneAnswer::Elsewhere).collect());
             }
             _ => {}
         }

@@ -2,14 +2,14 @@
 
 use super::Dispatcher;
 use crate::{
-    budget::Cargo,
-    fetcher::{LaneWish, Sweep},
-    target::Prepared,
+    budget::CarriedEvent,
+    destination::PreparedDestination,
+    fetcher::{LaneQuery, LaneSweep},
 };
 use domain::{
     delivery::Position,
     id::DestinationId,
-    lane::{Head, Lane, Row},
+    lane::{Head, Lane, WindowRow},
     limits,
     time::Timestamp,
 };
@@ -18,40 +18,40 @@ use store::{FetchedDelivery, StoreError, TrackHead, Turn};
 
 impl Dispatcher {
     pub(super) fn fetch_windows(&mut self, now: Timestamp) {
-        if !self.fetching.may_go(now) || !self.node.has_room() {
+        if !self.fetching.may_go(now) || !self.runner.has_room() {
             return;
         }
-        let (mut wishes, mut rows) = (Vec::new(), 0);
-        while wishes.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
+        let (mut queries, mut rows) = (Vec::new(), 0);
+        while queries.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
             let Some(id) = self.hungry.pop_front() else { break };
-            let Some(run) = self.roster.get_mut(id) else { continue };
+            let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_hungry = false;
             let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
             else {
                 continue;
             };
-            if let Some(wish) = run.lane.wants_tracks() {
-                self.sweeps.push_back(Sweep { destination: id, epoch, wish });
+            if let Some(query) = run.lane.wants_tracks() {
+                self.sweeps.push_back(LaneSweep { destination: id, epoch, query });
             }
-            while let Some(wish) = run.lane.wants(now) {
-                rows += wish.limit;
-                wishes.push(LaneWish { destination: id, epoch, wish });
-                if wishes.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
+            while let Some(query) = run.lane.wants(now) {
+                rows += query.limit;
+                queries.push(LaneQuery { destination: id, epoch, query });
+                if queries.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
                     run.is_hungry = true;
                     self.hungry.push_back(id);
                     break;
                 }
             }
         }
-        if !wishes.is_empty() {
+        if !queries.is_empty() {
             self.fetching.begun(now);
-            self.fetcher.fetch(wishes);
+            self.fetcher.fetch(queries);
         }
     }
 
     pub(super) fn fetched(
         &mut self,
-        wishes: Vec<LaneWish>,
+        queries: Vec<LaneQuery>,
         result: Result<Vec<Vec<FetchedDelivery>>, StoreError>,
         now: Timestamp,
     ) {
@@ -59,26 +59,26 @@ impl Dispatcher {
             Ok(windows) => {
                 self.fetching.succeeded();
                 self.fetching.next_beat(now);
-                let mut loader = self.node.loader();
-                for (LaneWish { destination, epoch, wish }, rows) in wishes.into_iter().zip(windows) {
+                let mut loader = self.runner.loader();
+                for (LaneQuery { destination, epoch, query }, rows) in queries.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
                     let ordering = lane.ordering();
                     let rows = rows.into_iter().map(|row| {
-                        let cargo = loader.load(&row);
+                        let carried = loader.load(&row);
                         let key = row.event.as_ref().and_then(|event| event.ordering_key.as_deref());
                         let track = ordering.track(key, row.delivery.id);
-                        Row { delivery: row.delivery, cargo, track }
+                        WindowRow { delivery: row.delivery, carried, track }
                     });
-                    lane.fetched(&wish, rows.collect(), now);
+                    lane.fetched(&query, rows.collect(), now);
                     self.touch(destination);
                 }
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
+                let pause = self.runner.pause_after(&mut self.fetching.backoff, &error, "waiting deliveries");
                 self.fetching.failed(now.plus(pause));
-                for LaneWish { destination, epoch, wish } in wishes {
+                for LaneQuery { destination, epoch, query } in queries {
                     if let Some(lane) = self.lane_of(destination, epoch) {
-                        lane.fetch_failed(&wish);
+                        lane.fetch_failed(&query);
                         self.touch(destination);
                     }
                 }
@@ -88,8 +88,8 @@ impl Dispatcher {
 
     /// The lane that asked for something when its shard was ours at this epoch. Since then it may have been another's,
     /// and what was read then is no longer true.
-    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Cargo>> {
-        let run = self.roster.get_mut(destination)?;
+    fn lane_of(&mut self, destination: DestinationId, epoch: i64) -> Option<&mut Lane<Arc<CarriedEvent>>> {
+        let run = self.lanes.get_mut(destination)?;
         (self.shards.epoch(run.shard) == Some(epoch)).then_some(&mut run.lane)
     }
 
@@ -98,7 +98,7 @@ impl Dispatcher {
             return;
         }
         let count = self.unread.len().min(limits::FETCH_LANES);
-        let wanted = self.unread.drain(..count).map(|id| (id, self.roster.change_of(id))).collect();
+        let wanted = self.unread.drain(..count).map(|id| (id, self.lanes.change_of(id))).collect();
         self.reading.begun(now);
         self.fetcher.read_targets(wanted);
     }
@@ -106,14 +106,14 @@ impl Dispatcher {
     pub(super) fn targets_read(
         &mut self,
         wanted: Vec<(DestinationId, u64)>,
-        result: Result<Vec<Arc<Prepared>>, StoreError>,
+        result: Result<Vec<Arc<PreparedDestination>>, StoreError>,
         now: Timestamp,
     ) {
         match result {
             Ok(targets) => {
                 self.reading.succeeded();
                 for ((destination, change), target) in wanted.into_iter().zip(targets) {
-                    if self.roster.configured(destination, change, target, now) {
+                    if self.lanes.configured(destination, change, target, now) {
                         self.touch(destination);
                     } else {
                         self.unread.push_back(destination);
@@ -121,7 +121,7 @@ impl Dispatcher {
                 }
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.reading.backoff, &error, "destinations");
+                let pause = self.runner.pause_after(&mut self.reading.backoff, &error, "destinations");
                 self.reading.failed(now.plus(pause));
                 self.unread.extend(wanted.into_iter().map(|(destination, _)| destination));
             }
@@ -131,7 +131,7 @@ impl Dispatcher {
     /// These have changed: nothing starts there until they have been read again.
     pub(super) fn outdated(&mut self, destinations: Vec<DestinationId>) {
         for destination in destinations {
-            if self.roster.outdated(destination) {
+            if self.lanes.outdated(destination) {
                 self.unread.push_back(destination);
             }
         }
@@ -148,15 +148,15 @@ impl Dispatcher {
 
     pub(super) fn swept(
         &mut self,
-        sweep: &Sweep,
+        sweep: &LaneSweep,
         result: Result<Vec<TrackHead>, StoreError>,
         now: Timestamp,
     ) {
         self.sweeping -= 1;
-        let Sweep { destination, epoch, wish } = *sweep;
+        let LaneSweep { destination, epoch, query } = *sweep;
         let result = result.map_err(|error| {
             // It is asked for again with the windows, and they keep the pause.
-            let pause = self.node.pause_after(&mut self.fetching.backoff, &error, "tracks");
+            let pause = self.runner.pause_after(&mut self.fetching.backoff, &error, "tracks");
             self.fetching.pause_until(now.plus(pause));
         });
         let Some(lane) = self.lane_of(destination, epoch) else { return };
@@ -164,9 +164,9 @@ impl Dispatcher {
             Ok(tracks) => {
                 let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
                 let heads: Vec<Head> = tracks.iter().map(head).collect();
-                lane.swept(&wish, &heads, heads.len() < limits::TRACKS_LISTED, now);
+                lane.swept(&query, &heads, heads.len() < limits::TRACKS_LISTED, now);
             }
-            Err(()) => lane.sweep_failed(&wish),
+            Err(()) => lane.sweep_failed(&query),
         }
         self.touch(destination);
     }
@@ -176,7 +176,7 @@ impl Dispatcher {
             self.turning.begun(now);
             let count = self.turns.len().min(limits::TURNS);
             let turns = self.turns.drain(..count).collect();
-            self.fetcher.take_turns(self.node.id(), turns, now);
+            self.fetcher.take_turns(self.runner.id(), turns, now);
         }
     }
 
@@ -189,7 +189,8 @@ impl Dispatcher {
                 moved
             }
             Err(error) => {
-                let pause = self.node.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
+                let pause =
+                    self.runner.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
                 self.turning.failed(now.plus(pause));
                 if !matches!(error, StoreError::Refused(_)) {
                     // Tried again before the others, or later times would have lower numbers.
@@ -202,7 +203,7 @@ impl Dispatcher {
         for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
             let destination = delivery.destination_id;
             let place = Position::ordered(track, Position::END, delivery.id);
-            match self.roster.get_mut(destination) {
+            match self.lanes.get_mut(destination) {
                 Some(run) => {
                     run.lane.turned(delivery.id, if moved { place } else { delivery.position });
                     run.lane.look_at(place);

@@ -11,7 +11,7 @@ pub(super) struct Shards {
 
 #[derive(Clone, Copy, Default)]
 struct Shard {
-    standing: Standing,
+    ownership: ShardOwnership,
     /// When it became ours.
     since: Option<Timestamp>,
     /// Requests that are open and results that are not durable, of whatever owner we were.
@@ -19,7 +19,7 @@ struct Shard {
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Standing {
+enum ShardOwnership {
     #[default]
     Foreign,
     Own {
@@ -41,7 +41,7 @@ impl Default for Shards {
 impl Shards {
     pub(super) fn gained(&mut self, gained: OwnedShard, now: Timestamp) {
         let at = self.at(gained.shard);
-        at.standing = Standing::Own { epoch: gained.epoch };
+        at.ownership = ShardOwnership::Own { epoch: gained.epoch };
         at.since = Some(now);
     }
 
@@ -50,13 +50,13 @@ impl Shards {
     }
 
     pub(super) fn lost(&mut self, shard: u16) {
-        self.at(shard).standing = Standing::Foreign;
+        self.at(shard).ownership = ShardOwnership::Foreign;
     }
 
     pub(super) fn drain(&mut self, shard: u16, round: u64) {
         let at = self.at(shard);
-        if let Standing::Own { epoch } | Standing::Draining { epoch, .. } = at.standing {
-            at.standing = Standing::Draining { epoch, round };
+        if let ShardOwnership::Own { epoch } | ShardOwnership::Draining { epoch, .. } = at.ownership {
+            at.ownership = ShardOwnership::Draining { epoch, round };
             if at.open == 0 {
                 self.drained.push((shard, round));
             }
@@ -65,16 +65,16 @@ impl Shards {
 
     pub(super) fn undrain(&mut self, shard: u16) {
         let at = self.at(shard);
-        if let Standing::Draining { epoch, .. } = at.standing {
-            at.standing = Standing::Own { epoch };
+        if let ShardOwnership::Draining { epoch, .. } = at.ownership {
+            at.ownership = ShardOwnership::Own { epoch };
         }
     }
 
     /// The epoch at which the shard is ours; None if it is not.
     pub(super) fn epoch(&self, shard: u16) -> Option<i64> {
-        match self.each[usize::from(shard)].standing {
-            Standing::Foreign => None,
-            Standing::Own { epoch } | Standing::Draining { epoch, .. } => Some(epoch),
+        match self.each[usize::from(shard)].ownership {
+            ShardOwnership::Foreign => None,
+            ShardOwnership::Own { epoch } | ShardOwnership::Draining { epoch, .. } => Some(epoch),
         }
     }
 
@@ -83,7 +83,7 @@ impl Shards {
     }
 
     pub(super) fn may_start(&self, shard: u16) -> bool {
-        matches!(self.each[usize::from(shard)].standing, Standing::Own { .. })
+        matches!(self.each[usize::from(shard)].ownership, ShardOwnership::Own { .. })
     }
 
     /// Something is under way that must be durable before the shard is given away.
@@ -94,7 +94,7 @@ impl Shards {
     pub(super) fn closed(&mut self, shard: u16) {
         let at = self.at(shard);
         at.open -= 1;
-        if let (0, Standing::Draining { round, .. }) = (at.open, at.standing) {
+        if let (0, ShardOwnership::Draining { round, .. }) = (at.open, at.ownership) {
             self.drained.push((shard, round));
         }
     }

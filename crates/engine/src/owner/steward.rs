@@ -4,7 +4,7 @@ use super::{
     Owner, Stops,
     renewal::{Ended, Pulse},
 };
-use crate::dispatcher::{Message, Report};
+use crate::dispatcher::{Message, ShardReport};
 use domain::{
     id::NodeId,
     limits,
@@ -72,7 +72,7 @@ impl Steward<'_> {
             let done = match next {
                 Occasion::Look { read } => {
                     // A look that fails is tried again soon: somebody may wait for what we would give.
-                    self.next_look = Instant::now() + limits::ROLL_LOOK;
+                    self.next_look = Instant::now() + limits::MEMBERSHIP_LOOK;
                     self.look(read).await
                 }
                 Occasion::Reports => self.release().await,
@@ -90,7 +90,7 @@ impl Steward<'_> {
             if let Err(error) = done {
                 tracing::debug!(%error, "ownership could not be seen to; trying again");
                 self.seen = None;
-                self.next_look = Instant::now() + limits::ROLL_LOOK;
+                self.next_look = Instant::now() + limits::MEMBERSHIP_LOOK;
             }
             self.note();
         }
@@ -120,8 +120,8 @@ impl Steward<'_> {
         }
     }
 
-    fn reported(&mut self, report: Report) {
-        let Report::Drained(shards) = report else { return };
+    fn reported(&mut self, report: ShardReport) {
+        let ShardReport::Drained(shards) = report else { return };
         let current = |(shard, round): &(u16, u64)| self.rounds.get(shard) == Some(round);
         self.drained.extend(shards.iter().filter(|it| current(it)).map(|(shard, _)| *shard));
     }
@@ -131,7 +131,7 @@ impl Steward<'_> {
         let store = Arc::clone(&self.owner.registrar.store);
         let stamp = store.roll_stamp().await?;
         let mut read = read || self.seen != Some(stamp) || stamp.free > 0;
-        read |= self.read_at.is_none_or(|at| at.elapsed() >= limits::ROLL_READ);
+        read |= self.read_at.is_none_or(|at| at.elapsed() >= limits::MEMBERSHIP_READ);
         let steadiness = self.pulse.borrow().steadiness;
         if stamp.expired > 0 && steadiness.may_reap(self.owner.registrar.length, self.now()) {
             let reaped = store.reap(self.me).await?;

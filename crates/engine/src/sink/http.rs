@@ -3,7 +3,7 @@
 use super::{AttemptFacts, Dialer, Sink, SinkAttempt, SinkKind};
 use crate::{
     credentials::{Credentials, append},
-    transport::{Answer, Failure, Outgoing, Received, Transport},
+    transport::{HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
 };
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -121,7 +121,7 @@ impl<T: Transport> Sink for HttpSink<T> {
 
 impl<T> HttpSink<T> {
     /// The request, and the headers of it that are kept with the attempt.
-    fn request(&self, attempt: SinkAttempt<'_>) -> Result<(Outgoing, Vec<(String, String)>), String> {
+    fn request(&self, attempt: SinkAttempt<'_>) -> Result<(HttpRequest, Vec<(String, String)>), String> {
         let SinkAttempt { delivery, event, payload, credential, started_at, .. } = attempt;
         let asked = credential.filter(|_| matches!(self.credentials, Credentials::Asked(_)));
         let known = self.headers.len() + credential.map_or(0, |credential| credential.headers.len());
@@ -170,7 +170,7 @@ impl<T> HttpSink<T> {
             headers.entry(name).or_insert_with(|| value.clone());
         }
         let SinkAttempt { deadline, timeout, permit, .. } = attempt;
-        Ok((Outgoing { uri: self.uri.clone(), headers, body: payload, deadline, timeout, permit }, shown))
+        Ok((HttpRequest { uri: self.uri.clone(), headers, body: payload, deadline, timeout, permit }, shown))
     }
 
     /// The new secret signs first; the old one signs too until the overlap ends.
@@ -184,12 +184,17 @@ impl<T> HttpSink<T> {
     }
 }
 
-fn facts(answer: Answer, shown: Vec<(String, String)>, policy: &RetryPolicy, now: Timestamp) -> AttemptFacts {
+fn facts(
+    answer: HttpAnswer,
+    shown: Vec<(String, String)>,
+    policy: &RetryPolicy,
+    now: Timestamp,
+) -> AttemptFacts {
     let timing = timing(&answer);
     let reused = answer.connection.is_some_and(|connection| connection.reused);
     let mut facts = match answer.result {
         Ok(received) => facts_of_response(&received, policy, now),
-        Err(Failure { fault, message }) => AttemptFacts::of_fault(fault, message),
+        Err(HttpFailure { fault, message }) => AttemptFacts::of_fault(fault, message),
     };
     facts.detail.request_headers = shown;
     facts.detail.timing = timing;
@@ -197,7 +202,7 @@ fn facts(answer: Answer, shown: Vec<(String, String)>, policy: &RetryPolicy, now
     facts
 }
 
-fn facts_of_response(received: &Received, policy: &RetryPolicy, now: Timestamp) -> AttemptFacts {
+fn facts_of_response(received: &HttpResponse, policy: &RetryPolicy, now: Timestamp) -> AttemptFacts {
     let asked: Vec<&str> = received
         .headers
         .get_all(header::RETRY_AFTER)
@@ -221,7 +226,7 @@ fn facts_of_response(received: &Received, policy: &RetryPolicy, now: Timestamp) 
     }
 }
 
-fn timing(answer: &Answer) -> Timing {
+fn timing(answer: &HttpAnswer) -> Timing {
     let micros = |pause: Duration| u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
     let connection = answer.connection.unwrap_or_default();
     Timing {
@@ -233,7 +238,7 @@ fn timing(answer: &Answer) -> Timing {
 }
 
 /// The answer as it is kept: bounded, and text where it is text.
-fn response_shown(received: &Received) -> Response {
+fn response_shown(received: &HttpResponse) -> Response {
     let mut room = limits::RESPONSE_HEADERS_KEPT_BYTES;
     let mut headers = Vec::with_capacity(received.headers.len());
     for (name, value) in &received.headers {

@@ -5,7 +5,7 @@ use domain::{id::EventId, limits, testing};
 use engine::{
     EngineSettings,
     sink::Sinks,
-    transport::{Answer, Outgoing, Received, Transport},
+    transport::{HttpAnswer, HttpRequest, HttpResponse, Transport},
 };
 use std::{
     sync::{
@@ -27,15 +27,15 @@ struct Welcoming {
 }
 
 impl Transport for Welcoming {
-    async fn send(&self, _: Outgoing) -> Answer {
+    async fn send(&self, _: HttpRequest) -> HttpAnswer {
         let open = 1 + self.open.fetch_add(1, Ordering::Relaxed);
         self.most_open.fetch_max(open, Ordering::Relaxed);
         tokio::time::sleep(self.after).await;
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.arrived.fetch_add(1, Ordering::Relaxed);
         let (headers, body) = Default::default();
-        let received = Received { status: 200, headers, body, truncated: false };
-        Answer { result: Ok(received), connection: None, first_byte: None }
+        let received = HttpResponse { status: 200, headers, body, truncated: false };
+        HttpAnswer { result: Ok(received), connection: None, first_byte: None }
     }
 }
 

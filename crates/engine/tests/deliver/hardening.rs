@@ -12,7 +12,7 @@ use domain::{
 use engine::{
     EngineSettings,
     sink::Sinks,
-    transport::{Answer, HttpTransport, Outgoing, Transport},
+    transport::{HttpAnswer, HttpRequest, HttpTransport, Transport},
 };
 use lab::Reply;
 use std::{
@@ -49,7 +49,7 @@ impl Silent {
 }
 
 impl Transport for Silent {
-    async fn send(&self, request: Outgoing) -> Answer {
+    async fn send(&self, request: HttpRequest) -> HttpAnswer {
         self.bytes.fetch_add(request.body.len(), Ordering::SeqCst);
         self.requests.send_modify(|count| *count += 1);
         std::future::pending().await
@@ -230,7 +230,7 @@ struct Unanswered {
 }
 
 impl Transport for Unanswered {
-    async fn send(&self, mut request: Outgoing) -> Answer {
+    async fn send(&self, mut request: HttpRequest) -> HttpAnswer {
         request.uri = format!("http://{}/", self.silent.local_addr().unwrap()).parse().unwrap();
         request.deadline = Instant::now() + Duration::from_millis(200);
         let answer = self.inner.send(request).await;

@@ -15,7 +15,7 @@ use domain::{delivery::Status, outcome::Outcome, signature};
 use engine::{
     EngineSettings,
     sink::Sinks,
-    transport::{Answer, Outgoing, Received, Transport},
+    transport::{HttpAnswer, HttpRequest, HttpResponse, Transport},
 };
 use lab::{Reply, Script};
 use std::{
@@ -262,17 +262,17 @@ async fn a_large_payload_is_read_when_it_starts() {
 struct Panicking(std::sync::atomic::AtomicU32);
 
 impl Transport for Panicking {
-    async fn send(&self, _: Outgoing) -> Answer {
+    async fn send(&self, _: HttpRequest) -> HttpAnswer {
         let n = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         assert!(n % 2 == 1, "a bug");
         answered()
     }
 }
 
-fn answered() -> Answer {
+fn answered() -> HttpAnswer {
     let received =
-        Received { status: 200, headers: Default::default(), body: Default::default(), truncated: false };
-    Answer { result: Ok(received), connection: None, first_byte: None }
+        HttpResponse { status: 200, headers: Default::default(), body: Default::default(), truncated: false };
+    HttpAnswer { result: Ok(received), connection: None, first_byte: None }
 }
 
 #[tokio::test]
@@ -319,7 +319,7 @@ async fn a_graceful_stop_finishes_what_is_open_and_starts_nothing_more() {
 struct AtTheLastMoment(tokio::sync::Notify);
 
 impl Transport for AtTheLastMoment {
-    async fn send(&self, _: Outgoing) -> Answer {
+    async fn send(&self, _: HttpRequest) -> HttpAnswer {
         self.0.notify_one();
         let mut seen = false;
         let again = |_: &mut Context<'_>| match std::mem::replace(&mut seen, true) {

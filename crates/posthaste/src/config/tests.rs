@@ -40,7 +40,7 @@ fn without_a_word_every_setting_has_the_products_default() {
     assert_eq!(config.max_in_flight, limits::IN_FLIGHT);
     assert_eq!(config.connect_timeout, limits::CONNECT_TIMEOUT);
     assert_eq!(config.gate, GateSettings::default());
-    assert_eq!(config.body_bytes, limits::BODY_BYTES);
+    assert_eq!(config.body_bytes, limits::BODY_BYTES_DEFAULT);
     assert_eq!(config.idempotency_window, limits::IDEMPOTENCY_WINDOW);
     assert_eq!(config.addresses, AddressPolicy::default());
     assert!(config.master_keys.is_none());

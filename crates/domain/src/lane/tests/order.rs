@@ -18,25 +18,25 @@ impl Shop {
 
     /// Reads whatever the lane asks for.
     fn serve(&mut self, now: Timestamp) {
-        while let Some(wish) = self.lane.wants_tracks() {
+        while let Some(query) = self.lane.wants_tracks() {
             let heads: BTreeMap<i64, Head> = self
                 .rows
                 .values()
                 .rev()
-                .filter(|row| row.position.track >= wish.from)
+                .filter(|row| row.position.track >= query.from)
                 .map(|row| (row.position.track, Head { first: row.position, due_at: row.due_at }))
                 .collect();
-            self.lane.swept(&wish, &heads.into_values().collect::<Vec<_>>(), true, now);
+            self.lane.swept(&query, &heads.into_values().collect::<Vec<_>>(), true, now);
         }
-        while let Some(wish) = self.lane.wants(now) {
-            let found = self.rows.range(wish.from..).filter(|(place, _)| place.track <= wish.last_track);
-            let row = |(_, delivery): (&Position, &Delivery)| Row {
+        while let Some(query) = self.lane.wants(now) {
+            let found = self.rows.range(query.from..).filter(|(place, _)| place.track <= query.last_track);
+            let row = |(_, delivery): (&Position, &Delivery)| WindowRow {
                 delivery: delivery.clone(),
-                cargo: (),
+                carried: (),
                 track: self.lane.ordering().track(None, delivery.id),
             };
-            let rows = found.take(wish.limit).map(row).collect();
-            self.lane.fetched(&wish, rows, now);
+            let rows = found.take(query.limit).map(row).collect();
+            self.lane.fetched(&query, rows, now);
         }
     }
 }
@@ -62,9 +62,9 @@ fn however_many_are_scheduled_for_the_same_time_all_take_their_turn() {
     loop {
         shop.serve(at(0));
         let mut taken = Vec::new();
-        while let Some(Step::Turn(held, track)) = shop.lane.next(u32::MAX, at(0)) {
+        while let Some(LaneAction::Turn(loaded, track)) = shop.lane.next(u32::MAX, at(0)) {
             assert_eq!(track, Position::STRICT);
-            taken.push(held.delivery);
+            taken.push(loaded.delivery);
         }
         assert!(taken.len() <= limits::TURNS, "no more at once than the store takes");
         if taken.is_empty() {
@@ -113,17 +113,17 @@ fn a_new_owner_ends_what_waits_for_a_time_far_ahead() {
 #[test]
 fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
     let mut shop = Shop::new([scheduled(1, 0)]);
-    while let Some(wish) = shop.lane.wants_tracks() {
+    while let Some(query) = shop.lane.wants_tracks() {
         let head = Head { first: scheduled(1, 0).position, due_at: at(0) };
-        shop.lane.swept(&wish, &[head], true, at(0));
+        shop.lane.swept(&query, &[head], true, at(0));
     }
-    let wish = shop.lane.wants(at(0)).expect("to read the scheduled ones");
+    let query = shop.lane.wants(at(0)).expect("to read the scheduled ones");
     shop.lane.outdated();
     let track = shop.lane.ordering().track(None, id(1));
-    shop.lane.fetched(&wish, vec![Row { delivery: scheduled(1, 0), cargo: (), track }], at(0));
+    shop.lane.fetched(&query, vec![WindowRow { delivery: scheduled(1, 0), carried: (), track }], at(0));
     shop.lane.configured(strict(Mode::Deliver));
     let step = shop.lane.next(u32::MAX, at(0));
-    assert!(matches!(step, Some(Step::Turn(_, Position::STRICT))), "{step:?}");
+    assert!(matches!(step, Some(LaneAction::Turn(_, Position::STRICT))), "{step:?}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_was_read_before_the_order_changed_is_no_answer() {
     let mut lane = fetching_lane();
     lane.configured(strict(Mode::Deliver));
     lane.read(rows([1]), 16, at(0));
-    assert_eq!((lane.held(), lane.fetching), (0, false));
+    assert_eq!((lane.loaded(), lane.fetching), (0, false));
     lane.configured(settings(2));
     assert!(lane.wants(at(0)).is_some(), "it looks again from the beginning");
 }
@@ -139,7 +139,7 @@ fn what_was_read_before_the_order_changed_is_no_answer() {
 #[test]
 fn what_order_has_left_behind_does_not_hide_the_rest() {
     let mut lane = fetching_lane();
-    let row = |delivery| Row { delivery, cargo: (), track: Position::UNORDERED };
+    let row = |delivery| WindowRow { delivery, carried: (), track: Position::UNORDERED };
     lane.fetched(&asked(16), vec![row(scheduled(1, 60_000))], at(0));
     assert_eq!(lane.wants(at(0)), None, "it is not asked for before its time");
     lane.look(Position::due(at(1), id(2)));
@@ -147,7 +147,7 @@ fn what_order_has_left_behind_does_not_hide_the_rest() {
     lane.read(rows([2]), 16, at(1));
     assert_eq!(lane.start(1), Some(id(2)));
     assert_eq!(lane.wake_at(at(2)), Some(at(60_000)));
-    assert_eq!(lane.wants(at(60_000)).map(|wish| wish.from), Some(Position::START));
+    assert_eq!(lane.wants(at(60_000)).map(|query| query.from), Some(Position::START));
 }
 
 #[test]

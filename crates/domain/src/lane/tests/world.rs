@@ -62,8 +62,8 @@ enum Happening {
     /// The store looks; the answer is on its way from now.
     Read(u64),
     Answer(u64),
-    Sweep(TrackWish),
-    Swept(TrackWish, Vec<Head>, bool),
+    Sweep(TrackQuery),
+    Swept(TrackQuery, Vec<Head>, bool),
     /// A scheduled delivery takes its turn, in this track; and the lane hears of it.
     Turning(Delivery, i64),
     Turned(DeliveryId, Position),
@@ -97,7 +97,7 @@ enum Word {
 
 #[derive(Debug)]
 struct Read {
-    wish: Wish,
+    query: WindowQuery,
     rows: Vec<(Delivery, Timestamp)>,
     fails: bool,
 }

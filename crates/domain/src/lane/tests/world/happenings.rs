@@ -25,12 +25,12 @@ impl World {
             Happening::Announce(delivery, word, written_at) => self.announce(delivery, word, written_at),
             Happening::Read(read) => self.look_into_the_store(read),
             Happening::Answer(read) => self.answer(read),
-            Happening::Sweep(wish) => self.sweep(wish),
-            Happening::Swept(wish, heads, failed) => {
+            Happening::Sweep(query) => self.sweep(query),
+            Happening::Swept(query, heads, failed) => {
                 self.sweeping -= 1;
                 match failed {
-                    true => self.lane.sweep_failed(&wish),
-                    false => self.lane.swept(&wish, &heads, heads.len() < SWEPT, self.now),
+                    true => self.lane.sweep_failed(&query),
+                    false => self.lane.swept(&query, &heads, heads.len() < SWEPT, self.now),
                 }
             }
             Happening::Turning(delivery, track) => self.give_turn(&delivery, track),
@@ -123,7 +123,7 @@ impl World {
 
     fn look_into_the_store(&mut self, number: u64) {
         let Some(read) = self.reads.get_mut(&number) else { return };
-        let Wish { from, last_track, limit, .. } = read.wish;
+        let WindowQuery { from, last_track, limit, .. } = read.query;
         let asked = |row: &&Delivery| row.position >= from && row.position.track <= last_track;
         let mut rows: Vec<_> = self.rows.values().filter(asked).cloned().collect();
         rows.sort_by_key(|row| row.position);
@@ -136,32 +136,32 @@ impl World {
     fn answer(&mut self, number: u64) {
         let Some(read) = self.reads.remove(&number) else { return };
         self.seen.fetches += 1;
-        self.seen.full_fetches += u64::from(read.rows.len() == read.wish.limit);
+        self.seen.full_fetches += u64::from(read.rows.len() == read.query.limit);
         let expected = |(row, _): &&(Delivery, Timestamp)| {
-            self.lane.known.get(&row.id).is_some_and(|known| known.stage == Stage::Expected)
+            self.lane.known.get(&row.id).is_some_and(|known| known.stage == DeliveryStage::Expected)
         };
         self.seen.ignored_while_expected += read.rows.iter().filter(expected).count() as u64;
         if read.fails {
-            self.lane.fetch_failed(&read.wish);
+            self.lane.fetch_failed(&read.query);
         } else {
             // As the dispatcher does: by what the lane says of itself.
             let ordering = self.lane.ordering();
-            let row = |(delivery, cargo): (Delivery, Timestamp)| {
+            let row = |(delivery, carried): (Delivery, Timestamp)| {
                 let track = match ordering {
                     Ordering::None => Position::UNORDERED,
                     Ordering::Strict => Position::STRICT,
                     Ordering::Key => key_of(delivery.id),
                 };
-                Row { delivery, cargo, track }
+                WindowRow { delivery, carried, track }
             };
-            self.lane.fetched(&read.wish, read.rows.into_iter().map(row).collect(), self.now);
+            self.lane.fetched(&read.query, read.rows.into_iter().map(row).collect(), self.now);
         }
     }
 
     /// The first row of each track, from this one on.
-    fn sweep(&mut self, wish: TrackWish) {
+    fn sweep(&mut self, query: TrackQuery) {
         let mut heads = BTreeMap::<i64, Head>::new();
-        for row in self.rows.values().filter(|row| row.position.track >= wish.from) {
+        for row in self.rows.values().filter(|row| row.position.track >= query.from) {
             let head = Head { first: row.position, due_at: row.due_at };
             let lowest = heads.entry(row.position.track).or_insert(head);
             if head.first < lowest.first {
@@ -171,7 +171,7 @@ impl World {
         let heads = heads.into_values().take(SWEPT).collect();
         let failed = !self.calm && self.dice.chance(8);
         let after = self.dice.delay();
-        self.plan(after, Happening::Swept(wish, heads, failed));
+        self.plan(after, Happening::Swept(query, heads, failed));
     }
 
     /// The destination's next number.

@@ -10,25 +10,28 @@ impl World {
         }
         let share =
             if self.dice.chance(20) && !self.calm { self.dice.between(1, 3) as u32 } else { u32::MAX };
-        let was_held = self.lane.held();
+        let was_loaded = self.lane.loaded();
         while let Some(step) = self.lane.next(share, self.now) {
             match step {
-                Step::Start(held) => self.start(held, share)?,
-                Step::End(held, ending) => self.end(held, ending)?,
-                Step::Turn(held, track) => {
-                    tell!(self, "  turns {} to {track}", held.delivery.id);
-                    promise!(held.delivery.due_at <= self.now.plus(limits::HELD_FRESH), "a turn too early");
+                LaneAction::Start(loaded) => self.start(loaded, share)?,
+                LaneAction::End(loaded, ending) => self.end(loaded, ending)?,
+                LaneAction::Turn(loaded, track) => {
+                    tell!(self, "  turns {} to {track}", loaded.delivery.id);
+                    promise!(
+                        loaded.delivery.due_at <= self.now.plus(limits::LOADED_FRESH),
+                        "a turn too early"
+                    );
                     promise!(track > Position::UNORDERED, "a turn in no track");
                     self.turning += 1;
                     let after = self.dice.delay();
-                    self.plan(after, Happening::Turning(held.delivery, track));
+                    self.plan(after, Happening::Turning(loaded.delivery, track));
                 }
             }
         }
         let full = self.open.len() >= self.settings.max_concurrency as usize;
-        self.seen.slots_full += u64::from(full && self.lane.held() > 0);
+        self.seen.slots_full += u64::from(full && self.lane.loaded() > 0);
         self.seen.dropped_stale +=
-            u64::from(was_held > 0 && self.lane.held() == 0 && self.lane.unseen.is_some());
+            u64::from(was_loaded > 0 && self.lane.loaded() == 0 && self.lane.unseen.is_some());
         self.fetch_if_wanted();
         if share != u32::MAX {
             self.plan(20, Happening::Round); // lanes in turn: a lane held back by its share is asked again
@@ -44,30 +47,30 @@ impl World {
     }
 
     fn fetch_if_wanted(&mut self) {
-        while let Some(wish) = self.lane.wants(self.now) {
+        while let Some(query) = self.lane.wants(self.now) {
             tell!(
                 self,
                 "  fetches {} from {} {}",
-                wish.limit,
-                wish.from.track,
-                wish.from.rank.wrapping_sub(START)
+                query.limit,
+                query.from.track,
+                query.from.rank.wrapping_sub(START)
             );
             let fails = !self.calm && self.dice.chance(8);
             self.made += 1;
             let number = self.made;
-            self.reads.insert(number, Read { wish, rows: vec![], fails });
+            self.reads.insert(number, Read { query, rows: vec![], fails });
             let after = self.dice.delay();
             self.plan(after, Happening::Read(number));
         }
-        if let Some(wish) = self.lane.wants_tracks() {
+        if let Some(query) = self.lane.wants_tracks() {
             self.sweeping += 1;
             let after = self.dice.delay();
-            self.plan(after, Happening::Sweep(wish));
+            self.plan(after, Happening::Sweep(query));
         }
     }
 
-    fn start(&mut self, held: Held<Timestamp>, share: u32) -> Result<(), String> {
-        let Held { delivery, cargo: looked_at, read_at } = held;
+    fn start(&mut self, loaded: LoadedDelivery<Timestamp>, share: u32) -> Result<(), String> {
+        let LoadedDelivery { delivery, carried: looked_at, read_at } = loaded;
         let (id, now, limit) = (delivery.id, self.now, self.settings.max_concurrency);
         tell!(self, "  starts {id}");
         promise!(self.settings.mode == Mode::Deliver, "{id} started while {:?}", self.settings.mode);
@@ -89,11 +92,11 @@ impl World {
             promise!(track > Position::UNORDERED, "{id} started before it had its turn");
             self.seen.in_order += 1;
         }
-        promise!(now.since(read_at) <= limits::HELD_FRESH, "{id} was read too long ago");
+        promise!(now.since(read_at) <= limits::LOADED_FRESH, "{id} was read too long ago");
         match (self.rows.get(&id), self.ended.get(&id)) {
             (Some(row), _) => promise!(row.attempts == delivery.attempts, "{id} started from an old row"),
             (None, Some(end)) => {
-                let fresh = limits::HELD_FRESH + read_at.since(looked_at);
+                let fresh = limits::LOADED_FRESH + read_at.since(looked_at);
                 promise!(end.cancelled && now.since(end.at) <= fresh, "{id} started after its end");
                 self.seen.started_after_a_fresh_cancel += 1;
             }
@@ -112,8 +115,8 @@ impl World {
         Ok(())
     }
 
-    fn end(&mut self, held: Held<Timestamp>, ending: Ending) -> Result<(), String> {
-        let delivery = held.delivery;
+    fn end(&mut self, loaded: LoadedDelivery<Timestamp>, ending: Ending) -> Result<(), String> {
+        let delivery = loaded.delivery;
         let id = delivery.id;
         tell!(self, "  ends {id} {ending:?}");
         promise!(!self.open.contains_key(&id) && !self.unflushed.contains(&id), "{id} ended while under way");
@@ -145,10 +148,10 @@ impl World {
             self.open.len()
         );
         promise!(lane.unflushed as usize == self.unflushed.len(), "unflushed: {}", lane.unflushed);
-        let held = lane.known.values().filter(|known| known.stage == Stage::Held).count();
-        promise!(lane.held() == held, "{} in the window, {held} known", lane.held());
+        let loaded = lane.known.values().filter(|known| known.stage == DeliveryStage::Loaded).count();
+        promise!(lane.loaded() == loaded, "{} in the window, {loaded} known", lane.loaded());
         let reading = lane.fetching || lane.order.as_ref().is_some_and(|order| order.is_reading());
-        let made = self.reads.values().any(|read| read.wish.life == lane.life);
+        let made = self.reads.values().any(|read| read.query.life == lane.life);
         promise!(reading == made, "a fetch nobody makes");
         self.last_hold_ends =
             self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
@@ -180,7 +183,7 @@ impl World {
         };
         let Some(due) = self.rows.values().filter(leads).map(|row| row.due_at).min() else { return Ok(()) };
         // A window in hand may come first, for as long as it is fresh.
-        let soon = self.now.plus(limits::HELD_FRESH);
+        let soon = self.now.plus(limits::LOADED_FRESH);
         let latest = due.max(soon).max(self.lane.gate.held_until(self.now).unwrap_or(soon));
         let wakes = self.lane.wake_at(self.now);
         promise!(wakes.is_some_and(|at| at <= latest), "sleeps until {wakes:?} with something due at {due}");
@@ -190,7 +193,7 @@ impl World {
     pub(super) fn check_the_end(&self) -> Result<(), String> {
         promise!(self.rows.is_empty(), "forgotten: {:?}", self.rows.keys().collect::<Vec<_>>());
         promise!(self.lane.known.is_empty(), "still in hand: {:?}", self.lane.known);
-        promise!(self.lane.held.is_empty() && self.lane.settled_meanwhile.is_empty(), "remembers too much");
+        promise!(self.lane.loaded.is_empty() && self.lane.settled_meanwhile.is_empty(), "remembers too much");
         promise!(self.lane.unseen.is_none(), "still to look at: {:?}", self.lane.unseen);
         promise!(self.lane.order.as_ref().is_none_or(|order| order.is_idle()), "{:?}", self.lane.order);
         Ok(())

@@ -1,12 +1,13 @@
-//! What all lanes of the node share: capacity, the byte budget, the way to the sender and to the settler.
+//! Runs the attempts of all lanes, and has what they share: capacity, the byte budget, the way to the sender and to the
+//! settler.
 
 use crate::{
     backoff::Backoff,
-    budget::{Budget, Cargo},
+    budget::{Budget, CarriedEvent},
     claim::Claim,
-    sender::{Sender, Sent},
-    settler::{Flushed, Outcome, Settling},
-    target::Prepared,
+    destination::PreparedDestination,
+    sender::{AttemptEnd, Sender},
+    settler::{Flushed, PendingSettlement, SettlerHandle},
 };
 use domain::{
     delivery::{Delivery, Ending, Settled},
@@ -14,7 +15,7 @@ use domain::{
     event::Event,
     gate::GateSettings,
     id::{AttemptId, NodeId},
-    lane::Held,
+    lane::LoadedDelivery,
     limits,
     time::{Clock, Timestamp},
 };
@@ -25,9 +26,9 @@ use tokio_util::task::TaskTracker;
 
 use super::Message;
 
-pub(crate) struct Node {
+pub(crate) struct AttemptRunner {
     sender: Arc<Sender>,
-    settler: Settling,
+    settler: SettlerHandle,
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -45,10 +46,10 @@ pub(crate) struct Node {
     requests: TaskTracker,
 }
 
-impl Node {
+impl AttemptRunner {
     pub(crate) fn new(
         sender: Arc<Sender>,
-        settler: Settling,
+        settler: SettlerHandle,
         inbox: mpsc::Sender<Message>,
         claim: Arc<Claim>,
         gate: GateSettings,
@@ -123,21 +124,31 @@ impl Node {
 
     /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
     /// counts as abandoned: nobody knows what became of it, and its row is as it was.
-    pub(super) fn start(&mut self, target: Arc<Prepared>, held: Held<Cargo>) {
+    pub(super) fn start(
+        &mut self,
+        destination: Arc<PreparedDestination>,
+        loaded: LoadedDelivery<Arc<CarriedEvent>>,
+    ) {
         self.in_flight += 1;
         let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
         let abort = claim.abort_token();
         self.requests.spawn(async move {
-            let delivery = held.delivery.clone();
-            let attempt = sender.deliver(&claim, &target, held.delivery, held.cargo);
-            let sent = abort.run_until_cancelled(attempt).await.unwrap_or(Sent::Abandoned(delivery));
+            let delivery = loaded.delivery.clone();
+            let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.carried);
+            let sent = abort.run_until_cancelled(attempt).await.unwrap_or(AttemptEnd::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
-            let _ = inbox.send(Message::Sent(sent)).await;
+            let _ = inbox.send(Message::Ended(sent)).await;
         });
     }
 
     /// Ends a delivery without an attempt.
-    pub(super) fn end(&mut self, target: &Prepared, delivery: Delivery, ending: Ending, now: Timestamp) {
+    pub(super) fn end(
+        &mut self,
+        destination: &PreparedDestination,
+        delivery: Delivery,
+        ending: Ending,
+        now: Timestamp,
+    ) {
         let id = AttemptId::at(now, self.dice.bits());
         let fact = Fact::EndedWithout { id, at: now, node: self.claim.node, ending };
         let settlement = Settlement {
@@ -145,19 +156,19 @@ impl Node {
             delivery,
             fact,
             settled: Settled::Ended(ending),
-            consequence: target.consequence(Settled::Ended(ending)),
+            consequence: destination.consequence(Settled::Ended(ending)),
         };
         self.ending += 1;
         // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.
-        let _ = self.settler.endings.send(Outcome { settlement, word: None });
+        let _ = self.settler.endings.send(PendingSettlement { settlement, gate_word: None });
     }
 
-    pub(super) fn finished(&mut self, outcome: Outcome, hurry: bool, now: Timestamp) {
+    pub(super) fn finished(&mut self, pending: PendingSettlement, hurry: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.unflushed += 1;
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
-        let _ = self.settler.results.send(outcome);
+        let _ = self.settler.results.send(pending);
         if hurry {
             self.settler.hurry.notify_one();
         }
@@ -190,24 +201,24 @@ impl Node {
     }
 }
 
-/// Puts events on board: one parcel for all deliveries of an event that come together.
+/// Carries events: one for all of its deliveries that come together.
 pub(super) struct Loader {
     budget: Arc<Budget>,
-    last: Option<(Arc<Event>, Cargo)>,
+    last: Option<(Arc<Event>, Arc<CarriedEvent>)>,
 }
 
 impl Loader {
-    pub(super) fn load(&mut self, row: &FetchedDelivery) -> Cargo {
+    pub(super) fn load(&mut self, row: &FetchedDelivery) -> Arc<CarriedEvent> {
         let small = row.has_payload && row.delivery.payload_bytes as usize <= limits::CARRIED_BYTES;
         let Some(event) = row.event.as_ref().filter(|_| small) else {
-            return self.budget.load(None, false);
+            return self.budget.carry(None, false);
         };
         match &self.last {
-            Some((last, cargo)) if Arc::ptr_eq(last, event) => Arc::clone(cargo),
+            Some((last, carried)) if Arc::ptr_eq(last, event) => Arc::clone(carried),
             _ => {
-                let cargo = self.budget.load(Some(Arc::clone(event)), true);
-                self.last = Some((Arc::clone(event), Arc::clone(&cargo)));
-                cargo
+                let carried = self.budget.carry(Some(Arc::clone(event)), true);
+                self.last = Some((Arc::clone(event), Arc::clone(&carried)));
+                carried
             }
         }
     }

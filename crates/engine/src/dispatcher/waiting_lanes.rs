@@ -1,5 +1,5 @@
 //! Lanes that something waits in and that have not been entered yet: a large fan-out, or a rescan of a large queue, names
-//! more of them at once than a node should have in memory. Each is a mark here, some sixty bytes; they are entered one
+//! more of them at once than a node should have in memory. Each takes some sixty bytes here; they are entered one
 //! after the other as others have nothing more to do, and at a least pace however many of those are slow or held. A lane
 //! that comes alone, and found no place, never waits behind a crowd.
 
@@ -10,10 +10,10 @@ use std::{
 };
 
 #[derive(Default)]
-pub(super) struct Later {
-    marks: HashMap<DestinationId, Mark>,
-    alone: Line,
-    crowd: Line,
+pub(super) struct WaitingLanes {
+    lanes: HashMap<DestinationId, WaitingLane>,
+    alone: EntryQueue,
+    crowd: EntryQueue,
 }
 
 /// With whom a lane was named.
@@ -23,46 +23,46 @@ pub(super) enum Company {
     Crowd,
 }
 
-struct Mark {
+struct WaitingLane {
     from: Position,
     company: Company,
 }
 
 #[derive(Default)]
-struct Line {
-    /// As they came; one that has no mark any more, or stands in the other line, is passed over.
+struct EntryQueue {
+    /// As they came; one that waits no more, or in the other queue, is passed over.
     order: VecDeque<DestinationId>,
     /// When one was last let in though there was no room.
     last: Option<Timestamp>,
 }
 
-impl Later {
+impl WaitingLanes {
     pub(super) fn is_empty(&self) -> bool {
-        self.marks.is_empty()
+        self.lanes.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.marks.len()
+        self.lanes.len()
     }
 
     /// Something waits there from this position on. What finds no room is found by the next rescan.
     pub(super) fn add(&mut self, id: DestinationId, from: Position, company: Company) {
-        let line = match company {
+        let queue = match company {
             Company::Alone => &mut self.alone,
             Company::Crowd => &mut self.crowd,
         };
-        let has_room = line.order.len() < limits::LANES_LATER;
-        match self.marks.get_mut(&id) {
-            Some(mark) => {
-                mark.from = from.min(mark.from);
-                if company == Company::Alone && mark.company == Company::Crowd && has_room {
-                    mark.company = company;
-                    line.order.push_back(id);
+        let has_room = queue.order.len() < limits::LANES_LATER;
+        match self.lanes.get_mut(&id) {
+            Some(lane) => {
+                lane.from = from.min(lane.from);
+                if company == Company::Alone && lane.company == Company::Crowd && has_room {
+                    lane.company = company;
+                    queue.order.push_back(id);
                 }
             }
             None if has_room => {
-                self.marks.insert(id, Mark { from, company });
-                line.order.push_back(id);
+                self.lanes.insert(id, WaitingLane { from, company });
+                queue.order.push_back(id);
             }
             None => {}
         }
@@ -71,7 +71,7 @@ impl Later {
     /// The lane is entered for another reason: from where it must look.
     pub(super) fn take(&mut self, id: DestinationId) -> Option<Position> {
         // Most of the time nothing waits here, and this is asked for every new lane.
-        if self.marks.is_empty() { None } else { self.marks.remove(&id).map(|mark| mark.from) }
+        if self.lanes.is_empty() { None } else { self.lanes.remove(&id).map(|lane| lane.from) }
     }
 
     /// The next lane of this company to be entered: there is room, or it is time.
@@ -81,44 +81,44 @@ impl Later {
         room: bool,
         now: Timestamp,
     ) -> Option<(DestinationId, Position)> {
-        let line = match company {
+        let queue = match company {
             Company::Alone => &mut self.alone,
             Company::Crowd => &mut self.crowd,
         };
         let pause = Duration::from_secs(1) / limits::LANES_A_SECOND;
-        let due = line.last.map_or(now, |last| last.plus(pause).max(now.minus(limits::HELD_BACK_LOOK)));
+        let due = queue.last.map_or(now, |last| last.plus(pause).max(now.minus(limits::HELD_BACK_LOOK)));
         if !room && due > now {
             return None;
         }
         loop {
-            let id = line.order.pop_front()?;
-            if self.marks.get(&id).is_none_or(|mark| mark.company != company) {
+            let id = queue.order.pop_front()?;
+            if self.lanes.get(&id).is_none_or(|lane| lane.company != company) {
                 continue;
             }
             if !room {
-                line.last = Some(due);
+                queue.last = Some(due);
             }
-            return self.marks.remove(&id).map(|mark| (id, mark.from));
+            return self.lanes.remove(&id).map(|lane| (id, lane.from));
         }
     }
 
     /// Since when the first of those that wait has been due, as far as the marks say. Only those of unordered lanes do.
     pub(super) fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
         let dated = |from: &Position| from.track == Position::UNORDERED && from.rank > 0;
-        let places = self.marks.values().map(|mark| mark.from).filter(dated);
+        let places = self.lanes.values().map(|lane| lane.from).filter(dated);
         let first = places.map(|from| Timestamp::from_micros(from.rank)).min();
         first.filter(|at| *at <= now)
     }
 
     /// These shards are somebody else's now; says whether something waited there.
     pub(super) fn forget(&mut self, shard: u16) -> bool {
-        let before = self.marks.len();
-        self.marks.retain(|id, _| id.shard() != shard);
-        if self.marks.is_empty() {
+        let before = self.lanes.len();
+        self.lanes.retain(|id, _| id.shard() != shard);
+        if self.lanes.is_empty() {
             self.alone.order.clear();
             self.crowd.order.clear();
         }
-        self.marks.len() < before
+        self.lanes.len() < before
     }
 }
 
@@ -138,42 +138,42 @@ mod tests {
 
     #[test]
     fn lanes_are_entered_in_the_order_they_came_and_from_their_first_row() {
-        let mut later = Later::default();
+        let mut waiting = WaitingLanes::default();
         for (n, rank) in [(1, 5), (2, 3), (1, 4), (3, 1)] {
-            later.add(id(n), from(rank), Company::Crowd);
+            waiting.add(id(n), from(rank), Company::Crowd);
         }
-        assert_eq!(later.take(id(2)), Some(from(3)), "entered for another reason");
-        assert_eq!(later.next(Company::Crowd, true, NOW), Some((id(1), from(4))));
-        assert_eq!(later.next(Company::Crowd, true, NOW), Some((id(3), from(1))));
-        assert_eq!((later.next(Company::Crowd, true, NOW), later.is_empty()), (None, true));
+        assert_eq!(waiting.take(id(2)), Some(from(3)), "entered for another reason");
+        assert_eq!(waiting.next(Company::Crowd, true, NOW), Some((id(1), from(4))));
+        assert_eq!(waiting.next(Company::Crowd, true, NOW), Some((id(3), from(1))));
+        assert_eq!((waiting.next(Company::Crowd, true, NOW), waiting.is_empty()), (None, true));
     }
 
     #[test]
     fn one_that_comes_alone_waits_behind_no_crowd() {
-        let mut later = Later::default();
-        (0..1_000).for_each(|n| later.add(id(n), from(7), Company::Crowd));
-        later.add(id(5_000), from(2), Company::Alone);
-        later.add(id(999), from(8), Company::Alone);
-        later.add(id(999), from(9), Company::Crowd);
-        assert_eq!(later.next(Company::Alone, false, NOW), Some((id(5_000), from(2))));
+        let mut waiting = WaitingLanes::default();
+        (0..1_000).for_each(|n| waiting.add(id(n), from(7), Company::Crowd));
+        waiting.add(id(5_000), from(2), Company::Alone);
+        waiting.add(id(999), from(8), Company::Alone);
+        waiting.add(id(999), from(9), Company::Crowd);
+        assert_eq!(waiting.next(Company::Alone, false, NOW), Some((id(5_000), from(2))));
         assert_eq!(
-            later.next(Company::Alone, true, NOW),
+            waiting.next(Company::Alone, true, NOW),
             Some((id(999), from(7))),
             "one of a crowd, and more"
         );
-        assert_eq!(later.next(Company::Alone, true, NOW), None);
-        assert_eq!(std::iter::from_fn(|| later.next(Company::Crowd, true, NOW)).count(), 999);
-        assert!(later.is_empty());
+        assert_eq!(waiting.next(Company::Alone, true, NOW), None);
+        assert_eq!(std::iter::from_fn(|| waiting.next(Company::Crowd, true, NOW)).count(), 999);
+        assert!(waiting.is_empty());
     }
 
     #[test]
     fn without_room_they_are_entered_at_a_least_pace() {
-        let mut later = Later::default();
-        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| later.add(id(n), from(0), Company::Crowd));
+        let mut waiting = WaitingLanes::default();
+        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| waiting.add(id(n), from(0), Company::Crowd));
         let mut entered = 0;
         for millisecond in 0..1_000 {
             let now = NOW.plus(Duration::from_millis(millisecond));
-            entered += std::iter::from_fn(|| later.next(Company::Crowd, false, now)).count();
+            entered += std::iter::from_fn(|| waiting.next(Company::Crowd, false, now)).count();
         }
         let most = limits::LANES_A_SECOND as usize;
         assert!((most * 9 / 10..=most * 11 / 10).contains(&entered), "{entered}");
@@ -181,21 +181,21 @@ mod tests {
 
     #[test]
     fn a_rest_is_not_saved_up() {
-        let mut later = Later::default();
-        (0..1_000).for_each(|n| later.add(id(n), from(0), Company::Crowd));
-        assert!(later.next(Company::Crowd, false, NOW).is_some());
+        let mut waiting = WaitingLanes::default();
+        (0..1_000).for_each(|n| waiting.add(id(n), from(0), Company::Crowd));
+        assert!(waiting.next(Company::Crowd, false, NOW).is_some());
         let much_later = NOW.plus(Duration::from_secs(60));
-        let burst = std::iter::from_fn(|| later.next(Company::Crowd, false, much_later)).count();
+        let burst = std::iter::from_fn(|| waiting.next(Company::Crowd, false, much_later)).count();
         assert!(burst < 100, "{burst}");
     }
 
     #[test]
     fn what_is_somebody_elses_is_forgotten() {
-        let mut later = Later::default();
-        later.add(id(1), from(0), Company::Crowd);
-        later.add(id(2), from(0), Company::Alone);
+        let mut waiting = WaitingLanes::default();
+        waiting.add(id(1), from(0), Company::Crowd);
+        waiting.add(id(2), from(0), Company::Alone);
         assert_ne!(id(1).shard(), id(2).shard());
-        assert!(later.forget(id(1).shard()) && !later.forget(id(1).shard()));
-        assert_eq!(later.next(Company::Alone, true, NOW), Some((id(2), from(0))));
+        assert!(waiting.forget(id(1).shard()) && !waiting.forget(id(1).shard()));
+        assert_eq!(waiting.next(Company::Alone, true, NOW), Some((id(2), from(0))));
     }
 }

@@ -1,7 +1,7 @@
 //! How lanes come into memory: at once, or as part of a crowd when their turn comes.
 
-use super::{Dispatcher, later::Company};
-use crate::budget::Cargo;
+use super::{Dispatcher, waiting_lanes::Company};
+use crate::budget::CarriedEvent;
 use domain::{
     delivery::Position,
     id::{DeliveryId, DestinationId},
@@ -9,22 +9,27 @@ use domain::{
     limits,
     time::Timestamp,
 };
+use std::sync::Arc;
 
 /// Where something waits in a lane: there, or anywhere from there on.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum LookRange {
     At(Position),
     From(Position),
 }
 
 impl Dispatcher {
     /// The lane of a destination, if its shard is ours; a new one begins with reading what its destination is like.
-    pub(super) fn lane(&mut self, destination: DestinationId, now: Timestamp) -> Option<&mut Lane<Cargo>> {
+    pub(super) fn lane(
+        &mut self,
+        destination: DestinationId,
+        now: Timestamp,
+    ) -> Option<&mut Lane<Arc<CarriedEvent>>> {
         let shard = destination.shard();
         if !self.shards.is_ours(shard) {
             return None;
         }
-        let (run, is_new) = self.roster.enter(destination, shard, now);
+        let (run, is_new) = self.lanes.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
             // Whoever had the shard before us may have started something, but not for a destination made since.
@@ -33,7 +38,7 @@ impl Dispatcher {
             {
                 run.lane.owned_since(since);
             }
-            if let Some(from) = self.later.take(destination) {
+            if let Some(from) = self.waiting_lanes.take(destination) {
                 run.lane.look(from);
             }
         }
@@ -42,9 +47,7 @@ impl Dispatcher {
 
     /// Whether a lane is kept, or another one may be. What is not ours needs none.
     pub(super) fn has_place(&self, destination: DestinationId) -> bool {
-        !self.roster.is_full()
-            || self.roster.contains(destination)
-            || !self.shards.is_ours(destination.shard())
+        !self.lanes.is_full() || self.lanes.contains(destination) || !self.shards.is_ours(destination.shard())
     }
 
     pub(super) fn look_all(
@@ -58,48 +61,50 @@ impl Dispatcher {
                 self.outbox.wake(destination, position);
                 continue;
             }
-            if let Some(run) = self.roster.get_mut(destination) {
+            if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.forgotten(delivery);
             }
-            self.look(destination, Place::At(position), many, now);
+            self.look(destination, LookRange::At(position), many, now);
         }
     }
 
     /// Something waits there: looked at now or, as one of many or without a place, when its turn comes.
-    pub(super) fn look(&mut self, destination: DestinationId, place: Place, many: bool, now: Timestamp) {
+    pub(super) fn look(&mut self, destination: DestinationId, place: LookRange, many: bool, now: Timestamp) {
         let has_room = || match many {
-            true => self.later.is_empty() && self.has_room_for_crowd(now),
-            false => !self.roster.is_full(),
+            true => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
+            false => !self.lanes.is_full(),
         };
-        let enters = self.roster.contains(destination) || has_room();
+        let enters = self.lanes.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
-                let (Place::At(from) | Place::From(from)) = place;
-                self.later.add(destination, from, if many { Company::Crowd } else { Company::Alone });
+                let (LookRange::At(from) | LookRange::From(from)) = place;
+                self.waiting_lanes.add(destination, from, if many { Company::Crowd } else { Company::Alone });
             }
         } else if let Some(lane) = self.lane(destination, now) {
             match place {
-                Place::At(place) => lane.look_at(place),
-                Place::From(from) => lane.look(from),
+                LookRange::At(place) => lane.look_at(place),
+                LookRange::From(from) => lane.look(from),
             }
             self.touch(destination);
         }
     }
 
-    pub(super) fn enter_later(&mut self, now: Timestamp) {
-        if self.stopping || self.later.is_empty() {
+    pub(super) fn enter_waiting(&mut self, now: Timestamp) {
+        if self.stopping || self.waiting_lanes.is_empty() {
             return;
         }
-        self.roster.make_room(self.node.gate(), now);
-        while let Some((destination, from)) = self.later.next(Company::Alone, !self.roster.is_full(), now) {
+        self.lanes.make_room(self.runner.gate(), now);
+        while let Some((destination, from)) =
+            self.waiting_lanes.next(Company::Alone, !self.lanes.is_full(), now)
+        {
             self.look_from(destination, from, now);
         }
         // However many of a crowd do not answer, the node keeps what it has for others.
-        if self.node.is_full() {
+        if self.runner.is_full() {
             return;
         }
         while let Some((destination, from)) =
-            self.later.next(Company::Crowd, self.has_room_for_crowd(now), now)
+            self.waiting_lanes.next(Company::Crowd, self.has_room_for_crowd(now), now)
         {
             self.look_from(destination, from, now);
         }
@@ -115,9 +120,9 @@ impl Dispatcher {
     /// Whether one more lane of a crowd may be entered: what it takes away from the others is bounded. While the rest of a
     /// large one is still being made, that comes first.
     fn has_room_for_crowd(&self, now: Timestamp) -> bool {
-        let busy = self.node.in_flight() + self.unread.len() + self.hungry.len();
+        let busy = self.runner.in_flight() + self.unread.len() + self.hungry.len();
         let being_made = self.made_at.is_some_and(|at| now.since(at) < limits::CROWD_MADE)
-            && self.later.len() >= limits::CROWD_LARGE;
-        !self.roster.is_crowded() && busy < limits::CROWD_BUSY && !being_made
+            && self.waiting_lanes.len() >= limits::CROWD_LARGE;
+        !self.lanes.is_crowded() && busy < limits::CROWD_BUSY && !being_made
     }
 }

@@ -4,7 +4,7 @@ use crate::{backoff::Backoff, beat::beat};
 use domain::time::Timestamp;
 
 #[derive(Debug, Default)]
-pub(super) struct Errand {
+pub(super) struct SingleRead {
     pub(super) under_way: bool,
     begun_at: Option<Timestamp>,
     /// The next beat, or the end of the pause after a failure.
@@ -12,7 +12,7 @@ pub(super) struct Errand {
     pub(super) backoff: Backoff,
 }
 
-impl Errand {
+impl SingleRead {
     pub(super) fn may_go(&self, now: Timestamp) -> bool {
         !self.under_way && self.is_time(now)
     }

@@ -19,7 +19,7 @@ use domain::{
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use store::{Consequence, KeptGate, Target};
 
-pub(crate) struct Prepared {
+pub(crate) struct PreparedDestination {
     pub(crate) account_id: AccountId,
     pub(crate) name: Arc<str>,
     /// The account's version when it was read: later changes are for the watch to find.
@@ -38,14 +38,14 @@ pub(crate) struct Prepared {
     overrides: HashMap<RouteId, Route>,
 }
 
-impl fmt::Debug for Prepared {
+impl fmt::Debug for PreparedDestination {
     /// Its URL and what its sink knows may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("PreparedDestination").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Prepared {
+impl PreparedDestination {
     pub(crate) fn new(target: Target, master_keys: &MasterKeys, sinks: &Sinks) -> Self {
         let (destination, unreadable) = match target.destination {
             Ok(destination) => (destination, None),

@@ -1,7 +1,7 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
 use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
-use crate::{budget::Cargo, target::Prepared, watch::Accounts};
+use crate::{budget::CarriedEvent, destination::PreparedDestination, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},
@@ -17,12 +17,12 @@ use std::{
 use store::{GateWord, LaneRow, LaneView};
 
 #[derive(Default)]
-pub(super) struct Roster {
-    lanes: HashMap<DestinationId, Run>,
+pub(super) struct LaneTable {
+    lanes: HashMap<DestinationId, RunningLane>,
     /// When to wake which lane; one entry a lane at most.
     wakes: BTreeSet<(Timestamp, DestinationId)>,
-    /// Lanes that hold rows, to be checked for rows held too long; one entry a lane, in time order.
-    holding: VecDeque<(Timestamp, DestinationId)>,
+    /// Lanes that have rows in memory, to be checked for rows that are too old; one entry a lane, in time order.
+    with_loaded: VecDeque<(Timestamp, DestinationId)>,
     /// All lanes, to be checked for having nothing to do; one entry a lane, in time order.
     idling: VecDeque<(Timestamp, DestinationId)>,
     by_shard: BTreeMap<u16, BTreeSet<DestinationId>>,
@@ -47,10 +47,10 @@ struct Account {
 
 /// A lane at work.
 #[derive(Default)]
-pub(super) struct Run {
-    pub(super) lane: Lane<Cargo>,
+pub(super) struct RunningLane {
+    pub(super) lane: Lane<Arc<CarriedEvent>>,
     pub(super) shard: u16,
-    pub(super) target: Option<Arc<Prepared>>,
+    pub(super) destination: Option<Arc<PreparedDestination>>,
     /// How its attempts went lately.
     pub(super) recent: Recent,
     /// What the destination was called, and its limit, when it was last read.
@@ -74,27 +74,32 @@ pub(super) struct Run {
     /// What others were last told, unless it was that it is at rest.
     published: Option<LaneRow>,
     wake_at: Option<Timestamp>,
-    /// In the queue of lanes that hold rows.
-    is_holding: bool,
+    /// In `with_loaded`.
+    is_with_loaded: bool,
     /// Had nothing to do when it was last checked.
     was_idle: bool,
 }
 
-impl Roster {
+impl LaneTable {
     /// The lane of a destination, and whether it is new.
-    pub(super) fn enter(&mut self, id: DestinationId, shard: u16, now: Timestamp) -> (&mut Run, bool) {
+    pub(super) fn enter(
+        &mut self,
+        id: DestinationId,
+        shard: u16,
+        now: Timestamp,
+    ) -> (&mut RunningLane, bool) {
         match self.lanes.entry(id) {
             Entry::Occupied(entry) => (entry.into_mut(), false),
             Entry::Vacant(entry) => {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));
                 self.by_shard.entry(shard).or_default().insert(id);
                 self.readings += 1;
-                (entry.insert(Run { shard, change: self.readings, ..Run::default() }), true)
+                (entry.insert(RunningLane { shard, change: self.readings, ..RunningLane::default() }), true)
             }
         }
     }
 
-    pub(super) fn get_mut(&mut self, id: DestinationId) -> Option<&mut Run> {
+    pub(super) fn get_mut(&mut self, id: DestinationId) -> Option<&mut RunningLane> {
         self.lanes.get_mut(&id)
     }
 
@@ -107,7 +112,7 @@ impl Roster {
     }
 
     /// Drops the lanes of a shard; says whether one of them had something that was not seen to its end. Be sure to
-    /// [`Roster::purge`] afterwards.
+    /// [`LaneTable::purge`] afterwards.
     pub(super) fn drop_shard(&mut self, shard: u16, gate: &GateSettings, now: Timestamp) -> bool {
         let Some(lanes) = self.by_shard.get(&shard).cloned() else { return false };
         let busy = lanes.iter().any(|id| self.lanes.get(id).is_some_and(|run| !run.lane.is_idle(gate, now)));
@@ -119,7 +124,7 @@ impl Roster {
 
     /// After lanes were dropped: forgets what was noted about them, so that one that comes again is noted once.
     pub(super) fn purge(&mut self) {
-        for queue in [&mut self.holding, &mut self.idling, &mut self.said] {
+        for queue in [&mut self.with_loaded, &mut self.idling, &mut self.said] {
             queue.retain(|(_, id)| self.lanes.contains_key(id));
         }
         self.stirred.retain(|id| self.lanes.contains_key(id));
@@ -152,7 +157,7 @@ impl Roster {
         let Some(run) = self.lanes.get_mut(&id) else { return false };
         self.readings += 1;
         run.change = self.readings;
-        run.target = None;
+        run.destination = None;
         run.lane.outdated();
         true
     }
@@ -166,30 +171,30 @@ impl Roster {
         &mut self,
         id: DestinationId,
         change: u64,
-        target: Arc<Prepared>,
+        destination: Arc<PreparedDestination>,
         now: Timestamp,
     ) -> bool {
         let Some(run) = self.lanes.get_mut(&id) else { return true };
         if run.change != change {
             return false;
         }
-        run.lane.configured(target.lane.clone());
-        if let Some(gate) = target.gate.as_ref().filter(|_| run.account.is_none()) {
+        run.lane.configured(destination.lane.clone());
+        if let Some(gate) = destination.gate.as_ref().filter(|_| run.account.is_none()) {
             run.lane.restore(&gate.record, now);
             run.kept_gate = Some(gate.record.clone());
             run.probed_at = Some(gate.kept_at);
         }
-        if target.probed_at > run.probed_at {
-            run.probed_at = target.probed_at;
+        if destination.probed_at > run.probed_at {
+            run.probed_at = destination.probed_at;
             run.lane.probe_now(now);
         }
         if run.account.is_none() {
-            run.account = Some(target.account_id);
-            let fresh = Account { version: target.account_version, lanes: 0 };
-            self.accounts.entry(target.account_id).or_insert(fresh).lanes += 1;
+            run.account = Some(destination.account_id);
+            let fresh = Account { version: destination.account_version, lanes: 0 };
+            self.accounts.entry(destination.account_id).or_insert(fresh).lanes += 1;
         }
-        run.called = Some((Arc::clone(&target.name), target.lane.max_concurrency));
-        run.target = Some(target);
+        run.called = Some((Arc::clone(&destination.name), destination.lane.max_concurrency));
+        run.destination = Some(destination);
         true
     }
 
@@ -214,7 +219,7 @@ impl Roster {
     }
 
     /// Something happened to this lane.
-    pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut Run> {
+    pub(super) fn touched(&mut self, id: DestinationId, publishing: bool) -> Option<&mut RunningLane> {
         let run = self.lanes.get_mut(&id)?;
         if !publishing {
             self.keeps_track = false;
@@ -266,8 +271,8 @@ impl Roster {
     /// Sets the lane's alarm to when it wants to be asked next.
     pub(super) fn schedule(&mut self, id: DestinationId, now: Timestamp) {
         let Some(run) = self.lanes.get_mut(&id) else { return };
-        if run.lane.held() > 0 && !std::mem::replace(&mut run.is_holding, true) {
-            self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+        if run.lane.loaded() > 0 && !std::mem::replace(&mut run.is_with_loaded, true) {
+            self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
         }
         let wake_at = run.lane.wake_at(now);
         if run.wake_at != wake_at {
@@ -299,18 +304,18 @@ impl Roster {
 
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
         let wake = self.wakes.first().map(|(at, _)| *at);
-        let checks = [self.holding.front(), self.idling.front()];
+        let checks = [self.with_loaded.front(), self.idling.front()];
         wake.into_iter().chain(checks.into_iter().flatten().map(|(at, _)| *at)).min()
     }
 
-    /// Lets go of rows that were held too long, and of lanes that have had nothing to do for a while.
+    /// Lets go of rows that are too old, and of lanes that have had nothing to do for a while.
     pub(super) fn check_up(&mut self, gate: &GateSettings, now: Timestamp) {
-        while let Some(id) = next_due(&mut self.holding, now) {
+        while let Some(id) = next_due(&mut self.with_loaded, now) {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
             run.lane.refresh(now);
-            run.is_holding = run.lane.held() > 0;
-            if run.is_holding {
-                self.holding.push_back((now.plus(limits::HELD_FRESH), id));
+            run.is_with_loaded = run.lane.loaded() > 0;
+            if run.is_with_loaded {
+                self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
             }
         }
         while let Some(id) = next_due(&mut self.idling, now) {
@@ -386,12 +391,12 @@ impl Roster {
     pub(super) fn explain(&self, delivery: &Delivery, now: Timestamp) -> Explanation {
         match self.lanes.get(&delivery.destination_id) {
             Some(run) => run.lane.explain(delivery, now),
-            None => Lane::<Cargo>::default().explain(delivery, now),
+            None => Lane::<Arc<CarriedEvent>>::default().explain(delivery, now),
         }
     }
 }
 
-impl Run {
+impl RunningLane {
     /// What is to be written about the gate, if that has changed.
     pub(super) fn gate_word(&mut self, id: DestinationId, now: Timestamp) -> Option<Box<GateWord>> {
         let record = self.lane.gate_record();

@@ -41,7 +41,7 @@ mod tests;
 
 pub use backup::{BackupError, Copied, backup};
 pub use examine::SqliteLook;
-pub use integrity::{Depth, Integrity, check_integrity};
+pub use integrity::{Depth, IntegrityReport, check_integrity};
 pub use open::is_in_use;
 
 use crate::{StoreError, feed::FeedSignal};

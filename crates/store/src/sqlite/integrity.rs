@@ -22,7 +22,7 @@ pub enum Depth {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Integrity {
+pub struct IntegrityReport {
     pub page_bytes: u64,
     pub pages: u64,
     /// Pages that deleted rows have left: used again before the file grows.
@@ -39,7 +39,7 @@ pub async fn check_integrity(
     depth: Depth,
     patience: Duration,
     progress: impl FnMut(&str, usize, usize) + Send + 'static,
-) -> Result<Integrity, OpenError> {
+) -> Result<IntegrityReport, OpenError> {
     let (path, _) = open::parse(path)?;
     let checked = tokio::task::spawn_blocking(move || whole(&path, depth, patience, progress)).await;
     let checked = checked.map_err(|panic| StoreError::Unavailable(panic.into())).and_then(|done| done);
@@ -54,15 +54,15 @@ fn whole(
     depth: Depth,
     patience: Duration,
     mut progress: impl FnMut(&str, usize, usize),
-) -> Result<Integrity, StoreError> {
-    let mut run = || -> Result<Integrity, Trouble> {
+) -> Result<IntegrityReport, StoreError> {
+    let mut run = || -> Result<IntegrityReport, Trouble> {
         let connection = readers::connect(path)?;
         let number = |pragma| {
             connection
                 .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
                 .map(|number| number.max(0) as u64)
         };
-        let mut integrity = Integrity {
+        let mut integrity = IntegrityReport {
             page_bytes: number("page_size")?,
             pages: number("page_count")?,
             free_pages: number("freelist_count")?,

@@ -181,13 +181,13 @@ fn lost_facts(
 
 /// Pages of the file, and how many of them nothing is in.
 #[derive(Clone, Copy)]
-struct Pages {
+struct FilePages {
     all: i64,
     free: i64,
     incremental: bool,
 }
 
-impl Pages {
+impl FilePages {
     /// Beyond what is kept for what comes.
     fn to_give(self) -> i64 {
         let kept = limits::VACUUM_KEPT_PAGES.max(self.all / limits::VACUUM_KEPT_SHARE);
@@ -195,8 +195,8 @@ impl Pages {
     }
 }
 
-fn free_pages(connection: &Connection) -> Result<Pages, Trouble> {
+fn free_pages(connection: &Connection) -> Result<FilePages, Trouble> {
     let read = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let incremental = read("auto_vacuum")? == 2;
-    Ok(Pages { all: read("page_count")?, free: read("freelist_count")?, incremental })
+    Ok(FilePages { all: read("page_count")?, free: read("freelist_count")?, incremental })
 }

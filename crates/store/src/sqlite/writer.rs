@@ -65,10 +65,11 @@ impl Writer {
         let failed = Arc::new(OnceLock::new());
         let copier = Copier::start(copying, lock, failed.clone())?;
         let failure = failed.clone();
-        let writing = Writing { copier, connection, space, tally, failed: failure, patience: 0, groups: 0 };
+        let writer =
+            WriterThread { copier, connection, space, tally, failed: failure, patience: 0, groups: 0 };
         let thread = std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || {
-            let _guard = FailOnPanic { failed: writing.failed.clone(), thread: "writer" };
-            writing.write_all(waiting);
+            let _guard = FailOnPanic { failed: writer.failed.clone(), thread: "writer" };
+            writer.write_all(waiting);
         })?;
         Ok(Self { jobs: Some(jobs), failed, thread: Some(thread) })
     }
@@ -121,7 +122,7 @@ impl Drop for FailOnPanic {
 }
 
 /// The thread, and what it writes with.
-struct Writing {
+struct WriterThread {
     copier: Copier,
     connection: Connection,
     space: Space,
@@ -133,7 +134,7 @@ struct Writing {
     groups: u32,
 }
 
-impl Writing {
+impl WriterThread {
     /// Until the store is closed.
     fn write_all(mut self, mut waiting: mpsc::Receiver<Box<dyn Job>>) {
         let (mut bulk, mut passed_over) = (VecDeque::new(), 0);

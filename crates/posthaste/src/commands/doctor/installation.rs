@@ -19,7 +19,7 @@ use domain::{
 use std::{sync::Arc, time::Duration};
 use store::{
     FoundTables, Look, Member, OpenError, SchemaVersion, StoreError,
-    sqlite::{Depth, Integrity},
+    sqlite::{Depth, IntegrityReport},
 };
 
 pub(super) struct Installation {
@@ -206,7 +206,7 @@ fn off(clock: Timestamp, other: Timestamp) -> Option<String> {
     }
 }
 
-fn integrity(found: &Integrity, in_use: bool) -> Vec<Finding> {
+fn integrity(found: &IntegrityReport, in_use: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !found.damage.is_empty() {
         findings.push(damaged(&found.damage));

@@ -149,18 +149,18 @@ pub(super) fn list(
     filter: &DeliveryFilter,
     page: Page<DeliveryId>,
 ) -> Result<Listed<DeliveryRecord, DeliveryId>, Trouble> {
-    let request = Request::new(account, filter, page.before.unwrap_or(DeliveryId::MAX));
+    let query = DeliveryQuery::new(account, filter, page.before.unwrap_or(DeliveryId::MAX));
     let (waiting, ended) = walks(account, filter);
     let mut select_waiting = connection.prepare_cached(waiting.0.sql)?;
     let mut select_ended = connection.prepare_cached(ended.0.sql)?;
     let look_at = limits::PAGE_SCAN + 1;
     let mut waiting = match waits(filter) {
-        true => Half::of(request.rows(&waiting, look_at, &mut select_waiting)?, waiting_record)?,
-        false => Half::nothing(),
+        true => HalfList::of(query.rows(&waiting, look_at, &mut select_waiting)?, waiting_record)?,
+        false => HalfList::nothing(),
     };
     let mut half_ended = match ends(filter) {
-        true => Half::of(request.rows(&ended, look_at, &mut select_ended)?, ended_record)?,
-        false => Half::nothing(),
+        true => HalfList::of(query.rows(&ended, look_at, &mut select_ended)?, ended_record)?,
+        false => HalfList::nothing(),
     };
     let mut listed = listed(page.limit, || {
         let newest_waits = match (&waiting.next, &half_ended.next) {
@@ -171,7 +171,7 @@ pub(super) fn list(
         Ok(looked_at.map(|looked_at| (looked_at.id, looked_at.wanted)))
     })?;
     if let (None, Some(replay)) = (listed.next, of_replay(filter)) {
-        listed.next = last_looked_up(connection, replay, &request)?;
+        listed.next = last_looked_up(connection, replay, &query)?;
     }
     Ok(listed)
 }
@@ -181,13 +181,13 @@ pub(super) fn list(
 fn last_looked_up(
     connection: &Connection,
     replay: ReplayId,
-    request: &Request,
+    query: &DeliveryQuery,
 ) -> Result<Option<DeliveryId>, Trouble> {
     let ids = bound!(
         LOOKED_UP_OF_REPLAY,
         replay_id: replay,
-        before: request.before,
-        from: request.from,
+        before: query.before,
+        from: query.from,
         looked_up: limits::PAGE_SCAN,
     )
     .all(connection, |columns| Ok(columns.id()?))?;
@@ -218,7 +218,7 @@ pub(in super::super) fn ended(
 
 /// A statement and whose entries it walks.
 type Index = (&'static DeliveryWalk, [u8; 16]);
-type Read = fn(&mut Columns<'_>) -> Result<DeliveryRecord, Trouble>;
+type ReadRecord = fn(&mut Columns<'_>) -> Result<DeliveryRecord, Trouble>;
 
 /// The indexes that fit best: one event, else one replay, else dead letters alone, else one destination, else the
 /// account. What waits has no order by id within a destination, so there it is the account's.
@@ -258,7 +258,7 @@ fn ends(filter: &DeliveryFilter) -> bool {
 }
 
 /// What is asked for, as the statements take it.
-struct Request {
+struct DeliveryQuery {
     account_id: AccountId,
     /// Ids hold the time of creation: what is too young or too old is not even looked at.
     before: DeliveryId,
@@ -277,7 +277,7 @@ struct Request {
     not_of_replay: Option<ReplayId>,
 }
 
-impl Request {
+impl DeliveryQuery {
     fn new(account_id: AccountId, filter: &DeliveryFilter, before: DeliveryId) -> Self {
         let until = filter.until.map_or(DeliveryId::MAX, |until| DeliveryId::at(until, 0));
         Self {
@@ -334,7 +334,7 @@ struct LookedAt {
 }
 
 impl LookedAt {
-    fn read(row: &Row<'_>, read: Read) -> Result<Self, Trouble> {
+    fn read(row: &Row<'_>, read: ReadRecord) -> Result<Self, Trouble> {
         let mut columns = Columns::of(row);
         let wanted: bool = columns.get()?;
         let id = columns.clone().id()?;
@@ -343,14 +343,14 @@ impl LookedAt {
 }
 
 /// One of the two halves of a list, read as far as it is asked for.
-struct Half<'s> {
+struct HalfList<'s> {
     rows: Option<Rows<'s>>,
-    read: Read,
+    read: ReadRecord,
     next: Option<LookedAt>,
 }
 
-impl<'s> Half<'s> {
-    fn of(rows: Rows<'s>, read: Read) -> Result<Self, Trouble> {
+impl<'s> HalfList<'s> {
+    fn of(rows: Rows<'s>, read: ReadRecord) -> Result<Self, Trouble> {
         let mut half = Self { rows: Some(rows), read, next: None };
         half.take()?;
         Ok(half)
@@ -374,7 +374,7 @@ impl<'s> Half<'s> {
 pub(in super::super) struct EndedWalk<'c> {
     statement: CachedStatement<'c>,
     index: Index,
-    request: Request,
+    query: DeliveryQuery,
 }
 
 impl<'c> EndedWalk<'c> {
@@ -392,9 +392,12 @@ impl<'c> EndedWalk<'c> {
             (_, Some(destination)) => (&ENDED_AFTER_BY_DESTINATION, *destination.bytes()),
             _ => (&ENDED_AFTER_BY_ACCOUNT, *account.bytes()),
         };
-        let request =
-            Request { ended_by: Some(ended_by), not_of_replay, ..Request::new(account, filter, below) };
-        Ok(Self { statement: connection.prepare_cached(index.0.sql)?, index, request })
+        let query = DeliveryQuery {
+            ended_by: Some(ended_by),
+            not_of_replay,
+            ..DeliveryQuery::new(account, filter, below)
+        };
+        Ok(Self { statement: connection.prepare_cached(index.0.sql)?, index, query })
     }
 
     /// Behind the given one, at most so many.
@@ -404,9 +407,9 @@ impl<'c> EndedWalk<'c> {
         limit: usize,
     ) -> Result<EndedRows<'_>, Trouble> {
         if let Some(cursor) = cursor {
-            self.request.from = self.request.from.max(filter::next_after(cursor));
+            self.query.from = self.query.from.max(filter::next_after(cursor));
         }
-        Ok(EndedRows(self.request.rows(&self.index, limit, &mut self.statement)?))
+        Ok(EndedRows(self.query.rows(&self.index, limit, &mut self.statement)?))
     }
 }
 

@@ -29,7 +29,7 @@ const WAITING_OF_EVENT: &str = sql!("waiting_of_event");
 const FANOUT_COUNTS: &str = sql!("fanout_counts");
 
 /// A filter as the statements take it.
-struct Request {
+struct EventQuery {
     types: Option<String>,
     source_ids: Option<String>,
     idempotency_keys: Option<String>,
@@ -38,7 +38,7 @@ struct Request {
     fanout_complete: Option<bool>,
 }
 
-impl Request {
+impl EventQuery {
     fn new(filter: &EventFilter) -> Self {
         Self {
             types: filter::patterns(&filter.types),
@@ -57,19 +57,19 @@ pub(super) fn list(
     filter: &EventFilter,
     page: Page<EventId>,
 ) -> Result<Listed<EventRecord, EventId>, Trouble> {
-    let request = Request::new(filter);
+    let query = EventQuery::new(filter);
     let mut select = connection.prepare_cached(EVENTS)?;
     let mut rows = bound!(
         EVENTS,
         account_id: account,
         before: page.before.unwrap_or(EventId::MAX),
         limit: limits::PAGE_SCAN + 1,
-        types: request.types,
-        source_ids: request.source_ids,
-        idempotency_keys: request.idempotency_keys,
-        since: request.since,
-        until: request.until,
-        fanout_complete: request.fanout_complete,
+        types: query.types,
+        source_ids: query.source_ids,
+        idempotency_keys: query.idempotency_keys,
+        since: query.since,
+        until: query.until,
+        fanout_complete: query.fanout_complete,
     )
     .rows(&mut select)?;
     listed(page.limit, || {
@@ -109,17 +109,17 @@ pub(super) fn wanted(
     filter: &EventFilter,
     id: EventId,
 ) -> Result<Option<EventRecord>, Trouble> {
-    let request = Request::new(filter);
+    let query = EventQuery::new(filter);
     let found = bound!(
         WANTED_EVENT,
         id: id,
         account_id: account,
-        types: request.types,
-        source_ids: request.source_ids,
-        idempotency_keys: request.idempotency_keys,
-        since: request.since,
-        until: request.until,
-        fanout_complete: request.fanout_complete,
+        types: query.types,
+        source_ids: query.source_ids,
+        idempotency_keys: query.idempotency_keys,
+        since: query.since,
+        until: query.until,
+        fanout_complete: query.fanout_complete,
     )
     .first(connection, |columns| {
         let wanted: bool = columns.get()?;

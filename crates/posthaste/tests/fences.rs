@@ -94,8 +94,8 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "sim",
-        // A world around what admits and delivers; nobody in it speaks HTTP.
-        sees: &["domain", "engine", "ingest", "store", "supervisor"],
+        // A world around what admits and delivers, judged by the sentences of the lab; nobody in it speaks HTTP.
+        sees: &["domain", "engine", "ingest", "lab", "store", "supervisor"],
         without: &[
             ("axum", "events come in without a server, so that nothing but the seed decides"),
             ("hyper", "its internet is simulated"),

@@ -5,6 +5,7 @@ mod judge;
 
 use crate::{
     log::{Log, What},
+    promise::Promise,
     time::{MILLISECOND, Moment, moment},
 };
 use domain::{
@@ -12,15 +13,25 @@ use domain::{
     destination::{Ordering, RateLimit},
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 use store::{Fact, GateWord, NewDelivery, NewEvent, Roll, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
 pub struct Violation {
     pub at: i64,
-    pub promise: &'static str,
+    pub promise: Promise,
     pub what: String,
+}
+
+/// The promise, and how it was broken.
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken: {}: {}", self.promise, self.what)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,8 +41,9 @@ pub(crate) struct Book {
     pub(crate) places: Vec<Place>,
     pub(crate) requests: Vec<Request>,
     pub(crate) deliveries: BTreeMap<DeliveryId, Page>,
-    /// What each event was submitted with, committed or not.
-    pub(crate) submitted: BTreeMap<EventId, Vec<(RouteId, DestinationId)>>,
+    pub(crate) events: BTreeMap<EventId, CommittedEvent>,
+    /// When routes were switched on or off.
+    route_changes: Vec<(Moment, RouteId)>,
     pub(crate) lives: Vec<Life>,
     /// Nodes whose row is in the store.
     pub(crate) members: BTreeSet<NodeId>,
@@ -108,6 +120,16 @@ pub(crate) enum How {
     Unsent,
 }
 
+/// An event, at the moment its commit was made.
+#[derive(Debug)]
+pub(crate) struct CommittedEvent {
+    pub(crate) at: Moment,
+    /// The routes it matched, as they were in the store at that moment, and where they lead.
+    pub(crate) matched: Vec<(RouteId, DestinationId)>,
+    /// Its deliveries are made by an expansion, which has ended at this moment.
+    pub(crate) expanded: Option<Moment>,
+}
+
 /// A delivery, by what the store has confirmed.
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -157,7 +179,7 @@ const TOLD: Moment = 1_300 * MILLISECOND;
 const RECOVERED: Moment = 7_000 * MILLISECOND;
 
 impl Book {
-    pub(crate) fn broken(&mut self, at: Moment, promise: &'static str, what: String) {
+    pub(crate) fn broken(&mut self, at: Moment, promise: Promise, what: String) {
         // The first few tell the story; a broken world breaks everything after.
         if self.violations.len() < 8 {
             self.violations.push(Violation { at, promise, what });
@@ -231,7 +253,7 @@ impl Book {
                     "shard {}: {owner:?} at {epoch}, then {:?} at {}",
                     row.shard, row.owner, row.epoch
                 );
-                self.broken(now, "I10", what);
+                self.broken(now, Promise::FormerOwnersMoveNothing, what);
             }
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
             if row.owner != owner && !self.holds.is_empty() {
@@ -298,13 +320,17 @@ impl Book {
         self.judge_order(request, destination, delivery, now);
         self.judge_rate(request, destination, now);
         let Some(page) = self.deliveries.get(&delivery) else {
-            return self.broken(now, "I1", format!("request {request}: {delivery} was never committed"));
+            return self.broken(
+                now,
+                Promise::StoredWhole,
+                format!("request {request}: {delivery} was never committed"),
+            );
         };
         if page.due > believed {
             let early = (page.due - believed) / MILLISECOND;
             self.broken(
                 now,
-                "I11",
+                Promise::NotBeforeItsTime,
                 format!("request {request}: {delivery} is sent {early} ms before it is due"),
             );
         }
@@ -322,7 +348,7 @@ impl Book {
             let late = (now - ends) / MILLISECOND;
             self.broken(
                 now,
-                "I9",
+                Promise::OnlyTheOwnerSends,
                 format!("request {request}: open until {late} ms after its sender's lease"),
             );
         }
@@ -387,10 +413,35 @@ impl Book {
 
     // --- The store ---------------------------------------------------------------------------------------------------
 
-    pub(crate) fn committed(&mut self, new: &NewEvent) {
+    /// A commit that is repeated makes nothing again.
+    pub(crate) fn committed(
+        &mut self,
+        new: &NewEvent,
+        matched: impl FnOnce() -> Vec<(RouteId, DestinationId)>,
+        at: Moment,
+    ) {
+        let committed = || CommittedEvent { at, matched: matched(), expanded: None };
+        self.events.entry(new.event.id).or_insert_with(committed);
         for delivery in &new.deliveries {
             self.promised(new.event.account_id, delivery);
         }
+    }
+
+    /// The last chunk of its expansion has been written.
+    pub(crate) fn expanded(&mut self, event: EventId, at: Moment) {
+        if let Some(event) = self.events.get_mut(&event) {
+            event.expanded = Some(at);
+        }
+    }
+
+    pub(crate) fn route_changed(&mut self, route: RouteId, at: Moment) {
+        self.route_changes.push((at, route));
+    }
+
+    /// Whether an expansion may have met this route otherwise than the commit of its event did.
+    pub(crate) fn changed_during(&self, event: &CommittedEvent, route: RouteId) -> bool {
+        let Some(end) = event.expanded else { return false };
+        self.route_changes.iter().any(|(at, changed)| *changed == route && (event.at..=end).contains(at))
     }
 
     pub(crate) fn promised(&mut self, account: AccountId, delivery: &NewDelivery) {
@@ -432,7 +483,7 @@ impl Book {
         self.log.note(now, What::Settled { node: by, delivery: id, attempts, moved, to });
         let is_member = self.members.contains(&node);
         let Some(page) = self.deliveries.get_mut(&id) else {
-            return self.broken(now, "I1", format!("{id} was settled and never committed"));
+            return self.broken(now, Promise::StoredWhole, format!("{id} was settled and never committed"));
         };
         let (fact, attempted) = match &settlement.fact {
             Fact::Attempted(attempt) => (attempt.id, true),
@@ -440,7 +491,11 @@ impl Book {
         };
         if let Some(first) = page.facts.get(&fact) {
             if *first != moved {
-                self.broken(now, "I3", format!("{id}: a repeated settlement is answered with {moved}"));
+                self.broken(
+                    now,
+                    Promise::EndsOnce,
+                    format!("{id}: a repeated settlement is answered with {moved}"),
+                );
             }
             return;
         }
@@ -458,13 +513,25 @@ impl Book {
             }
         }
         if let Some(ending) = ended {
-            self.broken(now, "I3", format!("{id} had ended as {ending:?} and was settled again"));
+            self.broken(
+                now,
+                Promise::EndsOnce,
+                format!("{id} had ended as {ending:?} and was settled again"),
+            );
         }
         if known != attempts {
-            self.broken(now, "I12", format!("{id} had {known} attempts and was settled with {attempts}"));
+            self.broken(
+                now,
+                Promise::EveryAttemptOnRecord,
+                format!("{id} had {known} attempts and was settled with {attempts}"),
+            );
         }
         if !is_member {
-            self.broken(now, "I10", format!("{id} was moved by a node that is no member"));
+            self.broken(
+                now,
+                Promise::FormerOwnersMoveNothing,
+                format!("{id} was moved by a node that is no member"),
+            );
         }
     }
 
@@ -478,7 +545,7 @@ impl Book {
     ) {
         let Some(page) = self.deliveries.get_mut(&id) else { return };
         if page.ending.is_some() {
-            return self.broken(now, "I3", format!("{id} had ended and was moved by a command"));
+            return self.broken(now, Promise::EndsOnce, format!("{id} had ended and was moved by a command"));
         }
         page.due = due.unwrap_or(page.due);
         page.ending = ending;

@@ -3,6 +3,7 @@
 //!
 //! What really happens in the store is told to the world's book at the moment it happens.
 
+mod expansions;
 mod feed;
 mod forward;
 mod gates;

@@ -1,20 +1,23 @@
-//! A seeded world around the real engine: years of deliveries from one number.
+//! A seeded world around the real committer and the real engine: years of deliveries from one number.
 //!
-//! [`run`] makes a world from a seed: some nodes, each the real engine in a runtime of its own whose time is paused;
-//! one store that all of them share, met through trouble ([`faulty`]); receivers with tempers ([`internet`]);
-//! producers that repeat themselves until they are confirmed ([`door`]). Nodes are killed, frozen, stopped and cut
-//! off; then calm returns, and every promise is held against what happened ([`book`] at the moment, [`verdict`] at
+//! [`run`] makes a world from a seed: some nodes, each the real `ingest` and the real `engine` in a runtime of its own
+//! whose time is paused; one store that all of them share, met through trouble ([`faulty`]); receivers with tempers
+//! ([`internet`]); producers that repeat themselves until they are confirmed ([`intake`] is where they meet a node);
+//! people who pause, cancel and replay ([`commands`]). Nodes are killed, frozen, stopped and cut off; then calm returns, and every promise is held against what happened ([`book`] at the moment, [`verdict`] at
 //! the end). The same seed tells the same story, to the byte.
 
+mod announcements;
 mod book;
 mod chance;
-mod door;
+mod commands;
 mod faulty;
+mod intake;
 mod internet;
 mod log;
 mod node;
 mod plan;
 mod plant;
+mod promise;
 mod scene;
 mod time;
 mod verdict;
@@ -22,4 +25,5 @@ mod world;
 
 pub use book::Violation;
 pub use plant::Plant;
+pub use promise::Promise;
 pub use world::{Options, Told, run};

@@ -58,11 +58,24 @@ pub(crate) enum What {
         deliveries: usize,
         new: bool,
     },
+    Expanded {
+        node: usize,
+        event: EventId,
+        deliveries: usize,
+        done: bool,
+    },
+    /// What a producer was answered instead of success.
+    NotAccepted {
+        why: String,
+    },
     Acknowledged {
         order: usize,
         event: EventId,
     },
     Unconfirmed {
+        order: usize,
+    },
+    Refused {
         order: usize,
     },
     Command {

@@ -81,7 +81,7 @@ fn one(seed: u64, options: Options, trace: bool) -> anyhow::Result<()> {
         println!("{line}");
     }
     for violation in &told.violations {
-        println!("{}: {} (at {:.3} ms)", violation.promise, violation.what, violation.at as f64 / 1e3);
+        println!("{violation} (at {:.3} ms)", violation.at as f64 / 1e3);
     }
     println!("hash {:016x}, {:.1} s", told.hash, told.lasted as f64 / 1e6);
     if told.violations.is_empty() { Ok(()) } else { bail!("{} promises broken", told.violations.len()) }
@@ -114,7 +114,7 @@ struct Summary {
     seconds: f64,
     lasted: f64,
     counts: BTreeMap<&'static str, u64>,
-    promises: BTreeMap<&'static str, u64>,
+    promises: BTreeMap<String, u64>,
     /// The seeds that broke a promise, and how.
     failures: BTreeMap<u64, String>,
 }
@@ -127,8 +127,8 @@ impl Summary {
             *self.counts.entry(name).or_default() += count;
         }
         for violation in told.violations.iter().take(1) {
-            *self.promises.entry(violation.promise).or_default() += 1;
-            self.failed(seed, format!("{}: {}", violation.promise, violation.what));
+            *self.promises.entry(violation.promise.number()).or_default() += 1;
+            self.failed(seed, violation.to_string());
         }
     }
 

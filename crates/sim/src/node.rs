@@ -2,9 +2,11 @@
 //! frozen node is one that is not run, and a killed one is one whose runtime is dropped.
 
 use crate::{
+    announcements::Announcements,
     chance::Chance,
-    door::{Asked, Door},
+    commands::{Command, Commands},
     faulty::Faulty,
+    intake::{Intake, Order, Unobserved},
     internet::Internet,
     log::What,
     plant::Plant,
@@ -12,11 +14,11 @@ use crate::{
     time::{Moment, NodeClock, calendar},
 };
 use domain::{
-    address::AddressPolicy, dice::Dice, gate::GateSettings, id::NodeId, member::Role, seal::MasterKeys,
+    address::AddressPolicy, dice::Dice, gate::GateSettings, id::NodeId, limits, member::Role,
+    seal::MasterKeys,
 };
 use engine::{Engine, EngineParts, EngineSettings, sink::Sinks};
 use std::{
-    collections::BTreeMap,
     pin::Pin,
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -26,8 +28,10 @@ use supervisor::Supervisor;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
-    time::{Instant, advance, sleep_until},
+    task::JoinSet,
+    time::{Instant, advance, sleep_until, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 /// What a node is made of, whatever its life.
 #[derive(Clone)]
@@ -38,6 +42,7 @@ pub(crate) struct Makings {
     pub(crate) gate: GateSettings,
     pub(crate) rescan: Duration,
     pub(crate) max_in_flight: usize,
+    pub(crate) ingest: ingest::Settings,
 }
 
 /// The one store of a world, of which every process has a handle of its own.
@@ -66,7 +71,8 @@ pub(crate) struct Process {
     at: Moment,
     /// How fast its clock goes.
     rate: f64,
-    asked: mpsc::UnboundedSender<Asked>,
+    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<Command>,
     stop: Option<oneshot::Sender<Duration>>,
     stage: Arc<Mutex<Stage>>,
 }
@@ -112,7 +118,8 @@ impl Process {
         } else {
             scene.lease
         };
-        let rescan = if scene.has(Plant::LostWakeUp) { Duration::from_secs(3_600) } else { makings.rescan };
+        let never = scene.has(Plant::LostWakeUp) || scene.has(Plant::ForgottenAfterUnknown);
+        let rescan = if never { Duration::from_secs(3_600) } else { makings.rescan };
         let parts = EngineParts {
             store: Arc::clone(&store),
             clock: clock.clone(),
@@ -136,7 +143,9 @@ impl Process {
             },
             supervisor: Supervisor::default(),
         };
-        let (asked, waiting) = mpsc::unbounded_channel();
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (commands, commanded) = mpsc::unbounded_channel();
+        let settings = makings.ingest.clone();
         let (stop, stopped) = oneshot::channel();
         let stage = Arc::new(Mutex::new(Stage::Starting));
         let internet = Arc::new(Internet { scene: Arc::clone(scene), clock: Arc::clone(&clock), life });
@@ -149,30 +158,55 @@ impl Process {
             };
             own_scene.note(What::Serving { node });
             tell(Stage::Serving);
-            let door = Door {
-                store,
-                announce: engine.handle(),
-                clock,
-                dice,
-                scene: own_scene,
-                routes: BTreeMap::new(),
+            let announce = Arc::new(Announcements::new(engine.handle(), Arc::clone(&own_scene)));
+            let (admission, mut committer) = ingest::open(ingest::Parts {
+                store: store.clone(),
+                catalog: store.clone(),
+                announce,
+                clock: clock.clone(),
+                dice: dice.clone(),
+                observer: Arc::new(Unobserved),
+                tracer: Default::default(),
+                settings,
+            });
+            let admission = Arc::new(admission);
+            let (scene, announce) = (own_scene, engine.handle());
+            let intake = Intake {
+                admission: admission.clone(),
+                clock: clock.clone(),
+                dice: dice.clone(),
+                scene: scene.clone(),
             };
-            let door = tokio::spawn(door.run(waiting));
+            let commands = Commands { store, announce, admission, clock, dice, scene };
+            let stop_committer = CancellationToken::new();
+            let committer_stopped = stop_committer.clone();
+            let committing = tokio::spawn(async move { committer.run(committer_stopped).await });
+            let commanding = tokio::spawn(commands.run(commanded));
+            let (close, closed) = oneshot::channel();
+            let taking = tokio::spawn(take_orders(intake, ordered, closed));
             tokio::select! {
                 biased;
                 why = engine.failed() => tell(Stage::Ended(why)),
                 grace = stopped => {
                     // The world drops the other end only together with this runtime.
                     let grace = grace.unwrap_or_default();
-                    door.abort();
-                    engine.stop(grace).await;
+                    commanding.abort();
+                    let _ = close.send(());
+                    // As the binary does: requests are answered, then the committer ends, while the engine stops.
+                    let requests = async {
+                        let _ = timeout(grace, taking).await;
+                        stop_committer.cancel();
+                        let _ = timeout(limits::LEASE_MARGIN, committing).await;
+                    };
+                    tokio::join!(requests, engine.stop(grace));
                     tell(Stage::Ended("stopped".into()));
                 }
             }
         };
         // Good quartz is better than this; a thousandth shows what depends on it.
         let rate = 1.0 + (chance.range(0, 2_000) as f64 - 1_000.0) / 1e6;
-        Self { life, main: Some(Box::pin(main)), runtime, at: now, rate, asked, stop: Some(stop), stage }
+        let (main, stop) = (Some(Box::pin(main) as _), Some(stop));
+        Self { life, main, runtime, at: now, rate, orders, commands, stop, stage }
     }
 
     /// Runs it until its clock shows `to`. One that was not run for longer finds that time has jumped.
@@ -206,8 +240,12 @@ impl Process {
         self.stage.lock().expect("never poisoned").clone()
     }
 
-    pub(crate) fn ask(&self, what: Asked) {
-        let _ = self.asked.send(what);
+    pub(crate) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
     }
 
     /// SIGTERM.
@@ -220,4 +258,22 @@ impl Process {
     pub(crate) fn is_stopping(&self) -> bool {
         self.stop.is_none()
     }
+}
+
+/// Every order is a request with a task of its own. Ends when it is closed and the last one is answered.
+async fn take_orders(
+    intake: Intake,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut closed: oneshot::Receiver<()>,
+) {
+    let mut requests = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut closed => break,
+            Some(order) = orders.recv() => drop(requests.spawn(intake.clone().take(order))),
+            Some(_) = requests.join_next() => {}
+        }
+    }
+    while requests.join_next().await.is_some() {}
 }

@@ -27,6 +27,7 @@ pub(crate) struct Plan {
     pub(crate) rescan: Duration,
     pub(crate) gate: GateSettings,
     pub(crate) max_in_flight: usize,
+    pub(crate) ingest: IngestPlan,
     pub(crate) destinations: Vec<PlannedDestination>,
     pub(crate) orders: Vec<PlannedOrder>,
     /// By time.
@@ -35,13 +36,24 @@ pub(crate) struct Plan {
     pub(crate) calm: Moment,
 }
 
+/// Where a world's ingest differs from the product's; None where it does not.
+#[derive(Debug, Default)]
+pub(crate) struct IngestPlan {
+    pub(crate) queue: Option<usize>,
+    pub(crate) fanout_inline: Option<usize>,
+    pub(crate) fanout: Option<usize>,
+    pub(crate) fanout_ordered: Option<usize>,
+    pub(crate) match_rounds: Option<usize>,
+}
+
 #[derive(Debug)]
 pub(crate) struct PlannedDestination {
     pub(crate) account: usize,
     pub(crate) limit: u32,
     pub(crate) timeout: Duration,
     pub(crate) policy: RetryPolicy,
-    pub(crate) patterns: Vec<&'static str>,
+    /// The patterns of each route that leads to it.
+    pub(crate) routes: Vec<Vec<&'static str>>,
     pub(crate) ordering: Ordering,
     pub(crate) rate_limit: Option<RateLimit>,
     /// How it answers once all is calm.
@@ -91,6 +103,10 @@ pub(crate) enum Happening {
     Resume {
         destination: usize,
     },
+    /// Counted over all routes of the world, as often around as needed.
+    SwitchRoute {
+        route: usize,
+    },
     /// Somebody wants some of what has ended once more.
     Replay {
         count: usize,
@@ -112,6 +128,7 @@ impl Plan {
             lease: chance.millis(5_000, 10_000),
             rescan: chance.millis(1_000, 15_000),
             gate: gate(&chance),
+            ingest: IngestPlan::default(),
             max_in_flight: if chance.happens(0.1) { 3 } else { limits::IN_FLIGHT },
             destinations,
             orders,
@@ -125,6 +142,7 @@ impl Plan {
         plan.trouble(&chance, lasts);
         plan.paces(&Chance::new(seed, 4));
         plan.replays(&Chance::new(seed, 5));
+        plan.admissions(&Chance::new(seed, 6), lasts);
         plan.happenings.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -157,6 +175,38 @@ impl Plan {
             let at = chance.range(1_000, (self.calm / MILLISECOND) as u64) as Moment * MILLISECOND;
             let (count, rate) = (chance.range(1, 12) as usize, *chance.pick(&[4, 20, 1_000]));
             self.happenings.push((at, Happening::Replay { count, rate }));
+        }
+    }
+
+    /// More routes, which are switched now and then, and an ingest that is small enough to be exhausted.
+    fn admissions(&mut self, chance: &Chance, lasts: Moment) {
+        for destination in &mut self.destinations {
+            let more = chance.range(0, 2);
+            destination.routes.extend((0..more).map(|_| patterns(chance)));
+        }
+        let sometimes = |part, low, high| {
+            let drawn = chance.range(low, high) as usize;
+            chance.happens(part).then_some(drawn)
+        };
+        self.ingest = IngestPlan {
+            queue: sometimes(0.2, 1, 3),
+            fanout_inline: sometimes(0.5, 1, 3),
+            fanout: sometimes(0.1, 2, 5),
+            fanout_ordered: sometimes(0.1, 0, 2),
+            match_rounds: sometimes(0.3, 0, 1),
+        };
+        let when = || chance.range(0, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND;
+        // Several at one moment: what is small is full then.
+        if chance.happens(0.4) {
+            let (at, first) = (when(), chance.index(self.orders.len()));
+            let many = chance.range(3, 12) as usize;
+            self.orders.iter_mut().skip(first).take(many).for_each(|order| order.at = at);
+        }
+        // A switch or two, or so many that events are matched in vain.
+        let most = *chance.pick(&[0, 0, 2, 4, 20]);
+        for _ in 0..chance.range(0, most) {
+            let route = chance.next() as usize;
+            self.happenings.push((when(), Happening::SwitchRoute { route }));
         }
     }
 
@@ -228,11 +278,7 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
     let steps = chance.range(0, 4);
     // Whole seconds: a store that keeps documents keeps no less.
     let schedule = (0..steps).map(|_| Duration::from_secs(chance.range(1, 3))).collect();
-    let patterns = match chance.range(0, 3) {
-        0 => vec!["order.*"],
-        1 => vec!["user.left", "order.paid"],
-        _ => vec!["*"],
-    };
+    let patterns = patterns(chance);
     PlannedDestination {
         account: number % ACCOUNTS,
         limit: chance.range(1, 4) as u32,
@@ -243,7 +289,7 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
             expire_after: Duration::from_secs(if chance.happens(0.1) { chance.range(3, 10) } else { 3_600 }),
             retry_statuses: Vec::new(),
         },
-        patterns,
+        routes: vec![patterns],
         ordering: Ordering::None,
         rate_limit: None,
         at_last: if chance.happens(0.15) {
@@ -251,6 +297,14 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
         } else {
             Temper::Fine
         },
+    }
+}
+
+fn patterns(chance: &Chance) -> Vec<&'static str> {
+    match chance.range(0, 3) {
+        0 => vec!["order.*"],
+        1 => vec!["user.left", "order.paid"],
+        _ => vec!["*"],
     }
 }
 

@@ -11,6 +11,12 @@ pub enum Plant {
     SlotFreedEarly,
     /// The producer hears of success before anything is written.
     AckBeforeCommit,
+    /// The producer hears of success as soon as its event waits for the committer.
+    AnswerBeforeFlush,
+    /// What may be there after an unknown outcome is forgotten instead of looked for, and nothing rescans.
+    ForgottenAfterUnknown,
+    /// A chunk of an expansion leaves its last delivery out.
+    PartialExpansion,
     /// The holder does not know when its lease ends.
     NoHolderDeadline,
     /// Hand-overs get lost, and nothing rescans.
@@ -62,6 +68,9 @@ impl Plant {
         Self::NoFence,
         Self::SlotFreedEarly,
         Self::AckBeforeCommit,
+        Self::AnswerBeforeFlush,
+        Self::ForgottenAfterUnknown,
+        Self::PartialExpansion,
         Self::NoHolderDeadline,
         Self::LostWakeUp,
         Self::EndingWithoutFact,

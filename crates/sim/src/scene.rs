@@ -101,7 +101,7 @@ macro_rules! counts {
 counts! {
     events, deliveries, attempts, settlements, crashes, freezes, stops, restarts, refused_calls, stalled_calls,
     lost_replies, late_writes, slow_calls, outages, commands, delivered, dead_letters, cancelled, late_attempts,
-    repeats, takeovers, handovers, replays, replayed,
+    repeats, stale, stale_refusals, quota_refusals, overloaded, unconfirmed, expansions, takeovers, handovers, replays, replayed,
 }
 
 pub(crate) fn count(counter: &AtomicU64) {

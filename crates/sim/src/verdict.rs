@@ -2,14 +2,15 @@
 //! the world's book.
 
 use crate::{
-    book::{Book, How},
+    book::{Book, CommittedEvent, How},
     faulty::finish,
+    promise::Promise,
     scene::{Scene, count},
     time::{Moment, SECOND, moment},
 };
 use domain::{
     delivery::Ending,
-    id::{AccountId, DeliveryId, EventId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
     limits,
     outcome::{DeadReason, Outcome},
 };
@@ -22,18 +23,18 @@ pub(crate) fn pronounce(
     scene: &Scene,
     store: &dyn Store,
     accounts: &[AccountId],
-    confirmed: &[(usize, EventId)],
+    sent: &[Sent],
     replayed: &[&[DeliveryId]],
     now: Moment,
 ) {
     let mut found = Vec::new();
-    let mut broken = |promise: &'static str, what: String| found.push((promise, what));
+    let mut broken = |promise: Promise, what: String| found.push((promise, what));
     let mut events = BTreeMap::new();
     let mut deliveries: BTreeMap<EventId, Vec<DeliveryRecord>> = BTreeMap::new();
     for account in accounts {
         for event in all_events(store, *account) {
             if event.event.account_id != *account {
-                broken("I16", format!("{} is listed for another account", event.event.id));
+                broken(Promise::AccountsApart, format!("{} is listed for another account", event.event.id));
             }
             events.insert(event.event.id, event);
         }
@@ -42,21 +43,25 @@ pub(crate) fn pronounce(
         }
     }
     let book = scene.book();
-    for (order, event) in confirmed {
-        judge_event(&book, *order, *event, &events, &deliveries, &mut broken);
+    for sent in sent {
+        judge_answer(sent, &events, &mut broken);
+    }
+    for (id, event) in &events {
+        let made = deliveries.get(id).map(Vec::as_slice).unwrap_or_default();
+        judge_fan_out(&book, event, made, &mut broken);
     }
     let mut keys = BTreeSet::new();
     for event in events.values() {
         let key = (event.event.account_id, event.event.idempotency_key.clone());
         if !keys.insert(key) {
-            broken("I13", format!("{}: its key has made another event", event.event.id));
+            broken(Promise::OneKeyOneEvent, format!("{}: its key has made another event", event.event.id));
         }
     }
     for record in deliveries.values().flatten() {
         let attempts =
             finish(store.attempts_of_delivery(record.account_id, record.id, limits::ATTEMPTS_SHOWN))
                 .expect("the store itself does not fail");
-        judge_delivery(&book, scene, record, &attempts, &events, now, &mut broken);
+        judge_delivery(&book, scene, record, &attempts, &events, &mut broken);
     }
     judge_replays(replayed, &deliveries, &mut broken);
     judge_slots(&book, &mut broken);
@@ -67,26 +72,61 @@ pub(crate) fn pronounce(
     }
 }
 
-/// I1: it is there, with one delivery for each route it matched.
-fn judge_event(
-    book: &Book,
-    order: usize,
-    event: EventId,
+/// What a producer knows of its event.
+pub(crate) struct Sent {
+    pub(crate) order: usize,
+    pub(crate) account: AccountId,
+    pub(crate) key: String,
+    pub(crate) confirmed: Option<EventId>,
+    /// Every answer it had said that the event will not be stored.
+    pub(crate) refused: bool,
+}
+
+/// I1: what was confirmed is there, what was refused is not.
+fn judge_answer(
+    sent: &Sent,
     events: &BTreeMap<EventId, EventRecord>,
-    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
-    broken: &mut impl FnMut(&'static str, String),
+    broken: &mut impl FnMut(Promise, String),
 ) {
-    let Some(record) = events.get(&event) else {
-        return broken("I1", format!("order {order} was confirmed as {event}, which is not there"));
+    let order = sent.order;
+    if let Some(event) = sent.confirmed.filter(|event| !events.contains_key(event)) {
+        let what = format!("order {order} was confirmed as {event}, which is not there");
+        broken(Promise::StoredWhole, what);
+    }
+    let its_own = |record: &&EventRecord| {
+        record.event.account_id == sent.account && record.event.idempotency_key.as_ref() == Some(&sent.key)
     };
-    let mut promised = book.submitted.get(&event).cloned().unwrap_or_default();
-    let made = deliveries.get(&event).map(Vec::as_slice).unwrap_or_default();
+    if let Some(record) = events.values().find(its_own).filter(|_| sent.refused) {
+        let what = format!("order {order} was refused, and {} is there", record.event.id);
+        broken(Promise::StoredWhole, what);
+    }
+}
+
+/// I1: it has one delivery for each route it matched when it was committed. An expansion meets routes as they are: one
+/// that was switched meanwhile may have its delivery or not.
+fn judge_fan_out(
+    book: &Book,
+    record: &EventRecord,
+    made: &[DeliveryRecord],
+    broken: &mut impl FnMut(Promise, String),
+) {
+    let event = record.event.id;
+    let Some(committed) = book.events.get(&event) else {
+        return broken(Promise::StoredWhole, format!("{event} is there and was never committed"));
+    };
     let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
     let mut made: Vec<_> = first.map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
-    promised.sort();
     made.sort();
-    if promised != made || record.fanout.total as usize != made.len() {
-        broken("I1", format!("{event} matched {} routes and has {} deliveries", promised.len(), made.len()));
+    let certain = |pairs: &[(RouteId, DestinationId)], committed: &CommittedEvent| {
+        let certain = pairs.iter().filter(|(route, _)| !book.changed_during(committed, *route));
+        certain.copied().collect::<BTreeSet<_>>()
+    };
+    let (promised, kept) = (certain(&committed.matched, committed), certain(&made, committed));
+    let twice = made.windows(2).any(|pair| pair[0] == pair[1]);
+    if promised != kept || twice || record.fanout.total as usize != made.len() {
+        let (matched, has, counted) = (committed.matched.len(), made.len(), record.fanout.total);
+        let what = format!("{event} matched {matched} routes, has {has} deliveries and counts {counted}");
+        broken(Promise::StoredWhole, what);
     }
 }
 
@@ -96,22 +136,21 @@ fn judge_delivery(
     record: &DeliveryRecord,
     attempts: &[AttemptRecord],
     events: &BTreeMap<EventId, EventRecord>,
-    now: Moment,
-    broken: &mut impl FnMut(&'static str, String),
+    broken: &mut impl FnMut(Promise, String),
 ) {
     let id = record.id;
     let place = book.places.iter().find(|place| place.id == record.destination_id);
     let same_account = place.is_some_and(|place| place.account == record.account_id)
         && events.get(&record.event_id).is_some_and(|event| event.event.account_id == record.account_id);
     if !same_account {
-        broken("I16", format!("{id} connects two accounts"));
+        broken(Promise::AccountsApart, format!("{id} connects two accounts"));
     }
     judge_numbers(book, id, record, attempts, broken);
     let DeliveryState::Ended { ending, at } = record.state else {
-        return broken("I2", format!("{id} has not ended"));
+        return broken(Promise::EverythingEnds, format!("{id} has not ended"));
     };
     if book.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
-        broken("I3", format!("{id} ended as {ending:?}, and that is not what was written"));
+        broken(Promise::EndsOnce, format!("{id} ended as {ending:?}, and that is not what was written"));
     }
     let counted: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !attempt.late).collect();
     let last = counted.last().map(|attempt| attempt.outcome);
@@ -121,10 +160,16 @@ fn judge_delivery(
             let answered =
                 book.requests_for(id).any(|it| matches!(it.over, Some((_, How::Answered(200..=299)))));
             if !answered {
-                broken("I4", format!("{id} is delivered and no receiver has said so"));
+                broken(
+                    Promise::DeliveredMeansAnswered,
+                    format!("{id} is delivered and no receiver has said so"),
+                );
             }
             if last != Some(Outcome::Success) {
-                broken("I12", format!("{id} is delivered and its last attempt met {last:?}"));
+                broken(
+                    Promise::EveryAttemptOnRecord,
+                    format!("{id} is delivered and its last attempt met {last:?}"),
+                );
             }
         }
         Ending::DeadLetter(reason) => {
@@ -148,14 +193,13 @@ fn judge_delivery(
             };
             if !justified {
                 broken(
-                    "I5",
+                    Promise::DeadMeansTried,
                     format!("{id} is dead ({reason:?}) after {spent} of {} attempts", place.retries + 1),
                 );
             }
         }
         Ending::Cancelled(_) => count(&scene.counts.cancelled),
     }
-    let _ = now;
 }
 
 /// I12: numbers without a gap, and a row for every answer that a living owner heard.
@@ -164,25 +208,34 @@ fn judge_numbers(
     id: DeliveryId,
     record: &DeliveryRecord,
     attempts: &[AttemptRecord],
-    broken: &mut impl FnMut(&'static str, String),
+    broken: &mut impl FnMut(Promise, String),
 ) {
     let mut numbers: Vec<u32> =
         attempts.iter().filter(|attempt| !attempt.late).map(|attempt| attempt.number).collect();
     numbers.sort_unstable();
     if numbers != (1..=numbers.len() as u32).collect::<Vec<_>>() || record.attempts as usize != numbers.len()
     {
-        broken("I12", format!("{id} counts {} attempts and has {numbers:?}", record.attempts));
+        broken(
+            Promise::EveryAttemptOnRecord,
+            format!("{id} counts {} attempts and has {numbers:?}", record.attempts),
+        );
     }
     let requests = book.requests_for(id).count();
     let made = |attempt: &&AttemptRecord| attempt.outcome != Outcome::Undeliverable;
     if attempts.iter().filter(made).count() > requests {
-        broken("I12", format!("{id} has {} attempts and {requests} requests", attempts.len()));
+        broken(
+            Promise::EveryAttemptOnRecord,
+            format!("{id} has {} attempts and {requests} requests", attempts.len()),
+        );
     }
     for request in book.requests_for(id) {
         let heard = matches!(request.over, Some((_, How::Answered(_) | How::TimedOut | How::Reset)));
         let written = attempts.iter().any(|attempt| attempt.number == request.attempt);
         if heard && !written && !book.lost_since(request.life, request.began) {
-            broken("I12", format!("attempt {} of {id} was made and never written", request.attempt));
+            broken(
+                Promise::EveryAttemptOnRecord,
+                format!("attempt {} of {id} was made and never written", request.attempt),
+            );
         }
     }
 }
@@ -192,7 +245,7 @@ fn judge_numbers(
 fn judge_replays(
     wanted: &[&[DeliveryId]],
     deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
-    broken: &mut impl FnMut(&'static str, String),
+    broken: &mut impl FnMut(Promise, String),
 ) {
     let all = || deliveries.values().flatten();
     let origins: BTreeMap<DeliveryId, DeliveryId> = all().map(|it| (it.id, it.origin)).collect();
@@ -206,15 +259,21 @@ fn judge_replays(
         again.entry(replayed.origin).or_default().1 += 1;
     }
     for (origin, (asked, made)) in again.into_iter().filter(|(_, (asked, made))| asked != made) {
-        broken("I13", format!("{origin} was asked for again {asked} times and made again {made} times"));
+        broken(
+            Promise::OneKeyOneEvent,
+            format!("{origin} was asked for again {asked} times and made again {made} times"),
+        );
     }
 }
 
 /// I15: when everything has ended, nothing is open.
-fn judge_slots(book: &Book, broken: &mut impl FnMut(&'static str, String)) {
+fn judge_slots(book: &Book, broken: &mut impl FnMut(Promise, String)) {
     let open = book.requests.iter().filter(|request| request.over.is_none()).count();
     if open > 0 {
-        broken("I15", format!("{open} requests are open after everything has ended"));
+        broken(
+            Promise::TroubleStaysWhereItIs,
+            format!("{open} requests are open after everything has ended"),
+        );
     }
 }
 

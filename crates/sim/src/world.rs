@@ -10,18 +10,20 @@ mod replays;
 use crate::{
     book::Violation,
     chance::Chance,
-    door::Asked,
+    commands::Command,
     faulty::finish,
+    intake,
     log::What,
     node::{Makings, Process, Shared, Stage},
     plan::{Happening, Plan, PlannedOrder},
     plant::Plant,
+    promise::Promise,
     scene::{Scene, Weather, count},
     time::{MILLISECOND, Moment, SECOND},
     verdict,
 };
 use domain::{
-    id::{AccountId, DestinationId},
+    id::{AccountId, DestinationId, RouteId},
     seal::MasterKeys,
 };
 use furniture::{Disk, SceneClock, sqlite};
@@ -62,6 +64,7 @@ struct World {
     chance: Chance,
     makings: Makings,
     accounts: Vec<AccountId>,
+    routes: Vec<(AccountId, RouteId)>,
     nodes: Vec<Node>,
     orders: Vec<Sending>,
     replays: Vec<Replaying>,
@@ -94,7 +97,7 @@ pub fn run(seed: u64, options: Options, trace: bool) -> Told {
         &world.scene,
         world.truth.as_ref(),
         &world.accounts,
-        &world.confirmed(),
+        &world.sent(),
         &world.replayed(),
         world.now,
     );
@@ -128,6 +131,7 @@ impl World {
             gate: plan.gate.clone(),
             rescan: plan.rescan,
             max_in_flight: plan.max_in_flight,
+            ingest: intake::settings(&plan.ingest),
         };
         let node = |n: usize| Node {
             process: None,
@@ -143,6 +147,8 @@ impl World {
             next: order.at,
             waiting: None,
             confirmed: None,
+            refused: false,
+            unsure: false,
         };
         let orders = plan.orders.iter().enumerate().map(sending).collect();
         Self {
@@ -151,6 +157,7 @@ impl World {
             chance,
             makings,
             accounts: Vec::new(),
+            routes: Vec::new(),
             nodes,
             orders,
             replays: Vec::new(),
@@ -178,14 +185,15 @@ impl World {
             }
             if self.now > self.plan.calm + PATIENCE {
                 let text = format!("not everything has ended {} s after calm", PATIENCE / SECOND);
-                return self.scene.book().broken(self.now, "I2", text);
+                return self.scene.book().broken(self.now, Promise::EverythingEnds, text);
             }
             self.step();
         }
     }
 
     fn is_quiet(&self) -> bool {
-        let confirmed = self.orders.iter().all(|order| order.confirmed.is_some());
+        let answered = self.orders.iter().all(|order| order.confirmed.is_some() || order.refused);
+        let expanded = finish(self.truth.open_expansions(None, 1)).is_ok_and(|open| open.is_empty());
         let ended = {
             let book = self.scene.book();
             book.deliveries.values().all(|page| page.ending.is_some()) && book.nothing_open()
@@ -195,7 +203,7 @@ impl World {
                 .as_ref()
                 .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
         });
-        confirmed && ended && up && self.scene.all_landed() && self.replays_are_over()
+        answered && expanded && ended && up && self.scene.all_landed() && self.replays_are_over()
     }
 
     /// Time goes on by a step; everybody who is there and awake lives through it.
@@ -236,7 +244,11 @@ impl World {
                 None if self.nodes[node].starts <= self.now => self.start(node),
                 Some(Stage::Ended(why)) if self.nodes[node].frozen_until.is_none() => {
                     if why != "stopped" && self.scene.plant.is_none() && why.contains("panicked") {
-                        self.scene.book().broken(self.now, "I2", format!("node {node}: {why}"));
+                        self.scene.book().broken(
+                            self.now,
+                            Promise::EverythingEnds,
+                            format!("node {node}: {why}"),
+                        );
                     }
                     self.scene.note(What::Ended { node, why });
                     let down = self.nodes[node].down;
@@ -328,10 +340,11 @@ impl World {
                 nodes.for_each(|node| self.scene.set_weather(node, weather));
             }
             Happening::Temper { destination, temper } => self.scene.set_temper(destination, temper),
-            Happening::RetryNow => self.command(Asked::RetryNow),
-            Happening::Cancel => self.command(Asked::Cancel),
+            Happening::RetryNow => self.command(Command::RetryNow),
+            Happening::Cancel => self.command(Command::Cancel),
             Happening::Pause { destination } => self.switch(destination, true),
             Happening::Resume { destination } => self.switch(destination, false),
+            Happening::SwitchRoute { route } => self.switch_route(route),
             Happening::Replay { count, rate } => self.want_again(count, rate),
         }
     }
@@ -371,7 +384,7 @@ impl World {
         (place.account, place.id)
     }
 
-    fn command(&mut self, asked: impl Fn(AccountId, domain::id::DeliveryId) -> Asked) {
+    fn command(&mut self, command: impl Fn(AccountId, domain::id::DeliveryId) -> Command) {
         let waiting: Vec<_> = {
             let book = self.scene.book();
             let waiting = book.deliveries.iter().filter(|(_, page)| page.ending.is_none());
@@ -379,14 +392,21 @@ impl World {
         };
         if let (false, Some(process)) = (waiting.is_empty(), self.somebody()) {
             let (account, id) = *self.chance.pick(&waiting);
-            process.ask(asked(account, id));
+            process.command(command(account, id));
         }
     }
 
     fn switch(&self, destination: usize, pause: bool) {
         let (account, id) = self.place(destination);
         if let Some(process) = self.somebody() {
-            process.ask(Asked::Switch(account, id, pause));
+            process.command(Command::Pause(account, id, pause));
+        }
+    }
+
+    fn switch_route(&self, route: usize) {
+        let (account, id) = self.routes[route % self.routes.len()];
+        if let Some(process) = self.somebody() {
+            process.command(Command::SwitchRoute(account, id));
         }
     }
 

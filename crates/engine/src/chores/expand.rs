@@ -81,6 +81,7 @@ impl Expander {
                 continue;
             }
             tokio::select! {
+                biased;
                 Some(expansions) = begun.recv() => self.turns.extend(expansions),
                 () = sleep_until(next_look) => {}
             }

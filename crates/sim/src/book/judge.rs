@@ -1,7 +1,10 @@
 //! Promises that can be judged when a request begins, or when a gate is kept.
 
 use super::{Book, DRIFT, How, Life, Page, RATE_SLACK, RECOVERED, Request, TOLD};
-use crate::time::{MILLISECOND, Moment, SECOND};
+use crate::{
+    promise::Promise,
+    time::{MILLISECOND, Moment, SECOND},
+};
 use domain::{
     destination::{Ordering, RateLimit},
     id::DeliveryId,
@@ -17,7 +20,7 @@ impl Book {
             let late = (now - deadline) / MILLISECOND;
             self.broken(
                 now,
-                "I9",
+                Promise::OnlyTheOwnerSends,
                 format!("request {request}: first byte {late} ms after its sender's deadline"),
             );
         }
@@ -30,14 +33,18 @@ impl Book {
         {
             self.broken(
                 now,
-                "I9",
+                Promise::OnlyTheOwnerSends,
                 format!("request {request}: its sender is not the owner of d{destination}"),
             );
         }
         let paused = self.paused.get(&id).copied().unwrap_or(Moment::MAX);
         let troubled = self.troubled.get(node).copied().unwrap_or_default();
         if began > paused.saturating_add(TOLD) && began > troubled + RECOVERED {
-            self.broken(now, "I11", format!("request {request}: d{destination} is paused"));
+            self.broken(
+                now,
+                Promise::NotBeforeItsTime,
+                format!("request {request}: d{destination} is paused"),
+            );
         }
     }
 
@@ -55,7 +62,7 @@ impl Book {
         if open > limit {
             self.broken(
                 now,
-                "I6",
+                Promise::WithinLimits,
                 format!("request {request}: {open} open at d{destination}, limit {limit}"),
             );
         }
@@ -76,13 +83,13 @@ impl Book {
             match before.over {
                 None if before.first_byte.is_some() && !self.is_excused(before, now) => {
                     found = Some((
-                        "I8",
+                        Promise::DoubledOnlyByFaults,
                         format!("requests {earlier} and {request} of {delivery} are open at once"),
                     ));
                 }
                 Some((_, How::Answered(200..=299))) if !self.lost_since(before.life, before.began) => {
                     found = Some((
-                        "I8",
+                        Promise::DoubledOnlyByFaults,
                         format!("{delivery} was delivered by request {earlier}, sent again by {request}"),
                     ));
                 }
@@ -90,7 +97,7 @@ impl Book {
                     if before.attempt == attempt && !self.lost_since(before.life, before.began) =>
                 {
                     found = Some((
-                        "I12",
+                        Promise::EveryAttemptOnRecord,
                         format!("attempt {attempt} of {delivery}: requests {earlier} and {request}"),
                     ));
                 }
@@ -115,7 +122,11 @@ impl Book {
             return;
         }
         let Some((track, sequence)) = self.deliveries.get(&delivery).and_then(|page| page.number) else {
-            return self.broken(now, "I7", format!("request {request}: {delivery} has no number"));
+            return self.broken(
+                now,
+                Promise::InOrder,
+                format!("request {request}: {delivery} has no number"),
+            );
         };
         let id = place.id;
         let earlier = |page: &Page| {
@@ -125,7 +136,7 @@ impl Book {
         if let Some((other, _)) = self.deliveries.iter().find(|(_, page)| earlier(page)) {
             let what =
                 format!("request {request}: {delivery} is number {sequence}, and {other} has not ended");
-            return self.broken(now, "I7", what);
+            return self.broken(now, Promise::InOrder, what);
         }
         let beside = |other: &&usize| {
             let other = &self.requests[**other];
@@ -134,7 +145,11 @@ impl Book {
             same && other.first_byte.is_some() && !self.is_excused(other, now)
         };
         if let Some(other) = self.open[destination].iter().find(beside) {
-            self.broken(now, "I7", format!("requests {other} and {request} of one track are open at once"));
+            self.broken(
+                now,
+                Promise::InOrder,
+                format!("requests {other} and {request} of one track are open at once"),
+            );
         }
     }
 
@@ -155,7 +170,7 @@ impl Book {
         if !self.requests[request].large && count > requests as usize {
             let what =
                 format!("request {request}: {count} in a window of d{destination} that takes {requests}");
-            self.broken(now, "I6", what);
+            self.broken(now, Promise::WithinLimits, what);
         }
     }
 
@@ -178,7 +193,7 @@ impl Book {
             let early = (until - began) / MILLISECOND;
             return self.broken(
                 now,
-                "I11",
+                Promise::NotBeforeItsTime,
                 format!("request {request}: d{destination} asked to wait {early} ms more"),
             );
         }
@@ -190,7 +205,7 @@ impl Book {
         if began >= until - DRIFT && open > slots {
             self.broken(
                 now,
-                "I11",
+                Promise::NotBeforeItsTime,
                 format!("request {request}: {open} open after a hold that permits {slots}"),
             );
         }
@@ -203,7 +218,7 @@ impl Book {
         let windows = self.windows.get(&destination).copied().unwrap_or_default();
         if step > windows {
             let what = format!("d{destination} stands at step {step} after {windows} throttled windows");
-            self.broken(now, "I11", what);
+            self.broken(now, Promise::NotBeforeItsTime, what);
         }
     }
 }

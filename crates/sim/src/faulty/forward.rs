@@ -1,6 +1,6 @@
 //! What needs no story of its own: configuration and the read side. They fail as everything else does.
 
-use super::{Faulty, finish, replays::replayed};
+use super::{Faulty, Site, finish, replays::replayed};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -17,12 +17,12 @@ use domain::{
 };
 use std::time::Duration;
 use store::{
-    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, Chunk, CreatedReplay,
+    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, CreatedReplay,
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
-    Expansion, Expansions, FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay,
-    OpenReplay, OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
-    ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, Rollups, RoutePage, RouteWalk,
-    Selection, StoreError, SuccessRate, Summed, Survey, Target, Term,
+    FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
+    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace,
+    ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, Rollups, Selection, StoreError, SuccessRate,
+    Summed, Survey, Target, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -79,9 +79,13 @@ forward! { Catalog:
     fn create_route(route: &Route) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
     fn routes(account: AccountId, page: Page<RouteId>) -> Vec<Route>;
-    fn update_route(route: &Route) -> Route;
     fn delete_route(account: AccountId, id: RouteId, now: Timestamp) -> ();
     write fn update_destination(destination: &Destination) -> Destination;
+    write fn update_route(route: &Route) -> Route, then route_updated;
+}
+
+fn route_updated(site: &Site, route: &Route, _: &Route) {
+    site.scene.book().route_changed(route.id, site.scene.time.now());
 }
 
 forward! { History:
@@ -96,13 +100,6 @@ forward! { History:
     fn attempts_of_destination(account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize) -> Vec<AttemptRecord>;
     fn dead_letter_groups(account: AccountId, after: Option<GroupKey>, limit: usize) -> Vec<DeadLetterGroup>;
     fn success_rates(destinations: &[DestinationId], since: Timestamp, limit: usize) -> Vec<SuccessRate>;
-}
-
-forward! { Expansions:
-    fn open_expansions(after: Option<EventId>, limit: usize) -> Vec<Expansion>;
-    fn expansion(event: EventId) -> Option<Expansion>;
-    fn routes_after(walk: &RouteWalk) -> RoutePage;
-    write fn expand(chunk: &Chunk) -> bool;
 }
 
 forward! { Replays:

@@ -3,9 +3,14 @@
 use super::{Faulty, finish, pause, queue::number};
 use crate::{log::What, plant::Plant, scene::count, time::MILLISECOND};
 use async_trait::async_trait;
-use domain::time::Timestamp;
+use domain::{
+    event::Event,
+    id::{DestinationId, RouteId},
+    route::{RouteTable, fan_out},
+    time::Timestamp,
+};
 use std::{sync::Arc, time::Duration};
-use store::{Committed, Ingest, NewEvent, StoreError};
+use store::{Committed, Ingest, NewEvent, Store, StoreError};
 
 #[async_trait]
 impl Ingest for Faulty {
@@ -26,8 +31,11 @@ impl Ingest for Faulty {
             let known = scene.book().known(&made);
             let (at, mut book) = (scene.time.now(), scene.book());
             for (new, outcome) in made.iter().zip(&committed) {
+                if *outcome == Committed::Stale {
+                    count(&scene.counts.stale);
+                }
                 if *outcome == Committed::New {
-                    book.committed(new);
+                    book.committed(new, || matched(inner.as_ref(), &new.event), at);
                     count(&scene.counts.events);
                     scene
                         .counts
@@ -60,4 +68,11 @@ impl Ingest for Faulty {
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.read("prune_idempotency", self.inner.prune_idempotency(before, limit)).await
     }
+}
+
+/// The routes that take this event, by what is in the store and by nothing that a node remembers.
+fn matched(store: &dyn Store, event: &Event) -> Vec<(RouteId, DestinationId)> {
+    let changes = finish(store.changes(event.account_id, 0)).expect("the store itself does not fail");
+    let table = RouteTable::new(changes.routes.into_iter().map(Arc::new));
+    fan_out(event, &table).into_iter().map(|route| (route.id, route.destination_id)).collect()
 }

@@ -6,7 +6,7 @@ use crate::{
     faulty::finish,
     internet,
     node::Shared,
-    plan::{ACCOUNTS, PlannedDestination},
+    plan::ACCOUNTS,
     scene::Scene,
     time::{Moment, calendar},
 };
@@ -69,11 +69,15 @@ impl World {
                 expire_after: planned.policy.expire_after,
                 first_rung: self.plan.gate.ladder[0].as_micros() as Moment,
             });
-            finish(store.create_route(&self.route(account_id, id, planned))).expect("a route");
+            for patterns in &planned.routes {
+                let route = self.route(account_id, id, patterns);
+                finish(store.create_route(&route)).expect("a route");
+                self.routes.push((account_id, route.id));
+            }
         }
     }
 
-    fn route(&self, account_id: AccountId, id: DestinationId, planned: &PlannedDestination) -> Route {
+    fn route(&self, account_id: AccountId, id: DestinationId, patterns: &[&str]) -> Route {
         let now = calendar(0);
         Route {
             id: RouteId::at(now, self.chance.bits()),
@@ -83,7 +87,7 @@ impl World {
             enabled: true,
             source_id: None,
             destination_id: id,
-            event_types: planned.patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
+            event_types: patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
             filter: None,
             retry_policy: None::<RetryPolicy>,
             timeout_seconds: None,

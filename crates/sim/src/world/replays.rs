@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::{
-    door::{Asked, Wish},
+    commands::{Command, ReplayRequest},
     faulty::finish,
     scene::count as tally,
     time::{MILLISECOND, Moment, SECOND},
@@ -69,9 +69,9 @@ impl World {
         let Replaying { account, deliveries, rate, .. } = &self.replays[at];
         let (answer, answered) = oneshot::channel();
         let (account, rate, key) = (*account, *rate, format!("replay-{at}"));
-        let wish = Wish { account, deliveries: deliveries.clone(), rate, key, answer };
+        let request = ReplayRequest { account, deliveries: deliveries.clone(), rate, key, answer };
         if let Some(process) = self.somebody() {
-            process.ask(Asked::Replay(wish));
+            process.command(Command::Replay(request));
             self.replays[at].waiting = Some((self.now, answered));
         }
     }

@@ -1,6 +1,6 @@
 //! What the committer announces, on its way to the engine: where bugs of the order around a flush are planted.
 
-use crate::{plant::Plant, scene::Scene};
+use crate::{planted_bug::PlantedBug, shared_world::SharedWorld};
 use async_trait::async_trait;
 use domain::{
     delivery::Position,
@@ -11,14 +11,14 @@ use store::{Announce, Arrival, Change, Expansion};
 
 pub(crate) struct Announcements {
     engine: Arc<dyn Announce>,
-    scene: Arc<Scene>,
+    shared: Arc<SharedWorld>,
     /// With the bug planted: what the lanes should have been told before the flush.
     kept_back: Mutex<Vec<(DestinationId, DeliveryId)>>,
 }
 
 impl Announcements {
-    pub(crate) fn new(engine: Arc<dyn Announce>, scene: Arc<Scene>) -> Self {
-        Self { engine, scene, kept_back: Mutex::default() }
+    pub(crate) fn new(engine: Arc<dyn Announce>, shared: Arc<SharedWorld>) -> Self {
+        Self { engine, shared, kept_back: Mutex::default() }
     }
 
     async fn tell_late(&self) {
@@ -32,7 +32,7 @@ impl Announcements {
 #[async_trait]
 impl Announce for Announcements {
     async fn expected(&self, deliveries: &[(DestinationId, DeliveryId)]) {
-        if self.scene.has(Plant::ExpectedLate) {
+        if self.shared.has(PlantedBug::ExpectedLate) {
             return self.kept_back.lock().expect("never poisoned").extend_from_slice(deliveries);
         }
         self.engine.expected(deliveries).await;
@@ -40,7 +40,7 @@ impl Announce for Announcements {
 
     async fn arrived(&self, arrivals: Vec<Arrival>) {
         self.tell_late().await;
-        if self.scene.has(Plant::LostWakeUp) && !self.scene.chance.happens(0.7) {
+        if self.shared.has(PlantedBug::LostWakeUp) && !self.shared.chance.happens(0.7) {
             return;
         }
         self.engine.arrived(arrivals).await;
@@ -51,13 +51,14 @@ impl Announce for Announcements {
         self.engine.forgotten(deliveries).await;
     }
 
-    async fn look(&self, places: &[(DestinationId, DeliveryId, Position)]) {
+    async fn look(&self, positions: &[(DestinationId, DeliveryId, Position)]) {
         self.tell_late().await;
-        if self.scene.has(Plant::ForgottenAfterUnknown) {
-            let deliveries: Vec<_> = places.iter().map(|(destination, id, _)| (*destination, *id)).collect();
+        if self.shared.has(PlantedBug::ForgottenAfterUnknown) {
+            let deliveries: Vec<_> =
+                positions.iter().map(|(destination, id, _)| (*destination, *id)).collect();
             return self.engine.forgotten(&deliveries).await;
         }
-        self.engine.look(places).await;
+        self.engine.look(positions).await;
     }
 
     async fn expanding(&self, expansions: Vec<Expansion>) {

@@ -2,9 +2,9 @@
 
 use crate::{
     chance::Chance,
-    log::What,
-    plant::Plant,
-    scene::{Scene, count},
+    log::Occurrence,
+    planted_bug::PlantedBug,
+    shared_world::{SharedWorld, count},
 };
 use domain::{
     delivery::Position,
@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Replay(ReplayRequest),
 }
 
-/// Deliveries that somebody wants once more.
+/// Deliveries that serving_process wants once more.
 pub(crate) struct ReplayRequest {
     pub(crate) account: AccountId,
     pub(crate) deliveries: Vec<DeliveryId>,
@@ -47,7 +47,7 @@ pub(crate) struct Commands {
     pub(crate) admission: Arc<Admission>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<Chance>,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedWorld>,
 }
 
 impl Commands {
@@ -68,7 +68,7 @@ impl Commands {
         self.note("retry now", id.to_string());
         if let Ok(Some(delivery)) = self.store.retry_now(account, id, self.clock.now()).await {
             self.announce.look(&[(delivery.destination_id, id, delivery.position)]).await;
-            if self.scene.has(Plant::RetryPassesHold) {
+            if self.shared.has(PlantedBug::RetryPassesHold) {
                 self.announce.changed(Change::Probe(delivery.destination_id)).await;
             }
         }
@@ -93,7 +93,7 @@ impl Commands {
         match (pause, destination.switch.paused_at.is_some()) {
             (true, false) => destination.switch.paused_at = Some(now),
             (false, true) => {
-                self.scene.book().resumes(id, destination.version);
+                self.shared.observed().resumes(id, destination.version);
                 (destination.switch.paused_at, destination.switch.resumed_at) = (None, Some(now));
             }
             _ => return,
@@ -101,7 +101,7 @@ impl Commands {
         let written = self.store.update_destination(&destination).await;
         self.config_written(account, id, &written).await;
         if let (Ok(changed), true) = (written, pause) {
-            self.scene.book().paused(id, changed.version, self.scene.time.now());
+            self.shared.observed().paused(id, changed.version, self.shared.time.now());
         }
     }
 
@@ -122,7 +122,7 @@ impl Commands {
         written: &Result<T, StoreError>,
     ) {
         let unknown = matches!(written, Err(StoreError::OutcomeUnknown(_)));
-        if written.is_err() && !unknown || self.scene.has(Plant::StaleConfiguration) {
+        if written.is_err() && !unknown || self.shared.has(PlantedBug::StaleConfiguration) {
             return;
         }
         self.config_changed(account, id).await;
@@ -155,7 +155,7 @@ impl Commands {
             selection: Selection::Deliveries(request.deliveries),
             created_by: ApiKeyId::MIN,
             created_at: now,
-            key: Some(key).filter(|_| !self.scene.has(Plant::ReplayWithoutKey)),
+            key: Some(key).filter(|_| !self.shared.has(PlantedBug::ReplayWithoutKey)),
             at_once: None,
         };
         let made = match self.store.create_replay(&new).await {
@@ -166,8 +166,8 @@ impl Commands {
     }
 
     fn note(&self, what: &'static str, target: String) {
-        count(&self.scene.counts.commands);
-        self.scene.note(What::Command { what, target });
+        count(&self.shared.counts.commands);
+        self.shared.note(Occurrence::Command { what, target });
     }
 }
 

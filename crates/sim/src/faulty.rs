@@ -1,7 +1,7 @@
 //! The store as one node meets it: replies come late or get lost, calls are refused or hang, and a write whose caller
 //! has died may still land.
 //!
-//! What really happens in the store is told to the world's book at the moment it happens.
+//! What really happens in the store is noted at the moment it happens.
 
 mod expansions;
 mod feed;
@@ -14,9 +14,9 @@ mod replays;
 mod wakes;
 
 use crate::{
-    log::What,
-    plant::Plant,
-    scene::{Landing, Scene, count},
+    log::Occurrence,
+    planted_bug::PlantedBug,
+    shared_world::{LateWrite, SharedWorld, count},
     time::{MILLISECOND, Moment},
 };
 use std::{
@@ -30,9 +30,9 @@ use std::{
 use store::{Store, StoreError};
 use tokio::time::sleep;
 
-pub(crate) struct Faulty {
+pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<dyn Store>,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedWorld>,
     pub(crate) node: usize,
     pub(crate) life: usize,
     /// It hears nothing of the others, and will find out.
@@ -40,24 +40,24 @@ pub(crate) struct Faulty {
 }
 
 /// Where a write happens, whatever has become of its caller.
-struct Site {
+struct TrueStore {
     store: Arc<dyn Store>,
-    scene: Arc<Scene>,
+    shared: Arc<SharedWorld>,
     node: usize,
 }
 
-/// What is going to befall a call.
-struct Fate {
+/// What is going to apply a call.
+struct CallFate {
     number: u64,
     before: Duration,
     after: Duration,
-    end: End,
+    end: CallEnd,
     /// If its caller dies before it is made, it lands so much later all the same.
     lands: Option<Moment>,
 }
 
 #[derive(PartialEq)]
-enum End {
+enum CallEnd {
     Well,
     Refused,
     Stalled,
@@ -65,25 +65,25 @@ enum End {
     Late(Moment),
 }
 
-impl Faulty {
+impl FaultyStore {
     async fn read<T>(
         &self,
         call: &'static str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        if self.has(Plant::StaleConfiguration) && call == "versions" {
+        if self.has(PlantedBug::StaleConfiguration) && call == "versions" {
             return Err(StoreError::Unavailable("nobody may know".into()));
         }
         let fate = self.fate(call);
         pause(fate.before).await;
         match fate.end {
-            End::Refused | End::Stalled => return Err(StoreError::Unavailable("simulated".into())),
+            CallEnd::Refused | CallEnd::Stalled => return Err(StoreError::Unavailable("simulated".into())),
             _ => {}
         }
         let result = finish(work);
         pause(fate.after).await;
         match fate.end {
-            End::Well => result,
+            CallEnd::Well => result,
             _ => Err(StoreError::Unavailable("the reply got lost".into())),
         }
     }
@@ -94,43 +94,49 @@ impl Faulty {
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let fate = self.fate(call);
-        let (scene, life) = (self.scene.as_ref(), self.life);
-        let mut transit = Transit { work: Some(work), scene, life, number: fate.number, lands: fate.lands };
+        let (shared, life) = (self.shared.as_ref(), self.life);
+        let mut pending =
+            PendingWrite { work: Some(work), shared, life, number: fate.number, lands: fate.lands };
         pause(fate.before).await;
         match fate.end {
-            End::Refused => {
-                transit.work = None;
+            CallEnd::Refused => {
+                pending.work = None;
                 return Err(StoreError::Unavailable("simulated".into()));
             }
-            End::Stalled => {
-                transit.work = None;
+            CallEnd::Stalled => {
+                pending.work = None;
                 return Err(StoreError::OutcomeUnknown("simulated: no answer".into()));
             }
-            End::Late(by) => {
-                transit.lands = Some(by);
+            CallEnd::Late(by) => {
+                pending.lands = Some(by);
                 return Err(StoreError::OutcomeUnknown("simulated: no answer yet".into()));
             }
-            End::Well | End::Lost => {}
+            CallEnd::Well | CallEnd::Lost => {}
         }
-        let work = transit.work.take().expect("it has not been made yet");
-        drop(transit);
+        let work = pending.work.take().expect("it has not been made yet");
+        drop(pending);
         let result = work();
         pause(fate.after).await;
         match fate.end {
-            End::Lost => Err(StoreError::OutcomeUnknown("simulated: the reply got lost".into())),
+            CallEnd::Lost => Err(StoreError::OutcomeUnknown("simulated: the reply got lost".into())),
             _ => result,
         }
     }
 
-    fn fate(&self, call: &'static str) -> Fate {
-        let (chance, weather) = (&self.scene.chance, self.scene.weather(self.node));
-        let number = self.scene.number_call();
-        let counts = &self.scene.counts;
-        let mut fate =
-            Fate { number, before: Duration::ZERO, after: Duration::ZERO, end: End::Well, lands: None };
-        if chance.happens(weather.slow) {
-            fate.before = chance.millis(0, weather.slow_ms);
-            fate.after = chance.millis(0, weather.slow_ms);
+    fn fate(&self, call: &'static str) -> CallFate {
+        let (chance, store_behaviour) = (&self.shared.chance, self.shared.store_behaviour(self.node));
+        let number = self.shared.number_call();
+        let counts = &self.shared.counts;
+        let mut fate = CallFate {
+            number,
+            before: Duration::ZERO,
+            after: Duration::ZERO,
+            end: CallEnd::Well,
+            lands: None,
+        };
+        if chance.happens(store_behaviour.slow) {
+            fate.before = chance.millis(0, store_behaviour.slow_ms);
+            fate.after = chance.millis(0, store_behaviour.slow_ms);
             count(&counts.slow_calls);
         }
         if chance.happens(0.5) {
@@ -140,61 +146,65 @@ impl Faulty {
             use domain::dice::Dice as _;
             chance.unit()
         };
-        let mut bound = weather.refuse;
+        let mut bound = store_behaviour.refuse;
         let mut below = |part: f64| {
             let hit = draw < bound;
             bound += part;
             hit
         };
-        let (refused, stalled, lost, late) =
-            (below(weather.stall), below(weather.lose), below(weather.late), below(0.0));
+        let (refused, stalled, lost, late) = (
+            below(store_behaviour.stall),
+            below(store_behaviour.lose),
+            below(store_behaviour.late),
+            below(0.0),
+        );
         let named = if refused {
             count(&counts.refused_calls);
-            fate.end = End::Refused;
+            fate.end = CallEnd::Refused;
             "refused"
         } else if stalled {
             count(&counts.stalled_calls);
-            fate.end = End::Stalled;
+            fate.end = CallEnd::Stalled;
             fate.before += chance.millis(500, 5_000);
             fate.lands = None;
             "stalled"
         } else if lost {
             count(&counts.lost_replies);
-            fate.end = End::Lost;
+            fate.end = CallEnd::Lost;
             "lost"
         } else if late {
-            fate.end = End::Late(chance.range(1, 4_000) as Moment * MILLISECOND);
+            fate.end = CallEnd::Late(chance.range(1, 4_000) as Moment * MILLISECOND);
             "late"
         } else {
             return fate;
         };
-        self.scene.note(What::Call { node: self.node, call, fate: named });
+        self.shared.note(Occurrence::Call { node: self.node, call, fate: named });
         fate
     }
 
-    fn site(&self) -> Site {
-        Site { store: Arc::clone(&self.inner), scene: Arc::clone(&self.scene), node: self.node }
+    fn true_store(&self) -> TrueStore {
+        TrueStore { store: Arc::clone(&self.inner), shared: Arc::clone(&self.shared), node: self.node }
     }
 
-    fn has(&self, plant: Plant) -> bool {
-        self.scene.has(plant)
+    fn has(&self, plant: PlantedBug) -> bool {
+        self.shared.has(plant)
     }
 }
 
 /// A write between its caller and the store.
-struct Transit<'s, T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> {
+struct PendingWrite<'s, T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> {
     work: Option<W>,
-    scene: &'s Scene,
+    shared: &'s SharedWorld,
     life: usize,
     number: u64,
     lands: Option<Moment>,
 }
 
-impl<T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> Drop for Transit<'_, T, W> {
+impl<T, W: FnOnce() -> Result<T, StoreError> + Send + 'static> Drop for PendingWrite<'_, T, W> {
     fn drop(&mut self) {
         if let (Some(work), Some(by)) = (self.work.take(), self.lands) {
-            let landing: Landing = Box::new(move || drop(work()));
-            self.scene.send_off(self.scene.time.now() + by, self.number, self.life, landing);
+            let landing: LateWrite = Box::new(move || drop(work()));
+            self.shared.send_off(self.shared.time.now() + by, self.number, self.life, landing);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! How events come in: what the API's handlers do, without HTTP around it. All that comes after is the product's own:
+//! RequestEnd events come in: what the API's handlers do, without HTTP around it. All that comes after is the product's own:
 //! the crate `ingest` matches, commits, announces and answers.
 
 use crate::{
     chance::Chance,
-    log::What,
+    log::Occurrence,
     plan::IngestPlan,
-    plant::Plant,
-    scene::{Scene, count},
+    planted_bug::PlantedBug,
+    shared_world::{SharedWorld, count},
 };
 use domain::{
     dice::Dice,
@@ -20,7 +20,7 @@ use store::{IdempotencyKey, NewEvent};
 use tokio::sync::oneshot;
 
 /// An event that a producer wants to send.
-pub(crate) struct Order {
+pub(crate) struct EventRequest {
     pub(crate) account: AccountId,
     pub(crate) event_type: &'static str,
     pub(crate) key: String,
@@ -35,29 +35,29 @@ pub(crate) struct Intake {
     pub(crate) admission: Arc<Admission>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<Chance>,
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedWorld>,
 }
 
 impl Intake {
     /// One request, from its arrival to its answer.
-    pub(crate) async fn take(self, order: Order) {
+    pub(crate) async fn take(self, request: EventRequest) {
         let now = self.clock.now();
         let id = EventId::at(now, self.dice.bits());
-        let event_type = order.event_type.parse().expect("the world's types are well-formed");
+        let event_type = request.event_type.parse().expect("the world's types are well-formed");
         let event = Event {
-            idempotency_key: Some(order.key.clone()),
-            ordering_key: order.ordering_key.map(Into::into),
-            deliver_at: order.later.map(|later| now.plus(later)),
-            ..Event::new(id, order.account, event_type, vec![b'x'; order.payload].into(), now)
+            idempotency_key: Some(request.key.clone()),
+            ordering_key: request.ordering_key.map(Into::into),
+            deliver_at: request.later.map(|later| now.plus(later)),
+            ..Event::new(id, request.account, event_type, vec![b'x'; request.payload].into(), now)
         };
-        let key = idempotency_key(order.account.uuid(), &order.key, &event);
-        if self.scene.has(Plant::AnswerBeforeFlush) {
-            return self.answer_at_once(event, key, order.answer).await;
+        let key = idempotency_key(request.account.uuid(), &request.key, &event);
+        if self.shared.has(PlantedBug::AnswerBeforeFlush) {
+            return self.answer_at_once(event, key, request.answer).await;
         }
         let answer = self.admit(event, key).await;
         self.tally(&answer);
         // The producer may have lost its patience.
-        let _ = order.answer.send(answer);
+        let _ = request.answer.send(answer);
     }
 
     async fn admit(&self, event: Event, key: IdempotencyKey) -> Answer {
@@ -76,7 +76,7 @@ impl Intake {
     }
 
     fn tally(&self, answer: &Answer) {
-        let counts = &self.scene.counts;
+        let counts = &self.shared.counts;
         match answer {
             Ok(Accepted { duplicate: true, .. }) => count(&counts.repeats),
             Ok(_) => {}
@@ -88,7 +88,7 @@ impl Intake {
                     IngestError::Unconfirmed => count(&counts.unconfirmed),
                     _ => {}
                 }
-                self.scene.note(What::NotAccepted { why: error.to_string() });
+                self.shared.note(Occurrence::NotAccepted { why: error.to_string() });
             }
         }
     }

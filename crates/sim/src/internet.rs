@@ -1,9 +1,9 @@
-//! The internet as one node meets it: a transport whose receivers answer by their temper and write down what they see.
+//! The internet as one node meets it: a transport whose receivers behave as planned and write down what they see.
 
 use crate::{
-    book::{Beginning, How},
-    plant::Plant,
-    scene::{Scene, Temper, count},
+    observations::{NewRequest, RequestEnd},
+    planted_bug::PlantedBug,
+    shared_world::{ReceiverBehaviour, SharedWorld, count},
     time::{NodeClock, SECOND, moment},
 };
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 #[derive(Clone)]
 pub(crate) struct Internet {
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) shared: Arc<SharedWorld>,
     pub(crate) clock: Arc<NodeClock>,
     pub(crate) life: usize,
 }
@@ -29,28 +29,28 @@ impl Transport for Internet {
     async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let deadline = Instant::now() + outgoing.timeout;
         let open = self.begin(&outgoing);
-        let probing = self.scene.has(Plant::TwoProbes)
-            && self.scene.book().is_probed(open.destination, self.scene.time.now());
+        let probing = self.shared.has(PlantedBug::TwoProbes)
+            && self.shared.observed().is_probed(open.destination, self.shared.time.now());
         if probing {
             let again = self.begin(&outgoing);
             let twice =
                 (self.exchange(&outgoing, &open, deadline), self.exchange(&outgoing, &again, deadline));
             return tokio::join!(twice.0, twice.1).0;
         }
-        if self.scene.has(Plant::NoAbort) {
+        if self.shared.has(PlantedBug::NoAbort) {
             let internet = self.clone();
             let sent = tokio::spawn(async move { internet.exchange(&outgoing, &open, deadline).await });
             return sent.await.expect("nothing panics in there");
         }
         let answer = self.exchange(&outgoing, &open, deadline).await;
-        if self.scene.has(Plant::SlotFreedEarly) && answer.result.is_err() {
+        if self.shared.has(PlantedBug::SlotFreedEarly) && answer.result.is_err() {
             tokio::spawn(async move {
                 sleep(Duration::from_secs(1)).await;
                 drop(open);
             });
             return answer;
         }
-        if self.scene.has(Plant::SentTwice) && answer.result.is_err() {
+        if self.shared.has(PlantedBug::SentTwice) && answer.result.is_err() {
             drop(open);
             let again = self.begin(&outgoing);
             return self.exchange(&outgoing, &again, Instant::now() + outgoing.timeout).await;
@@ -66,7 +66,7 @@ impl Internet {
         let header = |name| outgoing.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let delivery = header("posthaste-delivery").and_then(|text| text.parse::<DeliveryId>().ok());
         let attempt = header("posthaste-attempt").and_then(|text| text.parse().ok());
-        let beginning = Beginning {
+        let beginning = NewRequest {
             life: self.life,
             destination,
             delivery: delivery.expect("every request names its delivery"),
@@ -74,42 +74,44 @@ impl Internet {
             believed: moment(self.clock.now()),
             large: outgoing.body.len() > limits::CARRIED_BYTES,
         };
-        let now = self.scene.time.now();
-        count(&self.scene.counts.attempts);
-        let request = self.scene.book().begin(beginning, now);
-        Open { scene: Arc::clone(&self.scene), request, destination }
+        let now = self.shared.time.now();
+        count(&self.shared.counts.attempts);
+        let request = self.shared.observed().begin(beginning, now);
+        Open { shared: Arc::clone(&self.shared), request, destination }
     }
 
     async fn exchange(&self, outgoing: &HttpRequest, open: &Open, deadline: Instant) -> HttpAnswer {
         let began = Instant::now();
         // Names, connections and handshakes take their time, and meanwhile the claim may end.
-        if self.scene.chance.happens(0.3) {
-            sleep(self.scene.chance.millis(1, 40)).await;
+        if self.shared.chance.happens(0.3) {
+            sleep(self.shared.chance.millis(1, 40)).await;
         }
         if !outgoing.permit.holds() {
-            open.over(How::Unsent);
+            open.over(RequestEnd::Unsent);
             return HttpAnswer::failed(HttpFailure {
                 fault: Fault::Reset,
                 message: "the lease has ended".to_owned(),
             });
         }
-        self.scene.book().first_byte(open.request, self.scene.time.now());
-        let reply = Reply::by(&self.scene, open.destination, outgoing.timeout);
+        self.shared.observed().first_byte(open.request, self.shared.time.now());
+        let reply = Reply::by(&self.shared, open.destination, outgoing.timeout);
         if timeout_at(deadline, sleep(reply.after)).await.is_err() {
-            open.over(How::TimedOut);
+            open.over(RequestEnd::TimedOut);
             let message = "no answer".to_owned();
             return HttpAnswer::failed(HttpFailure { fault: Fault::ReadTimeout, message });
         }
         let Some(status) = reply.status else {
-            open.over(How::Reset);
+            open.over(RequestEnd::Reset);
             return HttpAnswer::failed(HttpFailure { fault: Fault::Reset, message: "closed".to_owned() });
         };
-        open.over(How::Answered(status));
+        open.over(RequestEnd::Answered(status));
         let mut headers = HeaderMap::new();
         if status == 429 {
             let asked = reply.retry_after.map(|seconds| seconds as i64 * SECOND);
-            self.scene.book().throttled(open.request, asked, moment(self.clock.now()));
-            if let Some(seconds) = reply.retry_after.filter(|_| !self.scene.has(Plant::RetryAfterIgnored)) {
+            self.shared.observed().throttled(open.request, asked, moment(self.clock.now()));
+            if let Some(seconds) =
+                reply.retry_after.filter(|_| !self.shared.has(PlantedBug::RetryAfterIgnored))
+            {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
         }
@@ -118,25 +120,27 @@ impl Internet {
     }
 }
 
-/// A request that the receiver has in hand. Whoever drops it has closed its connection.
+/// A request that the receiver has in hand. Dropped, its connection is closed.
 struct Open {
-    scene: Arc<Scene>,
+    shared: Arc<SharedWorld>,
     request: usize,
     destination: usize,
 }
 
 impl Open {
-    fn over(&self, how: How) {
+    fn over(&self, how: RequestEnd) {
         // With the bug planted, the receiver goes on while the sender has forgotten it.
-        if !(self.scene.has(Plant::SlotFreedEarly) && matches!(how, How::TimedOut | How::Reset)) {
-            self.scene.book().over(self.request, how, self.scene.time.now());
+        if !(self.shared.has(PlantedBug::SlotFreedEarly)
+            && matches!(how, RequestEnd::TimedOut | RequestEnd::Reset))
+        {
+            self.shared.observed().over(self.request, how, self.shared.time.now());
         }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.scene.book().over(self.request, How::Aborted, self.scene.time.now());
+        self.shared.observed().over(self.request, RequestEnd::Aborted, self.shared.time.now());
     }
 }
 
@@ -148,23 +152,23 @@ struct Reply {
 }
 
 impl Reply {
-    fn by(scene: &Scene, destination: usize, patience: Duration) -> Self {
-        let chance = &scene.chance;
+    fn by(shared: &SharedWorld, destination: usize, patience: Duration) -> Self {
+        let chance = &shared.chance;
         let (quick, never) = (chance.millis(0, 30), Duration::from_secs(3_600));
         let reply = |after, status| Self { after, status: Some(status), retry_after: None };
-        match scene.temper(destination) {
-            Temper::Fine => reply(quick, 200),
-            Temper::Slow => reply(patience.mul_f64(chance.range(1, 120) as f64 / 100.0), 200),
-            Temper::Sick => reply(quick, 500),
-            Temper::Busy => {
+        match shared.receiver_behaviour(destination) {
+            ReceiverBehaviour::Fine => reply(quick, 200),
+            ReceiverBehaviour::Slow => reply(patience.mul_f64(chance.range(1, 120) as f64 / 100.0), 200),
+            ReceiverBehaviour::Sick => reply(quick, 500),
+            ReceiverBehaviour::Busy => {
                 let retry_after = chance.happens(0.6).then(|| chance.range(1, 3));
                 Self { retry_after, ..reply(quick, 429) }
             }
-            Temper::Hangs => reply(never, 200),
-            Temper::Resets => Self { after: quick, status: None, retry_after: None },
-            Temper::Gone => reply(quick, 410),
-            Temper::Rejects => reply(quick, 400),
-            Temper::Moody => match chance.range(0, 9) {
+            ReceiverBehaviour::Hangs => reply(never, 200),
+            ReceiverBehaviour::Resets => Self { after: quick, status: None, retry_after: None },
+            ReceiverBehaviour::Gone => reply(quick, 410),
+            ReceiverBehaviour::Rejects => reply(quick, 400),
+            ReceiverBehaviour::Moody => match chance.range(0, 9) {
                 0 | 1 => reply(quick, 500),
                 2 => Self { after: quick, status: None, retry_after: None },
                 3 => reply(never, 200),

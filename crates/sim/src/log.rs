@@ -5,13 +5,13 @@ use domain::id::{DeliveryId, EventId, NodeId, ReplayId};
 use std::hash::{Hash, Hasher};
 
 #[derive(Debug, Clone, Hash)]
-pub(crate) struct Entry {
+pub(crate) struct LogLine {
     pub(crate) at: Moment,
-    pub(crate) what: What,
+    pub(crate) what: Occurrence,
 }
 
 #[derive(Debug, Clone, Hash)]
-pub(crate) enum What {
+pub(crate) enum Occurrence {
     Started {
         node: usize,
         life: usize,
@@ -35,9 +35,9 @@ pub(crate) enum What {
     Stopping {
         node: usize,
     },
-    Weather {
+    StoreBehaviour {
         node: usize,
-        weather: &'static str,
+        store_behaviour: &'static str,
     },
     Calm,
     /// A call to the store that did not go as usual.
@@ -69,14 +69,14 @@ pub(crate) enum What {
         why: String,
     },
     Acknowledged {
-        order: usize,
+        producer: usize,
         event: EventId,
     },
     Unconfirmed {
-        order: usize,
+        producer: usize,
     },
     Refused {
-        order: usize,
+        producer: usize,
     },
     Command {
         what: &'static str,
@@ -111,11 +111,11 @@ pub(crate) enum What {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Log(Vec<Entry>);
+pub(crate) struct Log(Vec<LogLine>);
 
 impl Log {
-    pub(crate) fn note(&mut self, at: Moment, what: What) {
-        self.0.push(Entry { at, what });
+    pub(crate) fn note(&mut self, at: Moment, what: Occurrence) {
+        self.0.push(LogLine { at, what });
     }
 
     pub(crate) fn hash(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use sim::{Options, Plant, Told, run};
+use sim::{Options, PlantedBug, WorldReport, run};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -17,7 +17,7 @@ use std::{
     about = "Worlds from seeds, around the real engine: prints one line of JSON, exits with 1 on a broken promise"
 )]
 struct Arguments {
-    /// How many worlds.
+    /// RequestEnd many worlds.
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
     /// The first of them.
@@ -52,7 +52,7 @@ const FAILURES_SHOWN: usize = 50;
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let plant = arguments.plant.as_deref().map(named).transpose()?;
-    let options = Options { plant, sqlite: arguments.sqlite };
+    let options = Options { plant, sqlite: arguments.sqlite, ..Options::default() };
     if let Some(which) = &arguments.planted {
         return find_planted(which, &arguments);
     }
@@ -70,9 +70,9 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn named(name: &str) -> anyhow::Result<Plant> {
-    let names = || Plant::ALL.iter().map(|plant| plant.name()).collect::<Vec<_>>().join(", ");
-    Plant::named(name).with_context(|| format!("no such bug; there are: {}", names()))
+fn named(name: &str) -> anyhow::Result<PlantedBug> {
+    let names = || PlantedBug::ALL.iter().map(|plant| plant.name()).collect::<Vec<_>>().join(", ");
+    PlantedBug::named(name).with_context(|| format!("no such bug; there are: {}", names()))
 }
 
 fn one(seed: u64, options: Options, trace: bool) -> anyhow::Result<()> {
@@ -88,10 +88,10 @@ fn one(seed: u64, options: Options, trace: bool) -> anyhow::Result<()> {
 }
 
 fn find_planted(which: &str, arguments: &Arguments) -> anyhow::Result<()> {
-    let plants = if which == "all" { Plant::ALL.to_vec() } else { vec![named(which)?] };
+    let plants = if which == "all" { PlantedBug::ALL.to_vec() } else { vec![named(which)?] };
     let mut missed = Vec::new();
     for plant in plants {
-        let options = Options { plant: Some(plant), sqlite: arguments.sqlite };
+        let options = Options { plant: Some(plant), sqlite: arguments.sqlite, ..Options::default() };
         let summary = many(arguments.from, PLANTED_SEEDS, options, arguments.threads, true);
         match summary.failures.first_key_value() {
             Some((seed, what)) => {
@@ -120,7 +120,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, seed: u64, told: &Told) {
+    fn add(&mut self, seed: u64, told: &WorldReport) {
         self.seeds += 1;
         self.lasted += told.lasted as f64 / 1e6;
         for (name, count) in &told.counts {

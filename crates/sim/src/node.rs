@@ -5,12 +5,12 @@ use crate::{
     announcements::Announcements,
     chance::Chance,
     commands::{Command, Commands},
-    faulty::Faulty,
-    intake::{Intake, Order, Unobserved},
+    faulty::FaultyStore,
+    intake::{EventRequest, Intake, Unobserved},
     internet::Internet,
-    log::What,
-    plant::Plant,
-    scene::Scene,
+    log::Occurrence,
+    planted_bug::PlantedBug,
+    shared_world::SharedWorld,
     time::{Moment, NodeClock, calendar},
 };
 use domain::{
@@ -35,8 +35,8 @@ use tokio_util::sync::CancellationToken;
 
 /// What a node is made of, whatever its life.
 #[derive(Clone)]
-pub(crate) struct Makings {
-    pub(crate) scene: Arc<Scene>,
+pub(crate) struct NodeParts {
+    pub(crate) shared: Arc<SharedWorld>,
     pub(crate) store: Shared,
     pub(crate) keys: Arc<MasterKeys>,
     pub(crate) gate: GateSettings,
@@ -69,16 +69,16 @@ pub(crate) struct Process {
     runtime: Runtime,
     /// Where its clock stands, in true time.
     at: Moment,
-    /// How fast its clock goes.
+    /// RequestEnd fast its clock goes.
     rate: f64,
-    orders: mpsc::UnboundedSender<Order>,
+    requests: mpsc::UnboundedSender<EventRequest>,
     commands: mpsc::UnboundedSender<Command>,
     stop: Option<oneshot::Sender<Duration>>,
-    stage: Arc<Mutex<Stage>>,
+    stage: Arc<Mutex<ProcessStage>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Stage {
+pub(crate) enum ProcessStage {
     Starting,
     Serving,
     /// The process has ended by itself, in peace or not.
@@ -87,7 +87,7 @@ pub(crate) enum Stage {
 
 impl Process {
     pub(crate) fn start(
-        makings: &Makings,
+        node_parts: &NodeParts,
         node: usize,
         role: Role,
         proof: String,
@@ -96,8 +96,8 @@ impl Process {
     ) -> Self {
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
-        let scene = &makings.scene;
-        let life = scene.book().begins(node, now);
+        let shared = &node_parts.shared;
+        let life = shared.observed().begins(node, now);
         let dice = Arc::new(Chance::new(chance.next(), 2));
         // Until the store has told it better it may be hours off.
         let hour = Duration::from_secs(3_600).as_micros() as Moment;
@@ -106,25 +106,27 @@ impl Process {
             let _inside = runtime.enter();
             Arc::new(NodeClock::new(wall))
         };
-        let store: Arc<dyn Store> = Arc::new(Faulty {
-            inner: makings.store.handle(),
-            scene: Arc::clone(scene),
+        let store: Arc<dyn Store> = Arc::new(FaultyStore {
+            inner: node_parts.store.handle(),
+            shared: Arc::clone(shared),
             node,
             life,
             line_is_down: AtomicBool::new(false),
         });
-        let lease = if scene.has(Plant::NoHolderDeadline) {
-            scene.lease + Duration::from_secs(20)
+        let lease = if shared.has(PlantedBug::NoHolderDeadline) {
+            shared.lease + Duration::from_secs(20)
         } else {
-            scene.lease
+            shared.lease
         };
-        let never = scene.has(Plant::LostWakeUp) || scene.has(Plant::ForgottenAfterUnknown);
-        let rescan = if never { Duration::from_secs(3_600) } else { makings.rescan };
+        let never = shared.no_rescan
+            || shared.has(PlantedBug::LostWakeUp)
+            || shared.has(PlantedBug::ForgottenAfterUnknown);
+        let rescan = if never { Duration::from_secs(3_600) } else { node_parts.rescan };
         let parts = EngineParts {
             store: Arc::clone(&store),
             clock: clock.clone(),
             dice: dice.clone(),
-            master_keys: Arc::clone(&makings.keys),
+            master_keys: Arc::clone(&node_parts.keys),
             addresses: Arc::new(AddressPolicy::default()),
             node: NodeRecord {
                 id: NodeId::at(calendar(now), dice.bits()),
@@ -137,28 +139,28 @@ impl Process {
             settings: EngineSettings {
                 lease,
                 rescan,
-                gate: makings.gate.clone(),
-                max_in_flight: makings.max_in_flight,
+                gate: node_parts.gate.clone(),
+                max_in_flight: node_parts.max_in_flight,
                 ..EngineSettings::default()
             },
             supervisor: Supervisor::default(),
         };
-        let (orders, ordered) = mpsc::unbounded_channel();
+        let (requests, requested) = mpsc::unbounded_channel();
         let (commands, commanded) = mpsc::unbounded_channel();
-        let settings = makings.ingest.clone();
+        let settings = node_parts.ingest.clone();
         let (stop, stopped) = oneshot::channel();
-        let stage = Arc::new(Mutex::new(Stage::Starting));
-        let internet = Arc::new(Internet { scene: Arc::clone(scene), clock: Arc::clone(&clock), life });
-        let (own_scene, own_stage) = (Arc::clone(scene), Arc::clone(&stage));
+        let stage = Arc::new(Mutex::new(ProcessStage::Starting));
+        let internet = Arc::new(Internet { shared: Arc::clone(shared), clock: Arc::clone(&clock), life });
+        let (own_shared, own_stage) = (Arc::clone(shared), Arc::clone(&stage));
         let main = async move {
-            let tell = |told: Stage| *own_stage.lock().expect("never poisoned") = told;
+            let tell = |told: ProcessStage| *own_stage.lock().expect("never poisoned") = told;
             let engine = match Engine::start_with(parts, Sinks::http(internet)).await {
                 Ok(engine) => engine,
-                Err(error) => return tell(Stage::Ended(error.to_string())),
+                Err(error) => return tell(ProcessStage::Ended(error.to_string())),
             };
-            own_scene.note(What::Serving { node });
-            tell(Stage::Serving);
-            let announce = Arc::new(Announcements::new(engine.handle(), Arc::clone(&own_scene)));
+            own_shared.note(Occurrence::Serving { node });
+            tell(ProcessStage::Serving);
+            let announce = Arc::new(Announcements::new(engine.handle(), Arc::clone(&own_shared)));
             let (admission, mut committer) = ingest::open(ingest::Parts {
                 store: store.clone(),
                 catalog: store.clone(),
@@ -170,78 +172,78 @@ impl Process {
                 settings,
             });
             let admission = Arc::new(admission);
-            let (scene, announce) = (own_scene, engine.handle());
+            let (shared, announce) = (own_shared, engine.handle());
             let intake = Intake {
                 admission: admission.clone(),
                 clock: clock.clone(),
                 dice: dice.clone(),
-                scene: scene.clone(),
+                shared: shared.clone(),
             };
-            let commands = Commands { store, announce, admission, clock, dice, scene };
+            let commands = Commands { store, announce, admission, clock, dice, shared };
             let stop_committer = CancellationToken::new();
             let committer_stopped = stop_committer.clone();
             let committing = tokio::spawn(async move { committer.run(committer_stopped).await });
             let commanding = tokio::spawn(commands.run(commanded));
             let (close, closed) = oneshot::channel();
-            let taking = tokio::spawn(take_orders(intake, ordered, closed));
+            let taking = tokio::spawn(take_requests(intake, requested, closed));
             tokio::select! {
                 biased;
-                why = engine.failed() => tell(Stage::Ended(why)),
+                why = engine.failed() => tell(ProcessStage::Ended(why)),
                 grace = stopped => {
                     // The world drops the other end only together with this runtime.
                     let grace = grace.unwrap_or_default();
                     commanding.abort();
                     let _ = close.send(());
                     // As the binary does: requests are answered, then the committer ends, while the engine stops.
-                    let requests = async {
+                    let answering = async {
                         let _ = timeout(grace, taking).await;
                         stop_committer.cancel();
                         let _ = timeout(limits::LEASE_MARGIN, committing).await;
                     };
-                    tokio::join!(requests, engine.stop(grace));
-                    tell(Stage::Ended("stopped".into()));
+                    tokio::join!(answering, engine.stop(grace));
+                    tell(ProcessStage::Ended("stopped".into()));
                 }
             }
         };
         // Good quartz is better than this; a thousandth shows what depends on it.
         let rate = 1.0 + (chance.range(0, 2_000) as f64 - 1_000.0) / 1e6;
         let (main, stop) = (Some(Box::pin(main) as _), Some(stop));
-        Self { life, main, runtime, at: now, rate, orders, commands, stop, stage }
+        Self { life, main, runtime, at: now, rate, requests, commands, stop, stage }
     }
 
     /// Runs it until its clock shows `to`. One that was not run for longer finds that time has jumped.
-    pub(crate) fn run(&mut self, scene: &Scene, from: Moment, to: Moment) {
+    pub(crate) fn run(&mut self, shared: &SharedWorld, from: Moment, to: Moment) {
         let local = |moments: Moment| Duration::from_micros((moments.max(0) as f64 * self.rate) as u64);
         let (at, rate, main) = (self.at, self.rate, &mut self.main);
         self.at = self.runtime.block_on(async {
             if from > at {
                 let thawed = Instant::now() + local(from - at);
-                scene.time.turn_begins(from, thawed, rate);
+                shared.time.turn_begins(from, thawed, rate);
                 advance(thawed - Instant::now()).await;
             } else {
-                scene.time.turn_begins(at, Instant::now(), rate);
+                shared.time.turn_begins(at, Instant::now(), rate);
             }
-            let enough = sleep_until(Instant::now() + local(to - scene.time.now()));
+            let enough = sleep_until(Instant::now() + local(to - shared.time.now()));
             tokio::pin!(enough);
             if let Some(running) = main {
                 tokio::select! {
                     biased;
                     () = running => *main = None,
-                    () = &mut enough => return scene.time.now(),
+                    () = &mut enough => return shared.time.now(),
                 }
             }
             enough.await;
-            scene.time.now()
+            shared.time.now()
         });
-        scene.time.stand(to);
+        shared.time.stand(to);
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> ProcessStage {
         self.stage.lock().expect("never poisoned").clone()
     }
 
-    pub(crate) fn order(&self, order: Order) {
-        let _ = self.orders.send(order);
+    pub(crate) fn take(&self, request: EventRequest) {
+        let _ = self.requests.send(request);
     }
 
     pub(crate) fn command(&self, command: Command) {
@@ -260,20 +262,20 @@ impl Process {
     }
 }
 
-/// Every order is a request with a task of its own. Ends when it is closed and the last one is answered.
-async fn take_orders(
+/// Every request has a task of its own. Ends when it is closed and the last one is answered.
+async fn take_requests(
     intake: Intake,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut requests: mpsc::UnboundedReceiver<EventRequest>,
     mut closed: oneshot::Receiver<()>,
 ) {
-    let mut requests = JoinSet::new();
+    let mut open = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             _ = &mut closed => break,
-            Some(order) = orders.recv() => drop(requests.spawn(intake.clone().take(order))),
-            Some(_) = requests.join_next() => {}
+            Some(request) = requests.recv() => drop(open.spawn(intake.clone().take(request))),
+            Some(_) = open.join_next() => {}
         }
     }
-    while requests.join_next().await.is_some() {}
+    while open.join_next().await.is_some() {}
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     chance::Chance,
-    scene::{Temper, Weather},
+    shared_world::{ReceiverBehaviour, StoreBehaviour},
     time::{MILLISECOND, Moment, SECOND},
 };
 use domain::{
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) max_in_flight: usize,
     pub(crate) ingest: IngestPlan,
     pub(crate) destinations: Vec<PlannedDestination>,
-    pub(crate) orders: Vec<PlannedOrder>,
+    pub(crate) events: Vec<PlannedEvent>,
     /// By time.
     pub(crate) happenings: Vec<(Moment, Happening)>,
     /// From here on nothing bad happens.
@@ -56,18 +56,18 @@ pub(crate) struct PlannedDestination {
     pub(crate) routes: Vec<Vec<&'static str>>,
     pub(crate) ordering: Ordering,
     pub(crate) rate_limit: Option<RateLimit>,
-    /// How it answers once all is calm.
-    pub(crate) at_last: Temper,
+    /// RequestEnd it answers once all is calm.
+    pub(crate) at_last: ReceiverBehaviour,
 }
 
 #[derive(Debug)]
-pub(crate) struct PlannedOrder {
+pub(crate) struct PlannedEvent {
     pub(crate) at: Moment,
     pub(crate) account: usize,
     pub(crate) event_type: &'static str,
     pub(crate) payload: usize,
     pub(crate) ordering_key: Option<&'static str>,
-    /// How long after it was sent it is to be delivered.
+    /// RequestEnd long after it was sent it is to be delivered.
     pub(crate) later: Option<Duration>,
 }
 
@@ -87,13 +87,13 @@ pub(crate) enum Happening {
         down: Moment,
     },
     /// None: of all nodes.
-    Weather {
+    StoreBehaviour {
         node: Option<usize>,
-        weather: Weather,
+        store_behaviour: StoreBehaviour,
     },
-    Temper {
+    ReceiverBehaviour {
         destination: usize,
-        temper: Temper,
+        receiver_behaviour: ReceiverBehaviour,
     },
     RetryNow,
     Cancel,
@@ -107,7 +107,7 @@ pub(crate) enum Happening {
     SwitchRoute {
         route: usize,
     },
-    /// Somebody wants some of what has ended once more.
+    /// Some of what has ended is asked for once more.
     Replay {
         count: usize,
         rate: u32,
@@ -121,7 +121,7 @@ impl Plan {
         let lasts = chance.range(3, 18) as Moment * SECOND;
         let destinations: Vec<_> =
             (0..chance.range(2, 6) as usize).map(|n| destination(&chance, n)).collect();
-        let orders = (0..chance.range(5, 50)).map(|_| order(&chance, lasts)).collect();
+        let events = (0..chance.range(5, 50)).map(|_| planned_event(&chance, lasts)).collect();
         let mut plan = Self {
             nodes: (0..count).map(|n| node(&chance, n, count, lasts)).collect(),
             grain: *chance.pick(&[5, 20, 50, 100]) * MILLISECOND,
@@ -131,13 +131,15 @@ impl Plan {
             ingest: IngestPlan::default(),
             max_in_flight: if chance.happens(0.1) { 3 } else { limits::IN_FLIGHT },
             destinations,
-            orders,
+            events,
             happenings: Vec::new(),
             calm: lasts + 2 * SECOND,
         };
         // A breaker lets one probe through at a time: a destination that never heals would take for ever to give up on.
         if plan.gate.breaker.enabled {
-            plan.destinations.iter_mut().for_each(|destination| destination.at_last = Temper::Fine);
+            plan.destinations
+                .iter_mut()
+                .for_each(|destination| destination.at_last = ReceiverBehaviour::Fine);
         }
         plan.trouble(&chance, lasts);
         plan.paces(&Chance::new(seed, 4));
@@ -147,7 +149,7 @@ impl Plan {
         plan
     }
 
-    /// Order, rates and schedules.
+    /// EventRequest, rates and schedules.
     fn paces(&mut self, chance: &Chance) {
         for destination in &mut self.destinations {
             destination.ordering = match chance.range(0, 9) {
@@ -157,14 +159,17 @@ impl Plan {
             };
             // One after the other: those of a destination that never heals would take for ever to give up on.
             if destination.ordering != Ordering::None {
-                destination.at_last = Temper::Fine;
+                destination.at_last = ReceiverBehaviour::Fine;
             }
             let rate = RateLimit { requests: chance.range(1, 8) as u32, per_seconds: 1 };
             destination.rate_limit = chance.happens(0.2).then_some(rate);
+            if destination.rate_limit.is_some() {
+                destination.at_last = ReceiverBehaviour::Fine;
+            }
         }
-        for order in &mut self.orders {
-            order.ordering_key = *chance.pick(&[None, Some("a"), Some("b")]);
-            order.later = chance.happens(0.15).then(|| chance.millis(100, 4_000));
+        for event in &mut self.events {
+            event.ordering_key = *chance.pick(&[None, Some("a"), Some("b")]);
+            event.later = chance.happens(0.15).then(|| chance.millis(100, 4_000));
         }
     }
 
@@ -181,7 +186,8 @@ impl Plan {
     /// More routes, which are switched now and then, and an ingest that is small enough to be exhausted.
     fn admissions(&mut self, chance: &Chance, lasts: Moment) {
         for destination in &mut self.destinations {
-            let more = chance.range(0, 2);
+            // What comes at a slow pace must not become so much that its end takes for ever.
+            let more = if destination.rate_limit.is_some() { 0 } else { chance.range(0, 2) };
             destination.routes.extend((0..more).map(|_| patterns(chance)));
         }
         let sometimes = |part, low, high| {
@@ -198,9 +204,9 @@ impl Plan {
         let when = || chance.range(0, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND;
         // Several at one moment: what is small is full then.
         if chance.happens(0.4) {
-            let (at, first) = (when(), chance.index(self.orders.len()));
+            let (at, first) = (when(), chance.index(self.events.len()));
             let many = chance.range(3, 12) as usize;
-            self.orders.iter_mut().skip(first).take(many).for_each(|order| order.at = at);
+            self.events.iter_mut().skip(first).take(many).for_each(|event| event.at = at);
         }
         // A switch or two, or so many that events are matched in vain.
         let most = *chance.pick(&[0, 0, 2, 4, 20]);
@@ -233,19 +239,24 @@ impl Plan {
         for _ in 0..chance.range(0, 3) {
             let (at, until) = (when(chance), pause(chance, 100, 6_000));
             let node = chance.happens(0.5).then(|| chance.index(self.nodes.len()));
-            let weather = *chance.pick(&[Weather::SLOW, Weather::FLAKY, Weather::AWAY]);
-            self.happenings.push((at, Happening::Weather { node, weather }));
-            self.happenings.push((at + until, Happening::Weather { node, weather: Weather::FINE }));
+            let store_behaviour =
+                *chance.pick(&[StoreBehaviour::SLOW, StoreBehaviour::FLAKY, StoreBehaviour::AWAY]);
+            self.happenings.push((at, Happening::StoreBehaviour { node, store_behaviour }));
+            self.happenings.push((
+                at + until,
+                Happening::StoreBehaviour { node, store_behaviour: StoreBehaviour::FINE },
+            ));
         }
         for destination in 0..self.destinations.len() {
             for _ in 0..chance.range(0, 2) {
-                use Temper::*;
+                use ReceiverBehaviour::*;
                 let all =
                     [Slow, Slow, Sick, Sick, Busy, Busy, Hangs, Resets, Rejects, Moody, Moody, Moody, Gone];
-                let (at, temper) = (when(chance), *chance.pick(&all));
-                self.happenings.push((at, Happening::Temper { destination, temper }));
+                let (at, receiver_behaviour) = (when(chance), *chance.pick(&all));
+                self.happenings.push((at, Happening::ReceiverBehaviour { destination, receiver_behaviour }));
                 let until = at + pause(chance, 100, 5_000);
-                self.happenings.push((until, Happening::Temper { destination, temper: Fine }));
+                self.happenings
+                    .push((until, Happening::ReceiverBehaviour { destination, receiver_behaviour: Fine }));
             }
         }
         for _ in 0..chance.range(0, 3) {
@@ -293,9 +304,9 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
         ordering: Ordering::None,
         rate_limit: None,
         at_last: if chance.happens(0.15) {
-            *chance.pick(&[Temper::Sick, Temper::Rejects])
+            *chance.pick(&[ReceiverBehaviour::Sick, ReceiverBehaviour::Rejects])
         } else {
-            Temper::Fine
+            ReceiverBehaviour::Fine
         },
     }
 }
@@ -308,9 +319,9 @@ fn patterns(chance: &Chance) -> Vec<&'static str> {
     }
 }
 
-fn order(chance: &Chance, lasts: Moment) -> PlannedOrder {
+fn planned_event(chance: &Chance, lasts: Moment) -> PlannedEvent {
     let large = chance.happens(0.05);
-    PlannedOrder {
+    PlannedEvent {
         at: chance.range(0, (lasts / MILLISECOND) as u64) as Moment * MILLISECOND,
         account: chance.index(ACCOUNTS),
         event_type: TYPES[chance.index(TYPES.len())],

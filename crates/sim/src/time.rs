@@ -56,7 +56,7 @@ impl TrueTime {
         *self.turn.lock().expect("never poisoned") = Some(Turn { began, local, rate });
     }
 
-    /// Nobody runs: time stands here.
+    /// No node runs: time stands here.
     pub(crate) fn stand(&self, at: Moment) {
         *self.turn.lock().expect("never poisoned") = None;
         self.standing.store(at, Relaxed);

@@ -1,11 +1,11 @@
 //! The promises that can only be judged when everything is over: the store is read from end to end and held against
-//! the world's book.
+//! what the world has observed.
 
 use crate::{
-    book::{Book, CommittedEvent, How},
     faulty::finish,
+    observations::{CommittedEvent, Observations, RequestEnd},
     promise::Promise,
-    scene::{Scene, count},
+    shared_world::{SharedWorld, count},
     time::{Moment, SECOND, moment},
 };
 use domain::{
@@ -19,11 +19,11 @@ use store::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Page, Store,
 };
 
-pub(crate) fn pronounce(
-    scene: &Scene,
+pub(crate) fn judge(
+    shared: &SharedWorld,
     store: &dyn Store,
     accounts: &[AccountId],
-    sent: &[Sent],
+    sent: &[SentEvent],
     replayed: &[&[DeliveryId]],
     now: Moment,
 ) {
@@ -42,13 +42,13 @@ pub(crate) fn pronounce(
             deliveries.entry(delivery.event_id).or_default().push(delivery);
         }
     }
-    let book = scene.book();
+    let observed = shared.observed();
     for sent in sent {
         judge_answer(sent, &events, &mut broken);
     }
     for (id, event) in &events {
         let made = deliveries.get(id).map(Vec::as_slice).unwrap_or_default();
-        judge_fan_out(&book, event, made, &mut broken);
+        judge_fan_out(&observed, event, made, &mut broken);
     }
     let mut keys = BTreeSet::new();
     for event in events.values() {
@@ -61,20 +61,20 @@ pub(crate) fn pronounce(
         let attempts =
             finish(store.attempts_of_delivery(record.account_id, record.id, limits::ATTEMPTS_SHOWN))
                 .expect("the store itself does not fail");
-        judge_delivery(&book, scene, record, &attempts, &events, &mut broken);
+        judge_delivery(&observed, shared, record, &attempts, &events, &mut broken);
     }
     judge_replays(replayed, &deliveries, &mut broken);
-    judge_slots(&book, &mut broken);
-    drop(book);
-    let mut book = scene.book();
+    judge_slots(&observed, &mut broken);
+    drop(observed);
+    let mut observed = shared.observed();
     for (promise, what) in found {
-        book.broken(now, promise, what);
+        observed.broken(now, promise, what);
     }
 }
 
 /// What a producer knows of its event.
-pub(crate) struct Sent {
-    pub(crate) order: usize,
+pub(crate) struct SentEvent {
+    pub(crate) producer: usize,
     pub(crate) account: AccountId,
     pub(crate) key: String,
     pub(crate) confirmed: Option<EventId>,
@@ -84,20 +84,20 @@ pub(crate) struct Sent {
 
 /// I1: what was confirmed is there, what was refused is not.
 fn judge_answer(
-    sent: &Sent,
+    sent: &SentEvent,
     events: &BTreeMap<EventId, EventRecord>,
     broken: &mut impl FnMut(Promise, String),
 ) {
-    let order = sent.order;
+    let producer = sent.producer;
     if let Some(event) = sent.confirmed.filter(|event| !events.contains_key(event)) {
-        let what = format!("order {order} was confirmed as {event}, which is not there");
+        let what = format!("the event of producer {producer} was confirmed as {event}, which is not there");
         broken(Promise::StoredWhole, what);
     }
     let its_own = |record: &&EventRecord| {
         record.event.account_id == sent.account && record.event.idempotency_key.as_ref() == Some(&sent.key)
     };
     if let Some(record) = events.values().find(its_own).filter(|_| sent.refused) {
-        let what = format!("order {order} was refused, and {} is there", record.event.id);
+        let what = format!("the event of producer {producer} was refused, and {} is there", record.event.id);
         broken(Promise::StoredWhole, what);
     }
 }
@@ -105,20 +105,20 @@ fn judge_answer(
 /// I1: it has one delivery for each route it matched when it was committed. An expansion meets routes as they are: one
 /// that was switched meanwhile may have its delivery or not.
 fn judge_fan_out(
-    book: &Book,
+    observed: &Observations,
     record: &EventRecord,
     made: &[DeliveryRecord],
     broken: &mut impl FnMut(Promise, String),
 ) {
     let event = record.event.id;
-    let Some(committed) = book.events.get(&event) else {
+    let Some(committed) = observed.events.get(&event) else {
         return broken(Promise::StoredWhole, format!("{event} is there and was never committed"));
     };
     let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
     let mut made: Vec<_> = first.map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
     made.sort();
     let certain = |pairs: &[(RouteId, DestinationId)], committed: &CommittedEvent| {
-        let certain = pairs.iter().filter(|(route, _)| !book.changed_during(committed, *route));
+        let certain = pairs.iter().filter(|(route, _)| !observed.switched_during(committed, *route));
         certain.copied().collect::<BTreeSet<_>>()
     };
     let (promised, kept) = (certain(&committed.matched, committed), certain(&made, committed));
@@ -131,34 +131,35 @@ fn judge_fan_out(
 }
 
 fn judge_delivery(
-    book: &Book,
-    scene: &Scene,
+    observed: &Observations,
+    shared: &SharedWorld,
     record: &DeliveryRecord,
     attempts: &[AttemptRecord],
     events: &BTreeMap<EventId, EventRecord>,
     broken: &mut impl FnMut(Promise, String),
 ) {
     let id = record.id;
-    let place = book.places.iter().find(|place| place.id == record.destination_id);
+    let place = observed.destinations.iter().find(|place| place.id == record.destination_id);
     let same_account = place.is_some_and(|place| place.account == record.account_id)
         && events.get(&record.event_id).is_some_and(|event| event.event.account_id == record.account_id);
     if !same_account {
         broken(Promise::AccountsApart, format!("{id} connects two accounts"));
     }
-    judge_numbers(book, id, record, attempts, broken);
+    judge_numbers(observed, id, record, attempts, broken);
     let DeliveryState::Ended { ending, at } = record.state else {
         return broken(Promise::EverythingEnds, format!("{id} has not ended"));
     };
-    if book.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
+    if observed.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
         broken(Promise::EndsOnce, format!("{id} ended as {ending:?}, and that is not what was written"));
     }
     let counted: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !attempt.late).collect();
     let last = counted.last().map(|attempt| attempt.outcome);
     match ending {
         Ending::Delivered => {
-            count(&scene.counts.delivered);
-            let answered =
-                book.requests_for(id).any(|it| matches!(it.over, Some((_, How::Answered(200..=299)))));
+            count(&shared.counts.delivered);
+            let answered = observed
+                .requests_for(id)
+                .any(|it| matches!(it.over, Some((_, RequestEnd::Answered(200..=299)))));
             if !answered {
                 broken(
                     Promise::DeliveredMeansAnswered,
@@ -173,7 +174,7 @@ fn judge_delivery(
             }
         }
         Ending::DeadLetter(reason) => {
-            count(&scene.counts.dead_letters);
+            count(&shared.counts.dead_letters);
             let spent = counted.iter().filter(|attempt| attempt.outcome != Outcome::Throttled).count() as u32;
             let place = place.expect("judged above");
             let justified = match reason {
@@ -185,9 +186,9 @@ fn judge_delivery(
                     moment(at) + 5 * SECOND
                         >= moment(record.created_at) + place.expire_after.as_micros() as Moment
                 }
-                DeadReason::DestinationDisabled => book.requests.iter().any(|it| {
-                    book.places[it.destination].id == record.destination_id
-                        && matches!(it.over, Some((_, How::Answered(410))))
+                DeadReason::DestinationDisabled => observed.requests.iter().any(|it| {
+                    observed.destinations[it.destination].id == record.destination_id
+                        && matches!(it.over, Some((_, RequestEnd::Answered(410))))
                 }),
                 _ => false,
             };
@@ -198,13 +199,13 @@ fn judge_delivery(
                 );
             }
         }
-        Ending::Cancelled(_) => count(&scene.counts.cancelled),
+        Ending::Cancelled(_) => count(&shared.counts.cancelled),
     }
 }
 
 /// I12: numbers without a gap, and a row for every answer that a living owner heard.
 fn judge_numbers(
-    book: &Book,
+    observed: &Observations,
     id: DeliveryId,
     record: &DeliveryRecord,
     attempts: &[AttemptRecord],
@@ -220,7 +221,7 @@ fn judge_numbers(
             format!("{id} counts {} attempts and has {numbers:?}", record.attempts),
         );
     }
-    let requests = book.requests_for(id).count();
+    let requests = observed.requests_for(id).count();
     let made = |attempt: &&AttemptRecord| attempt.outcome != Outcome::Undeliverable;
     if attempts.iter().filter(made).count() > requests {
         broken(
@@ -228,10 +229,13 @@ fn judge_numbers(
             format!("{id} has {} attempts and {requests} requests", attempts.len()),
         );
     }
-    for request in book.requests_for(id) {
-        let heard = matches!(request.over, Some((_, How::Answered(_) | How::TimedOut | How::Reset)));
+    for request in observed.requests_for(id) {
+        let heard = matches!(
+            request.over,
+            Some((_, RequestEnd::Answered(_) | RequestEnd::TimedOut | RequestEnd::Reset))
+        );
         let written = attempts.iter().any(|attempt| attempt.number == request.attempt);
-        if heard && !written && !book.lost_since(request.life, request.began) {
+        if heard && !written && !observed.lost_since(request.life, request.began) {
             broken(
                 Promise::EveryAttemptOnRecord,
                 format!("attempt {} of {id} was made and never written", request.attempt),
@@ -249,7 +253,7 @@ fn judge_replays(
 ) {
     let all = || deliveries.values().flatten();
     let origins: BTreeMap<DeliveryId, DeliveryId> = all().map(|it| (it.id, it.origin)).collect();
-    // How often each was asked for, and how often it was made.
+    // RequestEnd often each was asked for, and how often it was made.
     let mut again: BTreeMap<DeliveryId, (u32, u32)> = BTreeMap::new();
     for ids in wanted {
         let chains: BTreeSet<_> = ids.iter().filter_map(|id| origins.get(id)).collect();
@@ -267,8 +271,8 @@ fn judge_replays(
 }
 
 /// I15: when everything has ended, nothing is open.
-fn judge_slots(book: &Book, broken: &mut impl FnMut(Promise, String)) {
-    let open = book.requests.iter().filter(|request| request.over.is_none()).count();
+fn judge_slots(observed: &Observations, broken: &mut impl FnMut(Promise, String)) {
+    let open = observed.requests.iter().filter(|request| request.over.is_none()).count();
     if open > 0 {
         broken(
             Promise::TroubleStaysWhereItIs,

@@ -3,22 +3,22 @@
 //! Time goes in steps of random length. In each, what is due happens, then every node that is neither dead nor frozen
 //! runs until its clock has caught up, in an order drawn anew.
 
-mod furniture;
 mod producers;
 mod replays;
+mod setup;
 
 use crate::{
-    book::Violation,
     chance::Chance,
     commands::Command,
     faulty::finish,
     intake,
-    log::What,
-    node::{Makings, Process, Shared, Stage},
-    plan::{Happening, Plan, PlannedOrder},
-    plant::Plant,
+    log::Occurrence,
+    node::{NodeParts, Process, ProcessStage, Shared},
+    observations::Violation,
+    plan::{Happening, Plan, PlannedEvent},
+    planted_bug::PlantedBug,
     promise::Promise,
-    scene::{Scene, Weather, count},
+    shared_world::{SharedWorld, StoreBehaviour, count},
     time::{MILLISECOND, Moment, SECOND},
     verdict,
 };
@@ -26,32 +26,34 @@ use domain::{
     id::{AccountId, DestinationId, RouteId},
     seal::MasterKeys,
 };
-use furniture::{Disk, SceneClock, sqlite};
-use producers::Sending;
-use replays::Replaying;
+use producers::Producer;
+use replays::WantedReplay;
+use setup::{Disk, WorldClock, sqlite};
 use std::sync::Arc;
 use store::{Store, memory::MemoryStore};
 use tokio::runtime::Handle;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    pub plant: Option<Plant>,
+    pub plant: Option<PlantedBug>,
     /// The store is a real SQLite file.
     pub sqlite: bool,
+    /// What no wake-up names is never found.
+    pub no_rescan: bool,
 }
 
 /// What became of a world.
 #[derive(Debug)]
-pub struct Told {
+pub struct WorldReport {
     pub violations: Vec<Violation>,
     pub counts: Vec<(&'static str, u64)>,
     pub hash: u64,
     pub lines: Vec<String>,
-    /// How long it lasted in its own time, in microseconds.
+    /// RequestEnd long it lasted in its own time, in microseconds.
     pub lasted: i64,
 }
 
-/// How many nodes a world may have.
+/// RequestEnd many nodes a world may have.
 const NODES: usize = 4;
 /// After calm everything must have ended within this: the longest schedule, hold, lease and rescan there are.
 const PATIENCE: Moment = 120 * SECOND;
@@ -60,18 +62,18 @@ const CALM_GRAIN: Moment = 200 * MILLISECOND;
 
 struct World {
     plan: Plan,
-    scene: Arc<Scene>,
+    shared: Arc<SharedWorld>,
     chance: Chance,
-    makings: Makings,
+    node_parts: NodeParts,
     accounts: Vec<AccountId>,
     routes: Vec<(AccountId, RouteId)>,
     nodes: Vec<Node>,
-    orders: Vec<Sending>,
-    replays: Vec<Replaying>,
+    producers: Vec<Producer>,
+    replays: Vec<WantedReplay>,
     now: Moment,
     next_happening: usize,
     next_resume: Moment,
-    /// The store itself, for whoever looks from outside.
+    /// The store itself, seen without the trouble that nodes have with it.
     truth: Arc<dyn Store>,
     disk: Option<Disk>,
     calm: bool,
@@ -83,18 +85,18 @@ struct Node {
     listens: bool,
     starts: Moment,
     frozen_until: Option<Moment>,
-    /// How long it stays down when it has stopped by itself.
+    /// RequestEnd long it stays down when it has stopped by itself.
     down: Moment,
 }
 
-pub fn run(seed: u64, options: Options, trace: bool) -> Told {
+pub fn run(seed: u64, options: Options, trace: bool) -> WorldReport {
     let mut world = World::new(seed, options);
     let inside = world.disk.as_ref().map(|disk| disk.runtime.handle().clone());
     let _inside = inside.as_ref().map(Handle::enter);
-    world.furnish();
+    world.set_up();
     world.play();
-    verdict::pronounce(
-        &world.scene,
+    verdict::judge(
+        &world.shared,
         world.truth.as_ref(),
         &world.accounts,
         &world.sent(),
@@ -103,13 +105,13 @@ pub fn run(seed: u64, options: Options, trace: bool) -> Told {
     );
     let lasted = world.now;
     world.nodes.clear();
-    let scene = world.scene;
-    let book = scene.book();
-    Told {
-        violations: book.violations.clone(),
-        counts: scene.counts.all(),
-        hash: book.log.hash(),
-        lines: if trace { book.log.lines().collect() } else { Vec::new() },
+    let shared = world.shared;
+    let observed = shared.observed();
+    WorldReport {
+        violations: observed.violations.clone(),
+        counts: shared.counts.all(),
+        hash: observed.log.hash(),
+        lines: if trace { observed.log.lines().collect() } else { Vec::new() },
         lasted,
     }
 }
@@ -117,15 +119,15 @@ pub fn run(seed: u64, options: Options, trace: bool) -> Told {
 impl World {
     fn new(seed: u64, options: Options) -> Self {
         let plan = Plan::of(seed, if options.sqlite { 1 } else { NODES });
-        let scene = Scene::new(seed, plan.nodes.len(), plan.destinations.len(), plan.lease, options);
-        let memory = || Shared::Memory(Arc::new(MemoryStore::new(Arc::new(SceneClock(Arc::clone(&scene))))));
+        let shared = SharedWorld::new(seed, plan.nodes.len(), plan.destinations.len(), plan.lease, options);
+        let memory = || Shared::Memory(Arc::new(MemoryStore::new(Arc::new(WorldClock(Arc::clone(&shared))))));
         let (store, disk) = if options.sqlite { sqlite() } else { (memory(), None) };
         let chance = Chance::new(seed, 3);
         let truth = store.handle();
         let keys =
             Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").expect("a key"));
-        let makings = Makings {
-            scene: Arc::clone(&scene),
+        let node_parts = NodeParts {
+            shared: Arc::clone(&shared),
             store,
             keys,
             gate: plan.gate.clone(),
@@ -142,24 +144,24 @@ impl World {
             down: 0,
         };
         let nodes = (0..plan.nodes.len()).map(node).collect();
-        let sending = |(number, order): (usize, &PlannedOrder)| Sending {
+        let producer = |(number, event): (usize, &PlannedEvent)| Producer {
             number,
-            next: order.at,
+            next: event.at,
             waiting: None,
             confirmed: None,
             refused: false,
             unsure: false,
         };
-        let orders = plan.orders.iter().enumerate().map(sending).collect();
+        let producers = plan.events.iter().enumerate().map(producer).collect();
         Self {
             plan,
-            scene,
+            shared,
             chance,
-            makings,
+            node_parts,
             accounts: Vec::new(),
             routes: Vec::new(),
             nodes,
-            orders,
+            producers,
             replays: Vec::new(),
             now: 0,
             next_happening: 0,
@@ -173,11 +175,11 @@ impl World {
     fn play(&mut self) {
         loop {
             self.happen();
-            while let Some(landing) = self.scene.landed(self.now) {
+            while let Some(landing) = self.shared.landed(self.now) {
                 landing();
             }
             self.resume();
-            self.orders_proceed();
+            self.producers_proceed();
             self.replays_proceed();
             self.nodes_proceed();
             if self.calm && self.is_quiet() {
@@ -185,25 +187,25 @@ impl World {
             }
             if self.now > self.plan.calm + PATIENCE {
                 let text = format!("not everything has ended {} s after calm", PATIENCE / SECOND);
-                return self.scene.book().broken(self.now, Promise::EverythingEnds, text);
+                return self.shared.observed().broken(self.now, Promise::EverythingEnds, text);
             }
             self.step();
         }
     }
 
     fn is_quiet(&self) -> bool {
-        let answered = self.orders.iter().all(|order| order.confirmed.is_some() || order.refused);
+        let answered = self.producers.iter().all(|producer| producer.confirmed.is_some() || producer.refused);
         let expanded = finish(self.truth.open_expansions(None, 1)).is_ok_and(|open| open.is_empty());
         let ended = {
-            let book = self.scene.book();
-            book.deliveries.values().all(|page| page.ending.is_some()) && book.nothing_open()
+            let observed = self.shared.observed();
+            observed.deliveries.values().all(|page| page.ending.is_some()) && observed.nothing_open()
         };
         let up = self.nodes.iter().all(|node| {
             node.process
                 .as_ref()
-                .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
+                .is_some_and(|process| process.stage() == ProcessStage::Serving && !process.is_stopping())
         });
-        answered && expanded && ended && up && self.scene.all_landed() && self.replays_are_over()
+        answered && expanded && ended && up && self.shared.all_landed() && self.replays_are_over()
     }
 
     /// Time goes on by a step; everybody who is there and awake lives through it.
@@ -220,15 +222,15 @@ impl World {
             if node.frozen_until.is_none()
                 && let Some(process) = &mut node.process
             {
-                process.run(&self.scene, from, self.now);
+                process.run(&self.shared, from, self.now);
             }
         }
-        self.scene.time.stand(self.now);
-        let mut book = self.scene.book();
-        book.troubled.resize(self.nodes.len(), 0);
+        self.shared.time.stand(self.now);
+        let mut observed = self.shared.observed();
+        observed.troubled.resize(self.nodes.len(), 0);
         for (node, state) in self.nodes.iter().enumerate() {
-            if state.frozen_until.is_some() || self.scene.weather(node) != Weather::FINE {
-                book.troubled[node] = self.now;
+            if state.frozen_until.is_some() || self.shared.store_behaviour(node) != StoreBehaviour::FINE {
+                observed.troubled[node] = self.now;
             }
         }
     }
@@ -242,17 +244,17 @@ impl World {
             }
             match self.nodes[node].process.as_ref().map(Process::stage) {
                 None if self.nodes[node].starts <= self.now => self.start(node),
-                Some(Stage::Ended(why)) if self.nodes[node].frozen_until.is_none() => {
-                    if why != "stopped" && self.scene.plant.is_none() && why.contains("panicked") {
-                        self.scene.book().broken(
+                Some(ProcessStage::Ended(why)) if self.nodes[node].frozen_until.is_none() => {
+                    if why != "stopped" && self.shared.plant.is_none() && why.contains("panicked") {
+                        self.shared.observed().broken(
                             self.now,
                             Promise::EverythingEnds,
                             format!("node {node}: {why}"),
                         );
                     }
-                    self.scene.note(What::Ended { node, why });
+                    self.shared.note(Occurrence::Ended { node, why });
                     let down = self.nodes[node].down;
-                    self.bury(node, down);
+                    self.remove_process(node, down);
                 }
                 _ => {}
             }
@@ -260,24 +262,30 @@ impl World {
     }
 
     fn start(&mut self, node: usize) {
-        count(&self.scene.counts.restarts);
+        count(&self.shared.counts.restarts);
         // Now and then it comes back on another machine, where nothing proves that its predecessor is dead.
         if self.chance.happens(0.2) {
             self.nodes[node].proof = format!("folder {node} {}", self.chance.next());
         }
         let proof = self.nodes[node].proof.clone();
-        self.nodes[node].process =
-            Some(Process::start(&self.makings, node, self.plan.nodes[node].0, proof, &self.chance, self.now));
+        self.nodes[node].process = Some(Process::start(
+            &self.node_parts,
+            node,
+            self.plan.nodes[node].0,
+            proof,
+            &self.chance,
+            self.now,
+        ));
         self.nodes[node].down = self.chance.range(1, 1_000) as Moment * MILLISECOND;
     }
 
     /// The process is gone: its connections are closed, what it had in memory is forgotten.
-    fn bury(&mut self, node: usize, down: Moment) {
+    fn remove_process(&mut self, node: usize, down: Moment) {
         let Some(process) = self.nodes[node].process.take() else { return };
         let life = process.life;
-        self.scene.book().dies(life, self.now);
+        self.shared.observed().dies(life, self.now);
         drop(process);
-        self.scene.dies(life);
+        self.shared.dies(life);
         self.nodes[node].starts = self.now + down;
         self.nodes[node].frozen_until = None;
     }
@@ -287,8 +295,8 @@ impl World {
             return;
         }
         if let Some(process) = &self.nodes[node].process {
-            self.scene.book().lives[process.life].thawed = self.now;
-            self.scene.note(What::Thawed { node });
+            self.shared.observed().lives[process.life].thawed = self.now;
+            self.shared.note(Occurrence::Thawed { node });
         }
     }
 
@@ -300,77 +308,79 @@ impl World {
                 break;
             }
             self.next_happening += 1;
-            self.befall(happening);
+            self.apply(happening);
         }
         if !self.calm && self.now >= self.plan.calm {
             self.calm_down();
         }
     }
 
-    fn befall(&mut self, happening: Happening) {
-        let counts = &self.scene.counts;
+    fn apply(&mut self, happening: Happening) {
+        let counts = &self.shared.counts;
         match happening {
             Happening::Crash { node, down } => {
                 if self.nodes[node].process.is_some() {
                     count(&counts.crashes);
-                    self.scene.note(What::Crashed { node });
-                    self.bury(node, down);
+                    self.shared.note(Occurrence::Crashed { node });
+                    self.remove_process(node, down);
                 }
             }
             Happening::Freeze { node, lasts } => {
                 if self.nodes[node].process.is_some() {
                     count(&counts.freezes);
-                    self.scene.note(What::Frozen { node });
+                    self.shared.note(Occurrence::Frozen { node });
                     self.nodes[node].frozen_until = Some(self.now + lasts);
                 }
             }
             Happening::Stop { node, grace, down } => {
                 if let Some(process) = &mut self.nodes[node].process {
                     count(&counts.stops);
-                    self.scene.note(What::Stopping { node });
+                    self.shared.note(Occurrence::Stopping { node });
                     process.stop(grace);
                     self.nodes[node].down = down;
                 }
             }
-            Happening::Weather { node, weather } => {
-                if weather == Weather::AWAY {
+            Happening::StoreBehaviour { node, store_behaviour } => {
+                if store_behaviour == StoreBehaviour::AWAY {
                     count(&counts.outages);
                 }
                 let nodes = node.map_or(0..self.nodes.len(), |node| node..node + 1);
-                nodes.for_each(|node| self.scene.set_weather(node, weather));
+                nodes.for_each(|node| self.shared.set_store_behaviour(node, store_behaviour));
             }
-            Happening::Temper { destination, temper } => self.scene.set_temper(destination, temper),
+            Happening::ReceiverBehaviour { destination, receiver_behaviour } => {
+                self.shared.set_receiver_behaviour(destination, receiver_behaviour)
+            }
             Happening::RetryNow => self.command(Command::RetryNow),
             Happening::Cancel => self.command(Command::Cancel),
             Happening::Pause { destination } => self.switch(destination, true),
             Happening::Resume { destination } => self.switch(destination, false),
             Happening::SwitchRoute { route } => self.switch_route(route),
-            Happening::Replay { count, rate } => self.want_again(count, rate),
+            Happening::Replay { count, rate } => self.plan_replay(count, rate),
         }
     }
 
     /// Everything that can be mended is mended; what a receiver is like at last is its own affair.
     fn calm_down(&mut self) {
         self.calm = true;
-        self.scene.note(What::Calm);
+        self.shared.note(Occurrence::Calm);
         for node in 0..self.nodes.len() {
-            self.scene.set_weather(node, Weather::FINE);
+            self.shared.set_store_behaviour(node, StoreBehaviour::FINE);
             self.thaw(node);
             self.nodes[node].starts = self.nodes[node].starts.min(self.now);
         }
         for (destination, planned) in self.plan.destinations.iter().enumerate() {
-            self.scene.set_temper(destination, planned.at_last);
+            self.shared.set_receiver_behaviour(destination, planned.at_last);
         }
     }
 
-    /// Whoever paused a destination lets it go on in the end, and asks until that has happened.
+    /// What is paused goes on in the end: that is asked for until it has happened.
     fn resume(&mut self) {
         if !self.calm || self.now < self.next_resume {
             return;
         }
         self.next_resume = self.now + SECOND;
         for destination in 0..self.plan.destinations.len() {
-            let (account, id) = self.place(destination);
+            let (account, id) = self.known_destination(destination);
             let paused = finish(self.truth.destination(account, id))
                 .is_ok_and(|destination| destination.switch.paused_at.is_some());
             if paused {
@@ -379,44 +389,44 @@ impl World {
         }
     }
 
-    fn place(&self, destination: usize) -> (AccountId, DestinationId) {
-        let place = &self.scene.book().places[destination];
-        (place.account, place.id)
+    fn known_destination(&self, destination: usize) -> (AccountId, DestinationId) {
+        let known = &self.shared.observed().destinations[destination];
+        (known.account, known.id)
     }
 
     fn command(&mut self, command: impl Fn(AccountId, domain::id::DeliveryId) -> Command) {
         let waiting: Vec<_> = {
-            let book = self.scene.book();
-            let waiting = book.deliveries.iter().filter(|(_, page)| page.ending.is_none());
+            let observed = self.shared.observed();
+            let waiting = observed.deliveries.iter().filter(|(_, page)| page.ending.is_none());
             waiting.map(|(id, page)| (page.account, *id)).collect()
         };
-        if let (false, Some(process)) = (waiting.is_empty(), self.somebody()) {
+        if let (false, Some(process)) = (waiting.is_empty(), self.serving_process()) {
             let (account, id) = *self.chance.pick(&waiting);
             process.command(command(account, id));
         }
     }
 
     fn switch(&self, destination: usize, pause: bool) {
-        let (account, id) = self.place(destination);
-        if let Some(process) = self.somebody() {
+        let (account, id) = self.known_destination(destination);
+        if let Some(process) = self.serving_process() {
             process.command(Command::Pause(account, id, pause));
         }
     }
 
     fn switch_route(&self, route: usize) {
         let (account, id) = self.routes[route % self.routes.len()];
-        if let Some(process) = self.somebody() {
+        if let Some(process) = self.serving_process() {
             process.command(Command::SwitchRoute(account, id));
         }
     }
 
-    fn somebody(&self) -> Option<&Process> {
+    fn serving_process(&self) -> Option<&Process> {
         let serving = |node: &&Node| {
             node.listens
                 && node
                     .process
                     .as_ref()
-                    .is_some_and(|process| process.stage() == Stage::Serving && !process.is_stopping())
+                    .is_some_and(|process| process.stage() == ProcessStage::Serving && !process.is_stopping())
         };
         let up: Vec<_> = self.nodes.iter().filter(serving).collect();
         if up.is_empty() { None } else { self.chance.pick(&up).process.as_ref() }

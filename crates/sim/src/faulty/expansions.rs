@@ -1,7 +1,7 @@
 //! Expansions, as one node meets them.
 
-use super::{Faulty, Site, finish, queue::number};
-use crate::{log::What, plant::Plant, scene::count};
+use super::{FaultyStore, TrueStore, finish, queue::number};
+use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count};
 use async_trait::async_trait;
 use domain::id::EventId;
 use store::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
@@ -10,7 +10,7 @@ use store::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 const CHUNK_ROUTES: usize = 2;
 
 #[async_trait]
-impl Expansions for Faulty {
+impl Expansions for FaultyStore {
     async fn open_expansions(
         &self,
         after: Option<EventId>,
@@ -32,34 +32,34 @@ impl Expansions for Faulty {
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
-        let (site, mut chunk) = (self.site(), chunk.clone());
-        if self.has(Plant::PartialExpansion) {
+        let (true_store, mut chunk) = (self.true_store(), chunk.clone());
+        if self.has(PlantedBug::PartialExpansion) {
             chunk.deliveries.pop();
         }
-        self.write("expand", move || site.expand(&chunk)).await
+        self.write("expand", move || true_store.expand(&chunk)).await
     }
 }
 
-impl Site {
+impl TrueStore {
     fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
-        let Self { store, scene, node } = self;
+        let Self { store, shared, node } = self;
         let written = finish(store.expand(chunk))?;
         if !written {
             return Ok(false);
         }
         let (event, deliveries) = (chunk.event_id, chunk.deliveries.len());
-        scene.note(What::Expanded { node: *node, event, deliveries, done: chunk.done });
+        shared.note(Occurrence::Expanded { node: *node, event, deliveries, done: chunk.done });
         for delivery in &chunk.deliveries {
-            let account = scene.book().account_of(delivery.destination_id);
-            count(&scene.counts.deliveries);
-            scene.book().promised(account, delivery);
+            let account = shared.observed().account_of(delivery.destination_id);
+            count(&shared.counts.deliveries);
+            shared.observed().promised(account, delivery);
             if delivery.sequenced {
-                number(store, scene, account, delivery.id);
+                number(store, shared, account, delivery.id);
             }
         }
         if chunk.done {
-            count(&scene.counts.expansions);
-            scene.book().expanded(event, scene.time.now());
+            count(&shared.counts.expansions);
+            shared.observed().expanded(event);
         }
         Ok(true)
     }

@@ -1,12 +1,12 @@
-//! The feed, for whoever follows: a read like any other.
+//! The feed of what became durable: a read like any other.
 
-use super::Faulty;
+use super::FaultyStore;
 use async_trait::async_trait;
 use domain::time::Timestamp;
 use store::{Feed, FeedPage, FeedPlace, Followed, Resumption, StoreError};
 
 #[async_trait]
-impl Feed for Faulty {
+impl Feed for FaultyStore {
     async fn feed_end(&self, now: Timestamp) -> Result<FeedPlace, StoreError> {
         self.read("feed_end", self.inner.feed_end(now)).await
     }

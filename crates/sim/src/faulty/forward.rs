@@ -1,6 +1,6 @@
 //! What needs no story of its own: configuration and the read side. They fail as everything else does.
 
-use super::{Faulty, Site, finish, replays::replayed};
+use super::{FaultyStore, TrueStore, finish, replays::replayed};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -26,21 +26,21 @@ use store::{
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
-/// whose answer is lost nobody knows whether it was made; `then` tells the book of one that was.
+/// whose answer is lost it is unknown whether it was made; `then` notes one that was.
 macro_rules! forward {
     ($trait:ident:
      $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*
      $(write fn $write:ident($value:ident: &$of:ty) -> $written:ty $(, then $tell:path)?;)*) => {
         #[async_trait]
-        impl $trait for Faulty {
+        impl $trait for FaultyStore {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result, StoreError> {
                 self.read(stringify!($name), self.inner.$name($($arg),*)).await
             })*
             $(async fn $write(&self, $value: &$of) -> Result<$written, StoreError> {
-                let (site, $value) = (self.site(), $value.clone());
+                let (true_store, $value) = (self.true_store(), $value.clone());
                 let write = move || {
-                    let written = finish(site.store.$write(&$value))?;
-                    $($tell(&site, &$value, &written);)?
+                    let written = finish(true_store.store.$write(&$value))?;
+                    $($tell(&true_store, &$value, &written);)?
                     Ok(written)
                 };
                 self.write(stringify!($write), write).await
@@ -84,8 +84,8 @@ forward! { Catalog:
     write fn update_route(route: &Route) -> Route, then route_updated;
 }
 
-fn route_updated(site: &Site, route: &Route, _: &Route) {
-    site.scene.book().route_changed(route.id, site.scene.time.now());
+fn route_updated(true_store: &TrueStore, route: &Route, _: &Route) {
+    true_store.shared.observed().route_switched(route.id);
 }
 
 forward! { History:

@@ -1,7 +1,7 @@
 //! What owners keep of their gates: a write like any other.
 
-use super::{Faulty, finish};
-use crate::{plant::Plant, scene::Scene};
+use super::{FaultyStore, finish};
+use crate::{planted_bug::PlantedBug, shared_world::SharedWorld};
 use async_trait::async_trait;
 use domain::{
     gate::HoldEntry,
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use store::{GateWord, Gates, HoldKey, StoreError};
 
 /// As it reaches the store.
-fn planted(scene: &Scene, word: &GateWord) -> GateWord {
+fn planted(shared: &SharedWorld, word: &GateWord) -> GateWord {
     let mut word = word.clone();
     let Some(record) = &word.record else { return word };
     let mut doc = serde_json::to_value(record).expect("a record is JSON");
-    if scene.has(Plant::RampForgotten) && doc == json!({}) {
+    if shared.has(PlantedBug::RampForgotten) && doc == json!({}) {
         word.record = None;
         return word;
     }
-    if scene.has(Plant::LadderByResponse)
+    if shared.has(PlantedBug::LadderByResponse)
         && let Some(step) = doc["throttle"]["step"].as_u64()
     {
         doc["throttle"]["step"] = (step + 5).into();
@@ -31,15 +31,15 @@ fn planted(scene: &Scene, word: &GateWord) -> GateWord {
 }
 
 #[async_trait]
-impl Gates for Faulty {
+impl Gates for FaultyStore {
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
-        let (inner, scene, words) = (Arc::clone(&self.inner), Arc::clone(&self.scene), words.to_vec());
+        let (inner, shared, words) = (Arc::clone(&self.inner), Arc::clone(&self.shared), words.to_vec());
         let keep = move || {
-            if !scene.has(Plant::GateForgotten) {
-                let kept: Vec<GateWord> = words.iter().map(|word| planted(&scene, word)).collect();
+            if !shared.has(PlantedBug::GateForgotten) {
+                let kept: Vec<GateWord> = words.iter().map(|word| planted(&shared, word)).collect();
                 finish(inner.keep_gates(node, &kept, now))?;
             }
-            scene.book().gates_kept(node, &words, scene.time.now());
+            shared.observed().gates_kept(node, &words, shared.time.now());
             Ok(())
         };
         self.write("keep_gates", keep).await

@@ -1,7 +1,7 @@
 //! Committing, as one node meets it.
 
-use super::{Faulty, finish, pause, queue::number};
-use crate::{log::What, plant::Plant, scene::count, time::MILLISECOND};
+use super::{FaultyStore, finish, pause, queue::number};
+use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time::MILLISECOND};
 use async_trait::async_trait;
 use domain::{
     event::Event,
@@ -13,49 +13,51 @@ use std::{sync::Arc, time::Duration};
 use store::{Committed, Ingest, NewEvent, Store, StoreError};
 
 #[async_trait]
-impl Ingest for Faulty {
+impl Ingest for FaultyStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
         let mut batch = batch.to_vec();
         for new in &mut batch {
-            if self.has(Plant::NoIdempotency) {
+            if self.has(PlantedBug::NoIdempotency) {
                 new.key = None;
             }
-            if self.has(Plant::PartialFanOut) && new.deliveries.len() > 1 {
+            if self.has(PlantedBug::PartialFanOut) && new.deliveries.len() > 1 {
                 new.deliveries.pop();
             }
         }
-        let (inner, scene, node) = (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node);
+        let (inner, shared, node) = (Arc::clone(&self.inner), Arc::clone(&self.shared), self.node);
         let made = batch.clone();
         let commit = move || {
             let committed = finish(inner.commit(&made, now))?;
-            let known = scene.book().known(&made);
-            let (at, mut book) = (scene.time.now(), scene.book());
+            let known = shared.observed().known(&made);
+            let (at, mut observed) = (shared.time.now(), shared.observed());
             for (new, outcome) in made.iter().zip(&committed) {
                 if *outcome == Committed::Stale {
-                    count(&scene.counts.stale);
+                    count(&shared.counts.stale);
                 }
                 if *outcome == Committed::New {
-                    book.committed(new, || matched(inner.as_ref(), &new.event), at);
-                    count(&scene.counts.events);
-                    scene
+                    observed.committed(new, || matched(inner.as_ref(), &new.event));
+                    count(&shared.counts.events);
+                    shared
                         .counts
                         .deliveries
                         .fetch_add(new.deliveries.len() as u64, std::sync::atomic::Ordering::Relaxed);
                 }
                 let (event, deliveries) = (new.event.id, new.deliveries.len());
-                book.log
-                    .note(at, What::Committed { node, event, deliveries, new: *outcome == Committed::New });
+                observed.log.note(
+                    at,
+                    Occurrence::Committed { node, event, deliveries, new: *outcome == Committed::New },
+                );
             }
-            drop(book);
+            drop(observed);
             for (new, _) in made.iter().zip(&committed).filter(|(_, outcome)| **outcome == Committed::New) {
                 for delivery in new.deliveries.iter().filter(|it| it.sequenced && !known.contains(&it.id)) {
-                    number(&inner, &scene, new.event.account_id, delivery.id);
+                    number(&inner, &shared, new.event.account_id, delivery.id);
                 }
             }
             Ok(committed)
         };
-        if self.has(Plant::AckBeforeCommit) {
-            // Written a little later, by somebody who may be dead by then.
+        if self.has(PlantedBug::AckBeforeCommit) {
+            // Written a little later, by serving_process who may be dead by then.
             tokio::spawn(async move {
                 pause(Duration::from_micros(20 * MILLISECOND as u64)).await;
                 let _ = commit();

@@ -1,43 +1,43 @@
 //! Leases and shards, as one node meets them.
 
-use super::{Faulty, finish};
-use crate::{log::What, plant::Plant, scene::count, time::calendar};
+use super::{FaultyStore, finish};
+use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time::calendar};
 use async_trait::async_trait;
 use domain::{id::NodeId, limits, time::Timestamp};
 use std::{sync::Arc, time::Duration};
 use store::{Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, StoreError};
 
-impl Faulty {
+impl FaultyStore {
     /// The node has just heard that a renewal it sent then was made.
     fn renewed(&self, sent: i64) {
-        let (lease, margin) = (self.scene.lease.as_micros() as i64, limits::LEASE_MARGIN.as_micros() as i64);
-        self.scene.book().renewed(self.life, sent, lease, margin, self.scene.time.now());
+        let (lease, margin) = (self.shared.lease.as_micros() as i64, limits::LEASE_MARGIN.as_micros() as i64);
+        self.shared.observed().renewed(self.life, sent, lease, margin, self.shared.time.now());
     }
 
     /// What the store is asked for, whatever the node believes.
     fn lease(&self, asked: Duration) -> Duration {
-        if self.has(Plant::NoHolderDeadline) { self.scene.lease } else { asked }
+        if self.has(PlantedBug::NoHolderDeadline) { self.shared.lease } else { asked }
     }
 
-    /// A write that may move members or shards: the book learns who is there and who owns what.
+    /// A write that may move members or shards: the world notes who is there and who owns what.
     async fn moving<T: Send + std::fmt::Debug + 'static>(
         &self,
         call: &'static str,
         id: NodeId,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (inner, scene, node, life) =
-            (Arc::clone(&self.inner), Arc::clone(&self.scene), self.node, self.life);
+        let (inner, shared, node, life) =
+            (Arc::clone(&self.inner), Arc::clone(&self.shared), self.node, self.life);
         let moving = move || {
             let done = work()?;
             let roll = finish(inner.roll())?;
-            let (at, mut book) = (scene.time.now(), scene.book());
+            let (at, mut observed) = (shared.time.now(), shared.observed());
             if call == "join" {
-                book.life_of.insert(id, life);
+                observed.life_of.insert(id, life);
             }
             let detail = if std::mem::size_of::<T>() == 0 { String::new() } else { brief(&done) };
-            book.log.note(at, What::Member { node, call, id, detail });
-            book.rolled(&roll, at);
+            observed.log.note(at, Occurrence::Member { node, call, id, detail });
+            observed.rolled(&roll, at);
             Ok(done)
         };
         self.write(call, moving).await
@@ -45,7 +45,7 @@ impl Faulty {
 
     /// SQLite asks the machine what time it is; here it is the world's.
     fn told(&self, now: Timestamp) -> Timestamp {
-        if self.scene.sqlite { calendar(self.scene.time.now()) } else { now }
+        if self.shared.sqlite { calendar(self.shared.time.now()) } else { now }
     }
 }
 
@@ -56,13 +56,13 @@ fn brief(done: &impl std::fmt::Debug) -> String {
 }
 
 #[async_trait]
-impl Membership for Faulty {
+impl Membership for FaultyStore {
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.read("now", self.inner.now()).await.map(|now| self.told(now))
     }
 
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
-        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.scene.time.now());
+        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.shared.time.now());
         let (id, node) = (node.id, node.clone());
         let joined = self.moving("join", id, move || finish(inner.join(&node, lease))).await?;
         self.renewed(sent);
@@ -70,7 +70,7 @@ impl Membership for Faulty {
     }
 
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError> {
-        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.scene.time.now());
+        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.shared.time.now());
         let renewed = self.write("renew", move || finish(inner.renew(node, lease))).await?;
         self.renewed(sent);
         Ok(Renewed { now: self.told(renewed.now), ..renewed })
@@ -90,18 +90,18 @@ impl Membership for Faulty {
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
         let reap = move || {
             let mut reaped = finish(inner.reap(me))?;
-            if scene.has(Plant::TakeOverAlive) {
+            if shared.has(PlantedBug::TakeOverAlive) {
                 let others: Vec<NodeId> =
-                    scene.book().members.iter().copied().filter(|id| *id != me).collect();
+                    shared.observed().members.iter().copied().filter(|id| *id != me).collect();
                 for other in others {
                     finish(inner.leave(other))?;
                     reaped.push(other);
                 }
             }
-            reaped.iter().for_each(|_| count(&scene.counts.takeovers));
+            reaped.iter().for_each(|_| count(&shared.counts.takeovers));
             Ok(reaped)
         };
         self.moving("reap", me, reap).await
@@ -114,7 +114,7 @@ impl Membership for Faulty {
 
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
         let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
-        if self.has(Plant::DrainIgnored) {
+        if self.has(PlantedBug::DrainIgnored) {
             let seize = move || {
                 finish(inner.ask_shards(me, &shards))?;
                 for row in finish(inner.roll())?.shards {
@@ -132,10 +132,10 @@ impl Membership for Faulty {
     }
 
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError> {
-        let (inner, shards, scene) = (Arc::clone(&self.inner), shards.to_vec(), Arc::clone(&self.scene));
+        let (inner, shards, shared) = (Arc::clone(&self.inner), shards.to_vec(), Arc::clone(&self.shared));
         let release = move || {
             let given = finish(inner.release_shards(me, &shards))?;
-            given.iter().for_each(|_| count(&scene.counts.handovers));
+            given.iter().for_each(|_| count(&shared.counts.handovers));
             Ok(given)
         };
         self.moving("release", me, release).await

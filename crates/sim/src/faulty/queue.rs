@@ -1,9 +1,9 @@
 //! Fetching and settling, as one node meets them.
 
-use super::{Faulty, finish};
+use super::{FaultyStore, finish};
 use crate::{
-    plant::Plant,
-    scene::{Scene, count},
+    planted_bug::PlantedBug,
+    shared_world::{SharedWorld, count},
     time::moment,
 };
 use async_trait::async_trait;
@@ -20,19 +20,19 @@ use store::{
 };
 
 #[async_trait]
-impl Queue for Faulty {
+impl Queue for FaultyStore {
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError> {
         let mut fetched = self.read("fetch", self.inner.fetch(windows)).await?;
         for row in fetched.iter_mut().flatten() {
-            if self.has(Plant::RetryForgetsAttempts) {
+            if self.has(PlantedBug::RetryForgetsAttempts) {
                 row.delivery.attempts = 0;
             }
-            if self.has(Plant::RetryTooEarly) && row.delivery.attempts > 0 {
+            if self.has(PlantedBug::RetryTooEarly) && row.delivery.attempts > 0 {
                 row.delivery.due_at = Timestamp::MIN;
             }
         }
-        if self.has(Plant::OrderByDueTime) {
-            let now = self.scene.time.now();
+        if self.has(PlantedBug::OrderByDueTime) {
+            let now = self.shared.time.now();
             let due = |row: &FetchedDelivery| moment(row.delivery.due_at) <= now;
             fetched
                 .iter_mut()
@@ -52,23 +52,24 @@ impl Queue for Faulty {
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let mut settlements = settlements.to_vec();
-        if self.has(Plant::EndingWithoutFact) {
+        if self.has(PlantedBug::EndingWithoutFact) {
             settlements.iter_mut().for_each(forget_attempt);
         }
         let count_of = settlements.len();
-        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
         let settle = move || {
-            let fence = scene.has(Plant::NoFence).then(|| scene.book().members.first().copied()).flatten();
+            let fence =
+                shared.has(PlantedBug::NoFence).then(|| shared.observed().members.first().copied()).flatten();
             let moved = finish(inner.settle(fence.unwrap_or(node), &settlements, now))?;
-            let (at, mut book) = (scene.time.now(), scene.book());
+            let (at, mut observed) = (shared.time.now(), shared.observed());
             for (settlement, moved) in settlements.iter().zip(&moved) {
-                count(&scene.counts.settlements);
-                book.settled(node, settlement, *moved, at);
+                count(&shared.counts.settlements);
+                observed.settled(node, settlement, *moved, at);
             }
             Ok(moved)
         };
         match self.write("settle", settle).await {
-            Err(_) if self.has(Plant::LostFlush) => Ok(vec![true; count_of]),
+            Err(_) if self.has(PlantedBug::LostFlush) => Ok(vec![true; count_of]),
             result => result,
         }
     }
@@ -98,11 +99,11 @@ impl Queue for Faulty {
         turns: &[Turn],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let (inner, turns, scene) = (Arc::clone(&self.inner), turns.to_vec(), Arc::clone(&self.scene));
+        let (inner, turns, shared) = (Arc::clone(&self.inner), turns.to_vec(), Arc::clone(&self.shared));
         let take = move || {
             let moved = finish(inner.take_turns(node, &turns, now))?;
             for (turn, _) in turns.iter().zip(&moved).filter(|(_, moved)| **moved) {
-                number(&inner, &scene, turn.delivery.account_id, turn.delivery.id);
+                number(&inner, &shared, turn.delivery.account_id, turn.delivery.id);
             }
             Ok(moved)
         };
@@ -115,11 +116,11 @@ impl Queue for Faulty {
         id: DeliveryId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
         let retry = move || {
             let moved = finish(inner.retry_now(account, id, now))?;
             if let Some(delivery) = &moved {
-                scene.book().commanded(id, Some(moment(delivery.due_at)), None, scene.time.now());
+                shared.observed().commanded(id, Some(moment(delivery.due_at)), None, shared.time.now());
             }
             Ok(moved)
         };
@@ -133,12 +134,12 @@ impl Queue for Faulty {
         fact: AttemptId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let (inner, scene) = (Arc::clone(&self.inner), Arc::clone(&self.scene));
+        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
         let cancel = move || {
             let ended = finish(inner.cancel(account, id, fact, now))?;
             if ended.is_some() {
                 let ending = Ending::Cancelled(CancelReason::Requested);
-                scene.book().commanded(id, None, Some(ending), scene.time.now());
+                shared.observed().commanded(id, None, Some(ending), shared.time.now());
             }
             Ok(ended)
         };
@@ -155,10 +156,10 @@ impl Queue for Faulty {
 }
 
 /// Notes the number that the store has given.
-pub(super) fn number(store: &Arc<dyn Store>, scene: &Scene, account: AccountId, id: DeliveryId) {
+pub(super) fn number(store: &Arc<dyn Store>, shared: &SharedWorld, account: AccountId, id: DeliveryId) {
     let record = finish(store.delivery(account, id)).expect("just written");
     if let DeliveryState::Waiting(row) = record.state {
-        scene.book().numbered(id, row.position.track, row.sequence);
+        shared.observed().numbered(id, row.position.track, row.sequence);
     }
 }
 

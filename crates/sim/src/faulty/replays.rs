@@ -1,24 +1,24 @@
 //! What a chunk of a replay has made.
 
-use super::{Site, finish, queue::number};
-use crate::{log::What, scene::count};
+use super::{TrueStore, finish, queue::number};
+use crate::{log::Occurrence, shared_world::count};
 use store::{ReplayChunk, Replayed};
 
-/// Tells the book of the deliveries that are there now.
-pub(super) fn replayed(site: &Site, chunk: &ReplayChunk, made: &Option<u32>) {
-    let Site { store, scene, node } = site;
+/// Notes the deliveries that are there now.
+pub(super) fn replayed(true_store: &TrueStore, chunk: &ReplayChunk, made: &Option<u32>) {
+    let TrueStore { store, shared, node } = true_store;
     let Some(made) = *made else { return };
-    scene.note(What::Replayed { node: *node, replay: chunk.replay_id, deliveries: made as usize });
+    shared.note(Occurrence::Replayed { node: *node, replay: chunk.replay_id, deliveries: made as usize });
     for Replayed { delivery, .. } in &chunk.deliveries {
-        let account = scene.book().account_of(delivery.destination_id);
+        let account = shared.observed().account_of(delivery.destination_id);
         // One that its replay had made before is not made again.
         if finish(store.delivery(account, delivery.id)).is_err() {
             continue;
         }
-        count(&scene.counts.replayed);
-        scene.book().promised(account, delivery);
+        count(&shared.counts.replayed);
+        shared.observed().promised(account, delivery);
         if delivery.sequenced {
-            number(store, scene, account, delivery.id);
+            number(store, shared, account, delivery.id);
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::World;
 use crate::{
-    intake::Order,
-    log::What,
+    intake::EventRequest,
+    log::Occurrence,
     time::{MILLISECOND, Moment, SECOND},
-    verdict::Sent,
+    verdict::SentEvent,
 };
 use domain::id::EventId;
 use ingest::{Answer, IngestError};
 use tokio::sync::oneshot;
 
 /// A producer with one event: it tries until it has been confirmed.
-pub(super) struct Sending {
+pub(super) struct Producer {
     pub(super) number: usize,
     pub(super) next: Moment,
     /// Since when, and for what.
@@ -25,16 +25,16 @@ pub(super) struct Sending {
 }
 
 impl World {
-    pub(super) fn orders_proceed(&mut self) {
-        for at in 0..self.orders.len() {
-            if self.orders[at].confirmed.is_some() || self.orders[at].refused {
+    pub(super) fn producers_proceed(&mut self) {
+        for at in 0..self.producers.len() {
+            if self.producers[at].confirmed.is_some() || self.producers[at].refused {
                 continue;
             }
             self.hear(at);
-            if self.orders[at].confirmed.is_none()
-                && !self.orders[at].refused
-                && self.orders[at].waiting.is_none()
-                && self.orders[at].next <= self.now
+            if self.producers[at].confirmed.is_none()
+                && !self.producers[at].refused
+                && self.producers[at].waiting.is_none()
+                && self.producers[at].next <= self.now
             {
                 self.send(at);
             }
@@ -42,8 +42,8 @@ impl World {
     }
 
     fn hear(&mut self, at: usize) {
-        let order = &mut self.orders[at];
-        let Some((since, answer)) = &mut order.waiting else { return };
+        let producer = &mut self.producers[at];
+        let Some((since, answer)) = &mut producer.waiting else { return };
         let patience_is_over = self.now - *since > 10 * SECOND;
         let heard = match answer.try_recv() {
             // The answer may get lost between the node and its producer.
@@ -52,28 +52,28 @@ impl World {
             Err(oneshot::error::TryRecvError::Empty) if !patience_is_over => return,
             Err(_) => None,
         };
-        order.waiting = None;
+        producer.waiting = None;
         match heard {
             Some(Ok(accepted)) => {
-                order.confirmed = Some(accepted.id);
-                return self.scene.note(What::Acknowledged { order: at, event: accepted.id });
+                producer.confirmed = Some(accepted.id);
+                return self.shared.note(Occurrence::Acknowledged { producer: at, event: accepted.id });
             }
             Some(Err(IngestError::FanoutTooLarge { .. })) => {
-                order.refused = true;
-                return self.scene.note(What::Refused { order: at });
+                producer.refused = true;
+                return self.shared.note(Occurrence::Refused { producer: at });
             }
             // Nothing has been written.
             Some(Err(IngestError::Overloaded | IngestError::StaleTooOften)) => {}
-            Some(Err(_)) | None => order.unsure = true,
+            Some(Err(_)) | None => producer.unsure = true,
         }
-        order.next = self.now + self.chance.range(10, 1_000) as Moment * MILLISECOND;
-        self.scene.note(What::Unconfirmed { order: at });
+        producer.next = self.now + self.chance.range(10, 1_000) as Moment * MILLISECOND;
+        self.shared.note(Occurrence::Unconfirmed { producer: at });
     }
 
     fn send(&mut self, at: usize) {
-        let planned = &self.plan.orders[self.orders[at].number];
+        let planned = &self.plan.events[self.producers[at].number];
         let (answer, answered) = oneshot::channel();
-        let order = Order {
+        let request = EventRequest {
             account: self.accounts[planned.account],
             event_type: planned.event_type,
             key: key(at),
@@ -82,29 +82,29 @@ impl World {
             later: planned.later,
             answer,
         };
-        match self.somebody() {
+        match self.serving_process() {
             Some(process) => {
-                process.order(order);
-                self.orders[at].waiting = Some((self.now, answered));
+                process.take(request);
+                self.producers[at].waiting = Some((self.now, answered));
             }
-            None => self.orders[at].next = self.now + 100 * MILLISECOND,
+            None => self.producers[at].next = self.now + 100 * MILLISECOND,
         }
     }
 
-    pub(super) fn sent(&self) -> Vec<Sent> {
-        let orders = self.orders.iter().enumerate();
-        let sent = orders.map(|(at, order)| Sent {
-            order: at,
-            account: self.accounts[self.plan.orders[order.number].account],
+    pub(super) fn sent(&self) -> Vec<SentEvent> {
+        let producers = self.producers.iter().enumerate();
+        let sent = producers.map(|(at, producer)| SentEvent {
+            producer: at,
+            account: self.accounts[self.plan.events[producer.number].account],
             key: key(at),
-            confirmed: order.confirmed,
-            refused: order.refused && !order.unsure,
+            confirmed: producer.confirmed,
+            refused: producer.refused && !producer.unsure,
         });
         sent.collect()
     }
 }
 
 /// The same however often it is sent.
-fn key(order: usize) -> String {
-    format!("order-{order}")
+fn key(producer: usize) -> String {
+    format!("event-{producer}")
 }

@@ -4,13 +4,13 @@ use super::World;
 use crate::{
     commands::{Command, ReplayRequest},
     faulty::finish,
-    scene::count as tally,
+    shared_world::count as tally,
     time::{MILLISECOND, Moment, SECOND},
 };
 use domain::id::{AccountId, DeliveryId, ReplayId};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-pub(super) struct Replaying {
+pub(super) struct WantedReplay {
     account: AccountId,
     /// By id, each once.
     deliveries: Vec<DeliveryId>,
@@ -23,11 +23,11 @@ pub(super) struct Replaying {
 
 impl World {
     /// Some neighbours among what has ended, so that tracks and destinations have several.
-    pub(super) fn want_again(&mut self, count: usize, rate: u32) {
+    pub(super) fn plan_replay(&mut self, count: usize, rate: u32) {
         let account = *self.chance.pick(&self.accounts);
         let ended: Vec<DeliveryId> = {
-            let book = self.scene.book();
-            let ended = book.deliveries.iter().filter(|(_, page)| page.ending.is_some());
+            let observed = self.shared.observed();
+            let ended = observed.deliveries.iter().filter(|(_, page)| page.ending.is_some());
             ended.filter(|(_, page)| page.account == account).map(|(id, _)| *id).collect()
         };
         if ended.is_empty() {
@@ -36,14 +36,16 @@ impl World {
         let from = self.chance.index(ended.len());
         let deliveries = ended.into_iter().skip(from).take(count).collect();
         let next = self.now;
-        self.replays.push(Replaying { account, deliveries, rate, next, waiting: None, confirmed: None });
-        tally(&self.scene.counts.replays);
+        self.replays.push(WantedReplay { account, deliveries, rate, next, waiting: None, confirmed: None });
+        tally(&self.shared.counts.replays);
     }
 
     pub(super) fn replays_proceed(&mut self) {
         for at in 0..self.replays.len() {
             self.hear_of_replay(at);
-            let Replaying { confirmed: None, waiting: None, next, .. } = self.replays[at] else { continue };
+            let WantedReplay { confirmed: None, waiting: None, next, .. } = self.replays[at] else {
+                continue;
+            };
             if next <= self.now {
                 self.ask_for_replay(at);
             }
@@ -66,11 +68,11 @@ impl World {
 
     /// Under the same key each time.
     fn ask_for_replay(&mut self, at: usize) {
-        let Replaying { account, deliveries, rate, .. } = &self.replays[at];
+        let WantedReplay { account, deliveries, rate, .. } = &self.replays[at];
         let (answer, answered) = oneshot::channel();
         let (account, rate, key) = (*account, *rate, format!("replay-{at}"));
         let request = ReplayRequest { account, deliveries: deliveries.clone(), rate, key, answer };
-        if let Some(process) = self.somebody() {
+        if let Some(process) = self.serving_process() {
             process.command(Command::Replay(request));
             self.replays[at].waiting = Some((self.now, answered));
         }

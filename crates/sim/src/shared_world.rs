@@ -1,10 +1,10 @@
-//! What everything in one world shares: the time, the book, the weather, and writes that are still on their way.
+//! What everything in one world shares: the time, what was observed, how the store and the receivers behave, and writes that are still on their way.
 
 use crate::{
-    book::Book,
     chance::Chance,
-    log::What,
-    plant::Plant,
+    log::Occurrence,
+    observations::Observations,
+    planted_bug::PlantedBug,
     time::{Moment, TrueTime},
     world::Options,
 };
@@ -17,28 +17,29 @@ use std::{
     time::Duration,
 };
 
-pub(crate) struct Scene {
+pub(crate) struct SharedWorld {
     pub(crate) time: TrueTime,
     /// For what befalls calls and requests.
     pub(crate) chance: Chance,
-    pub(crate) plant: Option<Plant>,
+    pub(crate) plant: Option<PlantedBug>,
     pub(crate) lease: Duration,
+    pub(crate) no_rescan: bool,
     /// The store is SQLite, whose clock is the machine's.
     pub(crate) sqlite: bool,
-    book: Mutex<Book>,
-    weather: Mutex<Vec<Weather>>,
-    tempers: Mutex<Vec<Temper>>,
+    observed: Mutex<Observations>,
+    store_behaviour: Mutex<Vec<StoreBehaviour>>,
+    receiver_behaviours: Mutex<Vec<ReceiverBehaviour>>,
     /// Writes whose caller is gone and which land all the same, by when and by the number of the call; with whose.
-    on_their_way: Mutex<BTreeMap<(Moment, u64), (usize, Landing)>>,
+    on_their_way: Mutex<BTreeMap<(Moment, u64), (usize, LateWrite)>>,
     calls: AtomicU64,
     pub(crate) counts: Counts,
 }
 
-pub(crate) type Landing = Box<dyn FnOnce() + Send>;
+pub(crate) type LateWrite = Box<dyn FnOnce() + Send>;
 
-/// How the store behaves towards one node.
+/// RequestEnd the store behaves towards one node.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Weather {
+pub(crate) struct StoreBehaviour {
     pub(crate) name: &'static str,
     /// Part of the calls that take a while, and how long at most, in milliseconds.
     pub(crate) slow: f64,
@@ -53,7 +54,7 @@ pub(crate) struct Weather {
     pub(crate) late: f64,
 }
 
-impl Weather {
+impl StoreBehaviour {
     pub(crate) const FINE: Self =
         Self { name: "fine", slow: 0.2, slow_ms: 5, refuse: 0.0, stall: 0.0, lose: 0.0, late: 0.0 };
     pub(crate) const SLOW: Self = Self { name: "slow", slow: 0.9, slow_ms: 400, ..Self::FINE };
@@ -62,11 +63,11 @@ impl Weather {
     pub(crate) const AWAY: Self = Self { name: "away", refuse: 0.7, stall: 0.3, ..Self::FINE };
 }
 
-/// How a receiver answers.
+/// RequestEnd a receiver answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Temper {
+pub(crate) enum ReceiverBehaviour {
     Fine,
-    /// Takes its time, sometimes longer than anybody waits.
+    /// Takes its time, sometimes longer than the sender waits.
     Slow,
     /// 500.
     Sick,
@@ -108,11 +109,11 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-impl Scene {
+impl SharedWorld {
     pub(crate) fn new(
         seed: u64,
         nodes: usize,
-        places: usize,
+        destinations: usize,
         lease: Duration,
         options: Options,
     ) -> Arc<Self> {
@@ -121,52 +122,53 @@ impl Scene {
             chance: Chance::new(seed, 1),
             plant: options.plant,
             sqlite: options.sqlite,
+            no_rescan: options.no_rescan,
             lease,
-            book: Mutex::default(),
-            weather: Mutex::new(vec![Weather::FINE; nodes]),
-            tempers: Mutex::new(vec![Temper::Fine; places]),
+            observed: Mutex::default(),
+            store_behaviour: Mutex::new(vec![StoreBehaviour::FINE; nodes]),
+            receiver_behaviours: Mutex::new(vec![ReceiverBehaviour::Fine; destinations]),
             on_their_way: Mutex::default(),
             calls: AtomicU64::new(0),
             counts: Counts::default(),
         })
     }
 
-    pub(crate) fn has(&self, plant: Plant) -> bool {
+    pub(crate) fn has(&self, plant: PlantedBug) -> bool {
         self.plant == Some(plant)
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(crate) fn observed(&self) -> MutexGuard<'_, Observations> {
         // A violation that panics inside the product must still be told.
-        self.book.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.observed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn note(&self, what: What) {
+    pub(crate) fn note(&self, what: Occurrence) {
         let now = self.time.now();
-        self.book().log.note(now, what);
+        self.observed().log.note(now, what);
     }
 
-    pub(crate) fn weather(&self, node: usize) -> Weather {
-        self.weather.lock().expect("never poisoned")[node]
+    pub(crate) fn store_behaviour(&self, node: usize) -> StoreBehaviour {
+        self.store_behaviour.lock().expect("never poisoned")[node]
     }
 
-    pub(crate) fn set_weather(&self, node: usize, weather: Weather) {
-        self.note(What::Weather { node, weather: weather.name });
-        self.weather.lock().expect("never poisoned")[node] = weather;
+    pub(crate) fn set_store_behaviour(&self, node: usize, store_behaviour: StoreBehaviour) {
+        self.note(Occurrence::StoreBehaviour { node, store_behaviour: store_behaviour.name });
+        self.store_behaviour.lock().expect("never poisoned")[node] = store_behaviour;
     }
 
-    pub(crate) fn temper(&self, destination: usize) -> Temper {
-        self.tempers.lock().expect("never poisoned")[destination]
+    pub(crate) fn receiver_behaviour(&self, destination: usize) -> ReceiverBehaviour {
+        self.receiver_behaviours.lock().expect("never poisoned")[destination]
     }
 
-    pub(crate) fn set_temper(&self, destination: usize, temper: Temper) {
-        self.tempers.lock().expect("never poisoned")[destination] = temper;
+    pub(crate) fn set_receiver_behaviour(&self, destination: usize, receiver_behaviour: ReceiverBehaviour) {
+        self.receiver_behaviours.lock().expect("never poisoned")[destination] = receiver_behaviour;
     }
 
     pub(crate) fn number_call(&self) -> u64 {
         self.calls.fetch_add(1, Relaxed)
     }
 
-    pub(crate) fn send_off(&self, lands: Moment, call: u64, life: usize, landing: Landing) {
+    pub(crate) fn send_off(&self, lands: Moment, call: u64, life: usize, landing: LateWrite) {
         count(&self.counts.late_writes);
         self.on_their_way.lock().expect("never poisoned").insert((lands, call), (life, landing));
     }
@@ -179,7 +181,7 @@ impl Scene {
     }
 
     /// The next write that has arrived by now.
-    pub(crate) fn landed(&self, now: Moment) -> Option<Landing> {
+    pub(crate) fn landed(&self, now: Moment) -> Option<LateWrite> {
         let mut waiting = self.on_their_way.lock().expect("never poisoned");
         waiting.first_entry().filter(|first| first.key().0 <= now).map(|first| first.remove().1)
     }

@@ -2,12 +2,12 @@
 
 use super::World;
 use crate::{
-    book::Place,
     faulty::finish,
     internet,
     node::Shared,
+    observations::KnownDestination,
     plan::ACCOUNTS,
-    scene::Scene,
+    shared_world::SharedWorld,
     time::{Moment, calendar},
 };
 use domain::{
@@ -25,7 +25,7 @@ use tokio::runtime::{Builder, Runtime};
 
 impl World {
     /// Accounts, destinations and routes.
-    pub(super) fn furnish(&mut self) {
+    pub(super) fn set_up(&mut self) {
         let now = calendar(0);
         let store = Arc::clone(&self.truth);
         for _ in 0..ACCOUNTS {
@@ -35,7 +35,7 @@ impl World {
                 uid: None,
                 name: "sim".into(),
                 retention_days: 90,
-                data_key: self.makings.keys.new_data_key(id, &self.chance),
+                data_key: self.node_parts.keys.new_data_key(id, &self.chance),
                 created_at: now,
                 updated_at: now,
                 version: 0,
@@ -50,7 +50,7 @@ impl World {
             let mut destination =
                 Destination::new(id, account_id, &format!("d{number}"), &internet::url(number), now);
             let account = finish(store.account(account_id)).expect("just made");
-            let key = self.makings.keys.data_key(account_id, &account.data_key).expect("ours");
+            let key = self.node_parts.keys.data_key(account_id, &account.data_key).expect("ours");
             destination.secret.current =
                 key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &self.chance);
             destination.max_concurrency = planned.limit;
@@ -59,7 +59,7 @@ impl World {
             destination.ordering = planned.ordering;
             destination.rate_limit = planned.rate_limit;
             finish(store.create_destination(&destination)).expect("a destination");
-            self.scene.book().add_place(Place {
+            self.shared.observed().add_destination(KnownDestination {
                 id,
                 account: account_id,
                 limit: planned.limit,
@@ -117,9 +117,9 @@ pub(super) fn sqlite() -> (Shared, Option<Disk>) {
 }
 
 /// The store's clock is the world's.
-pub(super) struct SceneClock(pub(super) Arc<Scene>);
+pub(super) struct WorldClock(pub(super) Arc<SharedWorld>);
 
-impl domain::time::Clock for SceneClock {
+impl domain::time::Clock for WorldClock {
     fn now(&self) -> domain::time::Timestamp {
         domain::time::Clock::now(&self.0.time)
     }

@@ -1,6 +1,8 @@
 //! Promises that can be judged when a request begins, or when a gate is kept.
 
-use super::{Book, DRIFT, How, Life, Page, RATE_SLACK, RECOVERED, Request, TOLD};
+use super::{
+    DRIFT, KnownDelivery, Observations, ProcessLife, RATE_SLACK, RECOVERED, Request, RequestEnd, TOLD,
+};
 use crate::{
     promise::Promise,
     time::{MILLISECOND, Moment, SECOND},
@@ -11,10 +13,10 @@ use domain::{
 };
 use store::GateWord;
 
-impl Book {
-    /// Whoever sends has the right to: its own clock says so, and the store names nobody else.
+impl Observations {
+    /// The sender has the right to: its own clock says so, and the store names no other owner.
     pub(super) fn judge_claim(&mut self, request: usize, life: usize, destination: usize, now: Moment) {
-        let Life { deadline, lease_end, node, .. } = self.lives[life];
+        let ProcessLife { deadline, lease_end, node, .. } = self.lives[life];
         let began = self.requests[request].began;
         if began > deadline + DRIFT || now > lease_end + DRIFT {
             let late = (now - deadline) / MILLISECOND;
@@ -24,7 +26,7 @@ impl Book {
                 format!("request {request}: first byte {late} ms after its sender's deadline"),
             );
         }
-        let place = &self.places[destination];
+        let place = &self.destinations[destination];
         let id = place.id;
         if let Some((Some(owner), _)) = self.shards.get(usize::from(id.shard())).copied()
             && self.members.contains(&owner)
@@ -58,7 +60,7 @@ impl Book {
             other.first_byte.is_some() && !self.is_excused(other, now)
         };
         let open = self.open[destination].iter().filter(counts).count();
-        let limit = self.places[destination].limit as usize;
+        let limit = self.destinations[destination].limit as usize;
         if open > limit {
             self.broken(
                 now,
@@ -87,13 +89,13 @@ impl Book {
                         format!("requests {earlier} and {request} of {delivery} are open at once"),
                     ));
                 }
-                Some((_, How::Answered(200..=299))) if !self.lost_since(before.life, before.began) => {
+                Some((_, RequestEnd::Answered(200..=299))) if !self.lost_since(before.life, before.began) => {
                     found = Some((
                         Promise::DoubledOnlyByFaults,
                         format!("{delivery} was delivered by request {earlier}, sent again by {request}"),
                     ));
                 }
-                Some((_, How::Answered(_) | How::TimedOut | How::Reset))
+                Some((_, RequestEnd::Answered(_) | RequestEnd::TimedOut | RequestEnd::Reset))
                     if before.attempt == attempt && !self.lost_since(before.life, before.began) =>
                 {
                     found = Some((
@@ -117,7 +119,7 @@ impl Book {
         delivery: DeliveryId,
         now: Moment,
     ) {
-        let place = &self.places[destination];
+        let place = &self.destinations[destination];
         if place.ordering == Ordering::None {
             return;
         }
@@ -129,7 +131,7 @@ impl Book {
             );
         };
         let id = place.id;
-        let earlier = |page: &Page| {
+        let earlier = |page: &KnownDelivery| {
             let before = page.number.is_some_and(|(other, number)| other == track && number < sequence);
             before && page.destination == id && page.ending.is_none()
         };
@@ -155,7 +157,9 @@ impl Book {
 
     /// I6: never more in any window than the destination's rate. A large payload is read after its start was paced.
     pub(super) fn judge_rate(&mut self, request: usize, destination: usize, now: Moment) {
-        let Some(RateLimit { requests, per_seconds }) = self.places[destination].rate_limit else { return };
+        let Some(RateLimit { requests, per_seconds }) = self.destinations[destination].rate_limit else {
+            return;
+        };
         let window = i64::from(per_seconds) * SECOND - RATE_SLACK;
         let began = self.requests[request].began;
         let sent = |other: &&Request| {

@@ -1,10 +1,10 @@
-//! The world's own book: requests as the receivers saw them, deliveries as the store was told of them, lives of nodes.
+//! What the world has observed: requests as the receivers saw them, deliveries as the store was told of them, lives of nodes.
 //! Promises that can be judged at the moment they are broken are judged here; the rest at the end, by `verdict`.
 
 mod judge;
 
 use crate::{
-    log::{Log, What},
+    log::{Log, Occurrence},
     promise::Promise,
     time::{MILLISECOND, Moment, moment},
 };
@@ -35,16 +35,16 @@ impl fmt::Display for Violation {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct Observations {
     pub(crate) log: Log,
     pub(crate) violations: Vec<Violation>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) destinations: Vec<KnownDestination>,
     pub(crate) requests: Vec<Request>,
-    pub(crate) deliveries: BTreeMap<DeliveryId, Page>,
+    pub(crate) deliveries: BTreeMap<DeliveryId, KnownDelivery>,
     pub(crate) events: BTreeMap<EventId, CommittedEvent>,
-    /// When routes were switched on or off.
-    route_changes: Vec<(Moment, RouteId)>,
-    pub(crate) lives: Vec<Life>,
+    /// The routes that were switched on or off, in this order.
+    switched_routes: Vec<RouteId>,
+    pub(crate) lives: Vec<ProcessLife>,
     /// Nodes whose row is in the store.
     pub(crate) members: BTreeSet<NodeId>,
     /// Owner and epoch of every shard.
@@ -58,7 +58,7 @@ pub(crate) struct Book {
     pub(crate) life_of: BTreeMap<NodeId, usize>,
     /// Requests of each destination that have begun and are not over.
     open: Vec<BTreeSet<usize>>,
-    holds: BTreeMap<usize, HoldPage>,
+    holds: BTreeMap<usize, KnownHold>,
     /// Throttled windows of each destination, as its owners could see them.
     windows: BTreeMap<usize, u64>,
     /// Requests by the delivery they were for.
@@ -67,7 +67,7 @@ pub(crate) struct Book {
 
 /// A destination, as the world made it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct KnownDestination {
     pub(crate) id: DestinationId,
     pub(crate) account: AccountId,
     pub(crate) limit: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Place {
 
 /// One start of one process.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct ProcessLife {
     pub(crate) node: usize,
     /// It must not send a first byte after this moment, by the renewals it knows of.
     pub(crate) deadline: Moment,
@@ -104,11 +104,11 @@ pub(crate) struct Request {
     /// When it began, by its sender's clock: holds and due times are measured by that.
     pub(crate) believed: Moment,
     pub(crate) first_byte: Option<Moment>,
-    pub(crate) over: Option<(Moment, How)>,
+    pub(crate) over: Option<(Moment, RequestEnd)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum How {
+pub(crate) enum RequestEnd {
     Answered(u16),
     TimedOut,
     Reset,
@@ -123,16 +123,18 @@ pub(crate) enum How {
 /// An event, at the moment its commit was made.
 #[derive(Debug)]
 pub(crate) struct CommittedEvent {
-    pub(crate) at: Moment,
+    /// How many routes had been switched before. Nodes have their turns one after the other, so moments do not tell what
+    /// came first.
+    switched_before: usize,
     /// The routes it matched, as they were in the store at that moment, and where they lead.
     pub(crate) matched: Vec<(RouteId, DestinationId)>,
-    /// Its deliveries are made by an expansion, which has ended at this moment.
-    pub(crate) expanded: Option<Moment>,
+    /// Its deliveries were made by an expansion, and so many routes had been switched when that ended.
+    expanded_after: Option<usize>,
 }
 
 /// A delivery, by what the store has confirmed.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct KnownDelivery {
     pub(crate) account: AccountId,
     pub(crate) destination: DestinationId,
     /// Its track and number at an ordered destination.
@@ -146,10 +148,10 @@ pub(crate) struct Page {
 
 /// A destination asked to wait.
 #[derive(Debug)]
-struct HoldPage {
+struct KnownHold {
     /// Who was asked.
     life: usize,
-    /// Until when, as it has been written down: whoever owns the lane next is bound by that too.
+    /// Until when, as it has been written down: the next owner is bound by that too.
     kept: Option<Moment>,
     since: Moment,
     until: Moment,
@@ -158,7 +160,7 @@ struct HoldPage {
 }
 
 /// What a request is when it begins.
-pub(crate) struct Beginning {
+pub(crate) struct NewRequest {
     pub(crate) life: usize,
     pub(crate) destination: usize,
     pub(crate) delivery: DeliveryId,
@@ -171,14 +173,14 @@ pub(crate) struct Beginning {
 
 /// A monotonic clock that runs a little fast or slow, measured over a lease.
 const DRIFT: Moment = 60 * MILLISECOND;
-/// How much closer requests may come than their rate says: clocks, and the way from the lane to the line.
+/// RequestEnd much closer requests may come than their rate says: clocks, and the way from the lane to the line.
 const RATE_SLACK: Moment = 200 * MILLISECOND;
 /// Every owner knows of a change after this, …
 const TOLD: Moment = 1_300 * MILLISECOND;
 /// … if it has been well for so long.
 const RECOVERED: Moment = 7_000 * MILLISECOND;
 
-impl Book {
+impl Observations {
     pub(crate) fn broken(&mut self, at: Moment, promise: Promise, what: String) {
         // The first few tell the story; a broken world breaks everything after.
         if self.violations.len() < 8 {
@@ -186,13 +188,13 @@ impl Book {
         }
     }
 
-    pub(crate) fn add_place(&mut self, place: Place) {
-        self.places.push(place);
+    pub(crate) fn add_destination(&mut self, place: KnownDestination) {
+        self.destinations.push(place);
         self.open.push(BTreeSet::new());
     }
 
     pub(crate) fn account_of(&self, destination: DestinationId) -> AccountId {
-        let place = self.places.iter().find(|place| place.id == destination);
+        let place = self.destinations.iter().find(|place| place.id == destination);
         place.expect("the world made every destination").account
     }
 
@@ -201,7 +203,7 @@ impl Book {
     pub(crate) fn begins(&mut self, node: usize, now: Moment) -> usize {
         let life = self.lives.len();
         let never = Moment::MIN;
-        self.lives.push(Life {
+        self.lives.push(ProcessLife {
             node,
             deadline: never,
             lease_end: never,
@@ -209,7 +211,7 @@ impl Book {
             lost: vec![],
             thawed: never,
         });
-        self.log.note(now, What::Started { node, life });
+        self.log.note(now, Occurrence::Started { node, life });
         life
     }
 
@@ -220,7 +222,7 @@ impl Book {
         for request in
             cut.into_iter().filter(|request| self.requests[*request].life == life).collect::<Vec<_>>()
         {
-            self.over(request, How::Cut, now);
+            self.over(request, RequestEnd::Cut, now);
         }
     }
 
@@ -257,9 +259,9 @@ impl Book {
             }
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
             if row.owner != owner && !self.holds.is_empty() {
-                let places = &self.places;
+                let destinations = &self.destinations;
                 self.holds.retain(|destination, hold| {
-                    hold.kept.is_some() || places[*destination].id.shard() != row.shard
+                    hold.kept.is_some() || destinations[*destination].id.shard() != row.shard
                 });
             }
         }
@@ -286,11 +288,11 @@ impl Book {
 
     // --- Requests ----------------------------------------------------------------------------------------------------
 
-    pub(crate) fn begin(&mut self, beginning: Beginning, now: Moment) -> usize {
-        let Beginning { life, destination, delivery, attempt, large, believed } = beginning;
+    pub(crate) fn begin(&mut self, beginning: NewRequest, now: Moment) -> usize {
+        let NewRequest { life, destination, delivery, attempt, large, believed } = beginning;
         let request = self.requests.len();
         let node = self.lives[life].node;
-        self.log.note(now, What::Began { request, node, destination, delivery, attempt });
+        self.log.note(now, Occurrence::Began { request, node, destination, delivery, attempt });
         let over = None;
         self.requests.push(Request {
             life,
@@ -310,7 +312,7 @@ impl Book {
 
     /// The first byte reaches the receiver.
     pub(crate) fn first_byte(&mut self, request: usize, now: Moment) {
-        self.log.note(now, What::FirstByte { request });
+        self.log.note(now, Occurrence::FirstByte { request });
         self.requests[request].first_byte = Some(now);
         let Request { life, destination, delivery, attempt, believed, .. } = self.requests[request];
         self.judge_claim(request, life, destination, now);
@@ -336,15 +338,15 @@ impl Book {
         }
     }
 
-    pub(crate) fn over(&mut self, request: usize, how: How, now: Moment) {
+    pub(crate) fn over(&mut self, request: usize, how: RequestEnd, now: Moment) {
         if self.requests[request].over.is_some() {
             return;
         }
-        self.log.note(now, What::Over { request, how: format!("{how:?}") });
+        self.log.note(now, Occurrence::Over { request, how: format!("{how:?}") });
         self.requests[request].over = Some((now, how));
         let (life, destination) = (self.requests[request].life, self.requests[request].destination);
         let ends = self.lives[life].lease_end.max(self.lives[life].thawed);
-        if now > ends + DRIFT && how != How::Cut {
+        if now > ends + DRIFT && how != RequestEnd::Cut {
             let late = (now - ends) / MILLISECOND;
             self.broken(
                 now,
@@ -354,7 +356,7 @@ impl Book {
         }
         self.open[destination].remove(&request);
         // Neither throttled nor unwell: it is back, whatever it thinks of what it was sent.
-        if matches!(how, How::Answered(200..=407 | 409..=424 | 426..=428 | 430..=499)) {
+        if matches!(how, RequestEnd::Answered(200..=407 | 409..=424 | 426..=428 | 430..=499)) {
             let began = self.requests[request].believed;
             if let Some(hold) = self.holds.get_mut(&destination).filter(|hold| began >= hold.until - DRIFT) {
                 *hold.answers.entry(life).or_default() += 1;
@@ -369,13 +371,13 @@ impl Book {
     /// The sender has read a 429, now by its own clock.
     pub(crate) fn throttled(&mut self, request: usize, asked: Option<Moment>, now: Moment) {
         let Request { life, destination, believed: began, .. } = self.requests[request];
-        let rung = self.places[destination].first_rung;
+        let rung = self.destinations[destination].first_rung;
         let known = self.holds.get_mut(&destination).filter(|hold| hold.life == life && began < hold.until);
         match known {
             Some(hold) => hold.until = asked.map_or(hold.until, |pause| hold.until.max(now + pause)),
             None => {
                 let until = now + asked.unwrap_or(rung);
-                let hold = HoldPage { life, kept: None, since: now, until, answers: BTreeMap::new() };
+                let hold = KnownHold { life, kept: None, since: now, until, answers: BTreeMap::new() };
                 *self.windows.entry(destination).or_default() += 1;
                 self.holds.insert(destination, hold);
             }
@@ -388,7 +390,8 @@ impl Book {
             return;
         };
         for word in words {
-            let Some(destination) = self.places.iter().position(|place| place.id == word.destination_id)
+            let Some(destination) =
+                self.destinations.iter().position(|place| place.id == word.destination_id)
             else {
                 continue;
             };
@@ -418,9 +421,9 @@ impl Book {
         &mut self,
         new: &NewEvent,
         matched: impl FnOnce() -> Vec<(RouteId, DestinationId)>,
-        at: Moment,
     ) {
-        let committed = || CommittedEvent { at, matched: matched(), expanded: None };
+        let switched_before = self.switched_routes.len();
+        let committed = || CommittedEvent { switched_before, matched: matched(), expanded_after: None };
         self.events.entry(new.event.id).or_insert_with(committed);
         for delivery in &new.deliveries {
             self.promised(new.event.account_id, delivery);
@@ -428,24 +431,25 @@ impl Book {
     }
 
     /// The last chunk of its expansion has been written.
-    pub(crate) fn expanded(&mut self, event: EventId, at: Moment) {
+    pub(crate) fn expanded(&mut self, event: EventId) {
+        let switched = self.switched_routes.len();
         if let Some(event) = self.events.get_mut(&event) {
-            event.expanded = Some(at);
+            event.expanded_after = Some(switched);
         }
     }
 
-    pub(crate) fn route_changed(&mut self, route: RouteId, at: Moment) {
-        self.route_changes.push((at, route));
+    pub(crate) fn route_switched(&mut self, route: RouteId) {
+        self.switched_routes.push(route);
     }
 
     /// Whether an expansion may have met this route otherwise than the commit of its event did.
-    pub(crate) fn changed_during(&self, event: &CommittedEvent, route: RouteId) -> bool {
-        let Some(end) = event.expanded else { return false };
-        self.route_changes.iter().any(|(at, changed)| *changed == route && (event.at..=end).contains(at))
+    pub(crate) fn switched_during(&self, event: &CommittedEvent, route: RouteId) -> bool {
+        let Some(end) = event.expanded_after else { return false };
+        self.switched_routes[event.switched_before..end].contains(&route)
     }
 
     pub(crate) fn promised(&mut self, account: AccountId, delivery: &NewDelivery) {
-        self.deliveries.entry(delivery.id).or_insert_with(|| Page {
+        self.deliveries.entry(delivery.id).or_insert_with(|| KnownDelivery {
             account,
             destination: delivery.destination_id,
             number: None,
@@ -480,7 +484,7 @@ impl Book {
             }
         };
         let attempts = settlement.delivery.attempts;
-        self.log.note(now, What::Settled { node: by, delivery: id, attempts, moved, to });
+        self.log.note(now, Occurrence::Settled { node: by, delivery: id, attempts, moved, to });
         let is_member = self.members.contains(&node);
         let Some(page) = self.deliveries.get_mut(&id) else {
             return self.broken(now, Promise::StoredWhole, format!("{id} was settled and never committed"));

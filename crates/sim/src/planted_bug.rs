@@ -4,7 +4,7 @@
 //! shipped code has no switches for being wrong.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Plant {
+pub enum PlantedBug {
     /// A node that has lost its row still moves deliveries.
     NoFence,
     /// The slot is given back while the receiver still has the request.
@@ -51,7 +51,7 @@ pub enum Plant {
     GateForgotten,
     /// Each time a gate is written down, its throttle has climbed further.
     LadderByResponse,
-    /// Whoever takes over a destination that has just said yes again lets everything through at once.
+    /// The next owner of a destination that has just said yes again lets everything through at once.
     RampForgotten,
     /// After a hold two requests try at once.
     TwoProbes,
@@ -59,11 +59,11 @@ pub enum Plant {
     OrderByDueTime,
     /// "Retry now" asks the destination whatever it said.
     RetryPassesHold,
-    /// A replay that is asked for again, because nobody heard the answer, is made again.
+    /// A replay that is asked for again, because its answer was lost, is made again.
     ReplayWithoutKey,
 }
 
-impl Plant {
+impl PlantedBug {
     pub const ALL: &[Self] = &[
         Self::NoFence,
         Self::SlotFreedEarly,

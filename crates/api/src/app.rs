@@ -5,10 +5,10 @@ use crate::{
     backlog::Backlog,
     cache::Cache,
     error::ApiError,
-    ingest_url::Sources,
+    ingest_url::SourceCache,
     metrics::Figures,
-    rate::{Meters, Rates, Standing},
-    request::Occasionally,
+    rate::{RateBuckets, RateMeters, RateStatus},
+    request::OncePerSecond,
     stream::{self, Hub},
     vault::Vault,
 };
@@ -56,9 +56,9 @@ pub struct Inner {
     pub(crate) sender: Arc<dyn TestSend>,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
-    pub(crate) sources: Sources,
+    pub(crate) sources: SourceCache,
     pub(crate) admission: Admission,
-    pub(crate) rates: Rates,
+    pub(crate) rates: RateBuckets,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) hub: Hub,
     pub(crate) health: Arc<Health>,
@@ -176,7 +176,7 @@ pub(crate) struct Health {
     /// The same for those who wait for it.
     closing: CancellationToken,
     failed: AtomicBool,
-    pub(crate) turned_away: Occasionally,
+    pub(crate) refusals: OncePerSecond,
 }
 
 impl Health {
@@ -253,9 +253,9 @@ impl App {
             sender,
             config,
             keys,
-            sources: Sources::new(),
+            sources: SourceCache::new(),
             admission,
-            rates: Rates::new(),
+            rates: RateBuckets::new(),
             backlog,
             hub: Hub::default(),
             health,
@@ -294,7 +294,11 @@ impl App {
 
     /// Whether this node takes an event of this account now, and this key and source may bring it: asked before the body
     /// is read, so that what is refused costs little.
-    pub(crate) fn let_in(&self, account: AccountId, meters: &Meters) -> Result<Standing, ApiError> {
+    pub(crate) fn check_limits(
+        &self,
+        account: AccountId,
+        meters: &RateMeters,
+    ) -> Result<RateStatus, ApiError> {
         self.backlog.check(account)?;
         self.rates.take(meters)
     }

@@ -8,8 +8,8 @@ use crate::{
     cache::Cache,
     error::ApiError,
     keys::{LOOKUP_LENGTH, Presented},
-    rate::{Meter, Meters},
-    router::Door,
+    rate::{RateMeter, RateMeters},
+    router::ListenAddress,
 };
 use axum::extract::FromRequestParts;
 use domain::{
@@ -98,7 +98,7 @@ pub(crate) struct PublishCtx {
     /// Events of a key that is bound to a source are that source's.
     pub(crate) source_id: Option<SourceId>,
     /// The limits of the key, and of its source.
-    pub(crate) meters: Meters,
+    pub(crate) meters: RateMeters,
 }
 
 impl FromRequestParts<App> for Caller {
@@ -144,15 +144,15 @@ impl FromRequestParts<App> for PublishCtx {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
-        let meter = Meter::of_key(key.key.id.uuid(), key.key.rate_limit);
+        let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
         match (key.key.kind, key.key.account_id, key.key.source_id) {
             (KeyKind::Account, Some(account_id), _) => {
                 AccountCtx { account_id, key }.require(Scope::IngestWrite)?;
-                Ok(Self { account_id, source_id: None, meters: Meters::new(meter, None) })
+                Ok(Self { account_id, source_id: None, meters: RateMeters::new(meter, None) })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
-                let door = app.open_source(account_id, source_id).await?;
-                let meters = Meters::new(meter, door.meter());
+                let source = app.open_source(account_id, source_id).await?;
+                let meters = RateMeters::new(meter, source.meter());
                 Ok(Self { account_id, source_id: Some(source_id), meters })
             }
             _ => Err(ApiError::scope_missing("this needs the key of an account or of a source")),
@@ -170,7 +170,7 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
     match known {
         Some(known) if same && known.key.kind == presented.kind => {
             known.usable(now)?;
-            if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&Door::Public) {
+            if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&ListenAddress::Public) {
                 return Err(refuse("an operator's key is taken on the admin address only"));
             }
             app.keys.used(&known, now);

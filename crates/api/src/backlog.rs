@@ -1,6 +1,6 @@
 //! Accounts whose backlog is full: their events are refused until some of it has been delivered.
 //!
-//! The store is asked how much waits every other second, and only while somebody wants to know (events come in, a replay
+//! The store is asked how much waits every other second, and only while the answer is wanted (events come in, a replay
 //! is looked at); a request costs a look at a set that is mostly empty. So a cap is exceeded by what comes in within two
 //! seconds, and no request waits for a count.
 
@@ -17,11 +17,11 @@ use store::{BacklogCap, Backlogs};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// What is known of it.
+/// Which accounts are full, as of the last look.
 #[derive(Default)]
 pub(crate) struct Backlog {
     full: RwLock<HashSet<AccountId>>,
-    /// Somebody wanted to know since the last look.
+    /// It was asked for since the last look.
     asked: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl Backlog {
         self.full.read().unwrap_or_else(PoisonError::into_inner).contains(&account)
     }
 
-    /// Looks, as long as anybody wants to know.
+    /// Looks, as long as it is asked for.
     pub(crate) async fn watch(
         self: Arc<Self>,
         store: Arc<dyn Backlogs>,

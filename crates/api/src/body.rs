@@ -1,7 +1,7 @@
 //! Reading a request's body: its size is checked before anything else, and its pace all the time.
 //!
-//! Room for it is taken before its bytes are: at once for a small one, in steps that double for a large one. Only who
-//! sends much gets much; announcing it is not enough.
+//! Room for it is taken before its bytes are: at once for a small one, in steps that double for a large one. Only a client
+//! that sends much gets much; announcing it is not enough.
 
 use crate::{app::Deadlines, error::ApiError};
 use axum::body::{Body, HttpBody};
@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// Room that is given to an announcement alone: most bodies are smaller.
-const FIRST_ROOM: usize = 16 * 1024;
+const FIRST_RESERVATION: usize = 16 * 1024;
 
 /// 415 if the body is encoded: what is delivered is what was sent, byte for byte.
-pub(crate) fn unencoded(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn check_unencoded(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
     if encodings.all(|encoding| encoding.is_empty() || encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
@@ -27,7 +27,7 @@ pub(crate) fn unencoded(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// 413 if the client announces more than the limit; nothing of it is read.
-pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Body, ApiError> {
+pub(crate) fn check_announced_size(headers: &HeaderMap, body: Body, limit: usize) -> Result<Body, ApiError> {
     if body.size_hint().lower() <= limit as u64 {
         return Ok(body);
     }
@@ -37,7 +37,7 @@ pub(crate) fn within(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bo
 
 /// The body, unless its request is refused. A small one is read all the same: it is here already, most likely, and the
 /// connection can go on.
-pub(crate) async fn unless<T>(
+pub(crate) async fn keep_if_admitted<T>(
     decided: Result<T, ApiError>,
     headers: &HeaderMap,
     body: Body,
@@ -47,8 +47,8 @@ pub(crate) async fn unless<T>(
         Err(refused) => {
             match body.size_hint().upper() {
                 Some(0) => {}
-                Some(few) if few <= FIRST_ROOM as u64 && !asks_first(headers) => {
-                    let _ = timeout(limits::LINGER, read_off(body)).await;
+                Some(few) if few <= FIRST_RESERVATION as u64 && !expects_continue(headers) => {
+                    let _ = timeout(limits::LINGER, discard(body)).await;
                 }
                 _ => refuse(headers, body),
             }
@@ -57,14 +57,14 @@ pub(crate) async fn unless<T>(
     }
 }
 
-fn asks_first(headers: &HeaderMap) -> bool {
+fn expects_continue(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
 
-/// Who asks first is refused before it sends anything; who does not gets a chance to see why.
+/// A client that asks first is refused before it sends anything; one that does not gets a chance to see why.
 fn refuse(headers: &HeaderMap, body: Body) {
-    if !asks_first(headers) {
-        linger(body);
+    if !expects_continue(headers) {
+        discard_in_background(body);
     }
 }
 
@@ -77,9 +77,9 @@ pub(crate) async fn read(
     deadlines: &Deadlines,
     budget: &ByteBudget,
 ) -> Result<(Bytes, ReservedBytes), ApiError> {
-    let mut body = within(headers, body, limit)?;
+    let mut body = check_announced_size(headers, body, limit)?;
     let announced = body.size_hint().lower() as usize;
-    let mut reserved = match budget.reserve(announced.min(FIRST_ROOM)) {
+    let mut reserved = match budget.reserve(announced.min(FIRST_RESERVATION)) {
         Ok(reserved) => reserved,
         Err(full) => {
             refuse(headers, body);
@@ -89,7 +89,8 @@ pub(crate) async fn read(
     let started = Instant::now();
     let mut whole = BytesMut::new();
     loop {
-        let frame = match timeout_at(pace(started, whole.len(), deadlines), body.frame()).await {
+        let frame = match timeout_at(next_bytes_deadline(started, whole.len(), deadlines), body.frame()).await
+        {
             Err(_) => return Err(ApiError::request_timeout("the body came too slowly, or not at all")),
             Ok(None) => return Ok((whole.freeze(), reserved)),
             Ok(Some(Err(_))) => {
@@ -102,14 +103,14 @@ pub(crate) async fn read(
         let Ok(data) = frame.into_data() else { continue };
         let length = whole.len() + data.len();
         if length > limit {
-            linger(body);
+            discard_in_background(body);
             return Err(too_large(limit));
         }
         if length > whole.capacity() {
             // Its own memory, of its own size: a small body must not keep the connection's buffer alive.
-            let size = size(length, whole.capacity(), announced);
+            let size = buffer_size(length, whole.capacity(), announced);
             if let Err(full) = budget.grow(&mut reserved, size) {
-                linger(body);
+                discard_in_background(body);
                 return Err(full.into());
             }
             whole.reserve(size - whole.len());
@@ -123,18 +124,18 @@ fn too_large(limit: usize) -> ApiError {
 }
 
 /// When the next bytes must have come: after the grace, time is earned by sending.
-fn pace(started: Instant, received: usize, deadlines: &Deadlines) -> Instant {
+fn next_bytes_deadline(started: Instant, received: usize, deadlines: &Deadlines) -> Instant {
     let earned = Duration::from_secs_f64(received as f64 / limits::BODY_BYTES_PER_SECOND as f64);
     started + deadlines.body.min(deadlines.body_grace + earned)
 }
 
 /// Reads on for a moment and throws away. Closing with bytes unread would reset the connection, and the client would
 /// lose the answer that tells it what was wrong.
-fn linger(body: Body) {
-    tokio::spawn(timeout(limits::LINGER, read_off(body)));
+fn discard_in_background(body: Body) {
+    tokio::spawn(timeout(limits::LINGER, discard(body)));
 }
 
-async fn read_off(mut body: Body) {
+async fn discard(mut body: Body) {
     let mut seen = 0;
     while let Some(Ok(frame)) = body.frame().await {
         seen += frame.data_ref().map_or(0, Bytes::len);
@@ -145,8 +146,8 @@ async fn read_off(mut body: Body) {
 }
 
 /// What to set aside for a body that has this `length` by now: twice what it had before, but no more than announced.
-fn size(length: usize, before: usize, announced: usize) -> usize {
-    let step = FIRST_ROOM.max(before * 2);
+fn buffer_size(length: usize, before: usize, announced: usize) -> usize {
+    let step = FIRST_RESERVATION.max(before * 2);
     length.max(if announced > 0 { announced.min(step) } else { before * 2 })
 }
 
@@ -200,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn much_is_set_aside_for_who_sends_much() {
+    fn much_is_set_aside_for_a_client_that_sends_much() {
         let announced = 5_000_000;
-        assert_eq!(size(100, 0, 300), 300, "a small body at once");
-        assert_eq!(size(100, 0, announced), FIRST_ROOM);
-        assert_eq!(size(FIRST_ROOM + 1, FIRST_ROOM, announced), 2 * FIRST_ROOM);
-        assert_eq!(size(4_000_001, 4_000_000, announced), announced);
-        assert_eq!(size(100, 0, 0), 100, "nothing announced");
-        assert_eq!(size(101, 100, 0), 200);
+        assert_eq!(buffer_size(100, 0, 300), 300, "a small body at once");
+        assert_eq!(buffer_size(100, 0, announced), FIRST_RESERVATION);
+        assert_eq!(buffer_size(FIRST_RESERVATION + 1, FIRST_RESERVATION, announced), 2 * FIRST_RESERVATION);
+        assert_eq!(buffer_size(4_000_001, 4_000_000, announced), announced);
+        assert_eq!(buffer_size(100, 0, 0), 100, "nothing announced");
+        assert_eq!(buffer_size(101, 100, 0), 200);
     }
 
     #[tokio::test(start_paused = true)]

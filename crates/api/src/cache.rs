@@ -10,16 +10,16 @@ use std::{
 use tokio::time::Instant;
 
 pub(crate) struct Cache<K, V> {
-    entries: Mutex<HashMap<K, Entry<V>>>,
+    entries: Mutex<HashMap<K, CachedValue<V>>>,
     capacity: usize,
     fresh: Duration,
     /// How long an old entry still serves the others while one of them reads it again.
     overlap: Duration,
 }
 
-struct Entry<V> {
+struct CachedValue<V> {
     since: Instant,
-    /// Somebody has been told to read it again.
+    /// A request has been told to read it again.
     renewing: bool,
     value: V,
 }
@@ -33,7 +33,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         Self::new(capacity, limits::CREDENTIAL_FRESH).overlapping(limits::CREDENTIAL_OVERLAP)
     }
 
-    /// Of the many who ask for an entry that has just grown old, one reads it again and the others wait for nobody.
+    /// Of many requests for an entry that has just grown old, one reads it again and the others do not wait for it.
     fn overlapping(self, overlap: Duration) -> Self {
         Self { overlap, ..self }
     }
@@ -52,12 +52,12 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         let mut entries = self.lock();
         if entries.len() >= self.capacity && !entries.contains_key(&key) {
             entries.retain(|_, entry| entry.since.elapsed() < self.fresh);
-            // Still full of fresh entries: whoever makes so many must not make the others' lookups slower for long.
+            // Still full of fresh entries: a caller that makes so many must not make the others' lookups slower for long.
             if entries.len() >= self.capacity {
                 entries.clear();
             }
         }
-        entries.insert(key, Entry { since: Instant::now(), renewing: false, value });
+        entries.insert(key, CachedValue { since: Instant::now(), renewing: false, value });
     }
 
     pub(crate) fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
@@ -65,7 +65,7 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     }
 
     /// Nothing in here can be half done, so a panic elsewhere spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<V>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, CachedValue<V>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +95,11 @@ mod tests {
         tokio::time::advance(fresh).await;
         assert_eq!([cache.get(&"a"), cache.get(&"a")], [None, Some(2)]);
         tokio::time::advance(overlap).await;
-        assert_eq!([cache.get(&"a"), cache.get(&"a")], [None, None], "who was to read it has not come back");
+        assert_eq!(
+            [cache.get(&"a"), cache.get(&"a")],
+            [None, None],
+            "the request that was to read it has not come back"
+        );
     }
 
     #[tokio::test(start_paused = true)]

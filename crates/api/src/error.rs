@@ -6,7 +6,7 @@
 
 pub use contract::{Code, FieldError, Problem};
 
-use crate::rate::Standing;
+use crate::rate::RateStatus;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{id::RequestId, limits};
@@ -25,7 +25,7 @@ struct Refusal {
     detail: Cow<'static, str>,
     errors: Vec<FieldError>,
     retry_after: Option<u32>,
-    rate: Standing,
+    rate: RateStatus,
     /// For the log alone.
     cause: Option<String>,
     closes: bool,
@@ -70,7 +70,7 @@ impl ApiError {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after: retry_after(code),
-            rate: Standing::default(),
+            rate: RateStatus::default(),
             cause: None,
             closes: closes(code),
         }))
@@ -118,8 +118,8 @@ impl ApiError {
     }
 
     /// With what is left of the limits it did not keep.
-    pub(crate) fn rated(mut self, standing: Standing) -> Self {
-        self.0.rate = standing;
+    pub(crate) fn with_rate(mut self, rate_status: RateStatus) -> Self {
+        self.0.rate = rate_status;
         self
     }
 

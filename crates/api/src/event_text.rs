@@ -32,12 +32,12 @@ static IDEMPOTENCY_KEYS: [HeaderName; 9] = [
     HeaderName::from_static("i-twilio-idempotency-token"),
     HeaderName::from_static("linear-delivery"),
 ];
-const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 
 /// `X-Event-Type`, else the provider's header, else `type` or `event` of a JSON object, else unknown. Only our own
 /// header can be wrong: what a provider calls its events is not the caller's choice.
 pub(crate) fn event_type(headers: &HeaderMap, payload: &[u8]) -> Result<EventType, ApiError> {
-    if let Some(text) = single(headers, &EVENT_TYPE)? {
+    if let Some(text) = single_value(headers, &EVENT_TYPE)? {
         return text.parse().map_err(|error: domain::event::EventTypeError| {
             ApiError::invalid_field("/x-event-type", "invalid_event_type", error.to_string())
         });
@@ -54,26 +54,26 @@ fn type_in_body(payload: &[u8]) -> Option<String> {
     if payload.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return None;
     }
-    let mut found = Found::default();
+    let mut found = TypesInBody::default();
     let mut from = serde_json::Deserializer::from_slice(payload);
-    let whole = (&mut from).deserialize_map(Members(&mut found));
+    let whole = (&mut from).deserialize_map(TopLevelMembers(&mut found));
     // A body that turns out not to be JSON says nothing about its type.
     match (found, whole) {
-        (Found { named: Some(text), .. }, _) => Some(text),
-        (Found { event, .. }, Ok(())) => event,
+        (TypesInBody { named: Some(text), .. }, _) => Some(text),
+        (TypesInBody { event, .. }, Ok(())) => event,
         _ => None,
     }
 }
 
 #[derive(Default)]
-struct Found {
+struct TypesInBody {
     named: Option<String>,
     event: Option<String>,
 }
 
-struct Members<'f>(&'f mut Found);
+struct TopLevelMembers<'f>(&'f mut TypesInBody);
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for TopLevelMembers<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,14 +117,14 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Api
     let Some(name) = IDEMPOTENCY_KEYS.iter().find(|name| headers.contains_key(*name)) else {
         return Ok(None);
     };
-    let text = single(headers, name)?.unwrap_or_default();
+    let text = single_value(headers, name)?.unwrap_or_default();
     let key = if name == IDEMPOTENCY_KEY && text.starts_with('"') {
-        unquote(text).ok_or_else(|| malformed(name, "is not a well-formed quoted string"))?
+        unquote(text).ok_or_else(|| malformed_header(name, "is not a well-formed quoted string"))?
     } else {
         text.to_owned()
     };
     if !is_idempotency_key(&key) {
-        return Err(malformed(name, "must be 1 to 255 printable ASCII characters"));
+        return Err(malformed_header(name, "must be 1 to 255 printable ASCII characters"));
     }
     Ok(Some(key))
 }
@@ -156,15 +156,15 @@ fn unquote(text: &str) -> Option<String> {
 
 /// What the destination will be told; unlike other headers it must be fit to be sent again.
 pub(crate) fn content_type(headers: &HeaderMap) -> Result<String, ApiError> {
-    let text = single(headers, &header::CONTENT_TYPE)?.unwrap_or("application/octet-stream");
+    let text = single_value(headers, &header::CONTENT_TYPE)?.unwrap_or("application/octet-stream");
     if text.len() > limits::CONTENT_TYPE_BYTES {
-        return Err(malformed(&header::CONTENT_TYPE, "is too long"));
+        return Err(malformed_header(&header::CONTENT_TYPE, "is too long"));
     }
     Ok(text.to_owned())
 }
 
 /// The headers that are kept with the event: no credentials, nothing about the connection, and not too much.
-pub(crate) fn kept(headers: &HeaderMap) -> Headers {
+pub(crate) fn kept_headers(headers: &HeaderMap) -> Headers {
     let hop_by_hop: Vec<&str> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -186,10 +186,10 @@ pub(crate) fn kept(headers: &HeaderMap) -> Headers {
 }
 
 /// What is kept of a publishing request: its headers are about the request, and the trace goes on.
-pub(crate) fn kept_of_publish(headers: &HeaderMap) -> Headers {
+pub(crate) fn kept_publish_headers(headers: &HeaderMap) -> Headers {
     let value =
         |name: &str| headers.get(name)?.to_str().ok().map(|value| (name.to_owned(), value.to_owned()));
-    TRACE.into_iter().filter_map(value).collect()
+    TRACE_HEADERS.into_iter().filter_map(value).collect()
 }
 
 fn is_dropped(name: &str) -> bool {
@@ -213,16 +213,16 @@ fn is_dropped(name: &str) -> bool {
 }
 
 /// The one value of a header; 400 if it is there twice or holds what is not text.
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ApiError> {
+fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(malformed(name, "can be given once only"));
+        return Err(malformed_header(name, "can be given once only"));
     }
-    value.to_str().map(Some).map_err(|_| malformed(name, "must be printable ASCII"))
+    value.to_str().map(Some).map_err(|_| malformed_header(name, "must be printable ASCII"))
 }
 
-fn malformed(name: &HeaderName, what: &str) -> ApiError {
+fn malformed_header(name: &HeaderName, what: &str) -> ApiError {
     ApiError::invalid_header(format!("the header `{name}` {what}"))
 }
 
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn credentials_and_the_connections_headers_are_not_kept() {
-        let kept = kept(&headers(&[
+        let kept = kept_headers(&headers(&[
             ("authorization", "Bearer x"),
             ("cookie", "a=b"),
             ("connection", "x-private, close"),
@@ -307,7 +307,7 @@ mod tests {
         for _ in 0..20 {
             map.append("x-large", HeaderValue::from_str(&"v".repeat(1024)).unwrap());
         }
-        let bytes: usize = kept(&map).iter().map(|(name, value)| name.len() + value.len()).sum();
+        let bytes: usize = kept_headers(&map).iter().map(|(name, value)| name.len() + value.len()).sum();
         assert!(bytes > limits::EVENT_HEADERS_BYTES - 2048 && bytes <= limits::EVENT_HEADERS_BYTES);
     }
 }

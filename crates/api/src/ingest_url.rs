@@ -1,4 +1,4 @@
-//! `POST /ingest/{token}`: any bytes, as they are, by the door of a source. The hot path.
+//! `POST /ingest/{token}`: any bytes, as they are, by the source of a source. The hot path.
 
 use crate::{
     app::App,
@@ -6,7 +6,7 @@ use crate::{
     cache::Cache,
     error::{ApiError, Problem},
     event_text,
-    rate::{Meter, Meters, Standing},
+    rate::{RateMeter, RateMeters, RateStatus},
     views,
 };
 use axum::{
@@ -42,12 +42,13 @@ pub(crate) async fn ingest(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let ((), body) = body::unless(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
-    let body = body::within(headers, body, app.config.body_limit)?;
-    let door = app.source_by_token(&token).await?;
-    let let_in = app.let_in(door.account_id, &Meters::new(None, door.meter()));
-    let (standing, body) = body::unless(let_in, headers, body).await?;
-    body::unencoded(headers)?;
+    let ((), body) =
+        body::keep_if_admitted(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
+    let body = body::check_announced_size(headers, body, app.config.body_limit)?;
+    let source = app.source_by_token(&token).await?;
+    let within_limits = app.check_limits(source.account_id, &RateMeters::new(None, source.meter()));
+    let (rate_status, body) = body::keep_if_admitted(within_limits, headers, body).await?;
+    body::check_unencoded(headers)?;
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
@@ -55,39 +56,39 @@ pub(crate) async fn ingest(
     let now = app.now();
     let event_type = event_text::event_type(headers, &payload)?;
     let event = Event {
-        source_id: Some(door.source_id),
+        source_id: Some(source.source_id),
         idempotency_key: given_key,
         content_type,
-        headers: event_text::kept(headers),
-        ..Event::new(EventId::at(now, app.dice.bits()), door.account_id, event_type, payload, now)
+        headers: event_text::kept_headers(headers),
+        ..Event::new(EventId::at(now, app.dice.bits()), source.account_id, event_type, payload, now)
     };
-    let scope = door.source_id.uuid();
+    let scope = source.source_id.uuid();
     let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));
-    respond(app.admission.admit(event, key, reserved).await, standing)
+    respond(app.admission.admit(event, key, reserved).await, rate_status)
 }
 
 /// 202 for a new event, 200 for one that was seen before.
-pub(crate) fn respond(answer: Answer, standing: Standing) -> Result<Response, ApiError> {
+pub(crate) fn respond(answer: Answer, rate_status: RateStatus) -> Result<Response, ApiError> {
     let accepted = views::accepted(answer?);
     let status = match accepted.status {
         AcceptedStatus::Queued => StatusCode::ACCEPTED,
         AcceptedStatus::Duplicate => StatusCode::OK,
     };
     let mut response = (status, Json(accepted)).into_response();
-    standing.write(response.headers_mut());
+    rate_status.write(response.headers_mut());
     Ok(response)
 }
 
 /// What ingest needs to know of a source.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Door {
+pub(crate) struct IngestSource {
     pub(crate) account_id: AccountId,
     pub(crate) source_id: SourceId,
     enabled: bool,
     rate_limit: Option<u32>,
 }
 
-impl Door {
+impl IngestSource {
     fn of(source: &Source) -> Self {
         // A way to verify that is not handled here must not compile: it would let everybody in.
         match source.verification {
@@ -97,13 +98,13 @@ impl Door {
         Self { account_id, source_id, enabled, rate_limit }
     }
 
-    pub(crate) fn meter(&self) -> Option<Meter> {
-        Meter::of_source(self.source_id.uuid(), self.rate_limit)
+    pub(crate) fn meter(&self) -> Option<RateMeter> {
+        RateMeter::of_source(self.source_id.uuid(), self.rate_limit)
     }
 
-    fn open(found: Option<Self>) -> Result<Self, ApiError> {
+    fn require_enabled(found: Option<Self>) -> Result<Self, ApiError> {
         match found {
-            Some(door) if door.enabled => Ok(door),
+            Some(source) if source.enabled => Ok(source),
             Some(_) => Err(ApiError::source_disabled("the source is disabled: enable it to take events in")),
             None => Err(ApiError::no_such("source")),
         }
@@ -111,12 +112,12 @@ impl Door {
 }
 
 /// The sources seen lately, and the tokens that led nowhere.
-pub(crate) struct Sources {
-    by_token: Cache<[u8; 32], Option<Door>>,
-    by_id: Cache<(AccountId, SourceId), Option<Door>>,
+pub(crate) struct SourceCache {
+    by_token: Cache<[u8; 32], Option<IngestSource>>,
+    by_id: Cache<(AccountId, SourceId), Option<IngestSource>>,
 }
 
-impl Sources {
+impl SourceCache {
     pub(crate) fn new() -> Self {
         Self {
             by_token: Cache::of_credentials(limits::SOURCES_CACHED),
@@ -126,34 +127,39 @@ impl Sources {
 
     /// Something about this account's sources may have changed.
     pub(crate) fn forget(&self, account: AccountId) {
-        let foreign = |door: &Option<Door>| door.is_none_or(|door| door.account_id != account);
-        self.by_token.retain(|_, door| foreign(door));
+        let foreign =
+            |source: &Option<IngestSource>| source.is_none_or(|source| source.account_id != account);
+        self.by_token.retain(|_, source| foreign(source));
         self.by_id.retain(|(owner, _), _| *owner != account);
     }
 }
 
 impl App {
-    async fn source_by_token(&self, token: &str) -> Result<Door, ApiError> {
+    async fn source_by_token(&self, token: &str) -> Result<IngestSource, ApiError> {
         let hash = self.vault.hash(token.as_bytes());
         if let Some(found) = self.sources.by_token.get(&hash) {
-            return Door::open(found);
+            return IngestSource::require_enabled(found);
         }
-        let found = bounded_lookup(self.store.source_by_token(&hash)).await?.as_ref().map(Door::of);
+        let found = bounded_lookup(self.store.source_by_token(&hash)).await?.as_ref().map(IngestSource::of);
         self.sources.by_token.put(hash, found);
-        Door::open(found)
+        IngestSource::require_enabled(found)
     }
 
     /// The source a key is bound to, if it takes events.
-    pub(crate) async fn open_source(&self, account: AccountId, id: SourceId) -> Result<Door, ApiError> {
+    pub(crate) async fn open_source(
+        &self,
+        account: AccountId,
+        id: SourceId,
+    ) -> Result<IngestSource, ApiError> {
         if let Some(found) = self.sources.by_id.get(&(account, id)) {
-            return Door::open(found);
+            return IngestSource::require_enabled(found);
         }
         let found = match bounded_lookup(self.store.source(account, id)).await {
-            Ok(source) => Some(Door::of(&source)),
+            Ok(source) => Some(IngestSource::of(&source)),
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         self.sources.by_id.put((account, id), found);
-        Door::open(found)
+        IngestSource::require_enabled(found)
     }
 }

@@ -63,7 +63,7 @@ pub(crate) async fn read(
     if !is_json(request.headers(), request.method() == Method::PATCH) {
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
-    body::unencoded(request.headers())?;
+    body::check_unencoded(request.headers())?;
     let (parts, stream) = request.into_parts();
     body::read(&parts.headers, stream, limit, &app.config.deadlines, app.admission.budget()).await
 }

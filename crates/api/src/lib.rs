@@ -56,5 +56,5 @@ mod validate;
 mod views;
 
 pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
-pub use router::{Door, document, router, router_at, worker_router};
+pub use router::{ListenAddress, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

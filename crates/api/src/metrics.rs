@@ -8,7 +8,7 @@
 
 mod fanouts;
 
-use crate::{app::App, auth::OperatorCtx, error::ApiError, router::Door};
+use crate::{app::App, auth::OperatorCtx, error::ApiError, router::ListenAddress};
 use axum::{
     Extension,
     extract::{FromRequestParts, State},
@@ -37,10 +37,10 @@ pub(crate) struct Figures {
 
 pub(crate) async fn metrics(
     State(app): State<App>,
-    Extension(door): Extension<Door>,
+    Extension(address): Extension<ListenAddress>,
     mut parts: Parts,
 ) -> Result<Response, ApiError> {
-    let named = door == Door::Admin || app.config.dev || is_operator(&mut parts, &app).await?;
+    let named = address == ListenAddress::Admin || app.config.dev || is_operator(&mut parts, &app).await?;
     // One at a time; whoever comes meanwhile is told the same.
     let mut told = app.figures.told[usize::from(named)].lock().await;
     let text = match &*told {

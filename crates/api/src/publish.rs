@@ -10,7 +10,7 @@ use crate::{
     event_text,
     ingest_url::respond,
     json,
-    rate::Standing,
+    rate::RateStatus,
     views,
 };
 use axum::{
@@ -81,7 +81,7 @@ fn as_written<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a R
 pub(crate) struct PublishBatch<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<Publish>, max_items = 1000)]
-    events: Items<'a>,
+    events: EventList<'a>,
 }
 
 /// One result per event, in order.
@@ -119,26 +119,30 @@ pub(crate) async fn publish(
     request: Request,
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
-    let (standing, request) = let_in(&app, &by, request).await?;
-    let headers = event_text::kept_of_publish(request.headers());
+    let (rate_status, request) = check_before_body(&app, &by, request).await?;
+    let headers = event_text::kept_publish_headers(request.headers());
     let (bytes, reserved) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
     let (event, key) = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
-    respond(app.admission.admit(event, key, reserved).await, standing)
+    respond(app.admission.admit(event, key, reserved).await, rate_status)
 }
 
-/// The body of who is not let in is not read.
-async fn let_in(app: &App, by: &PublishCtx, request: Request) -> Result<(Standing, Request), ApiError> {
-    let let_in = app
+/// The body of a request that is refused is not read.
+async fn check_before_body(
+    app: &App,
+    by: &PublishCtx,
+    request: Request,
+) -> Result<(RateStatus, Request), ApiError> {
+    let admitted = app
         .admission
         .check_wait()
         .map_err(ApiError::from)
-        .and_then(|()| app.let_in(by.account_id, &by.meters));
+        .and_then(|()| app.check_limits(by.account_id, &by.meters));
     let (parts, body) = request.into_parts();
-    let (standing, body) = body::unless(let_in, &parts.headers, body).await?;
-    Ok((standing, Request::from_parts(parts, body)))
+    let (rate_status, body) = body::keep_if_admitted(admitted, &parts.headers, body).await?;
+    Ok((rate_status, Request::from_parts(parts, body)))
 }
 
 /// Publishes up to 1,000 events at once: each is accepted or refused for itself.
@@ -160,16 +164,16 @@ pub(crate) async fn publish_batch(
             "a batch has no key of its own: give each event an `idempotency_key`",
         ));
     }
-    let (_, request) = let_in(&app, &by, request).await?;
-    let headers = event_text::kept_of_publish(request.headers());
+    let (_, request) = check_before_body(&app, &by, request).await?;
+    let headers = event_text::kept_publish_headers(request.headers());
     let (bytes, _reserved) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let batch: PublishBatch<'_> = json::parse(&bytes)?;
     if batch.events.0.is_empty() {
         return Err(ApiError::invalid_field("/events", "invalid_length", "expected 1 to 1,000 events"));
     }
-    // One has been paid for at the door.
-    let standing = app.rates.charge(&by.meters, batch.events.0.len() - 1);
+    // One has been paid for before the body was read.
+    let rate_status = app.rates.charge(&by.meters, batch.events.0.len() - 1);
     let now = app.now();
     let mut submitted = Vec::with_capacity(batch.events.0.len());
     for (place, raw) in batch.events.0.into_iter().enumerate() {
@@ -195,17 +199,17 @@ pub(crate) async fn publish_batch(
             Err(error) => Err(error),
         });
     }
-    if let Some(trouble) = our_trouble(&answers) {
+    if let Some(trouble) = server_failure(&answers) {
         return Err(trouble);
     }
     let results = answers.into_iter().map(|answer| BatchResult::of(answer, request_id)).collect();
     let mut response = (StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response();
-    standing.write(response.headers_mut());
+    rate_status.write(response.headers_mut());
     Ok(response)
 }
 
 /// If nothing was accepted because of us, the batch as a whole should be sent again.
-fn our_trouble(answers: &[Result<Accepted, ApiError>]) -> Option<ApiError> {
+fn server_failure(answers: &[Result<Accepted, ApiError>]) -> Option<ApiError> {
     let ours =
         |answer: &Result<_, ApiError>| answer.as_ref().is_err_and(|error| error.status().is_server_error());
     answers.iter().all(ours).then(|| answers[0].clone().err()).flatten()
@@ -327,13 +331,13 @@ fn metadata(raw: &RawValue) -> Result<Map<String, Value>, ApiError> {
 }
 
 /// The events of a batch as they were written; the one too many ends the reading.
-struct Items<'a>(Vec<&'a RawValue>);
+struct EventList<'a>(Vec<&'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for EventList<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Few;
+        struct EventListVisitor;
 
-        impl<'de> de::Visitor<'de> for Few {
+        impl<'de> de::Visitor<'de> for EventListVisitor {
             type Value = Vec<&'de RawValue>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -352,6 +356,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
             }
         }
 
-        from.deserialize_seq(Few).map(Self)
+        from.deserialize_seq(EventListVisitor).map(Self)
     }
 }

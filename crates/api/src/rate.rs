@@ -1,6 +1,6 @@
 //! How fast a key or a source may bring events in: a bucket for each that has a limit, in the memory of this node.
 //!
-//! Asked before the body is read, so that whoever is too fast costs a look at a map. A batch is let in if one event
+//! Asked before the body is read, so that a key that is too fast costs a look at a map. A batch is admitted if one event
 //! would be, and pays for all of its events.
 
 use crate::error::ApiError;
@@ -22,14 +22,14 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 
 /// A limit, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Meter {
+pub(crate) struct RateMeter {
     /// What the headers call it.
     what: &'static str,
     id: Uuid,
     per_second: u32,
 }
 
-impl Meter {
+impl RateMeter {
     pub(crate) fn of_key(id: Uuid, per_second: Option<u32>) -> Option<Self> {
         per_second.map(|per_second| Self { what: "key", id, per_second })
     }
@@ -41,36 +41,36 @@ impl Meter {
 
 /// The limits an event has to keep: those of its key and of its source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Meters([Option<Meter>; 2]);
+pub(crate) struct RateMeters([Option<RateMeter>; 2]);
 
-impl Meters {
-    pub(crate) fn new(key: Option<Meter>, source: Option<Meter>) -> Self {
+impl RateMeters {
+    pub(crate) fn new(key: Option<RateMeter>, source: Option<RateMeter>) -> Self {
         Self([key, source])
     }
 
-    fn iter(&self) -> impl Iterator<Item = Meter> {
+    fn iter(&self) -> impl Iterator<Item = RateMeter> {
         self.0.into_iter().flatten()
     }
 }
 
-/// The buckets of those who brought something in lately.
-pub(crate) struct Rates {
+/// The buckets of the keys and sources that brought something in lately.
+pub(crate) struct RateBuckets {
     started: Instant,
     buckets: Mutex<HashMap<Uuid, Bucket>>,
 }
 
-impl Rates {
+impl RateBuckets {
     pub(crate) fn new() -> Self {
         Self { started: Instant::now(), buckets: Mutex::default() }
     }
 
-    /// Lets one event in, or says when to come back.
-    pub(crate) fn take(&self, meters: &Meters) -> Result<Standing, ApiError> {
+    /// Admits one event, or says when to come back.
+    pub(crate) fn take(&self, meters: &RateMeters) -> Result<RateStatus, ApiError> {
         self.each(meters, |bucket, meter, now| bucket.take(meter.per_second, 1, now))
     }
 
-    /// For the further events of a batch that has been let in.
-    pub(crate) fn charge(&self, meters: &Meters, count: usize) -> Standing {
+    /// For the further events of a batch that has been admitted.
+    pub(crate) fn charge(&self, meters: &RateMeters, count: usize) -> RateStatus {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let charged = self.each(meters, |bucket, meter, now| Ok(bucket.charge(meter.per_second, count, now)));
         charged.unwrap_or_default()
@@ -78,25 +78,25 @@ impl Rates {
 
     fn each(
         &self,
-        meters: &Meters,
-        take: impl Fn(&mut Bucket, Meter, Duration) -> Result<Left, Duration>,
-    ) -> Result<Standing, ApiError> {
-        let mut standing = Standing::default();
+        meters: &RateMeters,
+        take: impl Fn(&mut Bucket, RateMeter, Duration) -> Result<Left, Duration>,
+    ) -> Result<RateStatus, ApiError> {
+        let mut rate_status = RateStatus::default();
         if meters.iter().next().is_none() {
-            return Ok(standing);
+            return Ok(rate_status);
         }
         let now = self.started.elapsed();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        for (shown, meter) in standing.0.iter_mut().zip(meters.iter()) {
+        for (shown, meter) in rate_status.0.iter_mut().zip(meters.iter()) {
             make_room(&mut buckets, &meter.id, now);
             let bucket = buckets.entry(meter.id).or_default();
             let left = take(bucket, meter, now);
             *shown = Some((meter, left.unwrap_or_else(|_| bucket.left(meter.per_second, now))));
             if let Err(wait) = left {
-                return Err(refuse(meter, wait).rated(standing));
+                return Err(refuse(meter, wait).with_rate(rate_status));
             }
         }
-        Ok(standing)
+        Ok(rate_status)
     }
 }
 
@@ -113,9 +113,9 @@ fn make_room(buckets: &mut HashMap<Uuid, Bucket>, newcomer: &Uuid, now: Duration
     }
 }
 
-fn refuse(meter: Meter, wait: Duration) -> ApiError {
+fn refuse(meter: RateMeter, wait: Duration) -> ApiError {
     let seconds = whole_seconds(wait).clamp(1, limits::RETRY_AFTER_TOLD_MAX_SECONDS);
-    let Meter { what, per_second, .. } = meter;
+    let RateMeter { what, per_second, .. } = meter;
     ApiError::rate_limited(format!("this {what} may bring in {per_second} events a second"))
         .retry_after(seconds)
 }
@@ -124,14 +124,14 @@ fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// What somebody with a limit is told about it.
+/// What the caller is told about its limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Standing([Option<(Meter, Left)>; 2]);
+pub(crate) struct RateStatus([Option<(RateMeter, Left)>; 2]);
 
-impl Standing {
+impl RateStatus {
     /// The fields of the IETF's draft: the limit for each second, what is left of it, and when all of it is back.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        let list = |item: fn(&Meter, &Left) -> String| {
+        let list = |item: fn(&RateMeter, &Left) -> String| {
             self.0.iter().flatten().map(|(meter, left)| item(meter, left)).collect::<Vec<_>>().join(", ")
         };
         if self.0.iter().all(Option::is_none) {
@@ -152,21 +152,21 @@ mod tests {
     use super::*;
     use crate::error::Code;
 
-    fn key(id: u128, per_second: u32) -> Option<Meter> {
-        Meter::of_key(Uuid::from_u128(id), Some(per_second))
+    fn key(id: u128, per_second: u32) -> Option<RateMeter> {
+        RateMeter::of_key(Uuid::from_u128(id), Some(per_second))
     }
 
-    fn shown(standing: Standing) -> (String, String) {
+    fn shown(rate_status: RateStatus) -> (String, String) {
         let mut headers = HeaderMap::new();
-        standing.write(&mut headers);
+        rate_status.write(&mut headers);
         let text = |name: HeaderName| headers[name].to_str().unwrap().to_owned();
         (text(RATE_LIMIT_POLICY), text(RATE_LIMIT))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_too_fast_is_told_when_to_come_back_and_nobody_else_is() {
-        let rates = Rates::new();
-        let (fast, other) = (Meters::new(key(1, 2), None), Meters::new(key(2, 2), None));
+    async fn a_key_that_is_too_fast_is_told_when_to_come_back_and_no_other_is() {
+        let rates = RateBuckets::new();
+        let (fast, other) = (RateMeters::new(key(1, 2), None), RateMeters::new(key(2, 2), None));
         for _ in 0..2 {
             rates.take(&fast).unwrap();
         }
@@ -179,20 +179,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_source_counts_beside_its_key() {
-        let rates = Rates::new();
-        let source = Meter::of_source(Uuid::from_u128(9), Some(1));
-        let both = Meters::new(key(1, 10), source);
+        let rates = RateBuckets::new();
+        let source = RateMeter::of_source(Uuid::from_u128(9), Some(1));
+        let both = RateMeters::new(key(1, 10), source);
         let (policy, left) = shown(rates.take(&both).unwrap());
         assert_eq!(policy, "\"key\";q=10;w=1, \"source\";q=1;w=1");
         assert_eq!(left, "\"key\";r=9;t=1, \"source\";r=0;t=1");
         assert!(rates.take(&both).is_err());
-        assert!(rates.take(&Meters::default()).is_ok(), "no limit is no limit");
+        assert!(rates.take(&RateMeters::default()).is_ok(), "no limit is no limit");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_pays_for_all_of_its_events() {
-        let rates = Rates::new();
-        let meters = Meters::new(key(1, 10), None);
+        let rates = RateBuckets::new();
+        let meters = RateMeters::new(key(1, 10), None);
         rates.take(&meters).unwrap();
         let (_, left) = shown(rates.charge(&meters, 99));
         assert_eq!(left, "\"key\";r=0;t=10");
@@ -204,15 +204,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn there_are_never_more_buckets_than_there_may_be() {
-        let rates = Rates::new();
+        let rates = RateBuckets::new();
         let limit = limits::BUCKETS as u128;
         for id in 0..limit {
-            rates.charge(&Meters::new(key(id, 1), None), 1 + usize::from(id % 2 == 0));
+            rates.charge(&RateMeters::new(key(id, 1), None), 1 + usize::from(id % 2 == 0));
         }
-        rates.charge(&Meters::new(key(limit, 1), None), 1);
+        rates.charge(&RateMeters::new(key(limit, 1), None), 1);
         let buckets = rates.buckets.lock().unwrap();
         assert!(buckets.len() <= limits::BUCKETS);
         let deep_in_debt = |id: u128| buckets.contains_key(&Uuid::from_u128(id));
-        assert!(deep_in_debt(0) && deep_in_debt(2) && !deep_in_debt(1), "who owes most is kept longest");
+        assert!(deep_in_debt(0) && deep_in_debt(2) && !deep_in_debt(1), "what owes most is kept longest");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     // The path of an ingest URL is a credential, and a query may hold anything: neither is logged.
     let path = if is_api { request.uri().path().to_owned() } else { String::new() };
 
-    let mut response = match admit(&app, request.uri(), request.headers()) {
+    let mut response = match check_request(&app, request.uri(), request.headers()) {
         Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
@@ -40,7 +40,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     };
 
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        log_refusal(&app.health.turned_away, id, &method, &path, &error);
+        log_refusal(&app.health.refusals, id, &method, &path, &error);
         *response.status_mut() = error.status();
         let body = error.write(id, response.headers_mut());
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -59,9 +59,9 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-/// A change that has begun is finished, and told to whom it concerns, even if the client hangs up: its connection, and
+/// A change that has begun is finished, and told to its owners, even if the client hangs up: its connection, and
 /// all that runs in it, is dropped then.
-pub(crate) async fn see_through(request: Request, next: Next) -> Response {
+pub(crate) async fn finish_despite_disconnect(request: Request, next: Next) -> Response {
     if request.method().is_safe() {
         return next.run(request).await;
     }
@@ -70,7 +70,7 @@ pub(crate) async fn see_through(request: Request, next: Next) -> Response {
 }
 
 /// What is wrong with a request whatever it asks for.
-fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_request(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz" | "/metrics") {
         return Err(ApiError::draining("this node is stopping: ask another one, or again in a moment"));
     }
@@ -107,7 +107,7 @@ fn admit(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Payloads and streams are not JSON; whoever asks for those may ask for anything.
+/// Payloads and streams are not JSON; a request for those may ask for anything.
 fn accepts_json(path: &str, headers: &HeaderMap) -> bool {
     let Some(accepted) = headers.get(header::ACCEPT) else { return true };
     let accepted = accepted.to_str().unwrap_or("*/*");
@@ -121,20 +121,14 @@ fn accepts_json(path: &str, headers: &HeaderMap) -> bool {
         })
 }
 
-/// An error is logged once, here; a client's mistakes only for those who look for them. Of those who are turned away one
+/// An error is logged once, here; a client's mistakes only at the level of debugging. Of requests that are turned away one
 /// a second is named, with how many there were: under an overload a line for each would be a load of its own.
-fn log_refusal(
-    turned_away: &Occasionally,
-    id: RequestId,
-    method: &http::Method,
-    path: &str,
-    error: &ApiError,
-) {
+fn log_refusal(refusals: &OncePerSecond, id: RequestId, method: &http::Method, path: &str, error: &ApiError) {
     let (status, cause) = (error.status().as_u16(), error.cause().unwrap_or_default());
     match status {
         500 => tracing::error!(request_id = %id, %method, path, status, cause, %error, "request.failed"),
         501.. => {
-            if let Some(count) = turned_away.due() {
+            if let Some(count) = refusals.count_if_due() {
                 tracing::warn!(request_id = %id, %method, path, status, cause, %error, count, "request.turned_away");
             }
         }
@@ -144,22 +138,22 @@ fn log_refusal(
 
 /// Says once a second how often something happened.
 #[derive(Debug)]
-pub(crate) struct Occasionally {
+pub(crate) struct OncePerSecond {
     since: Instant,
     /// Milliseconds after `since` from which it may be said again.
     next: AtomicU64,
     count: AtomicU64,
 }
 
-impl Default for Occasionally {
+impl Default for OncePerSecond {
     fn default() -> Self {
         Self { since: Instant::now(), next: AtomicU64::new(0), count: AtomicU64::new(0) }
     }
 }
 
-impl Occasionally {
+impl OncePerSecond {
     /// It happened: how often since it was last said, if it is time to say it.
-    fn due(&self) -> Option<u64> {
+    fn count_if_due(&self) -> Option<u64> {
         self.count.fetch_add(1, Ordering::Relaxed);
         let now = self.since.elapsed().as_millis() as u64;
         let next = self.next.load(Ordering::Relaxed);
@@ -175,11 +169,11 @@ mod tests {
 
     #[test]
     fn what_happens_often_is_said_seldom() {
-        let often = Occasionally::default();
-        assert_eq!(often.due(), Some(1));
-        assert!((0..1_000).all(|_| often.due().is_none()));
+        let often = OncePerSecond::default();
+        assert_eq!(often.count_if_due(), Some(1));
+        assert!((0..1_000).all(|_| often.count_if_due().is_none()));
         often.next.store(0, Ordering::Relaxed);
-        assert_eq!(often.due(), Some(1_001));
+        assert_eq!(often.count_if_due(), Some(1_001));
     }
 
     #[test]

@@ -14,10 +14,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// Which of the node's addresses a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum ListenAddress {
     /// There is one address for everything.
     Only,
-    /// There is another one for operators: here they are not known, and nothing is told of the node.
+    /// There is another one for operators: here their keys are not known, and nothing is told of the node.
     Public,
     /// That one.
     Admin,
@@ -25,11 +25,11 @@ pub enum Door {
 
 /// The whole API, ready to be served or to be asked in process.
 pub fn router(app: App) -> Router {
-    router_at(Door::Only, app)
+    router_at(ListenAddress::Only, app)
 }
 
 /// What this address answers.
-pub fn router_at(door: Door, app: App) -> Router {
+pub fn router_at(address: ListenAddress, app: App) -> Router {
     let (router, document) = urls().split_for_parts();
     let document = Bytes::from(document.to_json().expect("the document is plain data"));
     let openapi =
@@ -37,24 +37,26 @@ pub fn router_at(door: Door, app: App) -> Router {
     router
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors))
-        .framed(door, app)
+        .framed(address, app)
 }
 
 /// What a node that only delivers answers: whether it is alive and ready, and how it does.
-pub fn worker_router(door: Door, app: App) -> Router {
-    probes().split_for_parts().0.framed(door, app)
+pub fn worker_router(address: ListenAddress, app: App) -> Router {
+    probes().split_for_parts().0.framed(address, app)
 }
 
 trait Framed {
-    fn framed(self, door: Door, app: App) -> Router;
+    fn framed(self, address: ListenAddress, app: App) -> Router;
 }
 
 impl Framed for Router<App> {
     /// With metrics where they belong, an answer for everything else, and the frame around every request.
-    fn framed(self, door: Door, app: App) -> Router {
-        let with_metrics = match door {
-            Door::Public => self,
-            Door::Only | Door::Admin => self.route("/metrics", routing::get(metrics::metrics)),
+    fn framed(self, address: ListenAddress, app: App) -> Router {
+        let with_metrics = match address {
+            ListenAddress::Public => self,
+            ListenAddress::Only | ListenAddress::Admin => {
+                self.route("/metrics", routing::get(metrics::metrics))
+            }
         };
         with_metrics
             .fallback(async || ApiError::no_such("page"))
@@ -62,7 +64,7 @@ impl Framed for Router<App> {
                 ApiError::method_not_allowed("the `allow` header names what is")
             })
             .layer(middleware::from_fn_with_state(app.clone(), request::frame))
-            .layer(Extension(door))
+            .layer(Extension(address))
             .with_state(app)
     }
 }
@@ -123,7 +125,7 @@ fn urls() -> OpenApiRouter<App> {
         // Who is there.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
-        .route_layer(middleware::from_fn(request::see_through))
+        .route_layer(middleware::from_fn(request::finish_despite_disconnect))
         // Events come in.
         .routes(routes!(ingest_url::ingest))
         .routes(routes!(publish::publish))

@@ -4,7 +4,7 @@
 //! that does not read are kept here, because hyper has one timer for head and rest together and answers nothing when
 //! it fires. Those of the body are kept where it is read (`body.rs`).
 
-mod places;
+mod permits;
 
 use crate::{
     app::{App, Deadlines},
@@ -16,7 +16,7 @@ use domain::{id::RequestId, limits};
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
-use places::Places;
+use permits::ConnectionPermits;
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
@@ -34,7 +34,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Service as _;
 
-/// Serves until `stop`; then takes nobody new, lets open requests finish within `grace`, and drops the rest.
+/// Serves until `stop`; then accepts no connection, lets open requests finish within `grace`, and drops the rest.
 pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken, grace: Duration) {
     serve_router(listener, router(app.clone()), app, stop, grace).await;
 }
@@ -47,7 +47,7 @@ pub async fn serve_router(
     stop: CancellationToken,
     grace: Duration,
 ) {
-    let places = Places::new(app.config.connections);
+    let permits = ConnectionPermits::new(app.config.connections);
     let connections = TaskTracker::new();
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         supervisor::failpoint();
@@ -60,14 +60,14 @@ pub async fn serve_router(
                 continue;
             }
         };
-        let Some(place) = places.take(address) else {
-            turn_away(&stream, &app);
+        let Some(permit) = permits.take(address) else {
+            refuse_connection(&stream, &app);
             continue;
         };
         let connection = connection(stream, router.clone(), app.clone(), stop.clone());
         connections.spawn(async move {
             connection.await;
-            drop(place);
+            drop(permit);
         });
     }
     app.drain();
@@ -79,12 +79,12 @@ pub async fn serve_router(
 }
 
 /// Said in one write that never waits, and closed.
-fn turn_away(stream: &TcpStream, app: &App) {
-    let _ = stream.try_write(&by_hand(app, &ApiError::overloaded("too many connections are open")));
+fn refuse_connection(stream: &TcpStream, app: &App) {
+    let _ = stream.try_write(&raw_answer(app, &ApiError::overloaded("too many connections are open")));
 }
 
-/// An answer to somebody whose request never reached hyper, or never got through it.
-fn by_hand(app: &App, error: &ApiError) -> Vec<u8> {
+/// An answer to a client whose request never reached hyper, or never got through it.
+fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
     let mut headers = HeaderMap::new();
     let body = error.write(RequestId::at(app.now(), app.dice.bits()), &mut headers);
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -100,17 +100,17 @@ fn by_hand(app: &App, error: &ApiError) -> Vec<u8> {
 
 async fn connection(stream: TcpStream, router: Router, app: App, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
-    let line = Arc::new(Line::new(app.config.deadlines));
-    let io = TokioIo::new(Watched { stream, line: line.clone() });
-    let service = Requests { router, line: line.clone() };
+    let watch = Arc::new(ConnectionWatch::new(app.config.deadlines));
+    let io = TokioIo::new(WatchedStream { stream, watch: watch.clone() });
+    let service = RequestService { router, watch: watch.clone() };
     let mut connection = http1::Builder::new()
-        // Who has said all it wants to say may close its side, and still hears the answer.
+        // A client that has said all it wants to say may close its side, and still hears the answer.
         .half_close(true)
         .max_buf_size(limits::HEAD_BYTES)
         .serve_connection(io, service);
     let mut stopping = pin!(stop.cancelled());
     let mut told_to_stop = false;
-    let mut armed = line.deadline().unwrap_or_else(Instant::now);
+    let mut armed = watch.deadline().unwrap_or_else(Instant::now);
     let mut alarm = pin!(sleep_until(armed));
 
     let late = poll_fn(|cx| {
@@ -124,14 +124,14 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
         }
         loop {
             // The alarm is only moved when it would ring too late: under load that is never.
-            let Some(deadline) = line.deadline() else { return Poll::Pending };
+            let Some(deadline) = watch.deadline() else { return Poll::Pending };
             if deadline < armed {
                 armed = deadline;
                 alarm.as_mut().reset(armed);
             }
             ready!(alarm.as_mut().poll(cx));
             if Instant::now() >= deadline {
-                return Poll::Ready(Some(line.in_head()));
+                return Poll::Ready(Some(watch.in_head()));
             }
             armed = deadline;
             alarm.as_mut().reset(armed);
@@ -141,7 +141,7 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
 
     if late == Some(true) {
         let mut stream = connection.into_parts().io.into_inner().stream;
-        let answer = by_hand(&app, &ApiError::request_timeout("the head was not sent in time"));
+        let answer = raw_answer(&app, &ApiError::request_timeout("the head was not sent in time"));
         let _ = timeout(limits::LINGER, async {
             stream.write_all(&answer).await?;
             stream.shutdown().await
@@ -151,18 +151,18 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
 }
 
 /// Where a connection is, so that it is known what it may be waited for.
-struct Line {
+struct ConnectionWatch {
     deadlines: Deadlines,
-    state: Mutex<State>,
+    state: Mutex<WatchedConnection>,
 }
 
-struct State {
-    phase: Phase,
+struct WatchedConnection {
+    phase: ConnectionPhase,
     /// Since when the client does not take what we send.
     stalled: Option<Instant>,
 }
 
-enum Phase {
+enum ConnectionPhase {
     /// Between requests.
     Rest { until: Instant },
     /// A head has begun.
@@ -171,14 +171,14 @@ enum Phase {
     Busy,
 }
 
-impl Line {
+impl ConnectionWatch {
     fn new(deadlines: Deadlines) -> Self {
         // A new connection is made to ask something: it gets the time of a head, not that of a rest.
-        let phase = Phase::Rest { until: Instant::now() + deadlines.head };
-        Self { deadlines, state: Mutex::new(State { phase, stalled: None }) }
+        let phase = ConnectionPhase::Rest { until: Instant::now() + deadlines.head };
+        Self { deadlines, state: Mutex::new(WatchedConnection { phase, stalled: None }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchedConnection> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,29 +186,29 @@ impl Line {
         let state = self.state();
         let stalled = state.stalled.map(|since| since + self.deadlines.body);
         let phase = match state.phase {
-            Phase::Rest { until } | Phase::Head { until } => Some(until),
-            Phase::Busy => None,
+            ConnectionPhase::Rest { until } | ConnectionPhase::Head { until } => Some(until),
+            ConnectionPhase::Busy => None,
         };
         [stalled, phase].into_iter().flatten().min()
     }
 
     fn in_head(&self) -> bool {
-        matches!(self.state().phase, Phase::Head { .. })
+        matches!(self.state().phase, ConnectionPhase::Head { .. })
     }
 
     fn heard(&self) {
         let mut state = self.state();
-        if matches!(state.phase, Phase::Rest { .. }) {
-            state.phase = Phase::Head { until: Instant::now() + self.deadlines.head };
+        if matches!(state.phase, ConnectionPhase::Rest { .. }) {
+            state.phase = ConnectionPhase::Head { until: Instant::now() + self.deadlines.head };
         }
     }
 
     fn asked(&self) {
-        self.state().phase = Phase::Busy;
+        self.state().phase = ConnectionPhase::Busy;
     }
 
     fn answered(&self) {
-        self.state().phase = Phase::Rest { until: Instant::now() + self.deadlines.idle };
+        self.state().phase = ConnectionPhase::Rest { until: Instant::now() + self.deadlines.idle };
     }
 
     fn written<T>(&self, wrote: &Poll<T>) {
@@ -220,13 +220,13 @@ impl Line {
     }
 }
 
-/// A socket that tells its line what happens on it.
-struct Watched {
+/// A socket that tells its connection's watch what happens on it.
+struct WatchedStream {
     stream: TcpStream,
-    line: Arc<Line>,
+    watch: Arc<ConnectionWatch>,
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -235,16 +235,16 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
-            self.line.heard();
+            self.watch.heard();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.line.written(&wrote);
+        self.watch.written(&wrote);
         wrote
     }
 
@@ -254,7 +254,7 @@ impl AsyncWrite for Watched {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.line.written(&wrote);
+        self.watch.written(&wrote);
         wrote
     }
 
@@ -272,37 +272,37 @@ impl AsyncWrite for Watched {
 }
 
 /// Hands the requests of one connection to the router.
-struct Requests {
+struct RequestService {
     router: Router,
-    line: Arc<Line>,
+    watch: Arc<ConnectionWatch>,
 }
 
-impl hyper::service::Service<Request<Incoming>> for Requests {
-    type Response = Response<Answer>;
+impl hyper::service::Service<Request<Incoming>> for RequestService {
+    type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.line.asked();
-        let line = self.line.clone();
+        self.watch.asked();
+        let watch = self.watch.clone();
         let answer = self.router.clone().call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Answer { body, line })) })
+        Box::pin(async move { Ok(answer.await?.map(|body| AnswerBody { body, watch })) })
     }
 }
 
 /// A body that says when it has been sent, or dropped.
-struct Answer {
+struct AnswerBody {
     body: Body,
-    line: Arc<Line>,
+    watch: Arc<ConnectionWatch>,
 }
 
-impl Drop for Answer {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
-        self.line.answered();
+        self.watch.answered();
     }
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for AnswerBody {
     type Data = bytes::Bytes;
     type Error = axum::Error;
 

@@ -25,7 +25,7 @@ use crate::{
     telemetry::{self, Exporting, Losses},
 };
 use anyhow::Context;
-use api::{ApiConfig, App, Door, Parts, TestSend, keys::KeyText, vault::Vault};
+use api::{ApiConfig, App, ListenAddress, Parts, TestSend, keys::KeyText, vault::Vault};
 use async_trait::async_trait;
 use clap::Args;
 use deliveries::DeliveryThreads;
@@ -109,19 +109,19 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let Started { engine, app, background } = started;
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
-    let serve = |id, listener, door| {
+    let serve = |id, listener, listen_address| {
         let router = if config.role.listens() {
-            api::router_at(door, app.clone())
+            api::router_at(listen_address, app.clone())
         } else {
-            api::worker_router(door, app.clone())
+            api::worker_router(listen_address, app.clone())
         };
         let serving = api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace);
         supervisor.start_once(id, &stop_server, serving)
     };
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let door = if admin_listener.is_some() { Door::Public } else { Door::Only };
-    let server = serve(Loop::Server, listener, door);
-    let admin = admin_listener.map(|listener| serve(Loop::AdminServer, listener, Door::Admin));
+    let listen_address = if admin_listener.is_some() { ListenAddress::Public } else { ListenAddress::Only };
+    let server = serve(Loop::Server, listener, listen_address);
+    let admin = admin_listener.map(|listener| serve(Loop::AdminServer, listener, ListenAddress::Admin));
     let background = tokio::spawn(background.run(stop_background.clone()));
     let stop_exporting = CancellationToken::new();
     let exporting = exporting.map(|exporting| {

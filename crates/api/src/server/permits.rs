@@ -1,4 +1,4 @@
-//! Places for connections: so many in all, and no more than a share of them for one address.
+//! Permits for connections: so many in all, and no more than a share of them for one address.
 
 use domain::limits;
 use std::{
@@ -7,28 +7,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Who has how many.
-pub(super) struct Places {
+/// How many are open, and from which address.
+pub(super) struct ConnectionPermits {
     most: usize,
     most_of_one: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPermits>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct TakenPermits {
     in_all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-impl Places {
+impl ConnectionPermits {
     pub(super) fn new(most: usize) -> Arc<Self> {
         let most_of_one = (most * limits::CONNECTIONS_PER_ADDRESS_PERCENT / 100).max(1);
         Arc::new(Self { most, most_of_one, taken: Mutex::default() })
     }
 
     /// None if there is none left, in all or for this address.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let address = neighbourhood(address);
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
+        let address = network_of(address);
         let mut taken = self.taken();
         let of_one = taken.by_address.get(&address).copied().unwrap_or(0);
         if taken.in_all >= self.most || of_one >= self.most_of_one {
@@ -36,16 +36,16 @@ impl Places {
         }
         taken.in_all += 1;
         taken.by_address.insert(address, of_one + 1);
-        Some(Place { places: self.clone(), address })
+        Some(ConnectionPermit { permits: self.clone(), address })
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, TakenPermits> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One household has all addresses of its network.
-fn neighbourhood(address: IpAddr) -> IpAddr {
+fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -53,14 +53,14 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 }
 
 /// Given back when it is dropped.
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionPermit {
+    permits: Arc<ConnectionPermits>,
     address: IpAddr,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.permits.taken();
         taken.in_all -= 1;
         if let Some(count) = taken.by_address.get_mut(&self.address) {
             *count -= 1;
@@ -80,25 +80,25 @@ mod tests {
     }
 
     #[test]
-    fn one_address_cannot_take_every_place() {
-        let places = Places::new(8);
-        let mut held: Vec<_> = (0..6).map(|_| places.take(address("192.0.2.1")).unwrap()).collect();
-        assert!(places.take(address("192.0.2.1")).is_none(), "three quarters are taken");
-        assert!(places.take(address("::ffff:192.0.2.1")).is_none(), "that is the same one");
-        held.push(places.take(address("192.0.2.2")).unwrap());
-        held.push(places.take(address("192.0.2.3")).unwrap());
-        assert!(places.take(address("192.0.2.4")).is_none(), "all are taken");
+    fn one_address_cannot_take_every_permit() {
+        let permits = ConnectionPermits::new(8);
+        let mut held: Vec<_> = (0..6).map(|_| permits.take(address("192.0.2.1")).unwrap()).collect();
+        assert!(permits.take(address("192.0.2.1")).is_none(), "three quarters are taken");
+        assert!(permits.take(address("::ffff:192.0.2.1")).is_none(), "that is the same one");
+        held.push(permits.take(address("192.0.2.2")).unwrap());
+        held.push(permits.take(address("192.0.2.3")).unwrap());
+        assert!(permits.take(address("192.0.2.4")).is_none(), "all are taken");
         held.clear();
-        assert!(places.taken().by_address.is_empty());
-        assert!(places.take(address("192.0.2.1")).is_some());
+        assert!(permits.taken().by_address.is_empty());
+        assert!(permits.take(address("192.0.2.1")).is_some());
     }
 
     #[test]
     fn a_network_of_one_household_is_one_address() {
-        let places = Places::new(4);
+        let permits = ConnectionPermits::new(4);
         let _held: Vec<_> =
-            (0..3).map(|n| places.take(address(&format!("2001:db8::{n}"))).unwrap()).collect();
-        assert!(places.take(address("2001:db8::ff:1")).is_none());
-        assert!(places.take(address("2001:db8:0:1::1")).is_some());
+            (0..3).map(|n| permits.take(address(&format!("2001:db8::{n}"))).unwrap()).collect();
+        assert!(permits.take(address("2001:db8::ff:1")).is_none());
+        assert!(permits.take(address("2001:db8:0:1::1")).is_some());
     }
 }

@@ -33,7 +33,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{Arrival, Change, Turn};
+use store::{Arrival, Change, DueDelivery};
 use supervisor::{Loop, Supervisor};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ pub(crate) struct Dispatcher {
     sweeps: VecDeque<LaneSweep>,
     sweeping: usize,
     /// Scheduled deliveries of ordered lanes whose time has come.
-    turns: VecDeque<Turn>,
+    turns: VecDeque<DueDelivery>,
     fetching: SingleRead,
     reading: SingleRead,
     turning: SingleRead,
@@ -378,7 +378,7 @@ impl Dispatcher {
                         self.runner.end(prepared, loaded.delivery, ending, now)
                     }
                     Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
-                        self.turns.push_back(Turn { delivery, track });
+                        self.turns.push_back(DueDelivery { delivery, track });
                         steps += 1;
                         continue;
                     }

@@ -12,7 +12,7 @@ use domain::{
 };
 use futures_util::FutureExt;
 use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{Store, StoreError, Turn, Window};
+use store::{DueDelivery, Store, StoreError, Window};
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
@@ -67,7 +67,7 @@ impl Fetcher {
     }
 
     /// Scheduled deliveries of ordered lanes whose time has come.
-    pub(crate) fn take_turns(&self, node: NodeId, turns: Vec<Turn>, now: Timestamp) {
+    pub(crate) fn take_turns(&self, node: NodeId, turns: Vec<DueDelivery>, now: Timestamp) {
         let this = self.clone();
         tokio::spawn(async move {
             let result = unharmed(this.store.take_turns(node, &turns, now)).await;

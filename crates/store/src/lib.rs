@@ -58,7 +58,9 @@ pub use lanes::{LaneRow, PublishedLanes};
 pub use look::{FoundTables, Look, SchemaVersion, UnsafeSetting, look};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
-pub use queue::{Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Turn, Window};
+pub use queue::{
+    Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
+};
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,

@@ -71,8 +71,12 @@ pub trait Queue: Send + Sync {
     /// in the track given; `due_at` stays. All in one transaction, flushed. The row decides: only one that waits in
     /// [`Position::AWAITS_TIME`] and is due at `now` moves. One answer each, in order: moved or not. Can be run again,
     /// and then moves nothing. On PostgreSQL nothing moves once `node`'s row is gone.
-    async fn take_turns(&self, node: NodeId, turns: &[Turn], now: Timestamp)
-    -> Result<Vec<bool>, StoreError>;
+    async fn take_turns(
+        &self,
+        node: NodeId,
+        turns: &[DueDelivery],
+        now: Timestamp,
+    ) -> Result<Vec<bool>, StoreError>;
 
     /// "Retry now": the delivery becomes due at `now` and stands there in its track; one that is due already keeps its
     /// place, and so does one that has a number. Gives the delivery as it waits now. None if it has ended or is not this account's.
@@ -147,7 +151,7 @@ pub struct TrackHead {
 
 /// A delivery of an ordered lane whose time has come, and the track it belongs to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Turn {
+pub struct DueDelivery {
     pub delivery: Delivery,
     pub track: i64,
 }

@@ -16,8 +16,8 @@ use domain::{
 };
 use std::sync::Arc;
 use store::{
-    Arrival, Change, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError, TrackHead, Turn,
-    Wake,
+    Arrival, Change, DueDelivery, FetchedDelivery, LaneHead, LaneRow, LaneView, OwnedShard, StoreError,
+    TrackHead, Wake,
 };
 use tokio::sync::oneshot;
 
@@ -45,7 +45,7 @@ pub(crate) enum Message {
         result: Result<Vec<TrackHead>, StoreError>,
     },
     Turned {
-        turns: Vec<Turn>,
+        turns: Vec<DueDelivery>,
         result: Result<Vec<bool>, StoreError>,
     },
     Ended(AttemptEnd),

@@ -14,7 +14,7 @@ use domain::{
     time::Timestamp,
 };
 use std::sync::Arc;
-use store::{FetchedDelivery, StoreError, TrackHead, Turn};
+use store::{DueDelivery, FetchedDelivery, StoreError, TrackHead};
 
 impl Dispatcher {
     pub(super) fn fetch_windows(&mut self, now: Timestamp) {
@@ -182,7 +182,12 @@ impl Dispatcher {
 
     /// Each stands at the end of its track now. One that did not move may have been moved before: both places are looked
     /// at.
-    pub(super) fn turned(&mut self, turns: Vec<Turn>, result: Result<Vec<bool>, StoreError>, now: Timestamp) {
+    pub(super) fn turned(
+        &mut self,
+        turns: Vec<DueDelivery>,
+        result: Result<Vec<bool>, StoreError>,
+        now: Timestamp,
+    ) {
         let moved = match result {
             Ok(moved) => {
                 self.turning.succeeded();
@@ -200,7 +205,7 @@ impl Dispatcher {
                 vec![false; turns.len()]
             }
         };
-        for (Turn { delivery, track }, moved) in turns.into_iter().zip(moved) {
+        for (DueDelivery { delivery, track }, moved) in turns.into_iter().zip(moved) {
             let destination = delivery.destination_id;
             let place = Position::ordered(track, Position::END, delivery.id);
             match self.lanes.get_mut(destination) {

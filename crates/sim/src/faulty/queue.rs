@@ -15,8 +15,8 @@ use domain::{
 };
 use std::sync::Arc;
 use store::{
-    DeliveryState, Fact, FetchedDelivery, LaneHead, Queue, Settlement, Store, StoreError, TrackHead, Turn,
-    Window,
+    DeliveryState, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, Store, StoreError,
+    TrackHead, Window,
 };
 
 #[async_trait]
@@ -96,7 +96,7 @@ impl Queue for FaultyStore {
     async fn take_turns(
         &self,
         node: NodeId,
-        turns: &[Turn],
+        turns: &[DueDelivery],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let (inner, turns, shared) = (Arc::clone(&self.inner), turns.to_vec(), Arc::clone(&self.shared));

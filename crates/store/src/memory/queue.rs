@@ -2,8 +2,8 @@
 
 use super::{EndedDelivery, KeptAttempt, MemoryStore, Tables};
 use crate::{
-    AttemptRecord, Consequence, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead,
-    Turn, Window, queue::first_track,
+    AttemptRecord, Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError,
+    TrackHead, Window, queue::first_track,
 };
 use async_trait::async_trait;
 use domain::{
@@ -95,7 +95,7 @@ impl Queue for MemoryStore {
     async fn take_turns(
         &self,
         node: NodeId,
-        turns: &[Turn],
+        turns: &[DueDelivery],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         self.interrupted("take_turns")?;
@@ -216,7 +216,7 @@ impl Tables {
     }
 
     /// Whether it moved. The row decides: it must be there, still wait for its time, and be due.
-    fn take_turn(&mut self, turn: &Turn, now: Timestamp) -> bool {
+    fn take_turn(&mut self, turn: &DueDelivery, now: Timestamp) -> bool {
         let (account, id) = (turn.delivery.account_id, turn.delivery.id);
         let due = |row: &&Delivery| row.position.track == Position::AWAITS_TIME && row.due_at <= now;
         let Some(row) = self.waiting.of_account(account, id).filter(due).cloned() else { return false };

@@ -6,7 +6,7 @@ use super::{
     rows::row,
     statement::{Params, params, sql_file},
 };
-use crate::{StoreError, TrackHead, Turn};
+use crate::{DueDelivery, StoreError, TrackHead};
 use domain::{
     delivery::Position,
     id::{DeliveryId, DestinationId, NodeId},
@@ -78,7 +78,7 @@ impl TrackRow {
 pub(super) async fn take_turns(
     connection: &Connection,
     node: NodeId,
-    turns: &[Turn],
+    turns: &[DueDelivery],
     now: Timestamp,
 ) -> Result<Vec<bool>, StoreError> {
     let columns = TurnColumns::of(turns);
@@ -98,7 +98,7 @@ struct TurnColumns {
 
 impl TurnColumns {
     /// A delivery takes one turn, the first.
-    fn of(turns: &[Turn]) -> Self {
+    fn of(turns: &[DueDelivery]) -> Self {
         let mut by_delivery = BTreeMap::new();
         for (place, turn) in turns.iter().enumerate() {
             by_delivery.entry(turn.delivery.id).or_insert((place, turn));

@@ -9,7 +9,7 @@ use super::{
     statement::{Params, Statement, params, sql, sql_file},
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Turn, Window, payload,
+    DueDelivery, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, payload,
     queue::first_track, shard_scan::ShardScan,
 };
 use async_trait::async_trait;
@@ -154,7 +154,7 @@ impl Queue for PostgresStore {
     async fn take_turns(
         &self,
         node: NodeId,
-        turns: &[Turn],
+        turns: &[DueDelivery],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         if turns.is_empty() {

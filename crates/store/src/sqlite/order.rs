@@ -6,7 +6,7 @@ use super::{
     rows::Columns,
     statement::{bound, sql},
 };
-use crate::{TrackHead, Turn};
+use crate::{DueDelivery, TrackHead};
 use domain::{delivery::Position, id::DestinationId, time::Timestamp};
 use rusqlite::Connection;
 
@@ -50,7 +50,11 @@ fn head(columns: &mut Columns<'_>) -> Result<TrackHead, Trouble> {
 }
 
 /// Whether it was taken. The row decides: it must be there, still wait for its time, and be due.
-pub(super) fn take_turn(connection: &Connection, turn: &Turn, now: Timestamp) -> Result<bool, Trouble> {
+pub(super) fn take_turn(
+    connection: &Connection,
+    turn: &DueDelivery,
+    now: Timestamp,
+) -> Result<bool, Trouble> {
     let (account_id, id) = (turn.delivery.account_id, turn.delivery.id);
     let waits_for = bound!(
         AWAITS_TIME,

@@ -96,7 +96,7 @@ impl Queue for SqliteStore {
     async fn take_turns(
         &self,
         _node: NodeId,
-        turns: &[crate::Turn],
+        turns: &[crate::DueDelivery],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
         let turns = turns.to_owned();

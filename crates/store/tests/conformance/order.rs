@@ -10,7 +10,8 @@ use domain::{
 };
 use std::{slice, sync::Arc};
 use store::{
-    Chunk, Committed, DeliveryState, FanoutCounts, NewDelivery, NewEvent, Store, TrackHead, Turn, Window,
+    Chunk, Committed, DeliveryState, DueDelivery, FanoutCounts, NewDelivery, NewEvent, Store, TrackHead,
+    Window,
 };
 
 // --- Numbers -------------------------------------------------------------------------------------------------------
@@ -319,7 +320,7 @@ pub(crate) async fn turns_are_taken_in_the_order_given(world: World) {
         (&beside[0], 0),
         (&waiting[1], 6),
     ];
-    let turns = given.map(|(delivery, track)| Turn { delivery: delivery.clone(), track });
+    let turns = given.map(|(delivery, track)| DueDelivery { delivery: delivery.clone(), track });
     assert_eq!(take_turns(&world, &turns).await, [true; 6]);
     let moved = |delivery: &Delivery, track, number| Delivery {
         position: Position::ordered(track, number, delivery.id),
@@ -341,7 +342,7 @@ pub(crate) async fn turns_are_taken_in_the_order_given(world: World) {
 pub(crate) async fn a_turn_is_taken_when_its_time_has_come_and_once(world: World) {
     let ground = world.ground().await;
     let delivery = awaiting(&world, &ground.route, 1).await.remove(0);
-    let turn = Turn { delivery: delivery.clone(), track: 0 };
+    let turn = DueDelivery { delivery: delivery.clone(), track: 0 };
     let too_early = at(59);
     let early = world.store.take_turns(world.node.id, slice::from_ref(&turn), too_early).await.unwrap();
     assert_eq!(early, [false]);
@@ -367,7 +368,7 @@ pub(crate) async fn only_what_waits_for_its_time_takes_a_turn(world: World) {
     let foreign = Delivery { account_id: theirs, ..foreign.clone() };
     let nobodys = Delivery { id: DeliveryId::at(at(0), chance()), ..foreign.clone() };
     let turns = [&plain, &in_order, cancelled, &foreign, taken, &nobodys];
-    let turns = turns.map(|delivery| Turn { delivery: delivery.clone(), track: 0 });
+    let turns = turns.map(|delivery| DueDelivery { delivery: delivery.clone(), track: 0 });
     assert_eq!(take_turns(&world, &turns).await, [false, false, false, false, true, false]);
     let lane = world.lane(ground.destination.id).await;
     let numbered: Vec<_> = lane.iter().filter_map(|delivery| delivery.sequence).collect();
@@ -380,7 +381,7 @@ pub(crate) async fn a_lost_node_gives_no_turns_where_nodes_are_fenced(world: Wor
     let ground = world.ground().await;
     let waiting = awaiting(&world, &ground.route, 2).await;
     let fenced = world.backend.fences_nodes();
-    let turn = |n: usize| Turn { delivery: waiting[n].clone(), track: 0 };
+    let turn = |n: usize| DueDelivery { delivery: waiting[n].clone(), track: 0 };
     let stranger = NodeId::at(at(0), chance());
     assert_eq!(world.store.take_turns(stranger, &[turn(0)], at(60)).await.unwrap(), [!fenced]);
     world.store.leave(world.node.id).await.unwrap();
@@ -398,7 +399,9 @@ pub(crate) async fn turns_and_commits_at_once_leave_no_gaps(world: World) {
     for _ in 0..20 {
         let promises = vec![promise_for(&route, at(1), at(60)), promise_for(&ground.route, at(1), at(60))];
         let deliveries = world.commit_promises(event(&ground.account, at(1)), promises).await;
-        turns.push(deliveries.into_iter().map(|delivery| Turn { delivery, track: 0 }).collect::<Vec<_>>());
+        turns.push(
+            deliveries.into_iter().map(|delivery| DueDelivery { delivery, track: 0 }).collect::<Vec<_>>(),
+        );
     }
     let commit = async {
         for _ in 0..20 {
@@ -440,7 +443,7 @@ pub(crate) async fn retry_now_brings_the_time_of_what_waits_for_it(world: World)
     let expected = Delivery { due_at: at(5), position, ..waiting[1].clone() };
     assert_eq!(hurried, Some(expected.clone()));
     assert_eq!(world.lane(ground.destination.id).await, [expected.clone(), waiting[0].clone()]);
-    let turn = Turn { delivery: expected, track: 0 };
+    let turn = DueDelivery { delivery: expected, track: 0 };
     assert_eq!(world.store.take_turns(world.node.id, &[turn], at(5)).await.unwrap(), [true]);
 }
 
@@ -460,7 +463,7 @@ async fn awaiting(world: &World, route: &Route, count: usize) -> Vec<Delivery> {
     world.commit_promises(later, promises).await
 }
 
-async fn take_turns(world: &World, turns: &[Turn]) -> Vec<bool> {
+async fn take_turns(world: &World, turns: &[DueDelivery]) -> Vec<bool> {
     world.store.take_turns(world.node.id, turns, at(60)).await.expect("no deadlock")
 }
 

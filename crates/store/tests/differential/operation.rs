@@ -15,9 +15,9 @@ use domain::{
 };
 use std::fmt::Debug;
 use store::{
-    Chore, DeliveryFilter, EventFilter, EventWalk, FactWalk, NewDelivery, NewEvent, NewReplay, Original,
-    OriginalWalk, Originals, Page, ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection, Settlement,
-    Store, StoreError, Turn, Window,
+    Chore, DeliveryFilter, DueDelivery, EventFilter, EventWalk, FactWalk, NewDelivery, NewEvent, NewReplay,
+    Original, OriginalWalk, Originals, Page, ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection,
+    Settlement, Store, StoreError, Window,
 };
 
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ pub(crate) enum Operation {
     Settle(Vec<Settlement>, Timestamp),
     Lanes(usize),
     Tracks(DestinationId, usize),
-    TakeTurns(Vec<Turn>, Timestamp),
+    TakeTurns(Vec<DueDelivery>, Timestamp),
     RetryNow(AccountId, DeliveryId, Timestamp),
     Cancel(AccountId, DeliveryId, AttemptId, Timestamp),
     Backlog(Vec<DestinationId>, i64),

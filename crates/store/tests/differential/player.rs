@@ -28,8 +28,8 @@ use domain::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
-    Consequence, DeliveryFilter, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent, NewReplay, Page,
-    ReplayKey, ReplaySwitch, Selection, Settlement, Store, Turn, Window,
+    Consequence, DeliveryFilter, DueDelivery, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent,
+    NewReplay, Page, ReplayKey, ReplaySwitch, Selection, Settlement, Store, Window,
 };
 
 const ACCOUNTS: usize = 2;
@@ -377,7 +377,9 @@ impl Player {
             5 => {
                 let mut turns = Vec::new();
                 for _ in 0..self.dice.random_range(0..=6) {
-                    turns.extend(self.one(&waiting).map(|delivery| Turn { delivery, track: self.track() }));
+                    turns.extend(
+                        self.one(&waiting).map(|delivery| DueDelivery { delivery, track: self.track() }),
+                    );
                 }
                 Operation::TakeTurns(turns, now)
             }

@@ -59,7 +59,7 @@ words! {
 
 /// What an attempt that has just ended tells the gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Met {
+pub struct MetOutcome {
     pub outcome: Outcome,
     pub started_at: Timestamp,
     pub retry_after: Option<Duration>,
@@ -95,8 +95,8 @@ impl Gate {
     /// The hold to show: the throttle before the breaker, as long as the first probe has not been answered.
     pub fn hold(&self, now: Timestamp) -> Option<Hold> {
         let probing = self.ramp.as_ref().is_some_and(|ramp| ramp.open > 0);
-        let throttle = self.throttle.window.as_ref().map(throttle::Window::hold);
-        let hold = throttle.or_else(|| self.breaker.opened.as_ref().map(breaker::Opened::hold))?;
+        let throttle = self.throttle.window.as_ref().map(throttle::ThrottleWindow::hold);
+        let hold = throttle.or_else(|| self.breaker.opened.as_ref().map(breaker::OpenBreaker::hold))?;
         let is_over = hold.until.is_some_and(|until| until <= now);
         Some(Hold { probing: probing && is_over, ..hold })
     }
@@ -122,7 +122,7 @@ impl Gate {
     }
 
     /// Takes in what an attempt met.
-    pub fn met(&mut self, met: Met, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
+    pub fn met(&mut self, met: MetOutcome, max_concurrency: u32, settings: &GateSettings, now: Timestamp) {
         let proves = self.ramp.as_ref().is_none_or(|ramp| met.started_at >= ramp.from);
         if let Some(ramp) = self.ramp.as_mut().filter(|_| proves) {
             ramp.open = ramp.open.saturating_sub(1);

@@ -21,7 +21,7 @@ mod window;
 use crate::{
     delivery::{Delivery, Ending, Position, Settled},
     destination::{Ordering, RateLimit},
-    gate::{Gate, GateRecord, GateSettings, Met},
+    gate::{Gate, GateRecord, GateSettings, MetOutcome},
     id::{DeliveryId, RouteId},
     limits,
     time::Timestamp,
@@ -339,7 +339,7 @@ impl<C> Lane<C> {
     }
 
     /// The answer has been read: the slot is free, the settlement is on its way.
-    pub fn finished(&mut self, id: DeliveryId, met: Met, settings: &GateSettings, now: Timestamp) {
+    pub fn finished(&mut self, id: DeliveryId, met: MetOutcome, settings: &GateSettings, now: Timestamp) {
         let known = self.known.insert(id, DeliveryStage::Unflushed.into());
         let open = known.is_some_and(|known| matches!(known.stage, DeliveryStage::Open { .. }));
         debug_assert!(open, "finished {id} without a start");

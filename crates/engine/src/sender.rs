@@ -15,7 +15,7 @@ use domain::{
     delivery::{Circumstances, Delivery, Ending, Settled, settle},
     destination::Ordering,
     dice::Dice,
-    gate::Met,
+    gate::MetOutcome,
     id::AttemptId,
     limits,
     outcome::{Classified, Fault, Next, Outcome},
@@ -45,7 +45,7 @@ pub(crate) struct Sender {
 pub(crate) enum AttemptEnd {
     Attempted {
         settlement: Box<Settlement>,
-        met: Met,
+        met: MetOutcome,
     },
     /// Nothing is to be recorded, and nobody knows how much was sent: the row is as it was.
     Abandoned(Delivery),
@@ -110,7 +110,7 @@ impl Sender {
         };
         AttemptEnd::Attempted {
             settlement: Box::new(settlement),
-            met: Met { outcome, started_at, retry_after },
+            met: MetOutcome { outcome, started_at, retry_after },
         }
     }
 

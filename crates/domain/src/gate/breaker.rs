@@ -38,12 +38,12 @@ impl Default for BreakerSettings {
 pub(super) struct Breaker {
     in_a_row: u32,
     recent: Recent,
-    pub(super) opened: Option<Opened>,
+    pub(super) opened: Option<OpenBreaker>,
 }
 
 /// Open until its time, then half-open until a probe has been answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Opened {
+pub(super) struct OpenBreaker {
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
     pub(super) step: u32,
@@ -51,7 +51,7 @@ pub(super) struct Opened {
     detail: String,
 }
 
-impl Opened {
+impl OpenBreaker {
     pub(super) fn hold(&self) -> Hold {
         Hold {
             reason: HoldReason::Breaker,
@@ -78,7 +78,7 @@ impl Breaker {
         let sick = failed as f64 >= settings.ratio * tried as f64;
         let in_a_row = self.in_a_row >= settings.failures;
         let (since, step, detail) = match self.opened.take() {
-            Some(Opened { since, step, detail, .. }) => (since, step.saturating_add(1), detail),
+            Some(OpenBreaker { since, step, detail, .. }) => (since, step.saturating_add(1), detail),
             None if in_a_row => (now, 1, format!("{} failures in a row", self.in_a_row)),
             None if tried >= settings.min && sick => (
                 now,
@@ -88,7 +88,7 @@ impl Breaker {
             None => return,
         };
         let pause = settings.open.saturating_mul(1 << (step - 1).min(16)).min(settings.max_open);
-        self.opened = Some(Opened { since, until: now.plus(pause), step, detail });
+        self.opened = Some(OpenBreaker { since, until: now.plus(pause), step, detail });
     }
 
     pub(super) fn succeeded(&mut self, settings: &BreakerSettings, now: Timestamp) {

@@ -1,7 +1,7 @@
 //! What of a gate outlives its owner: written with the result that changed it, read by whoever owns the lane next. And
 //! what every change of it adds to the history of holds.
 
-use super::{Hold, HoldReason, breaker::Opened, throttle::Window};
+use super::{Hold, HoldReason, breaker::OpenBreaker, throttle::ThrottleWindow};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GateRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) throttle: Option<Window>,
+    pub(super) throttle: Option<ThrottleWindow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) breaker: Option<Opened>,
+    pub(super) breaker: Option<OpenBreaker>,
 }
 
 /// A line in the history of a destination's holds. One that goes on is written again, under the same beginning.
@@ -27,7 +27,7 @@ pub struct HoldEntry {
 }
 
 impl GateRecord {
-    pub(super) fn new(throttle: Option<Window>, breaker: Option<Opened>) -> Self {
+    pub(super) fn new(throttle: Option<ThrottleWindow>, breaker: Option<OpenBreaker>) -> Self {
         Self { throttle, breaker }
     }
 
@@ -57,8 +57,8 @@ impl HoldEntry {
 
 fn holds(record: Option<&GateRecord>) -> Vec<Hold> {
     let Some(record) = record else { return Vec::new() };
-    let throttle = record.throttle.as_ref().map(Window::hold);
-    throttle.into_iter().chain(record.breaker.as_ref().map(Opened::hold)).collect()
+    let throttle = record.throttle.as_ref().map(ThrottleWindow::hold);
+    throttle.into_iter().chain(record.breaker.as_ref().map(OpenBreaker::hold)).collect()
 }
 
 #[cfg(test)]
@@ -70,7 +70,10 @@ mod tests {
     }
 
     fn throttled(since: i64, until: i64, step: u32) -> GateRecord {
-        GateRecord { throttle: Some(Window { since: at(since), until: at(until), step }), breaker: None }
+        GateRecord {
+            throttle: Some(ThrottleWindow { since: at(since), until: at(until), step }),
+            breaker: None,
+        }
     }
 
     fn lines(

@@ -27,7 +27,11 @@ impl Bench {
         ended: i64,
         retry_after: Option<u64>,
     ) -> &mut Self {
-        let met = Met { outcome, started_at: at(started), retry_after: retry_after.map(Duration::from_secs) };
+        let met = MetOutcome {
+            outcome,
+            started_at: at(started),
+            retry_after: retry_after.map(Duration::from_secs),
+        };
         self.gate.met(met, LIMIT, &self.settings, at(ended));
         self
     }

@@ -1,6 +1,6 @@
 //! The throttle: the destination asked us to slow down.
 
-use super::{Hold, HoldReason, Met};
+use super::{Hold, HoldReason, MetOutcome};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use std::time::Duration;
 /// Counts throttled windows, not responses: five 429s that were in flight together are one step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Throttle {
-    pub(super) window: Option<Window>,
+    pub(super) window: Option<ThrottleWindow>,
 }
 
 /// Shut from the first 429 until the destination may be asked again, and remembered until it has said yes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Window {
+pub(super) struct ThrottleWindow {
     pub(super) since: Timestamp,
     pub(super) until: Timestamp,
     pub(super) step: u32,
 }
 
-impl Window {
+impl ThrottleWindow {
     /// Shown until a probe has succeeded, with `until` in the past once it may be sent.
     pub(super) fn hold(&self) -> Hold {
         Hold {
@@ -38,7 +38,7 @@ impl Throttle {
         self.window.as_ref().map(|window| window.until).filter(|until| *until > now)
     }
 
-    pub(super) fn throttled(&mut self, met: &Met, proves: bool, ladder: &[Duration], now: Timestamp) {
+    pub(super) fn throttled(&mut self, met: &MetOutcome, proves: bool, ladder: &[Duration], now: Timestamp) {
         let asked = met.retry_after.map(|pause| now.plus(pause));
         match &mut self.window {
             // Sent before the window ended: no new step, but a longer wish is granted.
@@ -49,8 +49,11 @@ impl Throttle {
                 let step = previous.as_ref().map_or(0, |window| window.step).saturating_add(1);
                 let rung = (step as usize).min(ladder.len()).saturating_sub(1);
                 let pause = ladder.get(rung).copied().unwrap_or(Duration::from_secs(60));
-                *previous =
-                    Some(Window { since: now, until: asked.unwrap_or_else(|| now.plus(pause)), step });
+                *previous = Some(ThrottleWindow {
+                    since: now,
+                    until: asked.unwrap_or_else(|| now.plus(pause)),
+                    step,
+                });
             }
         }
     }

@@ -69,8 +69,8 @@ fn fetching_lane() -> Lane<()> {
     lane
 }
 
-fn met(outcome: Outcome, started: i64) -> Met {
-    Met { outcome, started_at: at(started), retry_after: None }
+fn met(outcome: Outcome, started: i64) -> MetOutcome {
+    MetOutcome { outcome, started_at: at(started), retry_after: None }
 }
 
 fn rows(numbers: impl IntoIterator<Item = u128>) -> Vec<(Delivery, ())> {

@@ -3,7 +3,7 @@
 use crate::fixtures::*;
 use domain::{
     delivery::{Delivery, Ending},
-    gate::{Gate, GateSettings, Hold, HoldReason, Met},
+    gate::{Gate, GateSettings, Hold, HoldReason, MetOutcome},
     id::{DestinationId, EventId},
     limits,
     outcome::{DeadReason, Outcome},
@@ -182,8 +182,11 @@ pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
     assert!(world.known(id, at(5)).await.is_free(at(5)));
     let word = |record| GateWord { destination_id: id, shard: id.shard(), record, holds: Vec::new() };
     let mut gate = Gate::default();
-    let met =
-        Met { outcome: Outcome::Throttled, started_at: at(4), retry_after: Some(Duration::from_secs(60)) };
+    let met = MetOutcome {
+        outcome: Outcome::Throttled,
+        started_at: at(4),
+        retry_after: Some(Duration::from_secs(60)),
+    };
     gate.met(met, 5, &GateSettings::default(), at(5));
     world.store.keep_gates(world.node.id, &[word(gate.record())], at(5)).await.expect("it is kept");
     assert!(!world.known(id, at(6)).await.is_free(at(6)), "held");

@@ -2,7 +2,7 @@
 
 use crate::fixtures::*;
 use domain::{
-    gate::{Gate, GateRecord, GateSettings, HoldEntry, HoldReason, Met},
+    gate::{Gate, GateRecord, GateSettings, HoldEntry, HoldReason, MetOutcome},
     id::{DestinationId, NodeId},
     outcome::Outcome,
     time::Timestamp,
@@ -121,7 +121,7 @@ fn word(destination_id: DestinationId, record: Option<GateRecord>, holds: Vec<Ho
 fn throttled_for(seconds: u64) -> GateRecord {
     let mut gate = Gate::default();
     let retry_after = Some(Duration::from_secs(seconds));
-    let met = Met { outcome: Outcome::Throttled, started_at: at(1), retry_after };
+    let met = MetOutcome { outcome: Outcome::Throttled, started_at: at(1), retry_after };
     gate.met(met, 5, &GateSettings::default(), at(1));
     gate.record().expect("a throttle is remembered")
 }

@@ -225,7 +225,7 @@ impl World {
             jitter: 0.5,
         };
         let settled = settle(&delivery, &met, on);
-        let met = Met { outcome: met.outcome, started_at, retry_after };
+        let met = MetOutcome { outcome: met.outcome, started_at, retry_after };
         self.lane.finished(id, met, &self.gate, self.now);
         self.settle_later(delivery, settled);
         Ok(())

@@ -18,7 +18,7 @@ use std::{
 
 /// A node that has joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Party {
+pub struct MemberView {
     pub id: NodeId,
     /// Has a share of the shards.
     pub owns_lanes: bool,
@@ -147,7 +147,7 @@ impl Ownership {
     // --- What to do ------------------------------------------------------------------------------------------------
 
     /// Compares the members and the shards with what we hold, and says what follows.
-    pub fn plan(&mut self, members: &[Party], shards: &[ShardRow], now: Duration) -> Plan {
+    pub fn plan(&mut self, members: &[MemberView], shards: &[ShardRow], now: Duration) -> Plan {
         let mut plan = Plan::default();
         self.reconcile(shards, &mut plan);
         let book = Book::new(members, shards);
@@ -170,7 +170,7 @@ impl Ownership {
     /// We are going: everything drains, and this is who gets what. From now on nothing is taken and nothing is asked for.
     pub fn leave(
         &mut self,
-        members: &[Party],
+        members: &[MemberView],
         shards: &[ShardRow],
         now: Duration,
     ) -> BTreeMap<NodeId, Vec<u16>> {
@@ -178,7 +178,7 @@ impl Ownership {
         for holding in self.held.values_mut() {
             holding.draining_since.get_or_insert(now);
         }
-        let heirs: Vec<Party> =
+        let heirs: Vec<MemberView> =
             members.iter().copied().filter(|it| it.id != self.me && !it.expired).collect();
         let mut book = Book::new(&heirs, shards);
         let mut bequests: BTreeMap<NodeId, Vec<u16>> = BTreeMap::new();
@@ -246,7 +246,14 @@ impl Ownership {
     }
 
     /// Gives to those who ask as long as we are above our share, and says no to the rest.
-    fn give(&mut self, members: &[Party], shards: &[ShardRow], book: &Book, now: Duration, plan: &mut Plan) {
+    fn give(
+        &mut self,
+        members: &[MemberView],
+        shards: &[ShardRow],
+        book: &Book,
+        now: Duration,
+        plan: &mut Plan,
+    ) {
         let alive = |id: NodeId| members.iter().any(|it| it.id == id && it.owns_lanes && !it.expired);
         let wanted: Vec<&ShardRow> =
             shards.iter().filter(|row| row.wanted_by.is_some_and(|by| by != self.me && alive(by))).collect();
@@ -362,7 +369,7 @@ struct Book {
 }
 
 impl Book {
-    fn new(members: &[Party], shards: &[ShardRow]) -> Self {
+    fn new(members: &[MemberView], shards: &[ShardRow]) -> Self {
         let mut owners: Vec<NodeId> = members.iter().filter(|it| it.owns_lanes).map(|it| it.id).collect();
         owners.sort_unstable();
         let (each, over) = match owners.len() {

@@ -10,8 +10,8 @@ fn node(n: u128) -> NodeId {
     NodeId::at(Timestamp::from_seconds(1_790_000_000), n)
 }
 
-fn party(n: u128) -> Party {
-    Party { id: node(n), owns_lanes: true, expired: false }
+fn member_view(n: u128) -> MemberView {
+    MemberView { id: node(n), owns_lanes: true, expired: false }
 }
 
 fn at(millis: u64) -> Duration {
@@ -33,20 +33,20 @@ fn member(n: u128) -> Ownership {
 #[test]
 fn who_is_alone_takes_everything() {
     let mut alone = member(1);
-    let plan = alone.plan(&[party(1)], &shards(|_| None), at(0));
+    let plan = alone.plan(&[member_view(1)], &shards(|_| None), at(0));
     assert_eq!(plan, Plan { take: 1024, ..Plan::default() });
 }
 
 #[test]
 fn who_only_listens_takes_nothing() {
     let mut api = Ownership::new(node(1), false);
-    let listens = Party { owns_lanes: false, ..party(1) };
+    let listens = MemberView { owns_lanes: false, ..member_view(1) };
     assert_eq!(api.plan(&[listens], &shards(|_| None), at(60_000)), Plan::default());
 }
 
 #[test]
 fn free_shards_are_divided_to_the_last_one() {
-    let members = [party(1), party(2), party(3)];
+    let members = [member_view(1), member_view(2), member_view(3)];
     let takes: Vec<usize> =
         (1..=3).map(|n| member(n).plan(&members, &shards(|_| None), at(0)).take).collect();
     assert_eq!(takes, [342, 341, 341]);
@@ -54,7 +54,7 @@ fn free_shards_are_divided_to_the_last_one() {
 
 #[test]
 fn what_nobody_comes_for_is_taken_above_ones_share() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let rows = shards(|shard| (shard < 512).then_some(node(1)));
     let mut first = member(1);
     assert_eq!(first.plan(&members, &rows, at(0)).take, 0);
@@ -64,7 +64,7 @@ fn what_nobody_comes_for_is_taken_above_ones_share() {
 
 #[test]
 fn a_newcomer_asks_for_a_few_at_a_time_and_is_given_them() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let mut rows = shards(|_| Some(node(1)));
     let (mut first, mut second) = (member(1), member(2));
     assert_eq!(first.plan(&members, &rows, at(0)).gained.len(), 1024);
@@ -85,7 +85,7 @@ fn a_newcomer_asks_for_a_few_at_a_time_and_is_given_them() {
 
 #[test]
 fn a_shard_that_does_not_drain_is_kept_and_left_alone_for_a_while() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let mut rows = shards(|_| Some(node(1)));
     let (mut first, mut second) = (member(1), member(2));
     first.plan(&members, &rows, at(0));
@@ -103,7 +103,7 @@ fn a_shard_that_does_not_drain_is_kept_and_left_alone_for_a_while() {
 
 #[test]
 fn what_may_have_been_given_up_is_never_taken_back() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let mut rows = shards(|_| Some(node(1)));
     let mut first = member(1);
     first.plan(&members, &rows, at(0));
@@ -129,7 +129,7 @@ fn what_may_have_been_given_up_is_never_taken_back() {
 
 #[test]
 fn who_is_at_its_share_gives_nothing() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let mut rows = shards(|shard| Some(node(1 + u128::from(shard % 2))));
     let mut first = member(1);
     first.plan(&members, &rows, at(0));
@@ -139,7 +139,7 @@ fn who_is_at_its_share_gives_nothing() {
 
 #[test]
 fn a_drain_ends_when_nobody_wants_the_shard_any_more() {
-    let members = [party(1), party(2)];
+    let members = [member_view(1), member_view(2)];
     let mut rows = shards(|_| Some(node(1)));
     let mut first = member(1);
     first.plan(&members, &rows, at(0));
@@ -154,9 +154,9 @@ fn a_drain_ends_when_nobody_wants_the_shard_any_more() {
 fn another_epoch_is_another_ownership() {
     let mut rows = shards(|_| Some(node(1)));
     let mut first = member(1);
-    first.plan(&[party(1)], &rows, at(0));
+    first.plan(&[member_view(1)], &rows, at(0));
     rows[3].epoch = 3;
-    let plan = first.plan(&[party(1)], &rows, at(1));
+    let plan = first.plan(&[member_view(1)], &rows, at(1));
     assert_eq!(
         (plan.lost, plan.gained),
         (vec![3], vec![OwnedShard { shard: 3, epoch: 3 }]),
@@ -166,7 +166,7 @@ fn another_epoch_is_another_ownership() {
 
 #[test]
 fn an_expired_member_keeps_its_share_and_is_asked_for_nothing() {
-    let members = [party(1), Party { expired: true, ..party(2) }];
+    let members = [member_view(1), MemberView { expired: true, ..member_view(2) }];
     let rows = shards(|_| Some(node(2)));
     assert_eq!(member(1).plan(&members, &rows, at(0)), Plan::default());
 }
@@ -188,7 +188,8 @@ fn only_who_renews_steadily_may_reap() {
 
 #[test]
 fn who_leaves_bequeaths_to_those_with_the_most_room() {
-    let members = [party(1), party(2), party(3), Party { owns_lanes: false, ..party(4) }];
+    let members =
+        [member_view(1), member_view(2), member_view(3), MemberView { owns_lanes: false, ..member_view(4) }];
     let rows = shards(|shard| Some(node(if shard < 1000 { 1 } else { 2 })));
     let mut first = member(1);
     first.plan(&members, &rows, at(0));
@@ -224,7 +225,7 @@ impl Chance {
 }
 
 struct Row {
-    party: Party,
+    member_view: MemberView,
     expires_at: Duration,
 }
 
@@ -274,8 +275,8 @@ impl World {
     fn join(&mut self, owns_lanes: bool) {
         self.born += 1;
         let id = node(self.chance.next() as u128);
-        let party = Party { id, owns_lanes, expired: false };
-        self.rows.insert(id, Row { party, expires_at: self.now + LEASE });
+        let member_view = MemberView { id, owns_lanes, expired: false };
+        self.rows.insert(id, Row { member_view, expires_at: self.now + LEASE });
         let mut steady = Steadiness::default();
         steady.renewed(self.now);
         self.nodes.push(Node {
@@ -291,9 +292,9 @@ impl World {
         });
     }
 
-    fn members(&self) -> Vec<Party> {
-        let party = |row: &Row| Party { expired: row.expires_at <= self.now, ..row.party };
-        self.rows.values().map(party).collect()
+    fn members(&self) -> Vec<MemberView> {
+        let member_view = |row: &Row| MemberView { expired: row.expires_at <= self.now, ..row.member_view };
+        self.rows.values().map(member_view).collect()
     }
 
     /// The table as a query would show it: owners and askers without a row are nobody.

@@ -8,7 +8,7 @@ use crate::dispatcher::{Message, ShardReport};
 use domain::{
     id::NodeId,
     limits,
-    ownership::{Ownership, Party, Plan},
+    ownership::{MemberView, Ownership, Plan},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -151,7 +151,7 @@ impl Steward<'_> {
         self.seen = Some(stamp);
         self.read_at = Some(Instant::now());
         self.owner.board.rolled(Arc::clone(&roll));
-        let plan = self.ownership.plan(&parties(&roll), &roll.shards, self.now());
+        let plan = self.ownership.plan(&member_views(&roll), &roll.shards, self.now());
         self.carry_out(plan).await?;
         self.release().await
     }
@@ -255,9 +255,9 @@ impl Steward<'_> {
             self.ownership.leave(&[], &[], self.now());
             return Ok(());
         };
-        let parties = parties(&roll);
-        let bequests = self.ownership.leave(&parties, &roll.shards, self.now());
-        if !parties.iter().any(|it| it.id != self.me && it.owns_lanes && !it.expired) {
+        let member_views = member_views(&roll);
+        let bequests = self.ownership.leave(&member_views, &roll.shards, self.now());
+        if !member_views.iter().any(|it| it.id != self.me && it.owns_lanes && !it.expired) {
             return Ok(());
         }
         let mut named = Ok(());
@@ -309,13 +309,13 @@ impl Steward<'_> {
     }
 }
 
-fn parties(roll: &Roll) -> Vec<Party> {
-    let party = |member: &store::Member| Party {
+fn member_views(roll: &Roll) -> Vec<MemberView> {
+    let member_view = |member: &store::Member| MemberView {
         id: member.record.id,
         owns_lanes: member.record.role.owns_lanes(),
         expired: member.expired,
     };
-    roll.members.iter().map(party).collect()
+    roll.members.iter().map(member_view).collect()
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -349,7 +349,7 @@ pub const CARRIED_BYTES: usize = 16 * 1024;
 /// What a delivery costs in memory besides its payload, about.
 pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
 /// Windows, hand-overs, open requests and unflushed results of a node together.
-pub const CARGO_BUDGET_BYTES: usize = 128 * 1024 * 1024;
+pub const CARRIED_BUDGET_BYTES: usize = 128 * 1024 * 1024;
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Lanes read by one fetch, and rows it may return.
@@ -361,7 +361,7 @@ pub const LANE_IDLE: Duration = Duration::from_secs(60);
 /// many are at least entered in a second, and how many may wait for it.
 pub const LANES_KEPT: usize = 8_192;
 pub const LANES_A_SECOND: u32 = 2_000;
-pub const LANES_LATER: usize = 200_000;
+pub const LANES_WAITING: usize = 200_000;
 /// Up to so many lanes that are named together are entered at once: an event's, not a crowd's.
 pub const LANES_AT_ONCE: usize = 64;
 /// Requests and reads that a node has before it when it enters no more lanes of a crowd, except at the least pace: a

@@ -63,7 +63,7 @@ impl AttemptRunner {
             settler,
             inbox,
             gate,
-            budget: Budget::new(limits::CARGO_BUDGET_BYTES),
+            budget: Budget::new(limits::CARRIED_BUDGET_BYTES),
             max_in_flight,
             in_flight: 0,
             unflushed: 0,

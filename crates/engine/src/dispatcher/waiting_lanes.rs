@@ -51,7 +51,7 @@ impl WaitingLanes {
             Company::Alone => &mut self.alone,
             Company::Crowd => &mut self.crowd,
         };
-        let has_room = queue.order.len() < limits::LANES_LATER;
+        let has_room = queue.order.len() < limits::LANES_WAITING;
         match self.lanes.get_mut(&id) {
             Some(lane) => {
                 lane.from = from.min(lane.from);

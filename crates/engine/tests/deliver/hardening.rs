@@ -167,7 +167,7 @@ async fn what_is_fetched_ahead_is_bounded_in_bytes() {
     let events = bench.backlog(&destinations, limits::WINDOW_MIN, payload).await;
     assert!(
         events.len() * limits::CARRIED_BYTES
-            > 2 * limits::CARGO_BUDGET_BYTES + limits::CARGO_BUDGET_BYTES / 2
+            > 2 * limits::CARRIED_BUDGET_BYTES + limits::CARRIED_BUDGET_BYTES / 2
     );
     bench.look(&destinations).await;
 
@@ -183,7 +183,7 @@ async fn what_is_fetched_ahead_is_bounded_in_bytes() {
     }
     // A fetch is begun while there is room, and may then bring this much.
     let one_fetch = (limits::FETCH_ROWS + limits::WINDOW_MAX) * limits::CARRIED_BYTES;
-    assert!(most <= limits::CARGO_BUDGET_BYTES + one_fetch, "{} MiB were held", most >> 20);
+    assert!(most <= limits::CARRIED_BUDGET_BYTES + one_fetch, "{} MiB were held", most >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,12 +28,12 @@ use serde_json::{Value, json};
 use store::StoreError;
 
 /// Whose keys are meant: an account's, or the operator's own.
-pub(crate) enum Owner {
+pub(crate) enum KeyOwner {
     Account(AccountCtx),
     Operator,
 }
 
-impl FromRequestParts<App> for Owner {
+impl FromRequestParts<App> for KeyOwner {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
@@ -47,7 +47,7 @@ impl FromRequestParts<App> for Owner {
     }
 }
 
-impl Owner {
+impl KeyOwner {
     fn account_id(&self) -> Option<AccountId> {
         match self {
             Self::Account(ctx) => Some(ctx.account_id()),
@@ -66,14 +66,14 @@ impl Owner {
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    owner: Owner,
+    owner: KeyOwner,
     Body(body): Body<Value>,
 ) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
     let input: ApiKeyInput = json::patched(json!({}), body)?;
     let now = app.now();
     let (kind, account_id) = check(&input, &owner, now)?;
     let scopes = scopes(&input, kind);
-    if let Owner::Account(ctx) = &owner {
+    if let KeyOwner::Account(ctx) = &owner {
         scopes.iter().try_for_each(|scope| ctx.require(*scope))?;
     }
     if let Some(account_id) = account_id {
@@ -109,7 +109,7 @@ pub(crate) async fn create(
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    owner: Owner,
+    owner: KeyOwner,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
     let account = owner.account_id();
@@ -125,7 +125,7 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
-    owner: Owner,
+    owner: KeyOwner,
     Id(id): Id<ApiKeyId>,
 ) -> Result<StatusCode, ApiError> {
     app.store.revoke_api_key(owner.account_id(), id, app.now()).await?;
@@ -136,7 +136,7 @@ pub(crate) async fn revoke(
 /// The kind of the key, and the account it is for.
 fn check(
     input: &ApiKeyInput,
-    owner: &Owner,
+    owner: &KeyOwner,
     now: Timestamp,
 ) -> Result<(KeyKind, Option<AccountId>), ApiError> {
     let mut checks = Checks::default();

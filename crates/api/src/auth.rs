@@ -7,7 +7,7 @@ use crate::{
     app::App,
     cache::Cache,
     error::ApiError,
-    keys::{LOOKUP_LENGTH, Presented},
+    keys::{LOOKUP_LENGTH, PresentedKey},
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
 };
@@ -162,7 +162,7 @@ impl FromRequestParts<App> for PublishCtx {
 
 async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>, ApiError> {
     let presented = bearer(&parts.headers)?;
-    let presented = Presented::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
+    let presented = PresentedKey::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
     let known = app.keys.known(&*app.store, presented.lookup).await?;
     let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
     let same = bool::from(app.vault.hash(presented.secret.as_bytes())[..].ct_eq(expected));

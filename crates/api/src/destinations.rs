@@ -31,7 +31,7 @@ use domain::{
     id::{AccountId, DestinationId},
 };
 use http::StatusCode;
-use input::Rules;
+use input::DestinationRules;
 use serde_json::Value;
 
 patch_schema!(DestinationPatch as "DestinationPatch" of NewDestination);
@@ -198,7 +198,7 @@ async fn check_order(
     Ok(())
 }
 
-async fn rules(app: &App, account: AccountId) -> Result<Rules<'_>, ApiError> {
+async fn rules(app: &App, account: AccountId) -> Result<DestinationRules<'_>, ApiError> {
     let retention_days = app.store.account(account).await?.retention_days;
-    Ok(Rules { addresses: &app.addresses, retention_days })
+    Ok(DestinationRules { addresses: &app.addresses, retention_days })
 }

@@ -32,11 +32,11 @@ impl KeyText {
 
     /// Nothing if it is not a well-formed key, checksum included.
     pub fn parse(text: &str) -> Option<Self> {
-        Presented::parse(text).map(|_| Self(Zeroizing::new(text.to_owned())))
+        PresentedKey::parse(text).map(|_| Self(Zeroizing::new(text.to_owned())))
     }
 
-    pub fn parts(&self) -> Presented<'_> {
-        Presented::parse(&self.0).expect("checked when it was made")
+    pub fn parts(&self) -> PresentedKey<'_> {
+        PresentedKey::parse(&self.0).expect("checked when it was made")
     }
 
     pub fn expose(&self) -> &str {
@@ -52,13 +52,13 @@ impl fmt::Debug for KeyText {
 
 /// A well-formed key, in its parts.
 #[derive(Clone, Copy)]
-pub struct Presented<'a> {
+pub struct PresentedKey<'a> {
     pub kind: KeyKind,
     pub lookup: &'a [u8; LOOKUP_LENGTH],
     pub secret: &'a str,
 }
 
-impl<'a> Presented<'a> {
+impl<'a> PresentedKey<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
         let well_formed =
             text.len() == LENGTH && text.bytes().all(|byte| byte == b'_' || ALPHABET.contains(&byte));
@@ -78,7 +78,7 @@ impl<'a> Presented<'a> {
     }
 }
 
-impl fmt::Debug for Presented<'_> {
+impl fmt::Debug for PresentedKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}_***", prefix(self.kind), self.lookup())
     }
@@ -162,11 +162,11 @@ pub(crate) mod tests {
         for at in 0..LENGTH {
             let mut typo = key.expose().as_bytes().to_vec();
             typo[at] = if typo[at] == b'x' { b'y' } else { b'x' };
-            assert!(Presented::parse(std::str::from_utf8(&typo).unwrap()).is_none(), "at {at}");
+            assert!(PresentedKey::parse(std::str::from_utf8(&typo).unwrap()).is_none(), "at {at}");
         }
-        assert!(Presented::parse("").is_none());
-        assert!(Presented::parse(&key.expose()[1..]).is_none());
-        assert!(Presented::parse(&"é".repeat(55)).is_none());
+        assert!(PresentedKey::parse("").is_none());
+        assert!(PresentedKey::parse(&key.expose()[1..]).is_none());
+        assert!(PresentedKey::parse(&"é".repeat(55)).is_none());
     }
 
     #[test]

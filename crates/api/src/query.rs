@@ -63,7 +63,7 @@ impl Parameters {
     }
 
     pub(crate) fn read<T: de::DeserializeOwned>(self) -> Result<T, ApiError> {
-        let pairs = self.0.into_iter().map(|(name, values)| (name, Values(values)));
+        let pairs = self.0.into_iter().map(|(name, values)| (name, ParameterValues(values)));
         let from: value::MapDeserializer<'_, _, value::Error> = value::MapDeserializer::new(pairs);
         serde_path_to_error::deserialize(from).map_err(|error| {
             let told = json::field_error(json::pointer(error.path()), &error.inner().to_string());
@@ -74,9 +74,9 @@ impl Parameters {
 }
 
 /// The values of one parameter.
-struct Values(Vec<String>);
+struct ParameterValues(Vec<String>);
 
-impl Values {
+impl ParameterValues {
     fn one(mut self) -> Result<String, value::Error> {
         match (self.0.pop(), self.0.is_empty()) {
             (Some(value), true) => Ok(value),
@@ -89,7 +89,7 @@ impl Values {
     }
 }
 
-impl IntoDeserializer<'_, value::Error> for Values {
+impl IntoDeserializer<'_, value::Error> for ParameterValues {
     type Deserializer = Self;
     fn into_deserializer(self) -> Self {
         self
@@ -104,7 +104,7 @@ macro_rules! numbers {
     )*};
 }
 
-impl<'de> de::Deserializer<'de> for Values {
+impl<'de> de::Deserializer<'de> for ParameterValues {
     type Error = value::Error;
 
     fn deserialize_any<V: de::Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {

@@ -35,7 +35,7 @@ use store::StoreError;
 patch_schema!(RoutePatch as "RoutePatch" of NewRoute);
 
 /// What is left of an input once it has been checked.
-struct Checked {
+struct CheckedRoute {
     event_types: Vec<Pattern>,
     filter: Option<Filter>,
 }
@@ -68,7 +68,7 @@ fn form(route: &Route) -> Value {
 }
 
 /// Finds everything that is wrong with it. `current` is None at creation.
-fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<Checked, ApiError> {
+fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<CheckedRoute, ApiError> {
     let mut checks = Checks::default();
     checks.uid(input.uid.as_deref());
     if let Some(name) = &input.name {
@@ -97,7 +97,7 @@ fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Resu
             checks.refuse("/signing/secret", "not_allowed", "the secret is the destination's");
         }
     }
-    checks.done().map(|()| Checked { event_types, filter })
+    checks.done().map(|()| CheckedRoute { event_types, filter })
 }
 
 /// Headers are known by lower-case names: a filter on any other would never match.
@@ -129,7 +129,7 @@ fn check_event_types(input: &NewRoute, checks: &mut Checks) -> Vec<Pattern> {
     patterns
 }
 
-fn write(input: NewRoute, checked: Checked, route: &mut Route) {
+fn write(input: NewRoute, checked: CheckedRoute, route: &mut Route) {
     route.uid = input.uid;
     route.name = input.name;
     route.enabled = input.enabled;

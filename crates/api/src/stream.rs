@@ -7,7 +7,7 @@
 //! the history itself, a page at a time, until it is up to date, and only then listens: so a slow client costs itself
 //! time, and misses nothing.
 //!
-//! The `id` of an event is where to go on from ([`mark`]): a place in the feed and a version of the account's
+//! The `id` of an event is where to go on from ([`position`]): a place in the feed and a version of the account's
 //! configuration, by which pauses and disablings are found. What was told before a cut may be told again after it,
 //! seldom; nothing is left out that is still kept.
 
@@ -15,9 +15,9 @@ mod destinations;
 mod filter;
 mod follower;
 mod frame;
-mod happening;
 mod hub;
-mod mark;
+mod item;
+mod position;
 
 pub(crate) use hub::{Hub, read};
 
@@ -29,12 +29,12 @@ use axum::{
 };
 use contract::StreamQuery;
 use domain::limits;
-use filter::Filter;
+use filter::StreamFilter;
 use follower::Follower;
 use frame::Reset;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
-use hub::Seat;
-use mark::Mark;
+use hub::StreamPermit;
+use position::StreamPosition;
 use store::Resumption;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -60,12 +60,12 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) async fn follow(
     State(app): State<App>,
     ctx: AccountCtx,
-    asked: Asked,
+    asked: StreamRequest,
 ) -> Result<Response, ApiError> {
-    let filter = Filter::checked(asked.query, &ctx)?;
-    let seat = Seat::take(&app, ctx.account_id())?;
-    let (mark, reset) = begin(&app, &ctx, asked.last).await?;
-    let body = Follower::new(app, ctx, filter, mark, seat).start(reset);
+    let filter = StreamFilter::checked(asked.query, &ctx)?;
+    let permit = StreamPermit::take(&app, ctx.account_id())?;
+    let (position, reset) = begin(&app, &ctx, asked.last).await?;
+    let body = Follower::new(app, ctx, filter, position, permit).start(reset);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         // A proxy that gathers answers would hold events back.
@@ -75,28 +75,32 @@ pub(crate) async fn follow(
 }
 
 /// Where to begin, and what is missing before it.
-async fn begin(app: &App, ctx: &AccountCtx, last: Option<String>) -> Result<(Mark, Option<Reset>), ApiError> {
+async fn begin(
+    app: &App,
+    ctx: &AccountCtx,
+    last: Option<String>,
+) -> Result<(StreamPosition, Option<Reset>), ApiError> {
     let account = ctx.account_id();
-    let Some(last) = last else { return Ok((Mark::now(app, account).await?, None)) };
+    let Some(last) = last else { return Ok((StreamPosition::now(app, account).await?, None)) };
     let malformed = || ApiError::invalid_cursor("`Last-Event-ID` is not the id of an event of this stream");
-    let (version, place) = Mark::split(&last).ok_or_else(malformed)?;
+    let (version, place) = StreamPosition::split(&last).ok_or_else(malformed)?;
     match app.store.feed_place(place).await? {
         Resumption::At(place) => {
             let reset = (place.at() < app.kept_since(account).await?).then_some(Reset::Pruned);
-            Ok((Mark { version, place }, reset))
+            Ok((StreamPosition { version, place }, reset))
         }
-        Resumption::Lost => Ok((Mark::now(app, account).await?, Some(Reset::Lost))),
+        Resumption::Lost => Ok((StreamPosition::now(app, account).await?, Some(Reset::Lost))),
         Resumption::Malformed => Err(malformed()),
     }
 }
 
 /// What a client asks for.
-pub(crate) struct Asked {
+pub(crate) struct StreamRequest {
     query: StreamQuery,
     last: Option<String>,
 }
 
-impl FromRequestParts<App> for Asked {
+impl FromRequestParts<App> for StreamRequest {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, _: &App) -> Result<Self, ApiError> {

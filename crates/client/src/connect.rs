@@ -41,9 +41,9 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Stream;
+    type Response = ServerStream;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<ServerStream, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.tcp.poll_ready(cx).map_err(Into::into)
@@ -55,25 +55,25 @@ impl Service<Uri> for Connector {
         let connecting = self.tcp.call(uri);
         Box::pin(async move {
             let plain = connecting.await?;
-            let Some(tls) = tls else { return Ok(Stream::Plain(plain)) };
+            let Some(tls) = tls else { return Ok(ServerStream::Plain(plain)) };
             let name = ServerName::try_from(host)?;
-            Ok(Stream::Tls(TokioIo::new(Box::new(tls.connect(name, plain.into_inner()).await?))))
+            Ok(ServerStream::Tls(TokioIo::new(Box::new(tls.connect(name, plain.into_inner()).await?))))
         })
     }
 }
 
-pub(crate) enum Stream {
+pub(crate) enum ServerStream {
     Plain(TokioIo<TcpStream>),
     Tls(TokioIo<Box<TlsStream<TcpStream>>>),
 }
 
-impl Connection for Stream {
+impl Connection for ServerStream {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Read for Stream {
+impl Read for ServerStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -82,7 +82,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for ServerStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),

@@ -9,21 +9,21 @@
 //! # let _ = accepted; Ok(()) }
 //! ```
 //!
-//! What is sent and what comes back are the server's own types, of `contract`; [`calls`] has one method per endpoint, [`Live`]
-//! what happens as it happens, [`connect`] the way out, [`Outlet`] bytes by that way to somebody else. Nothing is tried twice:
+//! What is sent and what comes back are the server's own types, of `contract`; [`calls`] has one method per endpoint, [`ChangeStream`]
+//! what happens as it happens, [`connect`] the way out, [`PostClient`] bytes by that way to somebody else. Nothing is tried twice:
 //! whoever publishes names an idempotency key and decides.
 
 mod calls;
 mod connect;
 mod error;
-mod live;
-mod outlet;
+mod post;
+mod stream;
 
 pub use calls::Readiness;
 pub use contract::*;
 pub use error::Error;
-pub use live::{Change, ChangesOf, Live};
-pub use outlet::Outlet;
+pub use post::PostClient;
+pub use stream::{ChangeStream, StreamFilters, StreamedChange};
 
 use bytes::Bytes;
 use connect::Connector;

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// What a destination's settings are held against.
-pub(super) struct Rules<'a> {
+pub(super) struct DestinationRules<'a> {
     pub(super) addresses: &'a AddressPolicy,
     pub(super) retention_days: u32,
 }
@@ -64,7 +64,7 @@ fn form(destination: &Destination) -> NewDestination {
 pub(super) fn check(
     input: &NewDestination,
     current: Option<&Destination>,
-    rules: &Rules<'_>,
+    rules: &DestinationRules<'_>,
 ) -> Result<(), ApiError> {
     let mut checks = Checks::default();
     checks.name("/name", &input.name);

@@ -37,25 +37,25 @@ pub async fn events(
     query: &EventQuery,
     page: Page<EventId>,
 ) -> Result<Listed<EventView, EventId>, ApiError> {
-    let (filter, sought) = checked(query)?;
-    let (rows, next) = match sought {
-        Sought::All => {
+    let (filter, search) = checked(query)?;
+    let (rows, next) = match search {
+        EventSearch::All => {
             let found = app.store.events(account, &filter, page).await?;
             (found.rows, found.next)
         }
-        Sought::One(id) => {
+        EventSearch::One(id) => {
             let page = Page { before: Some(after(id)), limit: 1 };
             let mut rows = app.store.events(account, &filter, page).await?.rows;
             rows.retain(|record| record.event.id == id);
             (rows, None)
         }
-        Sought::Nothing => (Vec::new(), None),
+        EventSearch::Nothing => (Vec::new(), None),
     };
     Ok(Listed { data: rows, next }.map(views::event))
 }
 
 /// What `q` asks for.
-enum Sought {
+enum EventSearch {
     /// What the filters say.
     All,
     /// This event, if the filters let it through.
@@ -63,7 +63,7 @@ enum Sought {
     Nothing,
 }
 
-fn checked(query: &EventQuery) -> Result<(EventFilter, Sought), ApiError> {
+fn checked(query: &EventQuery) -> Result<(EventFilter, EventSearch), ApiError> {
     let mut checks = Checks::default();
     checks.filter_values("/type", query.types.len());
     checks.filter_values("/source_id", query.source_id.len());
@@ -77,21 +77,21 @@ fn checked(query: &EventQuery) -> Result<(EventFilter, Sought), ApiError> {
         until: query.until,
         fanout_complete: query.fanout.map(|fanout| fanout == FanoutState::Complete),
     };
-    let sought = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
-        None => Sought::All,
+    let search = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
+        None => EventSearch::All,
         Some(q) => match q.parse() {
-            Ok(id) => Sought::One(id),
+            Ok(id) => EventSearch::One(id),
             Err(_)
                 if filter.idempotency_keys.is_empty()
                     || filter.idempotency_keys.iter().any(|key| key == q) =>
             {
                 filter.idempotency_keys = vec![q.into()];
-                Sought::All
+                EventSearch::All
             }
-            Err(_) => Sought::Nothing,
+            Err(_) => EventSearch::Nothing,
         },
     };
-    Ok((filter, sought))
+    Ok((filter, search))
 }
 
 /// The next id: a page that ends before it begins with `id`.

@@ -15,10 +15,10 @@ use store::{Kind, Mark};
 
 /// What happened in an account: totals, by status, and day by day.
 pub async fn stats(app: &App, account: AccountId, query: &StatsQuery) -> Result<StatsView, ApiError> {
-    let window = Window::of(query, app.now(), limits::STATS_OVER_DEFAULT)?;
+    let window = StatsWindow::of(query, app.now(), limits::STATS_OVER_DEFAULT)?;
     let found = window.read(app, account, None).await?;
     let waiting = waiting(app, account).await?;
-    Ok(views::stats(window.from, window.to, found.as_of, &found.pieces, waiting))
+    Ok(views::stats(window.from, window.to, found.as_of, &found.spans, waiting))
 }
 
 /// How fan-outs went.
@@ -27,7 +27,7 @@ pub async fn fanout_stats(
     account: AccountId,
     query: &StatsQuery,
 ) -> Result<FanoutStatsView, ApiError> {
-    let mut window = Window::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
+    let mut window = StatsWindow::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
     window.widen_to_hours(app.now());
     let mark = async |mark| app.store.mark(mark).await.map(|at| at.unwrap_or(Timestamp::MIN));
     let hours = mark(Mark::FanoutHour(limits::FANOUT_HOURS_AFTER[0])).await?.clamp(window.from, window.to);
@@ -53,13 +53,13 @@ pub async fn destination_stats(
     query: &StatsQuery,
 ) -> Result<DestinationStatsView, ApiError> {
     app.store.destination(account, id).await?;
-    let window = Window::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
+    let window = StatsWindow::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
     let found = window.read(app, account, Some(id)).await?;
-    Ok(views::destination_stats(window.from, window.to, found.as_of, window.span, &found.pieces))
+    Ok(views::destination_stats(window.from, window.to, found.as_of, window.span, &found.spans))
 }
 
 /// What is asked for, in whole spans.
-struct Window {
+struct StatsWindow {
     from: Timestamp,
     to: Timestamp,
     /// The shortest that is known so far back.
@@ -68,12 +68,12 @@ struct Window {
 }
 
 /// What was found, oldest first, and up to when it is complete.
-struct Pieces {
-    pieces: Vec<(Timestamp, Sums)>,
+struct SummedSpans {
+    spans: Vec<(Timestamp, Sums)>,
     as_of: Timestamp,
 }
 
-impl Window {
+impl StatsWindow {
     fn of(query: &StatsQuery, now: Timestamp, by_default: Duration) -> Result<Self, ApiError> {
         let until = query.until.unwrap_or(now).min(now);
         let since = query.since.unwrap_or(until.minus(by_default));
@@ -106,8 +106,8 @@ impl Window {
         app: &App,
         account: AccountId,
         destination: Option<DestinationId>,
-    ) -> Result<Pieces, ApiError> {
-        let (mut at, mut pieces) = (self.from, Vec::new());
+    ) -> Result<SummedSpans, ApiError> {
+        let (mut at, mut spans) = (self.from, Vec::new());
         for span in [Span::Day, Span::Hour, Span::Minute] {
             if span > self.span {
                 continue;
@@ -115,12 +115,12 @@ impl Window {
             let closed = app.store.mark(Mark::Sums(span)).await?.unwrap_or(Timestamp::MIN);
             let end = span.start_of(self.to.min(closed));
             if at < end {
-                pieces.extend(rollups(app, account, destination, Kind::Sums(span), at, end).await?);
+                spans.extend(rollups(app, account, destination, Kind::Sums(span), at, end).await?);
                 at = end;
             }
         }
         if at >= self.to {
-            return Ok(Pieces { pieces, as_of: self.to });
+            return Ok(SummedSpans { spans, as_of: self.to });
         }
         // What is asked for up to a moment that lies in the rest is told without it.
         let tail = match self.to == self.now {
@@ -129,8 +129,8 @@ impl Window {
         };
         let as_of = if tail.is_some() { self.to } else { at };
         // The last minutes, as a rule: they are told as the present one.
-        pieces.extend(tail.map(|tail| (self.now, tail)));
-        Ok(Pieces { pieces, as_of })
+        spans.extend(tail.map(|tail| (self.now, tail)));
+        Ok(SummedSpans { spans, as_of })
     }
 }
 

@@ -6,7 +6,7 @@ use domain::{delivery::Status, id::DeliveryId, limits};
 use store::Selection;
 
 /// A wish that can be granted.
-pub(super) struct Asked {
+pub(super) struct CheckedReplay {
     pub(super) selection: Selection,
     /// Ids in the order in which they were given.
     pub(super) given: Vec<DeliveryId>,
@@ -16,7 +16,7 @@ pub(super) struct Asked {
     pub(super) text: String,
 }
 
-pub(super) fn checked(input: ReplayInput) -> Result<Asked, ApiError> {
+pub(super) fn checked(input: ReplayInput) -> Result<CheckedReplay, ApiError> {
     let mut checks = Checks::default();
     let rate = input.rate.unwrap_or(limits::REPLAY_RATE_DEFAULT);
     checks.range("/rate", rate, 1..=limits::REPLAY_RATE_MAX);
@@ -51,7 +51,7 @@ pub(super) fn checked(input: ReplayInput) -> Result<Asked, ApiError> {
             Selection::Filter(filter)
         }
     };
-    Ok(Asked { selection, given, rate, dry_run: input.dry_run, text })
+    Ok(CheckedReplay { selection, given, rate, dry_run: input.dry_run, text })
 }
 
 fn check_filter(filter: &DeliveryQuery, checks: &mut Checks) {

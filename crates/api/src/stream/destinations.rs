@@ -8,9 +8,9 @@ use store::{FeedChange, FeedEntry, LaneView, StoreError};
 
 /// What is known of some destinations: their settings, if they read back, and what their lanes say.
 #[derive(Default)]
-pub(super) struct Destinations(HashMap<DestinationId, (Option<Destination>, Option<LaneView>)>);
+pub(super) struct KnownDestinations(HashMap<DestinationId, (Option<Destination>, Option<LaneView>)>);
 
-impl Destinations {
+impl KnownDestinations {
     /// Of those that something happened to.
     pub(super) async fn of(app: &App, entries: &[FeedEntry]) -> Result<Self, StoreError> {
         let id = |entry: &FeedEntry| match entry.change {

@@ -1,20 +1,20 @@
 //! Which changes a client wants to hear of.
 
-use super::happening::{About, Happening};
+use super::item::{ItemSubject, StreamItem};
 use crate::{auth::AccountCtx, error::ApiError, validate::Checks};
 use contract::{StreamKind, StreamQuery};
 use domain::{account::Scope, delivery::Status};
 
 /// What a client may hear of, and wants to.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(super) struct StreamFilter {
     query: StreamQuery,
     events: bool,
     deliveries: bool,
     destinations: bool,
 }
 
-impl Filter {
+impl StreamFilter {
     /// Who asks for a kind must have its scope; who asks for everything gets what the key may see.
     pub(super) fn checked(query: StreamQuery, ctx: &AccountCtx) -> Result<Self, ApiError> {
         let mut checks = Checks::default();
@@ -71,18 +71,18 @@ impl Filter {
         self.events
     }
 
-    pub(super) fn wants(&self, happening: &Happening) -> bool {
+    pub(super) fn wants(&self, item: &StreamItem) -> bool {
         let query = &self.query;
-        match &happening.about {
-            About::Event { event_type, source_id } => {
+        match &item.subject {
+            ItemSubject::Event { event_type, source_id } => {
                 self.events
                     && one_of(&query.types, |pattern| pattern.matches(event_type))
                     && one_of(&query.source_id, |id| Some(*id) == *source_id)
             }
-            About::Destination(destination) => {
+            ItemSubject::Destination(destination) => {
                 self.destinations && one_of(&query.destination_id, |id| id == destination)
             }
-            About::Delivery(delivery) => {
+            ItemSubject::Delivery(delivery) => {
                 self.deliveries
                     && one_of(&query.destination_id, |id| *id == delivery.destination_id)
                     && one_of(&query.status, |status| *status == delivery.status)

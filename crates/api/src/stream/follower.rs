@@ -1,12 +1,12 @@
 //! One client: first what it missed, from the history, then what the hub hands out.
 
 use super::{
-    destinations::Destinations,
-    filter::Filter,
+    destinations::KnownDestinations,
+    filter::StreamFilter,
     frame::{self, Reset},
-    happening::Happening,
-    hub::{Ear, Seat, pause_after},
-    mark::{Mark, switched},
+    hub::{StreamPermit, Subscription, pause_after},
+    item::StreamItem,
+    position::{StreamPosition, switched},
 };
 use crate::{app::App, auth::AccountCtx};
 use bytes::Bytes;
@@ -22,32 +22,38 @@ use tokio::{
 pub(super) struct Follower {
     app: App,
     ctx: AccountCtx,
-    filter: Filter,
+    filter: StreamFilter,
     /// Everything before it was told.
-    mark: Mark,
+    position: StreamPosition,
     /// From when on pauses and disablings behind the mark's version are looked for.
     since: Timestamp,
-    _seat: Seat,
+    _permit: StreamPermit,
 }
 
 /// Why a stream ends.
-enum End {
+enum StreamEnd {
     /// Nobody is there any more.
     HungUp,
     Because(&'static str),
 }
 
-/// The client's side: text in pieces, and the signs of life between them.
-struct Out {
+/// The client's side of the stream: text in pieces, and the signs of life between them.
+struct StreamWriter {
     chunks: mpsc::Sender<Bytes>,
     beat: Interval,
     text: String,
 }
 
 impl Follower {
-    pub(super) fn new(app: App, ctx: AccountCtx, filter: Filter, mark: Mark, seat: Seat) -> Self {
-        let since = mark.place.at().minus(limits::FEED_LOOKBACK);
-        Self { app, ctx, filter, mark, since, _seat: seat }
+    pub(super) fn new(
+        app: App,
+        ctx: AccountCtx,
+        filter: StreamFilter,
+        position: StreamPosition,
+        permit: StreamPermit,
+    ) -> Self {
+        let since = position.place.at().minus(limits::FEED_LOOKBACK);
+        Self { app, ctx, filter, position, since, _permit: permit }
     }
 
     /// The body of the answer, written by a task of its own that ends with it.
@@ -56,37 +62,37 @@ impl Follower {
         let every = self.app.config.deadlines.heartbeat;
         let mut beat = interval_at(Instant::now() + every, every);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut out = Out { chunks, beat, text: frame::hello() };
+        let mut out = StreamWriter { chunks, beat, text: frame::hello() };
         if let Some(reset) = reset {
-            out.text += &frame::reset(reset, &self.mark);
+            out.text += &frame::reset(reset, &self.position);
         }
         tokio::spawn(self.run(out));
         stream::unfold(body, |mut body| async move { Some((Ok(body.recv().await?), body)) })
     }
 
-    async fn run(mut self, mut out: Out) {
+    async fn run(mut self, mut out: StreamWriter) {
         let app = self.app.clone();
         let end = tokio::select! {
             end = self.follow(&mut out) => end,
-            () = app.closing() => End::Because("this node is stopping: come back with the last id"),
-            () = sleep(limits::STREAM_LIFE) => End::Because("long enough: come back with the last id"),
+            () = app.closing() => StreamEnd::Because("this node is stopping: come back with the last id"),
+            () = sleep(limits::STREAM_LIFE) => StreamEnd::Because("long enough: come back with the last id"),
         };
-        if let End::Because(why) = end {
+        if let StreamEnd::Because(why) = end {
             tracing::debug!(key_id = %self.ctx.key_id(), why, "stream.ended");
             // Without waiting: who does not read will not miss it.
             let _ = out.chunks.try_send(frame::goodbye(why).into());
         }
     }
 
-    async fn follow(&mut self, out: &mut Out) -> End {
+    async fn follow(&mut self, out: &mut StreamWriter) -> StreamEnd {
         let mut failures = 0;
         loop {
-            let gone = match self.once(out).await {
+            let gone = match self.catch_up_and_listen(out).await {
                 Ok(gone) => gone,
                 Err(error) => {
                     tracing::debug!(%error, "a stream could not be read; trying again");
                     failures += 1;
-                    self.meanwhile(out, sleep(pause_after(failures))).await.err()
+                    self.wait_alive(out, sleep(pause_after(failures))).await.err()
                 }
             };
             match gone {
@@ -97,39 +103,40 @@ impl Follower {
     }
 
     /// Catches up and listens. None if it was too slow, and has to catch up again.
-    async fn once(&mut self, out: &mut Out) -> Result<Option<End>, StoreError> {
+    async fn catch_up_and_listen(&mut self, out: &mut StreamWriter) -> Result<Option<StreamEnd>, StoreError> {
         if let Some(end) = self.catch_up(out).await? {
             return Ok(Some(end));
         }
-        let mut ear = Ear::of(&self.app, self.ctx.account_id(), self.filter.wants_events());
-        if let Err(end) = self.meanwhile(out, ear.joined()).await {
+        let mut subscription =
+            Subscription::start(&self.app, self.ctx.account_id(), self.filter.wants_events());
+        if let Err(end) = self.wait_alive(out, subscription.joined()).await {
             return Ok(Some(end));
         }
         // What happened between the two; from here on the hub tells everything.
         if let Some(end) = self.catch_up(out).await? {
             return Ok(Some(end));
         }
-        Ok(self.listen(out, ear).await)
+        Ok(self.listen(out, subscription).await)
     }
 
     /// Reads the history to its end.
-    async fn catch_up(&mut self, out: &mut Out) -> Result<Option<End>, StoreError> {
+    async fn catch_up(&mut self, out: &mut StreamWriter) -> Result<Option<StreamEnd>, StoreError> {
         let account = self.ctx.account_id();
         loop {
             let page = {
                 let _turn = self.app.hub.catching_up.acquire().await;
                 let now = self.app.now();
                 let followed = Followed { accounts: &[account], events: self.filter.wants_events() };
-                self.app.store.feed(followed, &self.mark.place, limits::FEED_PAGE, now).await?
+                self.app.store.feed(followed, &self.position.place, limits::FEED_PAGE, now).await?
             };
-            let destinations = Destinations::of(&self.app, &page.entries).await?;
+            let destinations = KnownDestinations::of(&self.app, &page.entries).await?;
             for entry in page.entries {
-                let happening = Happening::of(entry, self.mark.version, &destinations);
-                if let Err(end) = self.tell(out, &happening).await {
+                let item = StreamItem::of(entry, self.position.version, &destinations);
+                if let Err(end) = self.tell(out, &item).await {
                     return Ok(Some(end));
                 }
             }
-            self.mark.place = page.next;
+            self.position.place = page.next;
             if let Err(end) = self.flush(out).await {
                 return Ok(Some(end));
             }
@@ -142,40 +149,40 @@ impl Follower {
                 return Ok(Some(end));
             }
         }
-        let (switched, version) = switched(&self.app, account, self.mark.version, self.since).await?;
+        let (switched, version) = switched(&self.app, account, self.position.version, self.since).await?;
         let ids = switched.iter().map(|(id, _)| *id).collect();
-        let destinations = Destinations::read(&self.app, ids).await?;
+        let destinations = KnownDestinations::read(&self.app, ids).await?;
         for switched in &switched {
-            let happening = Happening::switched(switched, &destinations, self.mark.clone(), version);
-            if let Err(end) = self.tell(out, &happening).await {
+            let item = StreamItem::switched(switched, &destinations, self.position.clone(), version);
+            if let Err(end) = self.tell(out, &item).await {
                 return Ok(Some(end));
             }
         }
-        self.mark.version = version;
-        self.since = self.mark.place.at().minus(limits::FEED_LOOKBACK);
+        self.position.version = version;
+        self.since = self.position.place.at().minus(limits::FEED_LOOKBACK);
         Ok(self.flush(out).await.err())
     }
 
     /// What the hub hands out, until the queue was full.
-    async fn listen(&mut self, out: &mut Out, mut ear: Ear) -> Option<End> {
-        let joined = self.mark.clone();
+    async fn listen(&mut self, out: &mut StreamWriter, mut subscription: Subscription) -> Option<StreamEnd> {
+        let joined = self.position.clone();
         loop {
-            let happening = tokio::select! {
+            let item = tokio::select! {
                 biased;
-                () = out.chunks.closed() => return Some(End::HungUp),
+                () = out.chunks.closed() => return Some(StreamEnd::HungUp),
                 _ = out.beat.tick() => {
-                    if let Err(end) = self.beat(out, Some(&ear)).await {
+                    if let Err(end) = self.beat(out, Some(&subscription)).await {
                         return Some(end);
                     }
                     continue;
                 }
-                happening = ear.queue.recv() => happening?,
+                item = subscription.queue.recv() => item?,
             };
-            if let Err(end) = self.hear(out, &joined, &happening).await {
+            if let Err(end) = self.take_in(out, &joined, &item).await {
                 return Some(end);
             }
-            while let Ok(happening) = ear.queue.try_recv() {
-                if let Err(end) = self.hear(out, &joined, &happening).await {
+            while let Ok(item) = subscription.queue.try_recv() {
+                if let Err(end) = self.take_in(out, &joined, &item).await {
                     return Some(end);
                 }
             }
@@ -185,58 +192,71 @@ impl Follower {
         }
     }
 
-    async fn hear(&mut self, out: &mut Out, joined: &Mark, happening: &Arc<Happening>) -> Result<(), End> {
-        if happening.heard_by(joined) {
+    async fn take_in(
+        &mut self,
+        out: &mut StreamWriter,
+        joined: &StreamPosition,
+        item: &Arc<StreamItem>,
+    ) -> Result<(), StreamEnd> {
+        if item.is_covered_by(joined) {
             return Ok(());
         }
-        self.tell(out, happening).await?;
-        self.mark = happening.mark.clone();
+        self.tell(out, item).await?;
+        self.position = item.position.clone();
         Ok(())
     }
 
-    async fn tell(&self, out: &mut Out, happening: &Happening) -> Result<(), End> {
-        if !self.filter.wants(happening) {
+    async fn tell(&self, out: &mut StreamWriter, item: &StreamItem) -> Result<(), StreamEnd> {
+        if !self.filter.wants(item) {
             return Ok(());
         }
-        out.text.push_str(std::str::from_utf8(&happening.text).unwrap_or_default());
+        out.text.push_str(std::str::from_utf8(&item.text).unwrap_or_default());
         if out.text.len() >= limits::STREAM_CHUNK_BYTES { self.flush(out).await } else { Ok(()) }
     }
 
     /// Hands what was written to the socket, and waits for it if that is slow.
-    async fn flush(&self, out: &mut Out) -> Result<(), End> {
+    async fn flush(&self, out: &mut StreamWriter) -> Result<(), StreamEnd> {
         if out.text.is_empty() {
             return Ok(());
         }
         let text = std::mem::take(&mut out.text);
-        out.chunks.send(text.into()).await.map_err(|_| End::HungUp)
+        out.chunks.send(text.into()).await.map_err(|_| StreamEnd::HungUp)
     }
 
     /// A sign of life, if the key still lives.
-    async fn beat(&mut self, out: &mut Out, ear: Option<&Ear>) -> Result<(), End> {
+    async fn beat(
+        &mut self,
+        out: &mut StreamWriter,
+        subscription: Option<&Subscription>,
+    ) -> Result<(), StreamEnd> {
         if self.ctx.is_revoked(&self.app).await {
-            return Err(End::Because("the API key is not valid any more"));
+            return Err(StreamEnd::Because("the API key is not valid any more"));
         }
         // First how far everything was handed out, then whether all of it was handed to us, and nothing waits here.
-        let heard = self.app.hub.mark(self.ctx.account_id());
-        if let (Some(ear), Some(heard)) = (ear, heard)
-            && !ear.queue.is_closed()
-            && ear.queue.is_empty()
-            && heard.place.at() > self.mark.place.at()
+        let heard = self.app.hub.position(self.ctx.account_id());
+        if let (Some(subscription), Some(heard)) = (subscription, heard)
+            && !subscription.queue.is_closed()
+            && subscription.queue.is_empty()
+            && heard.place.at() > self.position.place.at()
         {
-            self.mark = heard;
+            self.position = heard;
         }
-        out.text += &frame::heartbeat(&self.mark);
+        out.text += &frame::heartbeat(&self.position);
         self.flush(out).await
     }
 
     /// Waits for something, and goes on showing signs of life.
-    async fn meanwhile(&mut self, out: &mut Out, wait: impl Future<Output = ()>) -> Result<(), End> {
+    async fn wait_alive(
+        &mut self,
+        out: &mut StreamWriter,
+        wait: impl Future<Output = ()>,
+    ) -> Result<(), StreamEnd> {
         let mut wait = std::pin::pin!(wait);
         self.flush(out).await?;
         loop {
             tokio::select! {
                 () = &mut wait => return Ok(()),
-                () = out.chunks.closed() => return Err(End::HungUp),
+                () = out.chunks.closed() => return Err(StreamEnd::HungUp),
                 _ = out.beat.tick() => self.beat(out, None).await?,
             }
         }

@@ -1,7 +1,7 @@
 //! Server-sent events as text. Nothing that is written here contains a line break of its own: ids are plain, data is
 //! JSON.
 
-use super::mark::Mark;
+use super::position::StreamPosition;
 use domain::limits;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -31,19 +31,19 @@ pub(super) fn hello() -> String {
     format!("retry: {}\n\n", limits::STREAM_RECONNECT.as_millis())
 }
 
-pub(super) fn reset(reset: Reset, mark: &Mark) -> String {
+pub(super) fn reset(reset: Reset, position: &StreamPosition) -> String {
     let (reason, detail) = reset.words();
-    event("reset", mark, &serde_json::json!({ "reason": reason, "detail": detail }))
+    event("reset", position, &serde_json::json!({ "reason": reason, "detail": detail }))
 }
 
-pub(super) fn event(name: &str, mark: &Mark, data: &impl Serialize) -> String {
+pub(super) fn event(name: &str, position: &StreamPosition, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).expect("a view is plain data");
-    format!("id: {mark}\nevent: {name}\ndata: {data}\n\n")
+    format!("id: {position}\nevent: {name}\ndata: {data}\n\n")
 }
 
 /// A sign of life, and where to go on from: an `id` without data is no event, but it is remembered.
-pub(super) fn heartbeat(mark: &Mark) -> String {
-    format!(": still here\nid: {mark}\n\n")
+pub(super) fn heartbeat(position: &StreamPosition) -> String {
+    format!(": still here\nid: {position}\n\n")
 }
 
 /// The last words.

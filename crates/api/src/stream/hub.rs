@@ -1,14 +1,14 @@
-//! The one reader of a node, and the seats of those who follow it.
+//! The one reader of a node, and the permits and subscriptions of its followers.
 //!
-//! A round reads everything that has become durable since the last one, for all accounts that somebody follows, and
-//! hands it out. Whoever comes waits for a whole round that knew of it ([`Ear::joined`]); what it then reads from the
-//! history by itself reaches at least as far as that round began, so what later rounds hand out goes on without a
+//! A round reads everything that has become durable since the last one, for all accounts that are followed, and hands it
+//! out. A follower that comes waits for a whole round that knew of it ([`Subscription::joined`]); what it then reads from
+//! the history by itself reaches at least as far as that round began, so what later rounds hand out goes on without a
 //! hole, and what both have is told apart by its stamp.
 
 use super::{
-    destinations::Destinations,
-    happening::Happening,
-    mark::{Mark, switched},
+    destinations::KnownDestinations,
+    item::StreamItem,
+    position::{StreamPosition, switched},
 };
 use crate::{app::App, error::ApiError};
 use domain::{id::AccountId, limits, time::Timestamp};
@@ -25,7 +25,7 @@ use tokio::{
 };
 
 pub(crate) struct Hub {
-    state: Mutex<State>,
+    state: Mutex<HubState>,
     /// Rounds that have ended.
     rounds: watch::Sender<u64>,
     /// Rung when somebody comes.
@@ -34,20 +34,20 @@ pub(crate) struct Hub {
     pub(super) catching_up: Semaphore,
 }
 
-/// Where what happens to an account is handed to.
-struct Listening {
+/// The hub's end of a subscription: where what happens to an account is handed to.
+struct Subscriber {
     account: AccountId,
     /// Whether events are wanted, not just what becomes of them.
     events: bool,
-    queue: mpsc::Sender<Arc<Happening>>,
+    queue: mpsc::Sender<Arc<StreamItem>>,
 }
 
 #[derive(Default)]
-struct State {
-    seats: HashMap<AccountId, usize>,
-    seated: usize,
-    ears: BTreeMap<u64, Listening>,
-    last_ear: u64,
+struct HubState {
+    permits: HashMap<AccountId, usize>,
+    followers: usize,
+    subscribers: BTreeMap<u64, Subscriber>,
+    last_subscriber: u64,
     /// Rounds that have begun.
     begun: u64,
     /// How far everything was handed out, and the versions up to which changes of configuration were.
@@ -67,42 +67,43 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// 429 or 503 if there is none left.
-    fn take_seat(&self, account: AccountId) -> Result<(), ApiError> {
+    /// 429 or 503 if none is left.
+    fn take_permit(&self, account: AccountId) -> Result<(), ApiError> {
         let mut state = self.state();
         let again = limits::STREAM_RETRY_AFTER_SECONDS;
-        if state.seated >= limits::STREAM_CLIENTS {
+        if state.followers >= limits::STREAM_CLIENTS {
             return Err(
                 ApiError::overloaded("as many clients follow this node's stream as may").retry_after(again)
             );
         }
-        let taken = state.seats.entry(account).or_default();
+        let taken = state.permits.entry(account).or_default();
         if *taken >= limits::STREAM_CLIENTS_PER_ACCOUNT {
             let most = limits::STREAM_CLIENTS_PER_ACCOUNT;
             let detail = format!("an account may follow the stream of a node {most} times at once");
             return Err(ApiError::rate_limited(detail).retry_after(again));
         }
         *taken += 1;
-        state.seated += 1;
+        state.followers += 1;
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where somebody stands who has heard everything that was handed out.
-    pub(super) fn mark(&self, account: AccountId) -> Option<Mark> {
+    /// Where a follower is that has taken in everything that was handed out.
+    pub(super) fn position(&self, account: AccountId) -> Option<StreamPosition> {
         let state = self.state();
-        Some(Mark { version: *state.versions.get(&account)?, place: state.place.clone()? })
+        Some(StreamPosition { version: *state.versions.get(&account)?, place: state.place.clone()? })
     }
 
-    /// The accounts that somebody still listens to, and whether to events; none: the reader waits for somebody.
+    /// The accounts that are still followed, and whether their events are; none: the reader waits for a follower.
     fn begin_round(&self) -> Option<(Vec<AccountId>, bool, u64)> {
         let mut state = self.state();
-        state.ears.retain(|_, ear| !ear.queue.is_closed());
-        let mut accounts: Vec<AccountId> = state.ears.values().map(|ear| ear.account).collect();
-        let events = state.ears.values().any(|ear| ear.events);
+        state.subscribers.retain(|_, subscriber| !subscriber.queue.is_closed());
+        let mut accounts: Vec<AccountId> =
+            state.subscribers.values().map(|subscriber| subscriber.account).collect();
+        let events = state.subscribers.values().any(|subscriber| subscriber.events);
         accounts.sort_unstable();
         accounts.dedup();
         if accounts.is_empty() {
@@ -115,10 +116,10 @@ impl Hub {
     }
 
     /// A reader has died: how far it had handed out is in doubt. Every follower hears no more, reads the history from its
-    /// own mark and comes back; those who wait for their first round are let go for that.
+    /// own position and comes back; those that wait for their first round are let go for that.
     fn dismiss_all(&self) {
         let mut state = self.state();
-        state.ears.clear();
+        state.subscribers.clear();
         state.place = None;
         state.versions.clear();
         state.begun += 1;
@@ -127,57 +128,61 @@ impl Hub {
         self.rounds.send_replace(begun);
     }
 
-    /// Nobody is waited for: whose queue is full hears no more, and has to catch up.
-    fn hand_out(&self, account: AccountId, happening: Happening) {
-        let happening = Arc::new(happening);
-        let concerns = |ear: &Listening| ear.account == account && (ear.events || !happening.is_event());
-        self.state().ears.retain(|_, ear| !concerns(ear) || ear.queue.try_send(happening.clone()).is_ok());
+    /// No follower is waited for: one whose queue is full is handed nothing more, and has to catch up.
+    fn hand_out(&self, account: AccountId, item: StreamItem) {
+        let item = Arc::new(item);
+        let concerns = |subscriber: &Subscriber| {
+            subscriber.account == account && (subscriber.events || !item.is_event())
+        };
+        self.state()
+            .subscribers
+            .retain(|_, subscriber| !concerns(subscriber) || subscriber.queue.try_send(item.clone()).is_ok());
     }
 }
 
-/// Given back when it is dropped.
-pub(super) struct Seat {
+/// One of the streams that an account and a node may have open at once; given back when it is dropped.
+pub(super) struct StreamPermit {
     app: App,
     account: AccountId,
 }
 
-impl Seat {
+impl StreamPermit {
     pub(super) fn take(app: &App, account: AccountId) -> Result<Self, ApiError> {
-        app.hub.take_seat(account)?;
+        app.hub.take_permit(account)?;
         Ok(Self { app: app.clone(), account })
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         let mut state = self.app.hub.state();
-        state.seated -= 1;
-        if let Some(taken) = state.seats.get_mut(&self.account) {
+        state.followers -= 1;
+        if let Some(taken) = state.permits.get_mut(&self.account) {
             *taken -= 1;
             if *taken == 0 {
-                state.seats.remove(&self.account);
+                state.permits.remove(&self.account);
             }
         }
     }
 }
 
-/// Somebody who listens.
-pub(super) struct Ear {
-    pub(super) queue: mpsc::Receiver<Arc<Happening>>,
+/// A follower's end of a subscription: what the hub hands out from now on.
+pub(super) struct Subscription {
+    pub(super) queue: mpsc::Receiver<Arc<StreamItem>>,
     /// The round under way when it came, or the last one.
     begun: u64,
     rounds: watch::Receiver<u64>,
 }
 
-impl Ear {
-    /// Wakes the reader if nobody listened until now.
-    pub(super) fn of(app: &App, account: AccountId, events: bool) -> Self {
+impl Subscription {
+    /// Wakes the reader if there was no subscriber until now.
+    pub(super) fn start(app: &App, account: AccountId, events: bool) -> Self {
         let (sender, queue) = mpsc::channel(limits::STREAM_BUFFER);
         let rounds = app.hub.rounds.subscribe();
         let mut state = app.hub.state();
-        state.last_ear += 1;
-        let number = state.last_ear;
-        state.ears.insert(number, Listening { account, events, queue: sender });
+        state.last_subscriber += 1;
+        let number = state.last_subscriber;
+        state.subscribers.insert(number, Subscriber { account, events, queue: sender });
         let begun = state.begun;
         drop(state);
         app.hub.bell.notify_one();
@@ -192,31 +197,31 @@ impl Ear {
     }
 }
 
-/// Reads for ever, whenever somebody listens.
+/// Reads for ever, whenever there is a subscriber.
 pub(crate) async fn read(app: App, life: Life) {
     if life == Life::Again {
         app.hub.dismiss_all();
     }
     loop {
-        Reader { app: app.clone(), trouble: None }.run().await;
+        FeedReader { app: app.clone(), outage: None }.run().await;
         app.hub.bell.notified().await;
     }
 }
 
-/// Reads as long as somebody listens.
-struct Reader {
+/// Reads as long as there is a subscriber.
+struct FeedReader {
     app: App,
-    trouble: Option<Trouble>,
+    outage: Option<StoreOutage>,
 }
 
 /// The store was away.
-struct Trouble {
+struct StoreOutage {
     /// How far we had come then.
     at: Timestamp,
     over: Option<Instant>,
 }
 
-impl Reader {
+impl FeedReader {
     async fn run(mut self) {
         let app = self.app.clone();
         let mut failing = false;
@@ -266,30 +271,30 @@ impl Reader {
 
     /// After the store was away, results come that were begun before: they are looked for a while longer.
     fn note(&mut self, at: Timestamp, went_well: bool) {
-        match (&mut self.trouble, went_well) {
+        match (&mut self.outage, went_well) {
             (None, true) => {}
-            (None, false) => self.trouble = Some(Trouble { at, over: None }),
-            (Some(trouble), false) => trouble.over = None,
-            (Some(trouble), true) => {
-                let over = *trouble.over.get_or_insert_with(Instant::now);
+            (None, false) => self.outage = Some(StoreOutage { at, over: None }),
+            (Some(outage), false) => outage.over = None,
+            (Some(outage), true) => {
+                let over = *outage.over.get_or_insert_with(Instant::now);
                 if over.elapsed() > limits::STREAM_AFTERMATH {
-                    self.trouble = None;
+                    self.outage = None;
                 }
             }
         }
     }
 
     async fn hand_out_feed(&self, followed: Followed<'_>, mut place: FeedPlace) -> Result<(), StoreError> {
-        if let Some(trouble) = &self.trouble {
-            place = place.looking_back_to(trouble.at);
+        if let Some(outage) = &self.outage {
+            place = place.looking_back_to(outage.at);
         }
         loop {
             let page = self.app.store.feed(followed, &place, limits::FEED_PAGE, self.app.now()).await?;
-            let destinations = Destinations::of(&self.app, &page.entries).await?;
+            let destinations = KnownDestinations::of(&self.app, &page.entries).await?;
             for entry in page.entries {
                 let account = entry.account_id;
                 let version = self.app.hub.state().versions.get(&account).copied().unwrap_or(0);
-                self.app.hub.hand_out(account, Happening::of(entry, version, &destinations));
+                self.app.hub.hand_out(account, StreamItem::of(entry, version, &destinations));
             }
             place = page.next;
             self.app.hub.state().place = Some(place.clone());
@@ -309,14 +314,14 @@ impl Reader {
             let since = at.minus(limits::FEED_LOOKBACK);
             let (switched, version) = switched(&self.app, account, known, since).await?;
             let ids = switched.iter().map(|(id, _)| *id).collect();
-            let destinations = Destinations::read(&self.app, ids).await?;
+            let destinations = KnownDestinations::read(&self.app, ids).await?;
             let place = self.app.hub.state().place.clone();
             let Some(place) = place else { continue };
             for (index, one) in switched.iter().enumerate() {
                 // Whoever has heard all of them has heard of everything up to this version.
                 let heard = if index + 1 == switched.len() { version } else { known };
-                let mark = Mark { version: heard, place: place.clone() };
-                self.app.hub.hand_out(account, Happening::switched(one, &destinations, mark, version));
+                let position = StreamPosition { version: heard, place: place.clone() };
+                self.app.hub.hand_out(account, StreamItem::switched(one, &destinations, position, version));
             }
             self.app.hub.state().versions.insert(account, version);
         }

@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
 };
 use clap::Args;
-use client::{Change, ChangesOf, Client, Error};
+use client::{Client, Error, StreamFilters, StreamedChange};
 use serde_json::Value;
 use std::{io::Write, time::Duration};
 
@@ -45,7 +45,7 @@ pub(crate) struct TailArgs {
 }
 
 pub(crate) async fn run(args: TailArgs, json: bool) -> Result<(), Failure> {
-    let changes = ChangesOf(
+    let changes = StreamFilters(
         [
             ("kind", args.kind),
             ("destination_id", args.destination),
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: TailArgs, json: bool) -> Result<(), Failure> {
 }
 
 /// A reader that has gone ends the command by its broken pipe, not by a panic.
-fn say(change: &Change, json: bool) {
+fn say(change: &StreamedChange, json: bool) {
     let line = if json {
         serde_json::to_string(change).unwrap_or_default()
     } else {

@@ -1,14 +1,14 @@
 //! The live stream, across processes: what another node does is told here, and a crash leaves no hole.
 
 use crate::node::{Database, LONG, Node, Place, deliver_to, ended};
-use client::{ChangesOf, Client, Live, Publish};
+use client::{ChangeStream, Client, Publish, StreamFilters};
 use domain::id::EventId;
 use lab::{Receiver, Script};
 use std::collections::BTreeSet;
 use tokio::time::timeout;
 
 /// Hears of these events, each at least once.
-async fn hears(live: &mut Live, mut events: BTreeSet<EventId>) {
+async fn hears(live: &mut ChangeStream, mut events: BTreeSet<EventId>) {
     let hearing = async {
         while !events.is_empty() {
             let change = live.next().await.expect("it can be read").expect("it goes on");
@@ -18,8 +18,8 @@ async fn hears(live: &mut Live, mut events: BTreeSet<EventId>) {
     timeout(LONG, hearing).await.expect("everything is told");
 }
 
-fn deliveries() -> ChangesOf {
-    ChangesOf(vec![("kind", "delivery.changed".into())])
+fn deliveries() -> StreamFilters {
+    StreamFilters(vec![("kind", "delivery.changed".into())])
 }
 
 async fn publish(client: &Client, count: usize) -> BTreeSet<EventId> {

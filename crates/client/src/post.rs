@@ -10,13 +10,13 @@ use std::fmt;
 /// An answer nobody reads.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-pub struct Outlet {
+pub struct PostClient {
     uri: Uri,
     headers: HeaderMap,
     http: legacy::Client<Connector, Full<Bytes>>,
 }
 
-impl Outlet {
+impl PostClient {
     /// Everything is posted to this URL with these headers, which may hold a secret.
     pub fn new(url: &str, headers: &[(String, String)]) -> Result<Self, Error> {
         let bad_url = || Error::BadUrl(url.to_owned());
@@ -51,8 +51,8 @@ impl Outlet {
     }
 }
 
-impl fmt::Debug for Outlet {
+impl fmt::Debug for PostClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outlet").field("server", &self.uri.authority()).finish_non_exhaustive()
+        f.debug_struct("PostClient").field("server", &self.uri.authority()).finish_non_exhaustive()
     }
 }

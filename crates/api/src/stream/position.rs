@@ -1,4 +1,4 @@
-//! Where somebody is in the stream: a place in the feed, and a version of the account's configuration.
+//! Where a follower is in the stream: a place in the feed, and a version of the account's configuration.
 
 use crate::{app::App, error::ApiError};
 use domain::{
@@ -11,12 +11,12 @@ use std::fmt;
 use store::{FeedPlace, StoreError};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct StreamPosition {
     pub(super) version: i64,
     pub(super) place: FeedPlace,
 }
 
-impl Mark {
+impl StreamPosition {
     /// What happens from now on.
     pub(super) async fn now(app: &App, account: AccountId) -> Result<Self, ApiError> {
         let version = version(app, account).await?;
@@ -31,7 +31,7 @@ impl Mark {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for StreamPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}_{}", self.version, self.place)
     }
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_a_version_and_a_place() {
-        assert_eq!(Mark::split("1f_n-1-2-3-4"), Some((31, "n-1-2-3-4")));
+    fn a_position_is_a_version_and_a_place() {
+        assert_eq!(StreamPosition::split("1f_n-1-2-3-4"), Some((31, "n-1-2-3-4")));
         for text in ["", "1f", "_n-1-2-3", "-1_n-1-2-3", "+1_n", "ffffffffffffffffff_n"] {
-            assert_eq!(Mark::split(text), None, "{text}");
+            assert_eq!(StreamPosition::split(text), None, "{text}");
         }
     }
 }

@@ -19,11 +19,11 @@ const PROBLEM_BYTES: usize = 1024 * 1024;
 
 /// Which changes: filters by name and value, as the API has them.
 #[derive(Debug, Clone, Default)]
-pub struct ChangesOf(pub Vec<(&'static str, String)>);
+pub struct StreamFilters(pub Vec<(&'static str, String)>);
 
 /// One event of the stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct StreamedChange {
     /// Where to go on from.
     pub id: String,
     /// `event.received`, `delivery.changed`, `destination.changed` or `reset`.
@@ -32,16 +32,20 @@ pub struct Change {
 }
 
 /// A stream that is open.
-pub struct Live {
+pub struct ChangeStream {
     server: String,
     body: Incoming,
-    lines: Lines,
+    lines: SseReader,
     last_id: Option<String>,
 }
 
 impl Client {
     /// Follows what happens from now on, or from the last `id` that was heard.
-    pub async fn follow(&self, changes: &ChangesOf, last_id: Option<&str>) -> Result<Live, Error> {
+    pub async fn follow(
+        &self,
+        changes: &StreamFilters,
+        last_id: Option<&str>,
+    ) -> Result<ChangeStream, Error> {
         let mut query = Serializer::new(String::new());
         query.extend_pairs(changes.0.iter().map(|(name, value)| (*name, value.as_str())));
         let mut request = self.request(Method::GET, &format!("/v1/stream?{}", query.finish()), None);
@@ -61,13 +65,13 @@ impl Client {
             return Err(Error::refused(&http::Response::from_parts(head, body.to_bytes())));
         }
         let last_id = last_id.map(str::to_owned);
-        Ok(Live { server, body: answer.into_body(), lines: Lines::default(), last_id })
+        Ok(ChangeStream { server, body: answer.into_body(), lines: SseReader::default(), last_id })
     }
 }
 
-impl Live {
+impl ChangeStream {
     /// The next event; None when the server has ended the stream: come back with the last id.
-    pub async fn next(&mut self) -> Result<Option<Change>, Error> {
+    pub async fn next(&mut self) -> Result<Option<StreamedChange>, Error> {
         loop {
             if let Some(change) = self.lines.change(&mut self.last_id)? {
                 return Ok(Some(change));
@@ -96,14 +100,14 @@ fn silence() -> crate::error::BoxError {
 
 /// Bytes as they come, and the lines among them.
 #[derive(Default)]
-struct Lines {
+struct SseReader {
     rest: Vec<u8>,
     whole: VecDeque<String>,
     event: String,
     data: Option<Value>,
 }
 
-impl Lines {
+impl SseReader {
     fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(piece);
@@ -120,13 +124,13 @@ impl Lines {
     }
 
     /// The next whole event.
-    fn change(&mut self, last_id: &mut Option<String>) -> Result<Option<Change>, Error> {
+    fn change(&mut self, last_id: &mut Option<String>) -> Result<Option<StreamedChange>, Error> {
         while let Some(line) = self.whole.pop_front() {
             if line.is_empty() {
                 let event = std::mem::take(&mut self.event);
                 if let Some(data) = self.data.take() {
                     let id = last_id.clone().unwrap_or_default();
-                    return Ok(Some(Change { id, event, data }));
+                    return Ok(Some(StreamedChange { id, event, data }));
                 }
                 continue;
             }
@@ -158,7 +162,7 @@ mod tests {
         let text = "retry: 2000\n\nid: 1_a\nevent: delivery.changed\ndata: {\"n\":1}\n\n: still here\nid: 1_b\n\n\
                     id: 1_c\r\nevent: destination.changed\r\ndata: {\"n\":2}\r\n\r\n";
         for size in 1..text.len() {
-            let (mut lines, mut last, mut heard) = (Lines::default(), None, Vec::new());
+            let (mut lines, mut last, mut heard) = (SseReader::default(), None, Vec::new());
             for piece in text.as_bytes().chunks(size) {
                 lines.push(piece).unwrap();
                 while let Some(change) = lines.change(&mut last).unwrap() {
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_says_where_to_go_on_from() {
-        let (mut lines, mut last) = (Lines::default(), None);
+        let (mut lines, mut last) = (SseReader::default(), None);
         lines.push(b": still here\nid: 2_b\n\n").unwrap();
         assert_eq!(lines.change(&mut last).unwrap(), None);
         assert_eq!(last.as_deref(), Some("2_b"));
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_line_without_an_end_is_not_waited_for() {
-        let mut lines = Lines::default();
+        let mut lines = SseReader::default();
         assert!(lines.push(&vec![b'x'; LINE_BYTES + 1]).is_err());
     }
 }

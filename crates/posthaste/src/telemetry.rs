@@ -33,7 +33,7 @@ pub(crate) enum LogFormat {
 }
 
 /// What is worth a line unless `POSTHASTE_LOG` says otherwise; the libraries below the store talk at every start.
-const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
+const DEFAULT_FILTER: &str = "info,tokio_postgres=warn";
 
 /// How much is to be said.
 pub(crate) fn filter() -> anyhow::Result<Targets> {

@@ -114,7 +114,6 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["store", "checks"], "a query cannot appear outside the store"),
     ("tokio-postgres", &["store", "checks"], "a query cannot appear outside the store"),
     ("deadpool-postgres", &["store", "checks"], "a query cannot appear outside the store"),
-    ("refinery", &["store", "checks"], "the store alone knows the tables"),
     ("anyhow", &["posthaste", "checks", "sim"], "a library's errors are types its callers can act on"),
     ("clap", &["posthaste", "checks", "sim"], "only the programs have arguments"),
 ];

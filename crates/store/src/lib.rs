@@ -23,6 +23,7 @@ mod look;
 mod membership;
 #[cfg(feature = "memory")]
 pub mod memory;
+mod migrations;
 mod open;
 mod payload;
 pub mod postgres;

@@ -3,10 +3,6 @@
 use crate::{Store, StoreError, postgres, sqlite};
 use std::{fmt, path::PathBuf, sync::Arc};
 
-/// Where a store writes down which migrations it has had. Versions from before the first release had another list, under
-/// another name: their tables are told apart by this one being missing, and are refused.
-pub(crate) const MIGRATIONS_TABLE: &str = "posthaste_migrations";
-
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
     /// `sqlite:PATH`, `postgres://…` or `postgresql://…`.

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     Audit, FactKey, KnownLane, Look, OpenError, OpenOptions, Roll, SchemaVersion, StoreError, StrayFact,
-    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, open::MIGRATIONS_TABLE,
+    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
 };
 use async_trait::async_trait;
 use domain::{
@@ -34,7 +35,6 @@ impl PostgresLook {
 impl Look for PostgresLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let connection = self.store.pools.general().await?;
-        let known = open::known_schema_version();
         let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
         let found = match connection.read(&open::FOUND_TABLES, params).await?.one()? {
             open::TablesRow { has_list: true, .. } => {
@@ -42,7 +42,7 @@ impl Look for PostgresLook {
             }
             tables => tables.without_list(),
         };
-        Ok(SchemaVersion { found, known })
+        Ok(SchemaVersion { found, known: KNOWN_VERSION })
     }
 
     async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {

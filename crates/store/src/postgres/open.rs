@@ -8,7 +8,10 @@ use super::{
     tls,
     url::Address,
 };
-use crate::{BoxError, FoundTables, OpenError, StoreError, UnsafeSetting, open::MIGRATIONS_TABLE};
+use crate::{
+    BoxError, FoundTables, OpenError, StoreError, UnsafeSetting,
+    migrations::{self, KNOWN_VERSION, MIGRATIONS_TABLE},
+};
 use domain::limits;
 use std::{sync::LazyLock, time::Duration};
 use tokio::task::JoinHandle;
@@ -23,10 +26,6 @@ pub(super) static LAST_MIGRATION: LazyLock<Statement> = LazyLock::new(|| {
     let sql = format!("select max(version)::bigint as version from {MIGRATIONS_TABLE}");
     Statement::new("last_migration", &sql)
 });
-
-mod embedded {
-    refinery::embed_migrations!("migrations/postgres");
-}
 
 pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool) -> Result<(), OpenError> {
     let mut connection = SetupConnection::open(address).await?;
@@ -76,25 +75,26 @@ async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError
             client.batch_execute(&format!("create schema {schema}")).await.map_err(refused)?;
         }
     }
-    let known = known_schema_version();
-    match found_tables(client).await? {
+    let found = found_tables(client).await?;
+    match found {
         FoundTables::Unreleased => {
             return Err(OpenError::unreleased(
                 "the database",
                 "an empty one, or in another schema (`?schema=NAME`)",
             ));
         }
-        FoundTables::Version(found) if found > known => {
+        FoundTables::Version(found) if found > KNOWN_VERSION => {
             return Err(OpenError::TooOld(format!(
-                "the database has schema version {found}, this binary knows {known}: use a newer binary"
+                "the database has schema version {found}, this binary knows {KNOWN_VERSION}: use a newer binary"
             )));
         }
-        FoundTables::Version(found) if found == known => return Ok(()),
         _ => {}
     }
-    let mut runner = embedded::migrations::runner();
-    runner.set_migration_table_name(MIGRATIONS_TABLE);
-    runner.run_async(client).await.map_err(unmigrated)?;
+    for migration in migrations::missing(migrations::POSTGRES, &found) {
+        let transaction = client.transaction().await.map_err(refused)?;
+        transaction.batch_execute(&migration.script()).await.map_err(refused)?;
+        transaction.commit().await.map_err(refused)?;
+    }
     Ok(())
 }
 
@@ -125,14 +125,9 @@ impl TablesRow {
     }
 }
 
-/// A first start that was killed has a list without an entry.
+/// The version in the newest entry.
 pub(super) fn last_migration(rows: &Rows) -> Result<FoundTables, Unreadable> {
     Ok(rows.value::<Option<i64>>("version")?.map_or(FoundTables::None, FoundTables::Version))
-}
-
-pub(super) fn known_schema_version() -> i64 {
-    let runner = embedded::migrations::runner();
-    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or_default()
 }
 
 /// A server that forgets is no place for promises.
@@ -205,10 +200,6 @@ fn refused(error: tokio_postgres::Error) -> OpenError {
 
 fn unreadable(error: impl Into<StoreError>) -> OpenError {
     OpenError::Unavailable(error.into())
-}
-
-fn unmigrated(error: refinery::Error) -> OpenError {
-    OpenError::Unavailable(StoreError::Unavailable(error.into()))
 }
 
 fn late() -> OpenError {

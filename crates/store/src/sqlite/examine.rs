@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Audit, FactKey, KnownLane, Look, OpenError, Roll, SchemaVersion, StoreError, StrayFact, TrackPlace,
-    UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
 };
 use async_trait::async_trait;
 use domain::{
@@ -36,7 +36,7 @@ impl SqliteLook {
 impl Look for SqliteLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let read = |connection: &Connection| {
-            Ok(SchemaVersion { found: open::found_tables(connection)?, known: open::known_schema_version() })
+            Ok(SchemaVersion { found: open::found_tables(connection)?, known: KNOWN_VERSION })
         };
         self.readers.read(read).await
     }

@@ -10,7 +10,9 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    FoundTables, OpenError, OpenOptions, StoreError, UnsafeSetting, feed::FeedSignal, open::MIGRATIONS_TABLE,
+    FoundTables, OpenError, OpenOptions, StoreError, UnsafeSetting,
+    feed::FeedSignal,
+    migrations::{self, KNOWN_VERSION, MIGRATIONS_TABLE},
 };
 use domain::{limits, time::Timestamp};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
@@ -26,10 +28,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-mod migrations {
-    refinery::embed_migrations!("migrations/sqlite");
-}
 
 /// Enough for the pages a group of writes touches.
 const CACHE_KIB: i64 = 8_192;
@@ -254,35 +252,29 @@ pub(super) fn unsafe_settings(synchronous: i64, journal_mode: &str) -> Vec<Unsaf
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-    let known = known_schema_version();
-    match found_tables(connection).map_err(|error| of_sql(path, error))? {
+    let found = found_tables(connection).map_err(|error| of_sql(path, error))?;
+    match found {
         FoundTables::Unreleased => return Err(OpenError::unreleased(path.display(), "an empty folder")),
-        FoundTables::Version(found) if found > known => {
+        FoundTables::Version(found) if found > KNOWN_VERSION => {
             return Err(OpenError::TooOld(format!(
-                "{} has schema {found}, this program knows schemas up to {known}: use a newer version of it",
+                "{} has schema {found}, this program knows schemas up to {KNOWN_VERSION}: use a newer version of it",
                 path.display()
             )));
         }
         _ => {}
     }
-    let mut runner = migrations::migrations::runner();
-    // In one transaction with the list of them: a process that is killed in the middle leaves none of it.
-    runner.set_migration_table_name(MIGRATIONS_TABLE);
-    match runner.set_grouped(true).run(connection) {
-        Ok(_) => Ok(()),
+    let mut migrated = || {
+        let transaction = connection.transaction()?;
+        for migration in migrations::missing(migrations::SQLITE, &found) {
+            transaction.execute_batch(&migration.script())?;
+        }
+        transaction.commit()
+    };
+    migrated().map_err(|error| match reach(&error) {
+        Reach::Row => OpenError::Damaged(format!("{}: {error}", path.display())),
         // A disk that is full or a file that is busy stops a migration too, and is not the schema's fault.
-        Err(error) => match std::error::Error::source(&error).and_then(|source| source.downcast_ref()) {
-            Some(sql) if reach(sql) != Reach::Row => {
-                Err(of_reach(path, reach(sql), StoreError::Unavailable(error.into())))
-            }
-            _ => Err(OpenError::Damaged(format!("{}: {error}", path.display()))),
-        },
-    }
-}
-
-pub(super) fn known_schema_version() -> i64 {
-    let runner = migrations::migrations::runner();
-    runner.get_migrations().iter().map(|migration| i64::from(migration.version())).max().unwrap_or(0)
+        reach => of_reach(path, reach, StoreError::Unavailable(error.into())),
+    })
 }
 
 /// The list of migrations comes before any other table: a file with tables and without it is none of ours, or from

@@ -2,6 +2,8 @@
 //!
 //! Asked before the body is read, so that a key that is too fast costs a look at a map. A batch is admitted if one event
 //! would be, and pays for all of its events.
+//!
+//! A bucket in memory needs no round trip; behind a balancer a key may bring in as many times its limit as there are nodes.
 
 use crate::error::ApiError;
 use domain::{

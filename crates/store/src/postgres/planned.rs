@@ -3,6 +3,11 @@
 //! A statement that is sent is planned each time, and for a small batch that costs more than running it. The plan of a
 //! function is kept by the server's session, behind a pooler too, and the settings that keep it on its keys come along
 //! without a word on the wire. A function is named after its content: nodes of two versions use each their own.
+//!
+//! JIT is off in all of them: what is switched off to keep a plan on its keys counts as dear, and a server as it comes
+//! compiled a page of routes anew each time. One event for 100,000 destinations was durable after 73 s, and after 9
+//! without. What a lane needs of its destination is a function for the same reason: sent as a statement it was compiled on
+//! a catalogue that was never analysed, 200 ms a call.
 
 use super::statement::{self, Params, Statement, params, sql};
 use std::{fmt::Write as _, sync::LazyLock};

@@ -38,7 +38,7 @@ impl Catalog for PostgresStore {
 
     async fn setting_or_insert(&self, name: &str, value: &[u8]) -> Result<Vec<u8>, StoreError> {
         let connection = self.pools.general().await?;
-        // Two statements: who loses the race sees the winner's value only in a new snapshot.
+        // Two statements: the loser of a race sees the winner's value only in a new snapshot.
         connection.write(&INSERT_SETTING, params![name: name => TEXT, value: value => BYTEA]).await?;
         let found = connection.read(&SETTING, params![name: name => TEXT]).await?;
         found.first_value("value")?.ok_or(StoreError::NotFound { what: "setting" })

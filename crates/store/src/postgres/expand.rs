@@ -19,7 +19,7 @@ use uuid::Uuid;
 static OPEN_EXPANSIONS: LazyLock<Statement> = sql!("open_expansions");
 static EXPANSION: LazyLock<Statement> = sql!("expansion");
 static EXPAND: LazyLock<Statement> = sql!("expand");
-/// On a table that nobody has counted yet the planner would rather sort all that are left, for every page.
+/// On a table that was never analysed the planner would rather sort all that are left, for every page.
 pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
         name: "routes_after",

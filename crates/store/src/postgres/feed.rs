@@ -1,5 +1,5 @@
-//! What has just happened, from one snapshot to the next: see [`crate::feed`]. No statement here is anybody's but a
-//! listener's, and none is run while there is none.
+//! What has just happened, from one snapshot to the next: see [`crate::feed`]. Every statement here is run for a
+//! listener, and none is run while there is none.
 
 use super::{
     PostgresStore,

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 static SUM_FACTS: LazyLock<Statement> = sql!("sum_facts");
 static SUM_TAIL: LazyLock<Statement> = sql!("sum_tail");
-/// Waits for less than the time after which the server stops a vacuum that somebody waits for.
+/// Waits for less than the time after which the server stops a vacuum that is waited for.
 static SUMMARISE: LazyLock<Statement> = LazyLock::new(|| {
     let patience = format!("{}ms", limits::DDL_LOCK.as_millis());
     Statement::new("summarise", &sql_file!("summarise").replace("PATIENCE", &patience))

@@ -325,8 +325,8 @@ impl WaitingRow<'_> {
 }
 
 row! {
-    /// An event without its payload. What a person or a newer version has made unreadable of it keeps nobody from
-    /// delivering the rest.
+    /// An event without its payload. What a person or a newer version has made unreadable of it does not
+    /// keep the rest from being delivered.
     pub(super) struct EventRow<'r> {
         pub(super) id: EventId,
         account_id: AccountId,

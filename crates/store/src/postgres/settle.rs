@@ -94,8 +94,8 @@ async fn settled_before(
     }
 }
 
-/// A statement sees every row as it was before, so a delivery may come only once in it. Sorted by delivery: everybody
-/// locks in this order.
+/// A statement sees every row as it was before, so a delivery may come only once in it. Sorted by delivery: all
+/// statements lock in this order.
 fn rounds(settlements: &[Settlement]) -> Vec<Vec<&Settlement>> {
     let mut rounds: Vec<Vec<&Settlement>> = Vec::new();
     let mut seen = HashMap::with_capacity(settlements.len());
@@ -131,7 +131,7 @@ async fn settle_part(
     }
 }
 
-/// A destination is disabled or paused in the transaction that says why, and only by who still owns it. A replay's
+/// A destination is disabled or paused in the transaction that says why, and only by the node that still owns it. A replay's
 /// deliveries are counted as they end.
 async fn settle_with_consequences(
     transaction: &Transaction<'_>,

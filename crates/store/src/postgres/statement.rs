@@ -109,8 +109,8 @@ impl Statement {
         Self { name, text, names }
     }
 
-    /// The values as they are sent. That the names agree is looked at in every test that runs the statement; where
-    /// there is one too many or too few the server refuses it.
+    /// The values as they are sent. That the names agree is looked at in every test that runs the statement, and in one
+    /// that reads the sources.
     pub(super) fn values<'v>(&self, params: &Params<'_, 'v>) -> Vec<Param<'v>> {
         debug_assert!(
             params.sorted_names().eq(self.names.iter().map(String::as_str)),

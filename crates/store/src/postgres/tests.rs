@@ -10,6 +10,7 @@ mod quota;
 mod races;
 mod retention;
 mod schema;
+mod statements;
 mod trouble;
 mod wakes;
 

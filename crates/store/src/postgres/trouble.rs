@@ -22,7 +22,7 @@ pub(super) enum Trouble {
 pub(super) enum Doubt {
     /// Commits when it is run.
     Writes,
-    /// Reads, or is part of a transaction that somebody else commits.
+    /// Reads, or is part of a transaction that is committed later.
     Harmless,
 }
 

@@ -1,5 +1,5 @@
 //! What nodes tell each other: notifications, sent and heard on connections of their own, and a small table where they
-//! do not pass. The table is written only as long as somebody reads it, so a node that can listen and one that cannot
+//! do not pass. The table is written only as long as a node reads it, so a node that can listen and one that cannot
 //! hear each other.
 
 mod listener;

@@ -61,12 +61,12 @@ pub(super) async fn list(
     ];
     let of_replay = filter.event_ids.is_empty() && filter.replay_ids.len() == 1;
     let read = match of_replay {
+        false => connection.read(&DELIVERIES, params).await?,
         true => {
             // It is narrowed by the replay, and by nothing else.
             let params = params.without(&["destination_id", "event_ids", "dead_letters_alone"]);
             connection.read(&DELIVERIES_OF_REPLAY, params).await?
         }
-        false => connection.read(&DELIVERIES, params).await?,
     };
     let PageRow { last_id, looked_at_id } = read.one()?;
     let found = read.joined("delivery_id")?.into_iter().map(DeliveryRow::record);

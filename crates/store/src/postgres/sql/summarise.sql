@@ -1,4 +1,4 @@
--- Block ranges that are not summarised are read whole, by everybody who looks for a time.
+-- Block ranges that are not summarised are read whole by every statement that looks for a time.
 do $$
 declare
     day regclass;
@@ -8,7 +8,7 @@ begin
         begin
             perform brin_summarize_new_values(day);
         exception
-            -- It is being vacuumed, which does the same; it has gone; the tables are somebody else's.
+            -- It is being vacuumed, which does the same; it has gone; the tables are another role's.
             when others then null;
         end;
     end loop;

@@ -1,5 +1,5 @@
 //! The table of wake-ups, for servers behind a pooler. Every shard counts its own rounds, under the lock of its row, so
-//! that whoever compares them with the last look overlooks none; a number over all would become visible out of order.
+//! that a comparison with the last look overlooks none; a number over all would become visible out of order.
 
 use super::super::{
     pool::{Connection, Pools},

@@ -108,7 +108,7 @@ async fn reasons(
     ];
     // Nothing is in doubt: what was committed is.
     let rows = connection.read(&COMMIT_LOST, params).await.map_err(unknown)?;
-    let found = rows.all::<LostRow<'_>>()?;
+    let found = rows.all::<LostRow<'_>>().map_err(Trouble::after_write)?;
     Ok(lost.iter().zip(found).map(|(new, row)| (new.event.id, row.reason(new))).collect())
 }
 
@@ -226,7 +226,7 @@ impl<'a> BatchColumns<'a> {
             true => connection.write(&COMMIT_PLAIN.call, self.plain_params()).await?,
             false => connection.write(&COMMIT.call, self.params()).await?,
         };
-        Ok(rows.column("id")?.into_iter().collect())
+        Ok(rows.column("id").map_err(Trouble::after_write)?.into_iter().collect())
     }
 
     /// Nothing in it has a key, needs an expansion or takes a number.

@@ -88,7 +88,7 @@ async fn settled_before(
     }
     let params = params![delivery_id: deliveries => UUID_ARRAY, attempt_id: facts => UUID_ARRAY];
     match connection.read(&SETTLED_BEFORE, params).await {
-        Ok(rows) => Ok(rows.column("attempt_id")?.into_iter().collect()),
+        Ok(rows) => Ok(rows.column("attempt_id").map_err(Trouble::after_write)?.into_iter().collect()),
         Err(Trouble::Away(error)) => Err(StoreError::OutcomeUnknown(error)),
         Err(trouble) => Err(trouble.into()),
     }
@@ -127,7 +127,8 @@ async fn settle_part(
         let settled = settle_with_consequences(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
-        Ok(written(&connection.write(&SETTLE.call, facts.params(&node)).await?)?)
+        let rows = connection.write(&SETTLE.call, facts.params(&node)).await?;
+        written(&rows).map_err(Trouble::after_write)
     }
 }
 

@@ -41,6 +41,11 @@ impl Trouble {
         }
     }
 
+    /// What was written is written, whatever does not read of the answer.
+    pub(super) fn after_write(unreadable: Unreadable) -> Self {
+        Self::Unknown(unreadable.into())
+    }
+
     pub(super) fn deadline(doubt: Doubt) -> Self {
         let error = BoxError::from("the database did not answer in time");
         if doubt == Doubt::Writes { Self::Unknown(error) } else { Self::Away(error) }

@@ -33,6 +33,8 @@ mod retention;
 mod rollup;
 mod shard_scan;
 pub mod sqlite;
+#[cfg(test)]
+mod twins;
 mod wakes;
 
 pub use announce::{Announce, Arrival, Change, LaneView, Lanes, Scraped};

@@ -15,7 +15,7 @@ use crate::{
     commands::{
         bootstrap,
         dev::DevKeys,
-        open::{open, options, patiently},
+        open::{open, options, retry_while_unavailable},
         print_json,
     },
     config::{Config, Dev, Dns, SettingFlags},
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let node_name = config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port()));
     let (losses, exporting) = traces(&node_name);
     let losses = Arc::new(losses);
-    let making = Makings {
+    let parts = NodeParts {
         config: &config,
         keys: &keys,
         data_dir: &data_dir,
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         supervisor: &supervisor,
     };
     let started = tokio::select! {
-        started = making.start(&threads) => started?,
+        started = parts.start(&threads) => started?,
         never = waiting_room::answer(&listener) => match never {},
         () = signals.stop() => return Ok(()),
     };
@@ -180,7 +180,7 @@ struct Started {
 }
 
 /// What a node is made of.
-struct Makings<'a> {
+struct NodeParts<'a> {
     config: &'a Config,
     keys: &'a FirstKeys,
     data_dir: &'a DataDir,
@@ -192,13 +192,13 @@ struct Makings<'a> {
     supervisor: &'a Supervisor,
 }
 
-impl Makings<'_> {
+impl NodeParts<'_> {
     async fn start(self, threads: &DeliveryThreads) -> Result<Started, Failure> {
         let Self { config, keys, data_dir, address, node_name, losses, engine_settings, dev, supervisor } =
             self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
-        let (store, vault) = patiently(config, || opened(config, keys)).await?;
-        let unsafe_settings = patiently(config, || accepted(config)).await?;
+        let (store, vault) = retry_while_unavailable(config, || opened(config, keys)).await?;
+        let unsafe_settings = retry_while_unavailable(config, || accepted(config)).await?;
         let clock = Arc::new(StoreClock::new(SystemClock.now()));
         let addresses = Arc::new(config.addresses.clone());
         let node = NodeRecord {

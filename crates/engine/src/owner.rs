@@ -89,7 +89,7 @@ pub(crate) struct Owner {
     pub(crate) rescans: Arc<Rescans>,
     pub(crate) outbox: Arc<Outbox>,
     /// Rung when another node says that membership or ownership has moved.
-    pub(crate) moved: Arc<Notify>,
+    pub(crate) membership_moved: Arc<Notify>,
     /// Told when the node must end.
     pub(crate) supervisor: Supervisor,
 }

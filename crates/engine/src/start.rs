@@ -15,8 +15,8 @@ use crate::{
     settler::{self, Settler},
     sink::Sinks,
     transport::HttpTransport,
-    wakes::{Ear, Outbox},
-    watch::{Watch, Watching},
+    wakes::{Outbox, WakeListener},
+    watch::{ConfigWatch, EarlyLooks},
 };
 use domain::{
     address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock,
@@ -166,7 +166,7 @@ impl Engine {
         // Bounded by the dispatcher: see `ShardReport`.
         let (reports, reported) = mpsc::unbounded_channel();
         let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
-        let moved = Arc::new(Notify::new());
+        let membership_moved = Arc::new(Notify::new());
         let owner = Owner {
             registrar,
             node,
@@ -176,18 +176,29 @@ impl Engine {
             reports: reported,
             rescans: Arc::clone(&rescans),
             outbox: Arc::clone(&outbox),
-            moved: Arc::clone(&moved),
+            membership_moved: Arc::clone(&membership_moved),
             supervisor: supervisor.clone(),
         };
         let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
         let ended = CancellationToken::new();
-        let around = Around { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox };
-        let expansions = around.start(&supervisor, &stops.drain, &ended);
+        let side_loops = SideLoops {
+            store,
+            clock,
+            dice,
+            settings,
+            board,
+            outbox,
+            rescans,
+            watch,
+            membership_moved,
+            inbox,
+        };
+        let expansions = side_loops.start(&supervisor, &stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
         let vital = |id, task: BoxFuture<'static, ()>| supervisor.start_once(id, &stops.drain, task);
         let dispatching =
             dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone(), supervisor.clone());
-        let Around { board, outbox, inbox, .. } = around;
+        let SideLoops { board, outbox, inbox, .. } = side_loops;
         let _ended = ended.drop_guard();
         Ok(Self {
             dispatcher: vital(Loop::Dispatcher, dispatching.boxed()),
@@ -236,7 +247,7 @@ impl Engine {
 }
 
 /// What runs beside the lanes and the owner.
-struct Around {
+struct SideLoops {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -244,12 +255,12 @@ struct Around {
     board: Arc<Board>,
     outbox: Arc<Outbox>,
     rescans: Arc<Rescans>,
-    watch: Arc<Watch>,
-    moved: Arc<Notify>,
+    watch: Arc<EarlyLooks>,
+    membership_moved: Arc<Notify>,
     inbox: mpsc::Sender<Message>,
 }
 
-impl Around {
+impl SideLoops {
     /// All of it ends with `stop`, but for what tells the others: something may be committed to the very end.
     fn start(
         &self,
@@ -257,7 +268,8 @@ impl Around {
         stop: &CancellationToken,
         ended: &CancellationToken,
     ) -> mpsc::Sender<Vec<Expansion>> {
-        let Self { store, clock, dice, settings, board, outbox, rescans, watch, moved, inbox } = self;
+        let Self { store, clock, dice, settings, board, outbox, rescans, watch, membership_moved, inbox } =
+            self;
         let chores = Chores {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
@@ -268,15 +280,15 @@ impl Around {
             inbox: inbox.clone(),
         };
         let expansions = chores.start(supervisor, stop);
-        let ear = Ear {
+        let listener = WakeListener {
             store: Arc::clone(store),
             dice: Arc::clone(dice),
             dispatcher: inbox.clone(),
             rescans: Arc::clone(rescans),
             watch: Arc::clone(watch),
-            roll: Arc::clone(moved),
+            membership_moved: Arc::clone(membership_moved),
         };
-        let watching = Watching {
+        let watching = ConfigWatch {
             watch: Arc::clone(watch),
             store: Arc::clone(store),
             dice: Arc::clone(dice),
@@ -285,7 +297,7 @@ impl Around {
         };
         let publishing = (Arc::clone(store), Arc::clone(clock), Arc::clone(board), inbox.clone());
         let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
-        supervisor.start(Loop::WakeListener, stop, move |life| ear.clone().run(life));
+        supervisor.start(Loop::WakeListener, stop, move |life| listener.clone().run(life));
         supervisor.start(Loop::ConfigWatch, stop, move |_| watching.clone().run());
         supervisor.start(Loop::LanePublisher, stop, move |_| {
             let (store, clock, board, inbox) = publishing.clone();

@@ -3,7 +3,7 @@
 //! Hand-overs for others' lanes, changed accounts and moved shards gather in the [`Outbox`] and are told together, at
 //! most every few milliseconds and never inside a commit. Whatever is lost on the way is found by the rescan.
 
-use crate::{backoff::Backoff, beat::beat, chores::Rescans, dispatcher::Message, watch::Watch};
+use crate::{backoff::Backoff, beat::beat, chores::Rescans, dispatcher::Message, watch::EarlyLooks};
 use domain::{
     delivery::Position,
     dice::Dice,
@@ -23,19 +23,19 @@ use tokio::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingNews>,
     bell: Notify,
 }
 
 /// Bounded by itself: so many destinations by name, beyond that there are only so many shards.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingNews {
     /// By track: what waits in one says nothing of the others.
     lanes: BTreeMap<(DestinationId, i64), Position>,
     shards: BTreeSet<u16>,
     accounts: BTreeSet<AccountId>,
-    /// Accounts were too many to name: the others find out by their version.
-    roll: bool,
+    /// Nodes have come or gone, or shards have changed their owner.
+    membership_moved: bool,
 }
 
 impl Outbox {
@@ -59,8 +59,8 @@ impl Outbox {
     }
 
     /// Membership or ownership has moved.
-    pub(crate) fn roll(&self) {
-        self.add(|waiting| waiting.roll = true);
+    pub(crate) fn membership_moved(&self) {
+        self.add(|waiting| waiting.membership_moved = true);
     }
 
     /// Tells what has gathered, for ever.
@@ -94,12 +94,12 @@ impl Outbox {
         }
     }
 
-    fn add(&self, change: impl FnOnce(&mut Waiting)) {
+    fn add(&self, change: impl FnOnce(&mut PendingNews)) {
         self.with(change);
         self.bell.notify_one();
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut PendingNews) -> T) -> T {
         change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -107,12 +107,12 @@ impl Outbox {
 /// What is being told: put back unless it was, whatever happens meanwhile.
 struct Untold<'a> {
     outbox: &'a Outbox,
-    waiting: Waiting,
+    waiting: PendingNews,
 }
 
 impl Untold<'_> {
     fn told(mut self) {
-        self.waiting = Waiting::default();
+        self.waiting = PendingNews::default();
     }
 }
 
@@ -125,7 +125,7 @@ impl Drop for Untold<'_> {
     }
 }
 
-impl Waiting {
+impl PendingNews {
     fn wake(&mut self, destination: DestinationId, from: Position) {
         let place = (destination, from.track);
         if let Some(lowest) = self.lanes.get_mut(&place) {
@@ -143,7 +143,7 @@ impl Waiting {
         }
         self.shards.extend(older.shards);
         self.accounts.extend(older.accounts);
-        self.roll |= older.roll;
+        self.membership_moved |= older.membership_moved;
     }
 
     fn news(&self) -> Vec<News> {
@@ -153,7 +153,7 @@ impl Waiting {
         };
         let wakes: Vec<Wake> = self.lanes.iter().filter_map(wake).collect();
         let mut news = Vec::new();
-        if self.roll {
+        if self.membership_moved {
             news.push(News::Roll);
         }
         if !wakes.is_empty() {
@@ -169,17 +169,17 @@ impl Waiting {
 
 /// Where what is heard goes.
 #[derive(Clone)]
-pub(crate) struct Ear {
+pub(crate) struct WakeListener {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
     pub(crate) rescans: Arc<Rescans>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<EarlyLooks>,
     /// Rung when membership or ownership has moved.
-    pub(crate) roll: Arc<Notify>,
+    pub(crate) membership_moved: Arc<Notify>,
 }
 
-impl Ear {
+impl WakeListener {
     /// Listens for ever. A life after another one begins as after a lost connection.
     pub(crate) async fn run(self, life: Life) {
         let mut backoff = Backoff::default();
@@ -214,11 +214,11 @@ impl Ear {
             }
             News::Shards(shards) => self.rescans.ask(shards),
             News::Changed(account) => self.watch.look_at(account),
-            News::Roll => self.roll.notify_one(),
+            News::Roll => self.membership_moved.notify_one(),
             News::Missed => {
                 self.rescans.ask_all();
                 self.watch.look();
-                self.roll.notify_one();
+                self.membership_moved.notify_one();
             }
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         for seconds in [5, 3, 4] {
             outbox.wake(lane, place(seconds));
         }
-        outbox.roll();
+        outbox.membership_moved();
         let wake = Wake { destination_id: lane, shard: lane.shard(), from: place(3) };
         assert_eq!(outbox.with(std::mem::take).news(), [News::Roll, News::Wakes(vec![wake])]);
     }

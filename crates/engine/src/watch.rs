@@ -16,7 +16,7 @@ use tokio::{
 
 /// What was asked to be looked at before its time.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct EarlyLooks {
     /// Accounts somebody spoke of, bounded by name: beyond, the next look at all of them is near enough.
     spoken_of: Mutex<BTreeSet<AccountId>>,
     bell: Notify,
@@ -26,15 +26,15 @@ pub(crate) struct Watch {
 pub(crate) type Accounts = Vec<(AccountId, i64)>;
 
 #[derive(Clone)]
-pub(crate) struct Watching {
-    pub(crate) watch: Arc<Watch>,
+pub(crate) struct ConfigWatch {
+    pub(crate) watch: Arc<EarlyLooks>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) board: Arc<Board>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
 }
 
-impl Watch {
+impl EarlyLooks {
     pub(crate) fn look_at(&self, account: AccountId) {
         let mut spoken_of = self.spoken_of();
         if spoken_of.len() < limits::VERSIONS_AT_ONCE {
@@ -53,7 +53,7 @@ impl Watch {
     }
 }
 
-impl Watching {
+impl ConfigWatch {
     /// Watches for ever. It begins with all of them, so that nothing is missed by a life after another one.
     pub(crate) async fn run(self) {
         let mut backoff = Backoff::default();

@@ -41,7 +41,7 @@ pub(super) struct Replayer {
 }
 
 /// A replay that this node holds.
-struct Held {
+struct HeldReplay {
     replay: OpenReplay,
     /// The next chunk may be written.
     next_at: Instant,
@@ -95,7 +95,7 @@ impl Replayer {
     }
 
     /// Takes what nobody holds.
-    async fn look(&self, held: &mut BTreeMap<ReplayId, Held>) -> Result<(), StoreError> {
+    async fn look(&self, held: &mut BTreeMap<ReplayId, HeldReplay>) -> Result<(), StoreError> {
         let claim = self.board.claim();
         if !claim.may_start() {
             held.clear();
@@ -115,14 +115,18 @@ impl Replayer {
                 seen_until: seen.held_until,
             };
             if let Some(replay) = self.store.hold_replay(&hold).await? {
-                held.insert(replay.id, Held { replay, next_at: Instant::now(), waits: false });
+                held.insert(replay.id, HeldReplay { replay, next_at: Instant::now(), waits: false });
             }
         }
         Ok(())
     }
 
     /// Writes the next chunk of one.
-    async fn go_on(&mut self, held: &mut BTreeMap<ReplayId, Held>, id: ReplayId) -> Result<(), StoreError> {
+    async fn go_on(
+        &mut self,
+        held: &mut BTreeMap<ReplayId, HeldReplay>,
+        id: ReplayId,
+    ) -> Result<(), StoreError> {
         let Some(ours) = held.get_mut(&id) else { return Ok(()) };
         let (claim, began) = (self.board.claim(), Instant::now());
         let moved = if !claim.may_start() {
@@ -231,7 +235,7 @@ impl Replayer {
 }
 
 /// The one whose turn comes first.
-fn next_of(held: &BTreeMap<ReplayId, Held>) -> Option<ReplayId> {
+fn next_of(held: &BTreeMap<ReplayId, HeldReplay>) -> Option<ReplayId> {
     held.iter().min_by_key(|(_, held)| held.next_at).map(|(id, _)| *id)
 }
 

@@ -18,12 +18,12 @@ use tokio::{
 /// The shards to be looked at before their time.
 #[derive(Debug, Default)]
 pub(crate) struct Rescans {
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<WantedShards>,
     bell: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedShards {
     shards: BTreeSet<u16>,
     all: bool,
 }
@@ -39,7 +39,7 @@ impl Rescans {
         self.bell.notify_one();
     }
 
-    fn wanted(&self) -> std::sync::MutexGuard<'_, Wanted> {
+    fn wanted(&self) -> std::sync::MutexGuard<'_, WantedShards> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,7 +65,7 @@ pub(super) async fn run(
             () = rescans.bell.notified() => {}
             () = tokio::time::sleep_until(next_full) => rescans.wanted().all = true,
         }
-        let Wanted { shards, all } = std::mem::take(&mut *rescans.wanted());
+        let WantedShards { shards, all } = std::mem::take(&mut *rescans.wanted());
         supervisor::failpoint();
         let owned = board.owned();
         let wanted: Vec<u16> = owned.iter().copied().filter(|shard| all || shards.contains(shard)).collect();

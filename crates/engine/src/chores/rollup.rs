@@ -4,7 +4,7 @@
 //!
 //! Two loops: minutes are not to wait while a day is read again.
 
-use crate::{board::Board, chores::term::Held};
+use crate::{board::Board, chores::term::ChoreTerm};
 use domain::{
     id::{AccountId, DestinationId, EventId},
     limits,
@@ -26,7 +26,7 @@ pub(super) struct RollUp {
     part: Part,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    held: Held,
+    chore_term: ChoreTerm,
     every: Duration,
 }
 
@@ -52,8 +52,8 @@ impl RollUp {
         lease: Duration,
         every: Duration,
     ) -> Self {
-        let held = Held::new(Chore::RollUp, store, clock, board, lease);
-        Self { part, store: Arc::clone(store), clock: Arc::clone(clock), held, every }
+        let chore_term = ChoreTerm::new(Chore::RollUp, store, clock, board, lease);
+        Self { part, store: Arc::clone(store), clock: Arc::clone(clock), chore_term, every }
     }
 
     pub(super) async fn run(mut self) {
@@ -89,7 +89,7 @@ impl RollUp {
     }
 
     async fn term(&mut self) -> Result<Term, Stopped> {
-        self.held.term().await?.ok_or(Stopped::TermOver)
+        self.chore_term.term().await?.ok_or(Stopped::TermOver)
     }
 
     /// Sums up the spans that have ended long enough ago.

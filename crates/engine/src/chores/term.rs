@@ -5,7 +5,7 @@ use domain::time::{Clock, Timestamp};
 use std::{sync::Arc, time::Duration};
 use store::{Chore, Store, StoreError, Term};
 
-pub(super) struct Held {
+pub(super) struct ChoreTerm {
     chore: Chore,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -15,7 +15,7 @@ pub(super) struct Held {
     term: Option<(Term, Timestamp)>,
 }
 
-impl Held {
+impl ChoreTerm {
     pub(super) fn new(
         chore: Chore,
         store: &Arc<dyn Store>,

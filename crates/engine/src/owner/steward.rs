@@ -111,7 +111,7 @@ impl Steward<'_> {
                 Occasion::Reports
             }
             () = sleep_until(overdue) => Occasion::Overdue,
-            () = self.owner.moved.notified() => Occasion::Look { read: true },
+            () = self.owner.membership_moved.notified() => Occasion::Look { read: true },
             Ok(()) = self.pulse.changed() => {
                 let stamp = self.pulse.borrow_and_update().stamp;
                 if stamp == self.seen { Occasion::Nothing } else { Occasion::Look { read: false } }
@@ -137,7 +137,7 @@ impl Steward<'_> {
             let reaped = store.reap(self.me).await?;
             if !reaped.is_empty() {
                 tracing::info!(nodes = ?reaped, "their leases have ended: their shards are free");
-                self.owner.outbox.roll();
+                self.owner.outbox.membership_moved();
                 read = true;
             }
         }
@@ -178,11 +178,11 @@ impl Steward<'_> {
         }
         if !ask.is_empty() {
             store.ask_shards(self.me, &ask).await?;
-            self.owner.outbox.roll();
+            self.owner.outbox.membership_moved();
         }
         if !keep.is_empty() {
             store.keep_shards(self.me, &keep).await?;
-            self.owner.outbox.roll();
+            self.owner.outbox.membership_moved();
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Steward<'_> {
         self.owner.tell(Message::Gained(gained)).await;
         self.note();
         self.owner.rescans.ask(shards);
-        self.owner.outbox.roll();
+        self.owner.outbox.membership_moved();
     }
 
     async fn drain(&mut self, shards: Vec<u16>) {
@@ -227,7 +227,7 @@ impl Steward<'_> {
         self.forget_rounds(&given);
         tracing::info!(shards = given.len(), "shards were given up");
         self.owner.tell(Message::Lost(given)).await;
-        self.owner.outbox.roll();
+        self.owner.outbox.membership_moved();
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Steward<'_> {
         self.forget_rounds(&overdue);
         self.owner.tell(Message::Undrain(overdue.clone())).await;
         self.owner.registrar.store.keep_shards(self.me, &overdue).await?;
-        self.owner.outbox.roll();
+        self.owner.outbox.membership_moved();
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! last pass stopped to the account's horizon, and its replays. What had to stay is not looked at again in the next passes, but every
 //! few hours, when all walks begin anew.
 
-use crate::{board::Board, chores::term::Held};
+use crate::{board::Board, chores::term::ChoreTerm};
 use domain::{
     account::Account,
     id::{AccountId, DeliveryId, EventId},
@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(in crate::chores) struct Retention {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    held: Held,
+    chore_term: ChoreTerm,
     settings: Settings,
     /// Where the walk over an account's events goes on.
     places: HashMap<AccountId, EventId>,
@@ -58,9 +58,9 @@ impl Retention {
         lease: Duration,
         settings: Settings,
     ) -> Self {
-        let held = Held::new(Chore::Prune, store, clock, board, lease);
+        let chore_term = ChoreTerm::new(Chore::Prune, store, clock, board, lease);
         let (store, clock) = (Arc::clone(store), Arc::clone(clock));
-        Self { store, clock, held, settings, places: HashMap::new(), begun: Timestamp::MIN }
+        Self { store, clock, chore_term, settings, places: HashMap::new(), begun: Timestamp::MIN }
     }
 
     pub(in crate::chores) async fn run(mut self) {
@@ -132,7 +132,7 @@ impl Retention {
     }
 
     async fn term(&mut self) -> Result<store::Term, Stopped> {
-        self.held.term().await?.ok_or(Stopped::TermOver)
+        self.chore_term.term().await?.ok_or(Stopped::TermOver)
     }
 
     /// All there are, with the days they keep what has ended.

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use client::Client;
-use lab::Until;
 use lab::process::get_status;
+use lab::{Fault, FaultKind, Until};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Ask;
-use crate::harness::audit::settle_accounts;
+use crate::harness::audit::{Circumstances, settle_accounts_on};
 use crate::harness::server::root;
 use crate::harness::stage::{API_KEY, free_addr};
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind, wire};
+use crate::harness::{Audit, Fleet, Plan, Report, Stage, StoreKind, wire};
 
 const DESTINATIONS: usize = 5;
 const SLOTS: u32 = 4;
@@ -101,7 +101,7 @@ async fn one_loop(ask: &Ask, store: StoreKind, row: &LoopRow) -> Result<Report> 
     let mut config = fleet.pump(Until::Elapsed(ask.seconds(3))).open(ask.rate(100.0));
     config.retry_for = Duration::from_secs(60);
     let pump = lab::Pump::start(config)?;
-    let mut kills = Vec::new();
+    let mut on = Circumstances::default();
     if row.is_restarted {
         sleep(ask.seconds(3)).await;
         part.must(stage.is_running() && stage.node()?.pid() == pid, "the process ended");
@@ -114,7 +114,10 @@ async fn one_loop(ask: &Ask, store: StoreKind, row: &LoopRow) -> Result<Report> 
     } else {
         let ended = stage.wait_for_end(ask.seconds(3) + Duration::from_secs(15)).await;
         part.must(ended, "the process did not end");
-        kills.push(stage.receiver.now_us());
+        on.faults = vec![Fault::of_all(FaultKind::Kill, stage.receiver.now_us())];
+        // What was answered and could not be written any more is asked for again: the price of it, and no more than that.
+        let written = Audit::of(&stage.database).await?.delivered;
+        on.unknown_settlements = stage.receiver.succeeded().saturating_sub(written);
         let status = stage.node_mut()?.wait(Duration::from_secs(1)).await?;
         part.must(status.and_then(|it| it.code()) == Some(1), format!("it ended with {status:?}"));
         part.must(stage.log().contains("this node must end"), "the log does not say why");
@@ -128,7 +131,7 @@ async fn one_loop(ask: &Ask, store: StoreKind, row: &LoopRow) -> Result<Report> 
     part.must(log.contains(&name) || log.contains(&thread), "the log does not name it");
     let sent = pump.report().await;
     part.exactly("left_in_queue", stage.quiesce(Duration::from_secs(60)).await?, 0u64);
-    settle_accounts(&stage, &fleet, fleet.promised(&sent.sent), kills, &mut part).await?;
+    settle_accounts_on(&stage, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
     stage.strike().await?;
     Ok(part)
 }

@@ -74,18 +74,17 @@ use std::pin::Pin;
 
 use anyhow::Result;
 
-use crate::Ask;
-use crate::harness::{Report, StoreKind};
+use crate::harness::{Options, Report, StoreKind};
 
 /// A check under way.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Report>>>>;
+pub(crate) type RunningCheck<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) shows: &'static str,
     pub(crate) stores: &'static [StoreKind],
-    pub(crate) run: fn(Ask, StoreKind) -> Running,
+    pub(crate) run: for<'a> fn(&'a Options, &'a mut Report) -> RunningCheck<'a>,
 }
 
 /// The check that is called so, by its name or an alias.
@@ -104,7 +103,7 @@ macro_rules! checks {
             aliases: &[$($alias)?],
             shows: $shows,
             stores: $stores,
-            run: |ask, store| Box::pin(async move { $name::run(&ask, store).await }),
+            run: |options, report| Box::pin($name::run(options, report)),
         }),*];
     };
 }

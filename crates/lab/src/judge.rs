@@ -45,9 +45,7 @@ pub struct Case {
     pub limits: HashMap<Arc<str>, u32>,
     /// Names of destinations with ordered delivery.
     pub ordered: HashSet<Arc<str>>,
-    /// Kills, freezes and lost ownerships, on the receiver's clock.
-    pub kills_us: Vec<u64>,
-    /// The same, and whom they struck.
+    /// Kills, freezes, lost ownerships and so on: when they struck, and which node.
     pub faults: Vec<Fault>,
     /// Who owned the destinations' lanes, and when; empty where nobody looked.
     pub tenures: Vec<Tenure>,
@@ -338,9 +336,7 @@ impl Case {
     }
 
     fn budget(&self) -> u64 {
-        let kills = self.kills_us.iter().map(|kill| Fault::of_all(FaultKind::Kill, *kill));
-        let faults = kills.chain(self.faults.iter().copied());
-        self.unknown_settlements + faults.map(|fault| self.unsettled_by(&fault)).sum::<u64>()
+        self.unknown_settlements + self.faults.iter().map(|fault| self.unsettled_by(fault)).sum::<u64>()
     }
 
     /// Requests that were open when a fault struck or while it lasted, or answered so shortly before that it may not be

@@ -13,7 +13,7 @@
 //! | [`body`] | the payload both ends agree on, and its hash |
 //! | [`judge`] | pure: two logs in, a verdict out |
 //! | [`promises`] | what is promised, I1 to I16, as data |
-//! | [`proxy`] | TCP between two parties: cut, stall, delay, throttle, lose a reply |
+//! | [`proxy`] | TCP between two parties: cut, stall, refuse, lose a reply |
 //! | [`process`] | a real child process: start, await readiness, kill -9, freeze, measure |
 //! | [`nemesis`] | what is done to the nodes: a schedule from a seed, a log of faults, a wrong clock |
 //! | [`stats`] | latency histogram |
@@ -43,9 +43,9 @@ mod thread;
 pub use judge::{Case, Verdict};
 pub use log::{Ending, Record, Recording};
 pub use nemesis::{Fault, FaultKind};
-pub use process::Node;
+pub use process::ChildProcess;
 pub use proxy::{Direction, Proxy};
 pub use pump::{Load, Pump, PumpConfig, PumpReport, Sent, Target, Until};
 pub use receiver::Receiver;
-pub use script::{Answer, Latency, Reply, Script, Seen};
+pub use script::{Answer, Latency, Reply, Script, ScriptedRequest};
 pub use stats::Histogram;

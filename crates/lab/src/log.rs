@@ -65,7 +65,7 @@ pub struct Record {
     pub open_at_start: u32,
     /// Only with [`Recording::FullWithBodies`].
     #[serde(skip)]
-    pub kept: Option<Arc<Kept>>,
+    pub kept: Option<Arc<KeptRequest>>,
 }
 
 impl Record {
@@ -75,7 +75,7 @@ impl Record {
 }
 
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptRequest {
     pub method: http::Method,
     pub path: String,
     pub headers: HeaderMap,
@@ -99,7 +99,7 @@ pub enum Ending {
 pub(crate) struct Log {
     started: Instant,
     recording: AtomicU8,
-    tracks: RwLock<HashMap<Arc<str>, Arc<Track>>>,
+    destinations: RwLock<HashMap<Arc<str>, Arc<DestinationLog>>>,
     pub(crate) default: RwLock<Arc<Script>>,
     pub(crate) arrived: Tally,
     pub(crate) succeeded: Tally,
@@ -116,7 +116,7 @@ impl Log {
         Log {
             started: Instant::now(),
             recording: AtomicU8::new(recording as u8),
-            tracks: RwLock::default(),
+            destinations: RwLock::default(),
             default: RwLock::new(Arc::new(default)),
             arrived: Tally::default(),
             succeeded: Tally::default(),
@@ -144,21 +144,30 @@ impl Log {
         self.recording.store(recording as u8, Relaxed);
     }
 
-    pub(crate) fn track(&self, destination: &str) -> Arc<Track> {
-        if let Some(track) = self.known(destination) {
-            return track;
+    pub(crate) fn of(&self, destination: &str) -> Arc<DestinationLog> {
+        if let Some(destination) = self.known(destination) {
+            return destination;
         }
         let name: Arc<str> = destination.into();
-        let mut tracks = self.tracks.write().expect("no panic while tracks is locked");
-        tracks.entry(name.clone()).or_insert_with(|| Arc::new(Track::new(name))).clone()
+        let mut destinations = self.destinations.write().expect("no panic while the destinations are locked");
+        destinations.entry(name.clone()).or_insert_with(|| Arc::new(DestinationLog::new(name))).clone()
     }
 
-    pub(crate) fn known(&self, destination: &str) -> Option<Arc<Track>> {
-        self.tracks.read().expect("no panic while tracks is locked").get(destination).cloned()
+    pub(crate) fn known(&self, destination: &str) -> Option<Arc<DestinationLog>> {
+        self.destinations
+            .read()
+            .expect("no panic while the destinations are locked")
+            .get(destination)
+            .cloned()
     }
 
-    pub(crate) fn tracks(&self) -> Vec<Arc<Track>> {
-        self.tracks.read().expect("no panic while tracks is locked").values().cloned().collect()
+    pub(crate) fn destinations(&self) -> Vec<Arc<DestinationLog>> {
+        self.destinations
+            .read()
+            .expect("no panic while the destinations are locked")
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// First and last arrival.
@@ -177,9 +186,8 @@ impl Log {
     }
 
     pub(crate) fn clear(&self) {
-        let now_us = self.now_us();
-        for track in self.tracks() {
-            track.clear(now_us);
+        for destination in self.destinations() {
+            destination.clear();
         }
         for tally in [&self.arrived, &self.succeeded, &self.ended] {
             tally.clear();
@@ -192,15 +200,15 @@ impl Log {
 
 /// One destination's part of the log.
 #[derive(Debug)]
-pub(crate) struct Track {
+pub(crate) struct DestinationLog {
     pub(crate) name: Arc<str>,
     pub(crate) arrived: Tally,
     pub(crate) succeeded: Tally,
-    state: Mutex<TrackState>,
+    state: Mutex<DestinationState>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct TrackState {
+pub(crate) struct DestinationState {
     pub(crate) script: Option<Arc<Script>>,
     pub(crate) records: Vec<Record>,
     /// Grows with each clear, so that a request begun before it does not write into a record after it.
@@ -210,26 +218,12 @@ pub(crate) struct TrackState {
     /// The connections of the open requests, by the number of the request.
     sockets: HashMap<u64, Socket>,
     begun: u64,
-    /// Open requests summed over time, up to `changed_us`.
-    open_time_us: u64,
-    changed_us: u64,
 }
 
-impl TrackState {
-    /// Open requests summed over time, until `now_us`.
-    pub(crate) fn open_time_us(&self, now_us: u64) -> u64 {
-        self.open_time_us + u64::from(self.open) * now_us.saturating_sub(self.changed_us)
-    }
-
-    fn change_open(&mut self, now_us: u64, by: i32) {
-        self.open_time_us = self.open_time_us(now_us);
-        self.changed_us = now_us;
-        self.open = self.open.saturating_add_signed(by);
-    }
-
+impl DestinationState {
     /// One more is open: its number, and how many there are now.
-    fn begin(&mut self, now_us: u64, socket: Socket) -> (u64, u32) {
-        self.change_open(now_us, 1);
+    fn begin(&mut self, socket: Socket) -> (u64, u32) {
+        self.open += 1;
         let mut open = self.open;
         if open > self.max_open {
             open -= self.sockets.values().filter(|socket| socket.is_hung_up()).count() as u32;
@@ -240,39 +234,43 @@ impl TrackState {
         (self.begun, open)
     }
 
-    fn end(&mut self, now_us: u64, number: u64) {
-        self.change_open(now_us, -1);
+    fn end(&mut self, number: u64) {
+        self.open -= 1;
         self.sockets.remove(&number);
     }
 }
 
-impl Track {
-    fn new(name: Arc<str>) -> Track {
-        Track { name, arrived: Tally::default(), succeeded: Tally::default(), state: Mutex::default() }
+impl DestinationLog {
+    fn new(name: Arc<str>) -> DestinationLog {
+        DestinationLog {
+            name,
+            arrived: Tally::default(),
+            succeeded: Tally::default(),
+            state: Mutex::default(),
+        }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, TrackState> {
-        self.state.lock().expect("no panic while a track is locked")
+    pub(crate) fn state(&self) -> MutexGuard<'_, DestinationState> {
+        self.state.lock().expect("no panic while a destination is locked")
     }
 
-    fn clear(&self, now_us: u64) {
+    fn clear(&self) {
         self.arrived.clear();
         self.succeeded.clear();
         let mut state = self.state();
         state.records.clear();
         state.era += 1;
         state.max_open = state.open;
-        state.open_time_us = 0;
-        state.changed_us = now_us;
     }
 }
 
 /// A request from start to end. Dropped without an end, it was aborted by the other side.
 pub(crate) struct OpenRequest {
     log: Arc<Log>,
-    pub(crate) track: Arc<Track>,
+    pub(crate) destination: Arc<DestinationLog>,
     number: u64,
-    place: Option<(u64, usize)>,
+    /// Where its record is, and in which era.
+    record: Option<(u64, usize)>,
     pub(crate) open_at_start: u32,
     pub(crate) arrival: u64,
     pub(crate) attempt: u32,
@@ -283,7 +281,7 @@ impl OpenRequest {
     /// Opens the request and says which script its destination plays, if it has one of its own.
     pub(crate) fn begin(
         log: Arc<Log>,
-        track: Arc<Track>,
+        destination: Arc<DestinationLog>,
         head: &HeaderMap,
         sender: Option<u32>,
         socket: Socket,
@@ -291,11 +289,11 @@ impl OpenRequest {
         let attempt = count(head, "posthaste-attempt").unwrap_or(0) as u32;
         let full = log.recording() != Recording::Counts;
         let now_us = log.now_us();
-        let mut state = track.state();
-        let (number, open_at_start) = state.begin(now_us, socket);
-        let place = full.then(|| {
+        let mut state = destination.state();
+        let (number, open_at_start) = state.begin(socket);
+        let record = full.then(|| {
             state.records.push(Record {
-                destination: track.name.clone(),
+                destination: destination.name.clone(),
                 event_id: text(head, "webhook-id").unwrap_or_default().into(),
                 delivery_id: text(head, "posthaste-delivery").unwrap_or_default().into(),
                 attempt,
@@ -316,11 +314,23 @@ impl OpenRequest {
         });
         let script = state.script.clone();
         drop(state);
-        (OpenRequest { log, track, number, place, open_at_start, arrival: 0, attempt, ended: false }, script)
+        (
+            OpenRequest {
+                log,
+                destination,
+                number,
+                record,
+                open_at_start,
+                arrival: 0,
+                attempt,
+                ended: false,
+            },
+            script,
+        )
     }
 
     /// The whole body is here (or none was waited for): now it counts as arrived.
-    pub(crate) fn arrived(&mut self, body: Option<&Bytes>, keep: impl FnOnce() -> Option<Arc<Kept>>) {
+    pub(crate) fn arrived(&mut self, body: Option<&Bytes>, keep: impl FnOnce() -> Option<Arc<KeptRequest>>) {
         let stamp = body.and_then(|body| body::stamp(body));
         let end_to_end_us = stamp.map(|stamp| crate::clock::unix_us().saturating_sub(stamp.at_us));
         self.edit(|record| {
@@ -330,8 +340,8 @@ impl OpenRequest {
             record.end_to_end_us = end_to_end_us;
             record.kept = keep();
         });
-        self.track.arrived.add();
-        self.arrival = self.track.arrived.get();
+        self.destination.arrived.add();
+        self.arrival = self.destination.arrived.get();
         self.log.arrival(self.log.now_us(), end_to_end_us);
     }
 
@@ -342,21 +352,21 @@ impl OpenRequest {
     fn close(&mut self, ending: Ending) {
         self.ended = true;
         let now_us = self.log.now_us();
-        self.track.state().end(now_us, self.number);
+        self.destination.state().end(self.number);
         self.edit(|record| {
             record.end_us = Some(now_us);
             record.ending = ending;
         });
         if matches!(ending, Ending::Answered(200..=299)) {
-            self.track.succeeded.add();
+            self.destination.succeeded.add();
             self.log.succeeded.add();
         }
         self.log.ended.add();
     }
 
     fn edit(&self, change: impl FnOnce(&mut Record)) {
-        let Some((era, at)) = self.place else { return };
-        let mut state = self.track.state();
+        let Some((era, at)) = self.record else { return };
+        let mut state = self.destination.state();
         if state.era == era {
             change(&mut state.records[at]);
         }

@@ -1,7 +1,7 @@
 //! The nemesis: what is done to the nodes, when, and a log of it that the judge can reckon with.
 //!
 //! A [`Schedule`] is drawn from a seed and is only a list; the check that plays it does the killing (with
-//! [`crate::Node`], [`crate::Proxy`] or the database's own commands) and writes each fault down as it happens. The
+//! [`crate::ChildProcess`], [`crate::Proxy`] or the database's own commands) and writes each fault down as it happens. The
 //! judge never learns what was planned, only what was done.
 
 mod clock;
@@ -57,12 +57,10 @@ pub enum Act {
     Kill { down: Duration },
     /// SIGSTOP, and SIGCONT after a while.
     Freeze { still: Duration },
-    /// SIGTERM, wait for the end, and start again.
-    Restart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Planned {
+pub struct PlannedAct {
     /// From the beginning of the load.
     pub at: Duration,
     pub node: usize,
@@ -73,7 +71,7 @@ pub struct Planned {
 #[derive(Debug, Clone, Serialize)]
 pub struct Schedule {
     pub seed: u64,
-    pub acts: Vec<Planned>,
+    pub acts: Vec<PlannedAct>,
 }
 
 impl Schedule {
@@ -81,14 +79,14 @@ impl Schedule {
     pub fn every(seed: u64, every: Duration, span: Duration, nodes: usize, act: Act) -> Schedule {
         let mut dice = StdRng::seed_from_u64(seed);
         let times = (1..).map(|n| every * n).take_while(|at| *at + every <= span);
-        let acts = times.map(|at| Planned { at, node: dice.random_range(0..nodes.max(1)), act }).collect();
+        let acts = times.map(|at| PlannedAct { at, node: dice.random_range(0..nodes.max(1)), act }).collect();
         Schedule { seed, acts }
     }
 
     /// One act at each of these times.
     pub fn at(seed: u64, times: &[Duration], nodes: usize, act: Act) -> Schedule {
         let mut dice = StdRng::seed_from_u64(seed);
-        let planned = |at: &Duration| Planned { at: *at, node: dice.random_range(0..nodes.max(1)), act };
+        let planned = |at: &Duration| PlannedAct { at: *at, node: dice.random_range(0..nodes.max(1)), act };
         Schedule { seed, acts: times.iter().map(planned).collect() }
     }
 }

@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard};
 pub(crate) struct Peers {
     /// Where they call. Two processes may use one port of their own to call different places.
     called: u16,
-    state: Mutex<State>,
+    state: Mutex<PeerTable>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PeerTable {
     pids: Vec<u32>,
     /// Connections that are open here: their ports are spoken for until they are closed.
     open: HashSet<u16>,
@@ -53,12 +53,12 @@ impl Peers {
         state.seen.remove(&port);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PeerTable> {
         self.state.lock().expect("no panic while the peers are locked")
     }
 }
 
-impl State {
+impl PeerTable {
     fn look(&mut self, called: u16) {
         let ports = ports_by_inode(called);
         self.seen.clear();

@@ -33,21 +33,21 @@ pub struct Launch {
 
 /// A child process, killed when dropped.
 #[derive(Debug)]
-pub struct Node {
+pub struct ChildProcess {
     launch: Launch,
     child: Child,
     pid: u32,
     started: Instant,
 }
 
-impl Node {
+impl ChildProcess {
     pub fn start(
         binary: impl Into<PathBuf>,
         args: &[&str],
         env: &[(&str, &str)],
         log_file: impl Into<PathBuf>,
-    ) -> io::Result<Node> {
-        Node::launch(Launch {
+    ) -> io::Result<ChildProcess> {
+        ChildProcess::launch(Launch {
             through: Vec::new(),
             binary: binary.into(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -57,7 +57,7 @@ impl Node {
     }
 
     /// Must be called inside a tokio runtime, as all of tokio's processes.
-    pub fn launch(launch: Launch) -> io::Result<Node> {
+    pub fn launch(launch: Launch) -> io::Result<ChildProcess> {
         let log = OpenOptions::new().create(true).append(true).open(&launch.log_file)?;
         let mut words = launch.through.iter().map(OsStr::new).chain([launch.binary.as_os_str()]);
         let child = Command::new(words.next().unwrap_or_default())
@@ -70,14 +70,7 @@ impl Node {
             .kill_on_drop(true)
             .spawn()?;
         let pid = child.id().ok_or_else(|| io::Error::other("the process ended before it began"))?;
-        Ok(Node { launch, child, pid, started: Instant::now() })
-    }
-
-    /// Kills it if need be and starts it again with the same command, environment and log.
-    pub async fn restart(&mut self) -> io::Result<()> {
-        self.kill9().await?;
-        *self = Node::launch(self.launch.clone())?;
-        Ok(())
+        Ok(ChildProcess { launch, child, pid, started: Instant::now() })
     }
 
     pub fn pid(&self) -> u32 {

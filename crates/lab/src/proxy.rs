@@ -1,5 +1,5 @@
-//! A TCP proxy on loopback that does to a connection what networks do: cut, stall, delay, throttle, refuse,
-//! and lose the reply to a request that was carried out.
+//! A TCP proxy on loopback that does to a connection what networks do: cut, stall, refuse, and lose the reply to a
+//! request that was carried out.
 //!
 //! It knows bytes and no protocol. Settings change at run time and hold for connections old and new. A
 //! stalled direction keeps its sockets and acknowledges what fits the kernel's buffers, so it looks like a
@@ -27,7 +27,7 @@ pub struct Proxy {
     addr: SocketAddr,
     faults: watch::Sender<Faults>,
     listening: watch::Receiver<bool>,
-    counts: Arc<Counts>,
+    lost_replies: Arc<AtomicU64>,
     _thread: OwnThread,
 }
 
@@ -45,9 +45,6 @@ struct Faults {
     refuse: bool,
     stall_up: bool,
     stall_down: bool,
-    delay: Duration,
-    bytes_per_second: Option<u64>,
-    cut_after_bytes: Option<u64>,
     /// Grows with each cut; a connection older than it ends.
     cuts: u64,
     lost_reply: Option<Arc<LostReply>>,
@@ -59,13 +56,6 @@ struct LostReply {
     probability: f64,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    open: AtomicU64,
-    accepted: AtomicU64,
-    lost_replies: AtomicU64,
-}
-
 impl Proxy {
     /// Listens on a free port of the loopback address and forwards to `target`.
     pub fn start(target: SocketAddr) -> io::Result<Proxy> {
@@ -74,31 +64,21 @@ impl Proxy {
         let addr = listener.local_addr()?;
         let (faults, seen) = watch::channel(Faults::default());
         let (now_listening, listening) = watch::channel(true);
-        let counts = Arc::new(Counts::default());
+        let lost_replies = Arc::new(AtomicU64::new(0));
         let thread = OwnThread::run("lab-proxy", {
-            let counts = counts.clone();
-            move || accept(listener, target, seen, now_listening, counts)
+            let lost_replies = lost_replies.clone();
+            move || accept(listener, target, seen, now_listening, lost_replies)
         })?;
-        Ok(Proxy { addr, faults, listening, counts, _thread: thread })
+        Ok(Proxy { addr, faults, listening, lost_replies, _thread: thread })
     }
 
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Connections open now.
-    pub fn open(&self) -> u64 {
-        self.counts.open.load(SeqCst)
-    }
-
-    /// Connections accepted so far.
-    pub fn accepted(&self) -> u64 {
-        self.counts.accepted.load(SeqCst)
-    }
-
     /// Replies discarded by [`Proxy::cut_reply_after`].
     pub fn lost_replies(&self) -> u64 {
-        self.counts.lost_replies.load(SeqCst)
+        self.lost_replies.load(SeqCst)
     }
 
     /// Resets every connection, both sides of it. New ones are welcome.
@@ -113,32 +93,12 @@ impl Proxy {
         let _ = listening.wait_for(|listening| *listening != refuse).await;
     }
 
-    /// Holds back all bytes of a direction, closing included, until [`Proxy::flow`].
+    /// Holds back all bytes of a direction, closing included, until [`Proxy::heal`].
     pub fn stall(&self, direction: Direction) {
         self.faults.send_modify(|faults| {
             faults.stall_up |= direction != Direction::Down;
             faults.stall_down |= direction != Direction::Up;
         });
-    }
-
-    /// Ends all stalls; what was held back goes on.
-    pub fn flow(&self) {
-        self.faults.send_modify(|faults| (faults.stall_up, faults.stall_down) = (false, false));
-    }
-
-    /// Delays each chunk, in each direction; a ping-pong takes twice this longer.
-    pub fn delay(&self, delay: Duration) {
-        self.faults.send_modify(|faults| faults.delay = delay);
-    }
-
-    /// Limits each direction of each connection.
-    pub fn throttle(&self, bytes_per_second: Option<u64>) {
-        self.faults.send_modify(|faults| faults.bytes_per_second = bytes_per_second);
-    }
-
-    /// Resets a connection once it has carried so many bytes, both directions together, since its beginning.
-    pub fn cut_after_bytes(&self, bytes: Option<u64>) {
-        self.faults.send_modify(|faults| faults.cut_after_bytes = bytes);
     }
 
     /// When the client sends `needle`: forwards it, waits for the server to reply, discards the reply and
@@ -162,11 +122,6 @@ impl Faults {
     fn stalls(&self, way: Direction) -> bool {
         if way == Direction::Up { self.stall_up } else { self.stall_down }
     }
-
-    fn pause(&self, bytes: usize) -> Duration {
-        let paced = self.bytes_per_second.map(|rate| bytes as f64 / rate.max(1) as f64);
-        self.delay + Duration::from_secs_f64(paced.unwrap_or(0.0))
-    }
 }
 
 async fn accept(
@@ -174,7 +129,7 @@ async fn accept(
     target: SocketAddr,
     mut faults: watch::Receiver<Faults>,
     listening: watch::Sender<bool>,
-    counts: Arc<Counts>,
+    lost_replies: Arc<AtomicU64>,
 ) {
     let mut listener = TcpListener::from_std(listener).expect("a non-blocking listener inside a runtime");
     let addr = listener.local_addr().expect("a bound listener has an address");
@@ -197,7 +152,7 @@ async fn accept(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((client, _)) => {
-                    tokio::spawn(carry(client, target, faults.clone(), counts.clone()));
+                    tokio::spawn(carry(client, target, faults.clone(), lost_replies.clone()));
                 }
                 Err(_) => sleep(Duration::from_millis(10)).await,
             },
@@ -207,7 +162,7 @@ async fn accept(
 }
 
 /// How a connection ended.
-enum End {
+enum ConnectionEnd {
     Closed,
     Cut,
     ReplyLost,
@@ -217,61 +172,52 @@ async fn carry(
     mut client: TcpStream,
     target: SocketAddr,
     mut faults: watch::Receiver<Faults>,
-    counts: Arc<Counts>,
+    lost_replies: Arc<AtomicU64>,
 ) {
-    counts.accepted.fetch_add(1, SeqCst);
     let cuts = faults.borrow().cuts;
     let Ok(mut server) = TcpStream::connect(target).await else {
         let _ = client.set_zero_linger();
         return;
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
-    counts.open.fetch_add(1, SeqCst);
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let pair = Pair { carried: AtomicU64::new(0), lose_reply: AtomicBool::new(false) };
-        let up = flow(from_client, to_server, Direction::Up, &pair, faults.clone());
-        let down = flow(from_server, to_client, Direction::Down, &pair, faults.clone());
+        // Set by one direction, obeyed by the other.
+        let lose_reply = AtomicBool::new(false);
+        let up = flow(from_client, to_server, Direction::Up, &lose_reply, faults.clone());
+        let down = flow(from_server, to_client, Direction::Down, &lose_reply, faults.clone());
         tokio::select! {
-            ended = async { tokio::try_join!(up, down) } => ended.err().unwrap_or(End::Closed),
-            _ = faults.wait_for(|faults| faults.cuts != cuts) => End::Cut,
+            ended = async { tokio::try_join!(up, down) } => ended.err().unwrap_or(ConnectionEnd::Closed),
+            _ = faults.wait_for(|faults| faults.cuts != cuts) => ConnectionEnd::Cut,
         }
     };
-    counts.open.fetch_sub(1, SeqCst);
     match end {
-        End::Closed => {}
-        End::Cut => {
+        ConnectionEnd::Closed => {}
+        ConnectionEnd::Cut => {
             let _ = (client.set_zero_linger(), server.set_zero_linger());
         }
-        End::ReplyLost => {
-            counts.lost_replies.fetch_add(1, SeqCst);
+        ConnectionEnd::ReplyLost => {
+            lost_replies.fetch_add(1, SeqCst);
             // Not the server: a reset would throw away what it has not read yet.
             let _ = client.set_zero_linger();
         }
     }
 }
 
-/// What the two directions of a connection share.
-struct Pair {
-    carried: AtomicU64,
-    lose_reply: AtomicBool,
-}
-
 async fn flow(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
     way: Direction,
-    pair: &Pair,
+    lose_reply: &AtomicBool,
     mut faults: watch::Receiver<Faults>,
-) -> Result<(), End> {
+) -> Result<(), ConnectionEnd> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut tail = Vec::new();
     loop {
-        let length = from.read(&mut chunk).await.map_err(|_| End::Cut)?;
+        let length = from.read(&mut chunk).await.map_err(|_| ConnectionEnd::Cut)?;
         let now = faults.borrow().clone();
-        sleep_unless_zero(now.pause(length)).await;
-        faults.wait_for(|faults| !faults.stalls(way)).await.map_err(|_| End::Cut)?;
+        faults.wait_for(|faults| !faults.stalls(way)).await.map_err(|_| ConnectionEnd::Cut)?;
         if length == 0 {
             let _ = to.shutdown().await;
             return Ok(());
@@ -282,25 +228,13 @@ async fn flow(
                 let hits = occurrences(&mut tail, bytes, &lost.needle);
                 if (0..hits).any(|_| rand::random::<f64>() < lost.probability) {
                     // Before it is forwarded, so that no reply slips through.
-                    pair.lose_reply.store(true, SeqCst);
+                    lose_reply.store(true, SeqCst);
                 }
             }
-            _ if way == Direction::Down && pair.lose_reply.load(SeqCst) => return Err(End::ReplyLost),
+            _ if way == Direction::Down && lose_reply.load(SeqCst) => return Err(ConnectionEnd::ReplyLost),
             _ => {}
         }
-        let carried = pair.carried.fetch_add(length as u64, SeqCst);
-        if let Some(limit) = now.cut_after_bytes.filter(|limit| carried + length as u64 > *limit) {
-            let rest = limit.saturating_sub(carried) as usize;
-            let _ = to.write_all(&bytes[..rest]).await;
-            return Err(End::Cut);
-        }
-        to.write_all(bytes).await.map_err(|_| End::Cut)?;
-    }
-}
-
-async fn sleep_unless_zero(pause: Duration) {
-    if !pause.is_zero() {
-        sleep(pause).await;
+        to.write_all(bytes).await.map_err(|_| ConnectionEnd::Cut)?;
     }
 }
 

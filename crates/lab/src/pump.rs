@@ -5,7 +5,7 @@
 //! few. Closed loop: each connection sends the next event when it has its answer. Latency runs from an
 //! event's first send to its final answer, repeats and pauses included.
 
-mod line;
+mod connection;
 mod report;
 
 use std::io;
@@ -19,9 +19,8 @@ use tokio::time::Instant;
 
 use crate::body::{self, Stamp};
 use crate::process::thread_cpu;
-use crate::stats::Histogram;
 use crate::thread::OwnThread;
-use line::{Envelope, Line};
+use connection::{Envelope, PumpConnection};
 pub use report::{PumpReport, Sent};
 
 /// Where events go. Plain HTTP only.
@@ -53,8 +52,8 @@ pub enum Until {
 #[derive(Debug, Clone)]
 pub struct PumpConfig {
     pub target: Target,
-    /// The same service at other places (`http://host:port`). Connections are spread over all of them, and one that
-    /// gets no answer, or a 503, goes on to the next place.
+    /// The same service at other addresses (`http://host:port`). Connections are spread over all of them, and one that
+    /// gets no answer, or a 503, goes on to the next.
     pub also_at: Vec<String>,
     pub load: Load,
     pub until: Until,
@@ -122,28 +121,12 @@ pub async fn run(config: PumpConfig) -> io::Result<PumpReport> {
     Ok(Pump::start(config)?.report().await)
 }
 
-/// The same on a thread of its own: a receiver in this process that has its hands full does not make the answers seem
-/// late.
-pub async fn run_apart(config: PumpConfig) -> io::Result<PumpReport> {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new().name("pump".into()).spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let report = match runtime {
-            Ok(runtime) => runtime.block_on(run(config)),
-            Err(error) => Err(error),
-        };
-        let _ = tell.send(report);
-    })?;
-    told.await.unwrap_or_else(|_| Err(io::Error::other("the pump's thread panicked")))
-}
-
 impl Pump {
     /// Fails on a target that is no `http://` URL.
     pub fn start(config: PumpConfig) -> io::Result<Pump> {
         let envelope = Arc::new(Envelope::new(&config.target, &config.also_at)?);
         let shared = Arc::new(Shared {
             next: AtomicU64::new(0),
-            acked: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             stop: Notify::new(),
             config,
@@ -156,11 +139,6 @@ impl Pump {
             }
         })?;
         Ok(Pump { shared, report, _thread: thread })
-    }
-
-    /// Events answered 2xx so far.
-    pub fn acked(&self) -> u64 {
-        self.shared.acked.load(Relaxed)
     }
 
     /// Waits for the end set in the configuration.
@@ -180,7 +158,6 @@ impl Pump {
 struct Shared {
     config: PumpConfig,
     next: AtomicU64,
-    acked: AtomicU64,
     stopped: AtomicBool,
     stop: Notify,
 }
@@ -190,42 +167,32 @@ async fn pump(shared: Arc<Shared>, envelope: Arc<Envelope>) -> PumpReport {
     let started = Instant::now();
     let mut workers = JoinSet::new();
     for at in 0..shared.config.connections.max(1) {
-        workers.spawn(work(shared.clone(), Line::new(envelope.clone(), at), started));
+        workers.spawn(work(shared.clone(), PumpConnection::new(envelope.clone(), at), started));
     }
-    let parts = workers.join_all().await;
-    let mut report = PumpReport::new(started.elapsed(), parts);
+    let results = workers.join_all().await;
+    let mut report = PumpReport::sum(started.elapsed(), results);
     report.cpu = thread_cpu().saturating_sub(cpu);
     report
 }
 
 /// What one connection has to say at the end.
-#[derive(Default)]
-struct Part {
-    sent: Vec<Sent>,
-    counts: report::Counts,
-    latency: Histogram,
-    lag: Histogram,
-}
-
-async fn work(shared: Arc<Shared>, mut line: Line, started: Instant) -> Part {
-    let mut part = Part::default();
+async fn work(shared: Arc<Shared>, mut connection: PumpConnection, started: Instant) -> PumpReport {
+    let mut results = PumpReport::default();
     while let Some(ticket) = shared.ticket(started).await {
         if let Load::Open { per_second } = shared.config.load {
             let due = started + Duration::from_secs_f64(ticket as f64 / per_second);
-            part.lag.record(due.elapsed().as_micros() as u64);
+            results.lag.record(due.elapsed().as_micros() as u64);
         }
-        let sent = one_event(&shared, &mut line, shared.config.first_n + ticket).await;
-        let acked = (200..300).contains(&sent.status);
-        if acked {
-            shared.acked.fetch_add(1, Relaxed);
-            part.latency.record(sent.latency_us);
+        let sent = one_event(&shared, &mut connection, shared.config.first_n + ticket).await;
+        if (200..300).contains(&sent.status) {
+            results.latency.record(sent.latency_us);
         }
-        part.counts.add(&sent, line.is_raw());
+        results.count(&sent, connection.is_raw());
         if shared.config.keep_log {
-            part.sent.push(sent);
+            results.sent.push(sent);
         }
     }
-    part
+    results
 }
 
 impl Shared {
@@ -266,7 +233,7 @@ impl Shared {
 }
 
 /// Sends event `n` until it has a final answer or its time is up.
-async fn one_event(shared: &Shared, line: &mut Line, n: u64) -> Sent {
+async fn one_event(shared: &Shared, connection: &mut PumpConnection, n: u64) -> Sent {
     let config = &shared.config;
     let event_type = match config.event_types.len() {
         0 => "lab.event",
@@ -276,14 +243,14 @@ async fn one_event(shared: &Shared, line: &mut Line, n: u64) -> Sent {
     let at_us = crate::clock::unix_us();
     let payload = body::make(Stamp { n, at_us }, event_type, config.body_bytes);
     let body_hash = body::hash(&payload);
-    let request = line.request(n, &key, event_type, payload);
+    let request = connection.request(n, &key, event_type, payload);
 
     let began = Instant::now();
     let mut pause = Duration::from_millis(20);
     let mut tries = 0;
     let (status, event_id) = loop {
         tries += 1;
-        let answer = line.post(&request, config.answer_timeout).await;
+        let answer = connection.post(&request, config.answer_timeout).await;
         let (status, retry_after) = match &answer {
             Some(answer) => (answer.status, answer.retry_after),
             None => (0, None),
@@ -291,7 +258,7 @@ async fn one_event(shared: &Shared, line: &mut Line, n: u64) -> Sent {
         if !matches!(status, 0 | 429 | 503) || began.elapsed() >= config.retry_for {
             break (status, answer.and_then(|answer| answer.event_id));
         }
-        line.go_elsewhere();
+        connection.use_next_address();
         tokio::time::sleep(retry_after.unwrap_or(pause).min(config.max_pause)).await;
         pause = (pause * 2).min(config.max_pause);
     };

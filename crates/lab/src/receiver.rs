@@ -25,8 +25,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::log::{Ending, Kept, Log, OpenRequest, Record, Recording};
-use crate::script::{Answer, Reply, Script, Seen};
+use crate::log::{Ending, KeptRequest, Log, OpenRequest, Record, Recording};
+use crate::script::{Answer, Reply, Script, ScriptedRequest};
 use crate::socket::Socket;
 use crate::stats::Histogram;
 use crate::thread::OwnThread;
@@ -88,7 +88,7 @@ impl Receiver {
 
     /// From now on this destination plays this script.
     pub fn script(&self, destination: &str, script: impl Into<Script>) {
-        self.log.track(destination).state().script = Some(Arc::new(script.into()));
+        self.log.of(destination).state().script = Some(Arc::new(script.into()));
     }
 
     /// Replaces the script of all destinations that have none of their own.
@@ -121,33 +121,25 @@ impl Receiver {
     }
 
     pub fn arrivals(&self, destination: &str) -> u64 {
-        self.log.known(destination).map_or(0, |track| track.arrived.get())
+        self.log.known(destination).map_or(0, |destination| destination.arrived.get())
     }
 
     pub fn succeeded_at(&self, destination: &str) -> u64 {
-        self.log.known(destination).map_or(0, |track| track.succeeded.get())
+        self.log.known(destination).map_or(0, |destination| destination.succeeded.get())
     }
 
     /// Requests open now.
     pub fn open(&self, destination: &str) -> u32 {
-        self.log.known(destination).map_or(0, |track| track.state().open)
+        self.log.known(destination).map_or(0, |destination| destination.state().open)
     }
 
     pub fn max_open(&self, destination: &str) -> u32 {
-        self.log.known(destination).map_or(0, |track| track.state().max_open)
+        self.log.known(destination).map_or(0, |destination| destination.state().max_open)
     }
 
     /// Every destination that was called or scripted.
     pub fn destinations(&self) -> Vec<Arc<str>> {
-        self.log.tracks().iter().map(|track| track.name.clone()).collect()
-    }
-
-    /// Open requests summed over time since the start or the last clear: two readings and a stopwatch give
-    /// slot use even when only counts are kept.
-    pub fn open_time(&self, destination: &str) -> Duration {
-        let now_us = self.log.now_us();
-        let track = self.log.known(destination);
-        Duration::from_micros(track.map_or(0, |track| track.state().open_time_us(now_us)))
+        self.log.destinations().iter().map(|destination| destination.name.clone()).collect()
     }
 
     /// The part of `slots` × `window` in which a request was open, from the records (so not with
@@ -155,12 +147,12 @@ impl Receiver {
     pub fn busy_fraction(&self, destination: &str, slots: u32, window: Range<u64>) -> f64 {
         let now_us = self.log.now_us();
         let width = window.end.saturating_sub(window.start) * u64::from(slots);
-        let Some(track) = self.log.known(destination).filter(|_| width > 0) else { return 0.0 };
+        let Some(destination) = self.log.known(destination).filter(|_| width > 0) else { return 0.0 };
         let inside = |record: &Record| {
             let end = record.end_us.unwrap_or(now_us).min(window.end);
             end.saturating_sub(record.start_us.max(window.start))
         };
-        track.state().records.iter().map(inside).sum::<u64>() as f64 / width as f64
+        destination.state().records.iter().map(inside).sum::<u64>() as f64 / width as f64
     }
 
     /// First and last arrival on the log's clock.
@@ -175,8 +167,8 @@ impl Receiver {
 
     /// The same for the first attempts at one destination, from the records.
     pub fn end_to_end_of(&self, destination: &str) -> Histogram {
-        let Some(track) = self.log.known(destination) else { return Histogram::default() };
-        let state = track.state();
+        let Some(destination) = self.log.known(destination) else { return Histogram::default() };
+        let state = destination.state();
         let first = state.records.iter().filter(|record| record.attempt <= 1);
         first.filter_map(|record| record.end_to_end_us).collect()
     }
@@ -197,21 +189,26 @@ impl Receiver {
     }
 
     pub async fn wait_for_arrivals(&self, destination: &str, count: u64, timeout: Duration) -> bool {
-        self.log.track(destination).arrived.wait(count, timeout).await
+        self.log.of(destination).arrived.wait(count, timeout).await
+    }
+
+    /// Waits until this destination has answered so many requests with 2xx.
+    pub async fn wait_for_succeeded_at(&self, destination: &str, count: u64, timeout: Duration) -> bool {
+        self.log.of(destination).succeeded.wait(count, timeout).await
     }
 
     /// All records, in the order of their start.
     pub fn snapshot(&self) -> Vec<Record> {
         let mut all = Vec::new();
-        for track in self.log.tracks() {
-            all.extend(track.state().records.iter().cloned());
+        for destination in self.log.destinations() {
+            all.extend(destination.state().records.iter().cloned());
         }
         all.sort_by_key(|record| record.start_us);
         all
     }
 
     pub fn records(&self, destination: &str) -> Vec<Record> {
-        self.log.known(destination).map_or_else(Vec::new, |track| track.state().records.clone())
+        self.log.known(destination).map_or_else(Vec::new, |destination| destination.state().records.clone())
     }
 
     /// Forgets what was logged; scripts and open requests stay, and what is open goes on counting as open.
@@ -272,8 +269,8 @@ async fn serve(
 ) -> Result<Response<Full<Bytes>>, Cut> {
     let (head, incoming) = request.into_parts();
     let (destination, behaviour) = address(head.uri.path());
-    let track = log.track(destination);
-    let (mut open, own_script) = OpenRequest::begin(log.clone(), track, &head.headers, sender, socket);
+    let own_log = log.of(destination);
+    let (mut open, own_script) = OpenRequest::begin(log.clone(), own_log, &head.headers, sender, socket);
     let script = own_script
         .unwrap_or_else(|| log.default.read().expect("no panic while the default is locked").clone());
 
@@ -289,7 +286,7 @@ async fn serve(
     let body = read(incoming).await?;
     open.arrived(Some(&body), || {
         (log.recording() == Recording::FullWithBodies).then(|| {
-            Arc::new(Kept {
+            Arc::new(KeptRequest {
                 method: head.method.clone(),
                 path: head.uri.path().to_owned(),
                 headers: head.headers.clone(),
@@ -299,7 +296,7 @@ async fn serve(
     });
     let reply = match behaviour {
         Some(behaviour) => Reply::parse(behaviour).unwrap_or_else(|| unknown(behaviour)),
-        None => script.choose(&Seen {
+        None => script.choose(&ScriptedRequest {
             destination,
             arrival: open.arrival,
             open: open.open_at_start,

@@ -21,20 +21,14 @@ pub enum Script {
         fail: Reply,
         then: Reply,
     },
-    /// Each request fails with this probability, independently.
-    FailRate {
-        probability: f64,
-        fail: Reply,
-        otherwise: Reply,
-    },
     /// Answers before reading the body and closes: a destination that says 413 to a film.
     Early(Answer),
-    Custom(Arc<dyn Fn(&Seen<'_>) -> Reply + Send + Sync>),
+    Custom(Arc<dyn Fn(&ScriptedRequest<'_>) -> Reply + Send + Sync>),
 }
 
-/// A request as a custom script sees it, body and all.
+/// A request as a custom script has it before it, body and all.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct ScriptedRequest<'a> {
     pub destination: &'a str,
     /// Its place among the destination's arrivals, from 1.
     pub arrival: u64,
@@ -53,35 +47,22 @@ impl Script {
         Reply::ok().into()
     }
 
-    /// 503 for `span` from now on, then 200.
-    pub fn fail_for(span: Duration) -> Script {
-        Script::FailUntil { until: Instant::now() + span, fail: Reply::status(503), then: Reply::ok() }
-    }
-
-    /// 503 with `probability`, else 200.
-    pub fn fail_rate(probability: f64) -> Script {
-        Script::FailRate { probability, fail: Reply::status(503), otherwise: Reply::ok() }
-    }
-
-    pub fn custom(choose: impl Fn(&Seen<'_>) -> Reply + Send + Sync + 'static) -> Script {
+    pub fn custom(choose: impl Fn(&ScriptedRequest<'_>) -> Reply + Send + Sync + 'static) -> Script {
         Script::Custom(Arc::new(choose))
     }
 
-    pub(crate) fn choose(&self, seen: &Seen<'_>) -> Reply {
+    pub(crate) fn choose(&self, request: &ScriptedRequest<'_>) -> Reply {
         match self {
             Script::Always(reply) => reply.clone(),
             Script::InTurn(replies) => {
-                let at = (seen.arrival.saturating_sub(1) as usize).min(replies.len().saturating_sub(1));
+                let at = (request.arrival.saturating_sub(1) as usize).min(replies.len().saturating_sub(1));
                 replies.get(at).cloned().unwrap_or_else(Reply::ok)
             }
             Script::FailUntil { until, fail, then } => {
                 if Instant::now() < *until { fail } else { then }.clone()
             }
-            Script::FailRate { probability, fail, otherwise } => {
-                if rand::random::<f64>() < *probability { fail } else { otherwise }.clone()
-            }
             Script::Early(answer) => Reply::Answer(answer.clone()),
-            Script::Custom(choose) => choose(seen),
+            Script::Custom(choose) => choose(request),
         }
     }
 }
@@ -98,9 +79,6 @@ impl fmt::Debug for Script {
             Script::Always(reply) => f.debug_tuple("Always").field(reply).finish(),
             Script::InTurn(replies) => f.debug_tuple("InTurn").field(replies).finish(),
             Script::FailUntil { until, .. } => f.debug_struct("FailUntil").field("until", until).finish(),
-            Script::FailRate { probability, .. } => {
-                f.debug_struct("FailRate").field("probability", probability).finish()
-            }
             Script::Early(answer) => f.debug_tuple("Early").field(answer).finish(),
             Script::Custom(_) => f.write_str("Custom"),
         }

@@ -60,6 +60,14 @@ impl Histogram {
         Duration::from_micros(self.percentile_us(percent))
     }
 
+    pub fn percentile_ms(&self, percent: f64) -> f64 {
+        self.percentile_us(percent) as f64 / 1e3
+    }
+
+    pub fn max_ms(&self) -> f64 {
+        self.max as f64 / 1e3
+    }
+
     pub fn count(&self) -> u64 {
         self.total
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab::{Direction, Proxy, Receiver, Reply, Script};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 const REQUEST: &[u8] = b"POST /d/x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
 const BRIEFLY: Duration = Duration::from_millis(60);
@@ -50,7 +50,7 @@ async fn it_forwards_until_it_cuts_and_then_forwards_again() {
     proxy.cut_all();
     assert!(reset(client.answer().await));
     assert!(Client::connect(&proxy).await.post().await.unwrap() > 0);
-    assert_eq!((receiver.total(), proxy.accepted()), (4, 2));
+    assert_eq!(receiver.total(), 4);
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_stall_holds_everything_back_and_loses_nothing() {
     proxy.stall(Direction::Both);
     assert!(timeout(BRIEFLY, client.post()).await.is_err());
     assert_eq!(receiver.total(), 1);
-    proxy.flow();
+    proxy.heal().await;
     assert!(client.answer().await.unwrap() > 0);
     assert_eq!(receiver.total(), 2);
 }
@@ -88,30 +88,6 @@ async fn it_refuses_new_connections_and_keeps_the_old() {
     assert!(old.post().await.unwrap() > 0);
     proxy.refuse(false).await;
     assert!(Client::connect(&proxy).await.post().await.unwrap() > 0);
-}
-
-#[tokio::test]
-async fn a_delay_counts_in_both_directions() {
-    let (_receiver, proxy) = setting();
-    let mut client = Client::connect(&proxy).await;
-    client.post().await.unwrap();
-    proxy.delay(BRIEFLY);
-    let began = Instant::now();
-    client.post().await.unwrap();
-    assert!(began.elapsed() >= 2 * BRIEFLY);
-}
-
-#[tokio::test]
-async fn it_cuts_after_a_number_of_bytes() {
-    let (receiver, proxy) = setting();
-    proxy.cut_after_bytes(Some(REQUEST.len() as u64 + 5));
-    let mut client = Client::connect(&proxy).await;
-    // Five bytes of the answer may or may not be read before the reset arrives.
-    assert!(reset(match client.post().await {
-        Ok(_) => client.answer().await,
-        cut => cut,
-    }));
-    assert_eq!(receiver.total(), 1);
 }
 
 #[tokio::test]

@@ -11,83 +11,64 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use client::{DeliveryQuery, NewDestination, NewRoute, Publish, ReplayInput};
-use domain::{
-    delivery::Status,
-    signature::{SigningSecret, verify},
-};
+use client::{DeliveryQuery, NewDestination, Publish, ReplayInput};
+use domain::delivery::Status;
+use domain::signature::{SigningSecret, verify};
 use lab::{Record, Recording, Reply, Script};
-use tokio::time::{Instant, sleep};
 
-use crate::Ask;
-use crate::harness::{Plan, Report, Stage, StoreKind};
+use crate::harness::{Options, Report, Testbed, TestbedPlan, retry_policy, wait_until};
 
 const ATTEMPTS: u32 = 3;
 /// Less than the pause between two attempts and a bit: each must have been signed anew.
 const TOLERANCE_SECONDS: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let count = ask.count(500);
-    let stage = Plan::new(ask, store)?.start().await?;
-    stage.receiver.recording(Recording::FullWithBodies);
-    stage.receiver.default_script(Script::custom(|seen| {
-        if seen.attempt < ATTEMPTS { Reply::status(500) } else { Reply::ok() }
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let count = options.count(500);
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    testbed.receiver.recording(Recording::FullWithBodies);
+    testbed.receiver.default_script(Script::custom(|request| {
+        if request.attempt < ATTEMPTS { Reply::status(500) } else { Reply::ok() }
     }));
-    let plan = NewDestination {
-        max_concurrency: 100,
-        retry_policy: domain::retry::RetryPolicy {
-            schedule: vec![Duration::from_secs(1); 2],
-            ..Default::default()
-        },
-        ..stage.destination("d0")
-    };
-    let destination = stage.client.create_destination(&plan).await?.id;
-    stage.client.create_route(&NewRoute::to(destination)).await?;
+    let plan = testbed.destination_with_slots("d0", 100);
+    let plan = NewDestination { retry_policy: retry_policy(&[1; 2]), ..plan };
+    let destination = testbed.add_destination(&plan, &[]).await?;
     let mut events = BTreeSet::new();
     for n in 0..count {
         let event = Publish::json("lab.d00", n.to_string())?;
-        events.insert(stage.client.publish(&event).await?.id.to_string());
+        events.insert(testbed.client.publish(&event).await?.id.to_string());
     }
-    ensure!(stage.quiesce(PATIENCE).await? == 0, "the deliveries did not end");
-    let filter = DeliveryQuery {
-        status: vec![Status::Delivered],
-        destination_id: vec![destination],
-        ..DeliveryQuery::default()
-    };
+    ensure!(testbed.quiesce(PATIENCE).await? == 0, "the deliveries did not end");
+    let (status, destination_id) = (vec![Status::Delivered], vec![destination]);
+    let filter = DeliveryQuery { status, destination_id, ..DeliveryQuery::default() };
     let asked = ReplayInput { filter: Some(filter), rate: Some(1_000), ..ReplayInput::default() };
-    report.exactly("matched", stage.client.estimate_replay(&asked).await?.matched, count);
-    let replay = stage.client.create_replay(&asked, None).await?;
-    let until = Instant::now() + PATIENCE;
-    while stage.client.replay(replay.id).await?.delivered < count {
-        ensure!(Instant::now() < until, "the replay did not end");
-        sleep(Duration::from_millis(100)).await;
-    }
-    judge(&stage, &events, &replay.id.to_string(), count, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("matched", testbed.client.estimate_replay(&asked).await?.matched, count);
+    let replay = testbed.client.create_replay(&asked, None).await?;
+    let ended = async || Ok(testbed.client.replay(replay.id).await?.delivered >= count);
+    wait_until("the replay did not end", PATIENCE, 100, ended).await?;
+    judge(&testbed, &events, &replay.id.to_string(), count, report).await?;
+    testbed.tear_down().await
 }
 
 async fn judge(
-    stage: &Stage,
+    testbed: &Testbed,
     events: &BTreeSet<String>,
     replay: &str,
     count: u64,
     report: &mut Report,
 ) -> Result<()> {
-    let destination = stage.client.destinations(None).await?.data.first().context("a destination")?.id;
-    let secret: SigningSecret = stage.client.destination_secret(destination).await?.secret.parse()?;
-    let records = stage.receiver.snapshot();
-    report.exactly("requests", records.len() as u64, count * 2 * u64::from(ATTEMPTS));
-    let began_us = lab::clock::unix_us() - stage.receiver.now_us();
+    let destination = testbed.client.destinations(None).await?.data.first().context("a destination")?.id;
+    let secret: SigningSecret = testbed.client.destination_secret(destination).await?.secret.parse()?;
+    let records = testbed.receiver.snapshot();
+    report.must_be("requests", records.len(), count * 2 * u64::from(ATTEMPTS));
+    let began_us = lab::clock::unix_us() - testbed.receiver.now_us();
     let mut unsigned = 0u64;
     let mut by_event: BTreeMap<&str, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
     for record in &records {
         by_event.entry(&record.event_id).or_default().entry(&record.delivery_id).or_default().push(record);
         unsigned += u64::from(!verifies(&secret, record, began_us));
     }
-    report.exactly("signatures_that_do_not_verify", unsigned, 0u64);
+    report.must_be("signatures_that_do_not_verify", unsigned, 0);
     let ids: BTreeSet<String> = by_event.keys().map(|id| (*id).to_owned()).collect();
     report.must(ids == *events, "a `webhook-id` is not an event's id");
     let (mut odd, mut unmarked) = (0u64, 0u64);
@@ -104,8 +85,8 @@ async fn judge(
         }
         unmarked += u64::from(replays != 1);
     }
-    report.exactly("events_with_odd_attempts", odd, 0u64);
-    report.exactly("replays_not_marked_as_such", unmarked, 0u64);
+    report.must_be("events_with_odd_attempts", odd, 0);
+    report.must_be("replays_not_marked_as_such", unmarked, 0);
     Ok(())
 }
 

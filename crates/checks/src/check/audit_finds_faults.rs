@@ -9,12 +9,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use lab::{Reply, Until};
 
-use crate::Ask;
-use crate::harness::doctor::{Verdict, doctor};
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::doctor::{Diagnosis, doctor};
+use crate::harness::{Fleet, Options, Report, StoreKind, Testbed, TestbedPlan, pump_all};
 
 const DESTINATIONS: usize = 4;
 const REJECTS: usize = 1;
@@ -23,48 +22,45 @@ const FORGOTTEN: usize = 3;
 const WAITING: u64 = 5;
 const FREED_SHARDS: u64 = 3;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, 4).await?;
-    stage.receiver.script(&fleet.names[REJECTS], Reply::status(400));
-    let count = ask.count(2_000);
-    let sent = lab::pump::run(fleet.pump(Until::Count(count))).await?;
-    ensure!(sent.accepted == sent.offered, "not everything was accepted: {sent}");
-    report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(30)).await?, 0u64);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, 4).await?;
+    testbed.receiver.script(&fleet.names[REJECTS], Reply::status(400));
+    let count = options.count(2_000);
+    pump_all(fleet.pump(Until::Count(count))).await?;
+    testbed.must_drain(Duration::from_secs(30), report).await?;
 
-    let clean = doctor(&stage, &["--audit"]).await?;
+    let clean = doctor(&testbed, &["--audit"]).await?;
     report.must(clean.code == Some(0), format!("a clean store: {:?} {:?}", clean.code, clean.troubles()));
-    report.at_most("clean_audit_seconds", clean.took.as_secs_f64(), 5.0);
+    report.must_be_at_most("clean_audit_seconds", clean.took, 5.0);
 
-    plant(&stage, &fleet).await?;
-    let found = doctor(&stage, &["--audit"]).await?;
+    plant(&testbed, &fleet).await?;
+    let found = doctor(&testbed, &["--audit"]).await?;
     report.note("audit_seconds_with_faults", found.took.as_secs_f64());
     report.must(found.code == Some(1), format!("doctor ends with {:?}: {}", found.code, found.said));
     for (check, count) in
         [("audit.deliveries", 1), ("audit.attempts", 1), ("audit.dead_letters", 1), ("audit.waiting", 1)]
     {
-        is_found(&found, check, count, &mut report);
+        is_found(&found, check, count, report);
     }
-    is_found(&found, "audit.shards", 0, &mut report);
+    is_found(&found, "audit.shards", 0, report);
 
-    free_shards(&stage).await?;
-    let found = doctor(&stage, &["--audit"]).await?;
-    is_found(&found, "audit.shards", FREED_SHARDS, &mut report);
-    stage.node()?.thaw().await?;
-    stage.strike().await?;
-    Ok(report)
+    free_shards(&testbed).await?;
+    let found = doctor(&testbed, &["--audit"]).await?;
+    is_found(&found, "audit.shards", FREED_SHARDS, report);
+    testbed.process()?.thaw().await?;
+    testbed.tear_down().await
 }
 
-async fn plant(stage: &Stage, fleet: &Fleet) -> Result<()> {
+async fn plant(testbed: &Testbed, fleet: &Fleet) -> Result<()> {
     // What waits for these two goes nowhere.
     for at in [PAUSED, FORGOTTEN] {
-        stage.client.pause(fleet.ids[at]).await?;
+        testbed.client.pause(fleet.ids[at]).await?;
         let mut config = fleet.pump(Until::Count(WAITING));
         config.event_types = vec![format!("lab.{}", fleet.names[at])];
         lab::pump::run(config).await?;
     }
-    let database = &stage.database;
+    let database = &testbed.database;
     let [rejects, paused, forgotten] =
         [REJECTS, PAUSED, FORGOTTEN].map(|at| database.literal(fleet.ids[at].bytes()));
     let one = |sql: &str| format!("({sql} limit 1)");
@@ -93,18 +89,18 @@ async fn plant(stage: &Stage, fleet: &Fleet) -> Result<()> {
 }
 
 /// The node sleeps, with a lease that does not end, and some of its shards are nobody's.
-async fn free_shards(stage: &Stage) -> Result<()> {
-    stage.node()?.freeze().await?;
-    let later = match stage.database.kind() {
+async fn free_shards(testbed: &Testbed) -> Result<()> {
+    testbed.process()?.freeze().await?;
+    let later = match testbed.database.kind() {
         StoreKind::Sqlite => "expires_at + 3600000000",
         StoreKind::Postgres => "expires_at + interval '1 hour'",
     };
-    stage.database.write(&format!("update nodes set expires_at = {later}")).await?;
+    testbed.database.write(&format!("update nodes set expires_at = {later}")).await?;
     let free = format!("update shards set node_id = null where shard < {FREED_SHARDS}");
-    stage.database.write(&free).await
+    testbed.database.write(&free).await
 }
 
-fn is_found(found: &Verdict, check: &str, wanted: u64, report: &mut Report) {
+fn is_found(found: &Diagnosis, check: &str, wanted: u64, report: &mut Report) {
     report.note(check, found.finding(check));
     let count = found.count(check);
     report.must(count == Some(wanted), format!("{check} counts {count:?}, not {wanted}"));

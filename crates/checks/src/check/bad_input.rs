@@ -14,121 +14,72 @@ use client::{ApiKeyInput, NewAccount};
 use domain::id::DestinationId;
 use serde_json::Value;
 
-use crate::Ask;
-use crate::harness::stage::{API_KEY, OPERATOR_KEY};
-use crate::harness::wire::{self, Answer};
-use crate::harness::{Database, Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::raw_http::{self, RawAnswer, json_request, request};
+use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
+use crate::harness::{Database, Fleet, Options, Report, Testbed, TestbedPlan};
 
 const SIX_MIB: usize = 6 * 1024 * 1024;
 /// Heads have ten seconds; bodies thirty, or five at less than a kilobyte a second.
 const HEAD_CLOSED_WITHIN: f64 = 12.0;
 const BODY_CLOSED_WITHIN: f64 = 32.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 2, 4).await?;
-    let revoked = revoked_key(&stage).await?;
-    let foreign = foreign_destination(&stage).await?;
-    let cursor = cursor_of_destinations(&stage).await?;
-    let before = table_sizes(&stage.database).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 2, 4).await?;
+    let revoked = revoked_key(&testbed).await?;
+    let foreign = foreign_destination(&testbed).await?;
+    let cursor = cursor_of_destinations(&testbed).await?;
+    let before = table_sizes(&testbed.database).await?;
 
     let ingest = fleet.ingest_path();
     let long = vec![b'x'; SIX_MIB];
     let chunked = chunked_request(&ingest, &long);
-    let destination = |body: &str| authorized("POST", "/v1/destinations", API_KEY, body);
+    let get = |path: String| json_request("GET", &path, API_KEY, "");
+    let event = |body: &str| json_request("POST", "/v1/events", API_KEY, body);
+    let destination = |body: &str| json_request("POST", "/v1/destinations", API_KEY, body);
+    let unknown_field = destination(r#"{"name":"x","url":"http://127.0.0.1:9/","retries":3}"#);
+    let theirs = format!("/v1/destinations/{foreign}");
+    let key_in_url = format!("/v1/routes?key={API_KEY}");
     let cases: Vec<(&str, Vec<u8>, u16, &str)> = vec![
-        (
-            "malformed JSON",
-            authorized("POST", "/v1/events", API_KEY, "{\"type\":\"a\",\"data\":{"),
-            400,
-            "invalid_json",
-        ),
+        ("malformed JSON", event("{\"type\":\"a\",\"data\":{"), 400, "invalid_json"),
         ("not JSON at all", destination("name=x"), 400, "invalid_json"),
-        (
-            "an unknown field",
-            destination(r#"{"name":"x","url":"http://127.0.0.1:9/","retries":3}"#),
-            422,
-            "validation_failed",
-        ),
+        ("an unknown field", unknown_field, 422, "validation_failed"),
         ("a wrong type", destination(r#"{"name":7,"url":"http://127.0.0.1:9/"}"#), 422, "validation_failed"),
-        (
-            "an event without data",
-            authorized("POST", "/v1/events", API_KEY, r#"{"type":"a"}"#),
-            422,
-            "validation_failed",
-        ),
-        ("a body of 6 MiB", wire::request("POST", &ingest, &[], &long), 413, "payload_too_large"),
+        ("an event without data", event(r#"{"type":"a"}"#), 422, "validation_failed"),
+        ("a body of 6 MiB", request("POST", &ingest, &[], &long), 413, "payload_too_large"),
         ("a body of 6 MiB in chunks", chunked, 413, "payload_too_large"),
-        ("an unknown token", wire::request("POST", "/ingest/nobodys-token", &[], b"{}"), 404, "not_found"),
-        ("no key", wire::request("GET", "/v1/destinations", &[], b""), 401, "unauthorized"),
-        ("a revoked key", authorized("GET", "/v1/destinations", &revoked, ""), 401, "unauthorized"),
-        (
-            "an id of another account",
-            authorized("GET", &format!("/v1/destinations/{foreign}"), API_KEY, ""),
-            404,
-            "not_found",
-        ),
-        (
-            "changing an object of another account",
-            authorized("PATCH", &format!("/v1/destinations/{foreign}"), API_KEY, r#"{"name":"mine"}"#),
-            404,
-            "not_found",
-        ),
-        (
-            "a cursor of another list",
-            authorized("GET", &format!("/v1/routes?cursor={cursor}"), API_KEY, ""),
-            400,
-            "invalid_cursor",
-        ),
-        (
-            "a cursor of nowhere",
-            authorized("GET", "/v1/routes?cursor=AAAA", API_KEY, ""),
-            400,
-            "invalid_cursor",
-        ),
-        (
-            "an unknown parameter",
-            authorized("GET", "/v1/routes?colour=red", API_KEY, ""),
-            422,
-            "validation_failed",
-        ),
-        (
-            "a key in the URL",
-            wire::request("GET", &format!("/v1/routes?key={API_KEY}"), &[], b""),
-            400,
-            "credential_in_url",
-        ),
+        ("an unknown token", request("POST", "/ingest/nobodys-token", &[], b"{}"), 404, "not_found"),
+        ("no key", request("GET", "/v1/destinations", &[], b""), 401, "unauthorized"),
+        ("a revoked key", json_request("GET", "/v1/destinations", &revoked, ""), 401, "unauthorized"),
+        ("an id of another account", get(theirs.clone()), 404, "not_found"),
+        ("a change of it", json_request("PATCH", &theirs, API_KEY, r#"{"name":"mine"}"#), 404, "not_found"),
+        ("a cursor of another list", get(format!("/v1/routes?cursor={cursor}")), 400, "invalid_cursor"),
+        ("a cursor of nowhere", get("/v1/routes?cursor=AAAA".into()), 400, "invalid_cursor"),
+        ("an unknown parameter", get("/v1/routes?colour=red".into()), 422, "validation_failed"),
+        ("a key in the URL", request("GET", &key_in_url, &[], b""), 400, "credential_in_url"),
     ];
     let asked = cases.len();
     for (what, bytes, status, code) in cases {
-        let answer = wire::exchange(stage.addr, &bytes, Duration::from_secs(10)).await?;
+        let answer = raw_http::exchange(testbed.addr, &bytes, Duration::from_secs(10)).await?;
         let right = answer.status == Some(status) && answer.code().as_deref() == Some(code);
         report.must(right, format!("{what}: {:?} {:?}, not {status} {code}", answer.status, answer.code()));
     }
     // The slow ones side by side; a second is a long time here.
-    let (head, body) = tokio::join!(half_a_head(stage.addr), endless_body(stage.addr, &ingest));
+    let (head, body) = tokio::join!(half_a_head(testbed.addr), endless_body(testbed.addr, &ingest));
     let (head, body) = (head?, body?);
     report.note("half_a_head", head.status);
-    report.at_most("half_a_head_closed_after_seconds", head.took.as_secs_f64(), HEAD_CLOSED_WITHIN);
+    report.must_be_at_most("half_a_head_closed_after_seconds", head.took, HEAD_CLOSED_WITHIN);
     report.must(matches!(head.status, None | Some(408)), "half a head has an answer");
     report.note("endless_body", body.status);
-    report.at_most("endless_body_closed_after_seconds", body.took.as_secs_f64(), BODY_CLOSED_WITHIN);
+    report.must_be_at_most("endless_body_closed_after_seconds", body.took, BODY_CLOSED_WITHIN);
     report.must(body.status == Some(408), "a body that never ends is not answered 408");
 
     report.note("cases", asked + 2);
-    let after = table_sizes(&stage.database).await?;
+    let after = table_sizes(&testbed.database).await?;
     let changed: Vec<_> = before.iter().zip(&after).filter(|(before, after)| before != after).collect();
     report.must(changed.is_empty(), format!("tables have changed: {changed:?}"));
-    report.exactly("requests_sent", stage.receiver.total(), 0u64);
-    stage.strike().await?;
-    Ok(report)
-}
-
-fn authorized(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
-    let bearer = format!("Bearer {key}");
-    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    wire::request(method, path, &headers, body.as_bytes())
+    report.must_be("requests_sent", testbed.receiver.total(), 0);
+    testbed.tear_down().await
 }
 
 fn chunked_request(path: &str, body: &[u8]) -> Vec<u8> {
@@ -139,38 +90,38 @@ fn chunked_request(path: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
 }
 
-async fn half_a_head(addr: SocketAddr) -> Result<Answer> {
+async fn half_a_head(addr: SocketAddr) -> Result<RawAnswer> {
     let beginning = b"POST /ingest/x HTTP/1.1\r\nhost: checks\r\nx-slow: ";
-    Ok(wire::trickle(addr, beginning, b"a", Duration::from_secs(1), Duration::from_secs(20)).await?)
+    Ok(raw_http::trickle(addr, beginning, b"a", Duration::from_secs(1), Duration::from_secs(20)).await?)
 }
 
-async fn endless_body(addr: SocketAddr, path: &str) -> Result<Answer> {
+async fn endless_body(addr: SocketAddr, path: &str) -> Result<RawAnswer> {
     let beginning = format!("POST {path} HTTP/1.1\r\nhost: checks\r\ncontent-length: 100000\r\n\r\nabc");
     let limit = Duration::from_secs(40);
-    Ok(wire::trickle(addr, beginning.as_bytes(), b"x", Duration::from_secs(1), limit).await?)
+    Ok(raw_http::trickle(addr, beginning.as_bytes(), b"x", Duration::from_secs(1), limit).await?)
 }
 
-async fn revoked_key(stage: &Stage) -> Result<String> {
+async fn revoked_key(testbed: &Testbed) -> Result<String> {
     let key =
-        stage.client.create_api_key(&ApiKeyInput { name: "revoked".into(), ..Default::default() }).await?;
-    stage.client.revoke_api_key(key.api_key.id).await?;
+        testbed.client.create_api_key(&ApiKeyInput { name: "revoked".into(), ..Default::default() }).await?;
+    testbed.client.revoke_api_key(key.api_key.id).await?;
     Ok(key.key)
 }
 
 /// Of another account, made with a key of its own.
-async fn foreign_destination(stage: &Stage) -> Result<DestinationId> {
-    let operator = stage.client.with_key(OPERATOR_KEY)?;
+async fn foreign_destination(testbed: &Testbed) -> Result<DestinationId> {
+    let operator = testbed.client.with_key(OPERATOR_KEY)?;
     let account = operator.create_account(&NewAccount::new("Another")).await?;
     let body = format!(r#"{{"name":"theirs","account_id":"{}"}}"#, account.id);
-    let request = authorized("POST", "/v1/api-keys", OPERATOR_KEY, &body);
-    let answer = wire::exchange(stage.addr, &request, Duration::from_secs(5)).await?;
+    let bytes = json_request("POST", "/v1/api-keys", OPERATOR_KEY, &body);
+    let answer = raw_http::exchange(testbed.addr, &bytes, Duration::from_secs(5)).await?;
     let key: Value = serde_json::from_str(answer.body()).with_context(|| answer.text.clone())?;
-    let theirs = stage.client.with_key(key["key"].as_str().context("a new key is shown once")?)?;
-    Ok(theirs.create_destination(&stage.destination("foreign")).await?.id)
+    let theirs = testbed.client.with_key(key["key"].as_str().context("a new key is shown once")?)?;
+    Ok(theirs.create_destination(&testbed.destination("foreign")).await?.id)
 }
 
-async fn cursor_of_destinations(stage: &Stage) -> Result<String> {
-    let page: Value = serde_json::from_slice(&stage.client.raw("/v1/destinations?limit=1").await?)?;
+async fn cursor_of_destinations(testbed: &Testbed) -> Result<String> {
+    let page: Value = serde_json::from_slice(&testbed.client.raw("/v1/destinations?limit=1").await?)?;
     Ok(page["next_cursor"].as_str().context("two destinations do not fit a page of one")?.to_owned())
 }
 
@@ -189,7 +140,7 @@ async fn table_sizes(database: &Database) -> Result<Vec<(&'static str, u64, u64)
     ];
     let mut sizes = Vec::new();
     for table in TABLES {
-        let rows = database.number(&format!("select count(*) from {table}")).await?;
+        let rows = database.count(table).await?;
         let version = match table {
             "accounts" | "sources" | "destinations" | "routes" => {
                 database.number(&format!("select coalesce(max(version), 0) from {table}")).await?

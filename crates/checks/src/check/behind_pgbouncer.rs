@@ -16,63 +16,60 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::nodes_killed;
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
 use crate::harness::pooler::Pooler;
-use crate::harness::server::{Server, target_dir};
-use crate::harness::{Database, Plan, Report, Stage, StoreKind};
+use crate::harness::postgres_server::{PostgresServer, target_dir};
+use crate::harness::{Database, Options, Report, Testbed, TestbedPlan};
 
 const POOL: usize = 4;
 const ASLEEP: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 3);
-    // A schema travels as a start-up option, which poolers refuse: so each stage has a database of its own.
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    // A schema travels as a start-up option, which poolers refuse: so each testbed has a database of its own.
     let folder = target_dir()?.join(format!("checks/pooler-{:08x}", rand::random::<u32>()));
-    let server = Server::start().await?;
+    let server = PostgresServer::start().await?;
     let pooler = Pooler::start(&server, &folder, POOL).await?;
-    let plan = async || -> Result<Plan> {
+    let plan = async || -> Result<TestbedPlan> {
         let server = server.with_new_database().await?;
         let database = Database::Postgres { server, schema: None };
-        Ok(Plan::new(ask, store)?.nodes(nodes).database(database).database_addr(pooler.addr))
+        Ok(TestbedPlan::of_several(options)?.database(database).database_addr(pooler.addr))
     };
-    let stage = plan().await?.start().await?;
-    every_call(&stage, &mut report).await.context("the calls of the API")?;
-    idle_while_receivers_sleep(&stage, &mut report).await?;
-    let logs: String = stage.members.iter().map(|member| member.log()).collect();
+    let testbed = plan().await?.start().await?;
+    every_call(&testbed, report).await.context("the calls of the API")?;
+    idle_while_receivers_sleep(&testbed, report).await?;
+    let logs: String = testbed.nodes.iter().map(|node| node.log()).collect();
     report.must(!logs.contains("prepared statement"), "a node's log speaks of a prepared statement");
-    stage.strike().await?;
+    testbed.tear_down().await?;
 
-    nodes_killed::played(ask, plan().await?, nodes, ask.seconds(30), &mut report).await?;
+    nodes_killed::play(options, plan().await?, options.seconds(30), report).await?;
     report.must(
         !pooler.log().contains("prepared statement"),
         "the pooler's log speaks of a prepared statement",
     );
     drop(pooler);
     std::fs::remove_dir_all(&folder)?;
-    Ok(report)
+    Ok(())
 }
 
 /// Each endpoint once, on the nodes in turn.
-async fn every_call(stage: &Stage, report: &mut Report) -> Result<()> {
-    let client = |at: usize| &stage.members[at % stage.members.len()].client;
-    let destination =
-        client(0).create_destination(&NewDestination::new("calls", &stage.receiver.url("/d/calls"))).await?;
+async fn every_call(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let client = |at: usize| &testbed.nodes[at % testbed.nodes.len()].client;
+    let destination = client(0)
+        .create_destination(&NewDestination::new("calls", &testbed.receiver.url("/d/calls")))
+        .await?;
     let route = client(1).create_route(&NewRoute::to(destination.id)).await?;
     client(2).update_destination(destination.id, &json!({ "name": "called" })).await?;
     client(0).pause(destination.id).await?;
     let accepted = client(1).publish(&Publish::json("calls", "{\"n\":1}")?).await?;
     client(2).publish_batch(&[Publish::json("calls", "{\"n\":2}")?]).await?;
     let waiting = client(0).deliveries(&DeliveryQuery::default(), None).await?.data;
-    report.exactly("deliveries_seen_from_another_node", waiting.len() as u64, 2u64);
+    report.must_be("deliveries_seen_from_another_node", waiting.len(), 2);
     if let Some(delivery) = waiting.first() {
         client(1).delivery(delivery.id).await?;
         client(2).cancel(delivery.id).await?;
     }
     client(0).resume(destination.id).await?;
     report.must(
-        stage.receiver.wait_for_succeeded(1, Duration::from_secs(10)).await,
+        testbed.receiver.wait_for_succeeded(1, Duration::from_secs(10)).await,
         "the other did not arrive",
     );
     client(1).event(accepted.id).await?;
@@ -94,15 +91,15 @@ async fn every_call(stage: &Stage, report: &mut Report) -> Result<()> {
 }
 
 /// While every request takes two seconds, nobody may hold a transaction, and nobody a lock afterwards.
-async fn idle_while_receivers_sleep(stage: &Stage, report: &mut Report) -> Result<()> {
-    let server = stage.database.server().context("this check needs PostgreSQL")?;
-    stage.receiver.script("sleepy", Reply::ok().after(ASLEEP));
-    sole_destination(&stage.client, &stage.destination("sleepy")).await?;
+async fn idle_while_receivers_sleep(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let server = testbed.server()?;
+    testbed.receiver.script("sleepy", Reply::ok().after(ASLEEP));
+    testbed.add_destination(&testbed.destination("sleepy"), &[]).await?;
     for n in 0..50 {
-        let member = &stage.members[n % stage.members.len()];
-        member.client.publish(&Publish::json("sleepy", format!("{{\"n\":{n}}}"))?).await?;
+        let node = &testbed.nodes[n % testbed.nodes.len()];
+        node.client.publish(&Publish::json("sleepy", format!("{{\"n\":{n}}}"))?).await?;
     }
-    stage.receiver.wait_for_arrivals("sleepy", 1, Duration::from_secs(10)).await;
+    testbed.receiver.wait_for_arrivals("sleepy", 1, Duration::from_secs(10)).await;
     let mut most = 0;
     for _ in 0..30 {
         // A transaction of several statements is idle for an instant between them.
@@ -111,9 +108,9 @@ async fn idle_while_receivers_sleep(stage: &Stage, report: &mut Report) -> Resul
         most = most.max(server.number(sql).await?);
         sleep(Duration::from_millis(100)).await;
     }
-    report.exactly("idle_in_transaction_while_a_receiver_sleeps", most as u64, 0u64);
-    stage.quiesce(Duration::from_secs(30)).await?;
+    report.must_be("idle_in_transaction_while_a_receiver_sleeps", most, 0);
+    testbed.quiesce(Duration::from_secs(30)).await?;
     let sql = "select count(*) from pg_locks where locktype = 'advisory'";
-    report.exactly("advisory_locks_left", server.number(sql).await? as u64, 0u64);
+    report.must_be("advisory_locks_left", server.number(sql).await?, 0);
     Ok(())
 }

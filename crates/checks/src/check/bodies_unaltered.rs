@@ -18,27 +18,24 @@ use lab::{Reply, Script, body};
 use rand::RngExt as _;
 use tokio::task::JoinSet;
 
-use crate::Ask;
-use crate::harness::audit::settle_accounts;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
 
 const SENDERS: u64 = 32;
 const RETRIED: u64 = 10;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let count = ask.count(10_000);
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 1, 100).await?;
-    stage.client.create_route(&NewRoute::to(fleet.ids[0])).await?;
-    stage.receiver.default_script(Script::custom(|seen| {
-        let retried = body::hash(seen.body).is_multiple_of(RETRIED);
-        if retried && seen.attempt == 1 { Reply::status(500) } else { Reply::ok() }
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let count = options.count(10_000);
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
+    testbed.client.create_route(&NewRoute::to(fleet.ids[0])).await?;
+    testbed.receiver.default_script(Script::custom(|request| {
+        let retried = body::hash(request.body).is_multiple_of(RETRIED);
+        if retried && request.attempt == 1 { Reply::status(500) } else { Reply::ok() }
     }));
 
     let mut senders = JoinSet::new();
     for sender in 0..SENDERS {
-        let (anonymous, keyed) = (Client::without_key(&stage.base())?, stage.client.clone());
+        let (anonymous, keyed) = (Client::without_key(&testbed.base_url())?, testbed.client.clone());
         let (path, destination) = (fleet.ingest_path(), fleet.names[0].clone());
         let mine = (sender..count).step_by(SENDERS as usize);
         senders.spawn(async move {
@@ -53,15 +50,13 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     while let Some(part) = senders.join_next().await {
         acked.extend(part??);
     }
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
-    report.exactly("bodies", acked.len() as u64, count);
-    let retries = stage.receiver.snapshot().iter().filter(|record| record.attempt == 2).count();
+    testbed.must_drain(Duration::from_secs(60), report).await?;
+    report.must_be("bodies", acked.len(), count);
+    let retries = testbed.receiver.snapshot().iter().filter(|record| record.attempt == 2).count();
     report.note("retried", retries);
     report.must(retries as u64 > count / 20, "hardly anything was retried");
-    settle_accounts(&stage, &fleet, acked, Vec::new(), &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    settle_accounts(&testbed, &fleet, acked, Vec::new(), report).await?;
+    testbed.tear_down().await
 }
 
 async fn send(

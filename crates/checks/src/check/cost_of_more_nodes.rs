@@ -13,9 +13,7 @@ use lab::{Recording, Until};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::report::rounded;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::{CpuTime, Fleet, Options, Report, TestbedPlan, median, rounded, us_per_event};
 
 const MANY: usize = 4;
 const PAIRS: usize = 3;
@@ -24,22 +22,22 @@ const SLOTS: u32 = 100;
 const CONNECTIONS: u64 = 128;
 const DEARER: f64 = 1.15;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let many = ask.nodes(store, MANY);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let many = options.nodes(MANY);
     let (mut alone, mut together) = (Vec::new(), Vec::new());
     for _ in 0..PAIRS {
-        alone.push(cost(ask, store, 1, &mut report).await?);
-        together.push(cost(ask, store, many, &mut report).await?);
+        alone.push(cost(options, 1, report).await?);
+        together.push(cost(options, many, report).await?);
     }
     let show = |costs: &[Cost]| costs.iter().map(Cost::shown).collect::<Vec<_>>();
     report.note("one_node", show(&alone));
     report.note("several_nodes", show(&together));
-    let (one, several) = (median(&alone), median(&together));
+    let us = |costs: &[Cost]| median(costs.iter().map(|cost| cost.nodes_us + cost.database_us));
+    let (one, several) = (us(&alone), us(&together));
     report.note("us_per_event_one", rounded(one));
     report.note("us_per_event_several", rounded(several));
-    report.at_most("dearer_by", several / one, DEARER);
-    Ok(report)
+    report.must_be_at_most("dearer_by", several / one, DEARER);
+    Ok(())
 }
 
 struct Cost {
@@ -57,55 +55,33 @@ impl Cost {
     }
 }
 
-fn median(costs: &[Cost]) -> f64 {
-    let mut all: Vec<f64> = costs.iter().map(|cost| cost.nodes_us + cost.database_us).collect();
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
-async fn cost(ask: &Ask, store: StoreKind, nodes: usize, report: &mut Report) -> Result<Cost> {
-    let mut stage = Plan::new(ask, store)?.nodes(nodes).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    stage.receiver.recording(Recording::Counts);
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
+async fn cost(options: &Options, nodes: usize, report: &mut Report) -> Result<Cost> {
+    let testbed = TestbedPlan::new(options)?.nodes(nodes).start_balanced().await?;
+    testbed.receiver.recording(Recording::Counts);
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
     let load = |span| {
-        let mut config = fleet.pump(Until::Elapsed(span)).connections(ask.count(CONNECTIONS) as usize);
-        // One delivery an event.
-        config.event_types.pop();
+        let connections = options.count(CONNECTIONS) as usize;
+        let mut config = fleet.pump_singly(Until::Elapsed(span)).connections(connections);
         config.keep_log = false;
-        match ask.rate {
+        match options.rate {
             Some(rate) => config.open(rate),
             None => config,
         }
     };
     let warm = lab::pump::run(load(Duration::from_secs(2))).await?;
-    stage.receiver.wait_for_succeeded(warm.accepted, Duration::from_secs(30)).await;
+    testbed.receiver.wait_for_succeeded(warm.accepted, Duration::from_secs(30)).await;
     sleep(Duration::from_millis(500)).await;
-    stage.receiver.clear();
-    let before = spent(&stage).await?;
-    let sent = lab::pump::run(load(ask.seconds(10))).await?;
-    let all = stage.receiver.wait_for_succeeded(sent.accepted, Duration::from_secs(60)).await;
-    let after = spent(&stage).await?;
-    report.must(all, format!("{nodes} nodes: {} of {} arrived", stage.receiver.succeeded(), sent.accepted));
-    let each = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / sent.accepted.max(1) as f64;
+    testbed.receiver.clear();
+    let before = CpuTime::of(&testbed).await?;
+    let sent = lab::pump::run(load(options.seconds(10))).await?;
+    let all = testbed.receiver.wait_for_succeeded(sent.accepted, Duration::from_secs(60)).await;
+    let spent = CpuTime::spent(&testbed, &before).await?;
+    report.must(all, format!("{nodes} nodes: {} of {} arrived", testbed.receiver.succeeded(), sent.accepted));
     let cost = Cost {
-        nodes_us: each(before.0, after.0),
-        database_us: each(before.1, after.1),
+        nodes_us: us_per_event(spent.nodes, sent.accepted),
+        database_us: us_per_event(spent.database, sent.accepted),
         per_second: sent.rate,
     };
-    stage.strike().await?;
+    testbed.tear_down().await?;
     Ok(cost)
-}
-
-/// CPU time of the nodes, and of the database.
-async fn spent(stage: &Stage) -> Result<(Duration, Duration)> {
-    let mut nodes = Duration::ZERO;
-    for member in &stage.members {
-        nodes += member.node()?.cpu_time()?;
-    }
-    let database = match stage.database.server() {
-        Some(server) => server.cpu_time().await?,
-        None => Duration::ZERO,
-    };
-    Ok((nodes, database))
 }

@@ -17,17 +17,17 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::{Pump, Until};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use rusqlite::{Connection, OpenFlags};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::doctor::{doctor, node_command, verdict};
-use crate::harness::{Audit, Database, Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::database::{checkpoint, open_read_only};
+use crate::harness::doctor::{diagnose, doctor, node_command};
+use crate::harness::{Database, Fleet, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan};
 
 const TIMES: u64 = 20;
 const DAMAGED: i32 = 3;
@@ -36,50 +36,48 @@ const COPIED_AT: usize = 7_900 * 4_096;
 /// Kinds of pages that have a structure: inner and leaf pages of indexes and of tables.
 const TREE_PAGES: [u8; 4] = [2, 5, 10, 13];
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    payloads::altered(ask, store, &mut report).await?;
-    if store == StoreKind::Sqlite {
-        damaged_files(ask, &mut report).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    payloads::altered(options, report).await?;
+    if options.store() == StoreKind::Sqlite {
+        damaged_files(options, report).await?;
     }
-    Ok(report)
+    Ok(())
 }
 
-async fn damaged_files(ask: &Ask, report: &mut Report) -> Result<()> {
-    let store = StoreKind::Sqlite;
-    let seed = ask.seed();
+async fn damaged_files(options: &Options, report: &mut Report) -> Result<()> {
+    let seed = options.seed();
     report.note("seed", seed);
     let mut dice = StdRng::seed_from_u64(seed);
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 5, 4).await?;
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 5, 4).await?;
     // What is not about events is in the database itself from here on.
-    stage.stop().await?;
-    copy_log(&file_of(&stage)?)?;
-    stage.start().await?;
-    let mut config = fleet.pump(Until::Stopped).open(ask.rate(100.0));
-    config.retry_for = std::time::Duration::ZERO;
-    config.answer_timeout = std::time::Duration::from_secs(1);
+    testbed.stop().await?;
+    checkpoint(&file_of(&testbed)?)?;
+    testbed.start().await?;
+    let mut config = fleet.pump(Until::Stopped).open(options.rate(100.0));
+    config.retry_for = Duration::ZERO;
+    config.answer_timeout = Duration::from_secs(1);
     let pump = Pump::start(config)?;
-    sleep(ask.seconds(2)).await;
-    stage.kill().await?;
+    sleep(options.seconds(2)).await;
+    testbed.kill().await?;
     pump.finish().await;
-    let file = file_of(&stage)?;
-    let aside = stage.dir().join("aside");
+    let file = file_of(&testbed)?;
+    let aside = testbed.dir().join("aside");
     fs::create_dir(&aside)?;
     let original = aside.join("posthaste.db");
     for ending in ["", "-wal"] {
         fs::copy(with(&file, ending), with(&original, ending)).context("the database and its log")?;
     }
-    cut_logs(ask, &stage, &original, &mut dice, report).await?;
-    turned_bits(ask, &stage, &original, &mut dice, report).await?;
-    stage.strike().await
+    cut_logs(options, &testbed, &original, &mut dice, report).await?;
+    turned_bits(options, &testbed, &original, &mut dice, report).await?;
+    testbed.tear_down().await
 }
 
 // --- (a) ---------------------------------------------------------------------------------------------------------------
 
 async fn cut_logs(
-    ask: &Ask,
-    stage: &Stage,
+    options: &Options,
+    testbed: &Testbed,
     original: &Path,
     dice: &mut StdRng,
     report: &mut Report,
@@ -91,15 +89,15 @@ async fn cut_logs(
     // Of a log that was partly copied no beginning is whole by itself.
     ensure!(log.len() < COPIED_AT, "the log has {} bytes and was copied: ask for fewer events", log.len());
     let (mut least, mut most) = (usize::MAX, 0);
-    for place in 0..ask.count(TIMES) {
+    for place in 0..options.count(TIMES) {
         let cut = dice.random_range(0..log.len());
         let whole = commits.iter().rev().find(|end| **end <= cut).copied().unwrap_or(0);
-        let expected = events_at(stage.dir(), original, &log[..whole])?;
-        let dir = stage.dir().join(format!("cut-{place}"));
+        let expected = events_at(testbed.dir(), original, &log[..whole])?;
+        let dir = testbed.dir().join(format!("cut-{place}"));
         fs::create_dir(&dir)?;
         fs::copy(original, dir.join("posthaste.db"))?;
         fs::write(dir.join("posthaste.db-wal"), &log[..cut])?;
-        let mut second = Plan::new(ask, StoreKind::Sqlite)?.data_dir(&dir).set().await?;
+        let mut second = TestbedPlan::new(options)?.data_dir(&dir).build().await?;
         second.start().await.with_context(|| format!("the log was cut at {cut} of {}", log.len()))?;
         let there = events(&dir.join("posthaste.db"))?;
         report.must(
@@ -107,16 +105,16 @@ async fn cut_logs(
             format!("cut at {cut}: {} events are there, not {}", there.len(), expected.len()),
         );
         (least, most) = (least.min(there.len()), most.max(there.len()));
-        let audit = Audit::of(&second.database).await?;
+        let audit = TableAudit::of(&second.database).await?;
         report.must(
             audit.partial_fan_outs == 0,
             format!("cut at {cut}: {} partial fan-outs", audit.partial_fan_outs),
         );
         second.kill().await?;
-        second.strike().await?;
+        second.tear_down().await?;
         fs::remove_dir_all(&dir)?;
     }
-    report.note("cuts", ask.count(TIMES));
+    report.note("cuts", options.count(TIMES));
     report.note("events_after_a_cut", [least, most]);
     Ok(())
 }
@@ -146,34 +144,39 @@ fn events_at(dir: &Path, original: &Path, log: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 fn events(file: &Path) -> Result<Vec<Vec<u8>>> {
-    let connection = read_only(file)?;
-    let mut select = connection.prepare("select id from events order by rowid")?;
+    of_events(file, "id")
+}
+
+/// One column of all events, in the order of their commits.
+fn of_events(file: &Path, column: &str) -> Result<Vec<Vec<u8>>> {
+    let connection = open_read_only(file)?;
+    let mut select = connection.prepare(&format!("select {column} from events order by rowid"))?;
     Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
 // --- (b) ---------------------------------------------------------------------------------------------------------------
 
 async fn turned_bits(
-    ask: &Ask,
-    stage: &Stage,
+    options: &Options,
+    testbed: &Testbed,
     original: &Path,
     dice: &mut StdRng,
     report: &mut Report,
 ) -> Result<()> {
-    copy_log(original)?;
-    let page: i64 = read_only(original)?.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    checkpoint(original)?;
+    let page: i64 = open_read_only(original)?.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let page = page as usize;
     let bytes = fs::read(original)?;
-    let copy = stage.dir().join("turned.db");
+    let copy = testbed.dir().join("turned.db");
     let url = format!("sqlite:{}", copy.display());
     let (mut named, mut unseen, mut altered) = (0u64, 0u64, 0u64);
-    for place in 0..ask.count(TIMES) * 2 {
+    for place in 0..options.count(TIMES) * 2 {
         let structure = place % 2 == 1;
         let at =
             if structure { in_a_structure(&bytes, page, dice) } else { dice.random_range(0..bytes.len()) };
         write_turned(&copy, &bytes, at, dice.random_range(0..8))?;
-        let command = node_command(stage, &["doctor", "--json", "--database", &url]);
-        let found = verdict(command).await.with_context(|| format!("byte {at}"))?;
+        let command = node_command(testbed, &["doctor", "--json", "--database", &url]);
+        let found = diagnose(command).await.with_context(|| format!("byte {at}"))?;
         let what = found.finding("integrity").or_else(|| found.finding("schema"));
         match found.code {
             Some(DAMAGED) => {
@@ -189,16 +192,16 @@ async fn turned_bits(
                 let sqlite = integrity(&copy);
                 report.must(sqlite == "ok", format!("byte {at}: SQLite says {sqlite}, doctor {what:?}"));
                 unseen += 1;
-                altered += u64::from(payloads(&copy)? != payloads(original)?);
+                altered += u64::from(of_events(&copy, "payload")? != of_events(original, "payload")?);
             }
         }
         remove(&copy);
     }
-    report.note("bits_turned", ask.count(TIMES) * 2);
+    report.note("bits_turned", options.count(TIMES) * 2);
     report.note("named", named);
     report.note("inside_values_or_free_space", unseen);
     report.note("of_these_in_a_payload", altered);
-    let clean = doctor(stage, &["--database", &format!("sqlite:{}", original.display())]).await?;
+    let clean = doctor(testbed, &["--database", &format!("sqlite:{}", original.display())]).await?;
     report.must(clean.code == Some(0), format!("the undamaged file: {:?}", clean.troubles()));
     Ok(())
 }
@@ -223,32 +226,16 @@ fn write_turned(copy: &Path, bytes: &[u8], at: usize, bit: u32) -> Result<()> {
     Ok(file.write_all_at(&[bytes[at] ^ (1 << bit)], at as u64)?)
 }
 
-/// Writes the log into the database.
-fn copy_log(file: &Path) -> Result<()> {
-    Ok(Connection::open(file)?.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?)
-}
-
-fn file_of(stage: &Stage) -> Result<PathBuf> {
-    let Database::Sqlite { file } = &stage.database else { anyhow::bail!("this check is about a file") };
+fn file_of(testbed: &Testbed) -> Result<PathBuf> {
+    let Database::Sqlite { file } = &testbed.database else { anyhow::bail!("this check is about a file") };
     Ok(file.clone())
 }
 
 fn integrity(file: &Path) -> String {
-    let asked = read_only(file).and_then(|connection| {
+    let asked = open_read_only(file).and_then(|connection| {
         Ok(connection.query_row("pragma integrity_check(1)", [], |row| row.get::<_, String>(0))?)
     });
     asked.unwrap_or_else(|error| error.to_string())
-}
-
-fn payloads(file: &Path) -> Result<Vec<Vec<u8>>> {
-    let connection = read_only(file)?;
-    let mut select = connection.prepare("select payload from events order by rowid")?;
-    Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
-}
-
-fn read_only(file: &Path) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Ok(Connection::open_with_flags(file, flags)?)
 }
 
 fn remove(file: &Path) {

@@ -15,12 +15,12 @@ use lab::{Direction, Fault, FaultKind, Proxy, Pump, Until};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::outsider::{Outsider, Seen, all_accept, only_accepted_or_refused};
-use crate::harness::report::rounded;
-use crate::harness::server::Server;
-use crate::harness::several::{begin, end};
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::ingest_probe::{
+    IngestProbe, ProbeAnswer, must_be_accepted_or_refused, wait_until_all_accept,
+};
+use crate::harness::multi_node::{settle_fleet, start_fleet};
+use crate::harness::postgres_server::PostgresServer;
+use crate::harness::{Fleet, Options, Report, Testbed, TestbedPlan, rounded};
 
 const CUT: Duration = Duration::from_secs(5);
 const STALL: u64 = 20;
@@ -30,91 +30,90 @@ const SERVING_WITHIN: f64 = 5.0;
 const IDLE_CORE: f64 = 0.2;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Trouble {
+enum NetworkTrouble {
     Cut,
     Stall(Direction),
 }
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 3);
-    let database = Server::start().await?.addr()?;
-    let mut plan = Plan::new(ask, store)?.nodes(nodes);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let nodes = options.nodes(3);
+    let database = PostgresServer::start().await?.addr()?;
+    let mut plan = TestbedPlan::new(options)?.nodes(nodes);
     let mut proxies = Vec::new();
     for _ in 0..nodes {
         let proxy = Proxy::start(database)?;
         plan = plan.database_addr(proxy.addr());
         proxies.push(proxy);
     }
-    let (mut stage, fleet) = begin(plan, 20, 4).await?;
+    let (mut testbed, fleet) = start_fleet(plan, 20, 4).await?;
 
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(500.0)))?;
-    let stall = ask.seconds(STALL);
+    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(500.0)))?;
+    let stall = options.seconds(STALL);
     let all: Vec<&Proxy> = proxies.iter().collect();
     let mut faults = Vec::new();
     let phases = [
-        ("cut", Trouble::Cut, CUT, &all[..]),
-        ("stall", Trouble::Stall(Direction::Both), stall, &all[..]),
-        ("stall_of_answers", Trouble::Stall(Direction::Down), stall / 2, &all[..]),
-        ("stall_of_questions", Trouble::Stall(Direction::Up), stall / 2, &all[..]),
-        ("stall_of_one", Trouble::Stall(Direction::Both), stall, &all[..1]),
+        ("cut", NetworkTrouble::Cut, CUT, &all[..]),
+        ("stall", NetworkTrouble::Stall(Direction::Both), stall, &all[..]),
+        ("stall_of_answers", NetworkTrouble::Stall(Direction::Down), stall / 2, &all[..]),
+        ("stall_of_questions", NetworkTrouble::Stall(Direction::Up), stall / 2, &all[..]),
+        ("stall_of_one", NetworkTrouble::Stall(Direction::Both), stall, &all[..1]),
     ];
     for (name, trouble, span, proxies) in phases {
         if name == "stall_of_one" && nodes == 1 {
             continue;
         }
         sleep(CALM).await;
-        let fault = phase(&mut stage, &fleet, name, trouble, span, proxies, &mut report).await?;
+        let fault = phase(&mut testbed, &fleet, name, trouble, span, proxies, report).await?;
         faults.push(fault);
     }
     sleep(CALM).await;
     let sent = pump.finish().await;
-    end(&mut stage, &fleet, &sent, faults, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    settle_fleet(&mut testbed, &fleet, &sent, faults, report).await?;
+    testbed.tear_down().await
 }
 
 /// One trouble from its beginning to the recovery.
 async fn phase(
-    stage: &mut Stage,
+    testbed: &mut Testbed,
     fleet: &Fleet,
     name: &str,
-    trouble: Trouble,
+    trouble: NetworkTrouble,
     span: Duration,
     proxies: &[&Proxy],
     report: &mut Report,
 ) -> Result<Fault> {
-    let outsider = Outsider::start(stage, fleet, Duration::from_millis(100));
+    let probe = IngestProbe::start(testbed, fleet, Duration::from_millis(100));
     let struck = proxies.len();
-    let (began, mut fault) = (Instant::now(), Fault::of_all(FaultKind::NetworkCut, stage.receiver.now_us()));
-    if struck < stage.members.len() {
-        fault.sender = Some(stage.members[0].node()?.pid());
+    let (began, mut fault) =
+        (Instant::now(), Fault::of_all(FaultKind::NetworkCut, testbed.receiver.now_us()));
+    if struck < testbed.nodes.len() {
+        fault.sender = Some(testbed.nodes[0].process()?.pid());
     }
     for proxy in proxies {
         match trouble {
-            Trouble::Cut => {
+            NetworkTrouble::Cut => {
                 proxy.refuse(true).await;
                 proxy.cut_all();
             }
-            Trouble::Stall(direction) => proxy.stall(direction),
+            NetworkTrouble::Stall(direction) => proxy.stall(direction),
         }
     }
     // The first second may still have work to end.
     sleep(Duration::from_secs(1).min(span)).await;
-    let (cpu_before, from) = (cpu(stage, struck)?, Instant::now());
+    let (cpu_before, from) = (cpu(testbed, struck)?, Instant::now());
     sleep(span.saturating_sub(Duration::from_secs(1))).await;
     let busy =
-        (cpu(stage, struck)? - cpu_before).as_secs_f64() / from.elapsed().as_secs_f64() / struck as f64;
+        (cpu(testbed, struck)? - cpu_before).as_secs_f64() / from.elapsed().as_secs_f64() / struck as f64;
     let healed = Instant::now();
     for proxy in proxies {
         proxy.heal().await;
     }
-    fault.until_us = Some(stage.receiver.now_us());
-    all_accept(stage, fleet, Duration::from_secs(30)).await?;
+    fault.until_us = Some(testbed.receiver.now_us());
+    wait_until_all_accept(testbed, fleet, Duration::from_secs(30)).await?;
     let recovery = healed.elapsed().as_secs_f64();
-    let seen = outsider.finish().await?;
-    only_accepted_or_refused(&seen, &format!("{name}_answers"), report);
-    let noticed = (0..struck).map(|node| noticed(&seen, node, began)).fold(0.0, f64::max);
+    let answers = probe.finish().await?;
+    must_be_accepted_or_refused(&answers, &format!("{name}_answers"), report);
+    let noticed = (0..struck).map(|node| noticed(&answers, node, began)).fold(0.0, f64::max);
     report.note(
         name,
         json!({
@@ -134,15 +133,16 @@ async fn phase(
 }
 
 /// When a node was first heard saying no.
-fn noticed(seen: &[Seen], node: usize, began: Instant) -> f64 {
-    let no = |seen: &&Seen| seen.node == node && !seen.accepted() && seen.asked + seen.took >= began;
-    seen.iter().find(no).map_or(f64::INFINITY, |seen| (seen.asked + seen.took - began).as_secs_f64())
+fn noticed(answers: &[ProbeAnswer], node: usize, began: Instant) -> f64 {
+    let ended = |answer: &ProbeAnswer| answer.asked + answer.took;
+    let no = |answer: &&ProbeAnswer| answer.node == node && !answer.accepted() && ended(answer) >= began;
+    answers.iter().find(no).map_or(f64::INFINITY, |answer| (ended(answer) - began).as_secs_f64())
 }
 
-fn cpu(stage: &Stage, nodes: usize) -> Result<Duration> {
+fn cpu(testbed: &Testbed, nodes: usize) -> Result<Duration> {
     let mut sum = Duration::ZERO;
-    for member in &stage.members[..nodes] {
-        sum += member.node()?.cpu_time()?;
+    for node in &testbed.nodes[..nodes] {
+        sum += node.process()?.cpu_time()?;
     }
     Ok(sum)
 }

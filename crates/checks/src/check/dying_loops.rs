@@ -19,11 +19,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::Ask;
 use crate::harness::audit::{Circumstances, settle_accounts_on};
-use crate::harness::server::root;
-use crate::harness::stage::{API_KEY, free_addr};
-use crate::harness::{Audit, Fleet, Plan, Report, Stage, StoreKind, wire};
+use crate::harness::postgres_server::root;
+use crate::harness::testbed::{API_KEY, free_addr};
+use crate::harness::{Fleet, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan, raw_http};
 
 const DESTINATIONS: usize = 5;
 const SLOTS: u32 = 4;
@@ -36,23 +35,24 @@ struct LoopRow {
     is_restarted: bool,
 }
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut tried = Vec::new();
     for row in table()? {
         let of_sqlite = row.name.starts_with("sqlite_");
-        let asked_for = ask.only.as_ref().is_none_or(|only| row.name.starts_with(only.as_str()));
-        if ELSEWHERE.contains(&row.name.as_str()) || !asked_for || (of_sqlite && store == StoreKind::Postgres)
+        let asked_for = options.only.as_ref().is_none_or(|only| row.name.starts_with(only.as_str()));
+        if ELSEWHERE.contains(&row.name.as_str())
+            || !asked_for
+            || (of_sqlite && options.store() == StoreKind::Postgres)
         {
             continue;
         }
-        let part = one_loop(ask, store, &row).await.with_context(|| row.name.clone())?;
-        report.must(part.holds(), format!("{}: {part}", row.name));
+        let part = one_loop(options, &row).await.with_context(|| row.name.clone())?;
+        report.must_hold(&row.name, &part);
         tried.push(row.name);
     }
     ensure!(!tried.is_empty(), "no loop was tried");
     report.note("loops", json!(tried));
-    Ok(report)
+    Ok(())
 }
 
 fn table() -> Result<Vec<LoopRow>> {
@@ -78,72 +78,72 @@ fn failpoint(name: &str) -> String {
     }
 }
 
-async fn one_loop(ask: &Ask, store: StoreKind, row: &LoopRow) -> Result<Report> {
+async fn one_loop(options: &Options, row: &LoopRow) -> Result<Report> {
     let mut part = Report::default();
     let admin = free_addr()?;
-    let plan = Plan::with_failpoints(ask, store)?
-        .forgetting(None, 1)
+    let plan = TestbedPlan::with_failpoints(options)?
+        .short_retention(None, 1)
         .env("POSTHASTE_TEST_ROLLUP_EVERY_SECONDS", "1")
         .env("POSTHASTE_ADMIN_LISTEN", &admin.to_string())
         // Nobody is there: spans are dropped, and the exporter has something to do.
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
         .env("POSTHASTE_SHUTDOWN_GRACE", "2s");
-    let mut stage = plan.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
-    stage.stop().await?;
-    stage.set_env("POSTHASTE_FAIL", Some(&failpoint(&row.name)));
+    let mut testbed = plan.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    testbed.stop().await?;
+    testbed.set_env("POSTHASTE_FAIL", Some(&failpoint(&row.name)));
     // It may die on the way to being ready.
-    let began = stage.start().await;
+    let began = testbed.start().await;
     ensure!(began.is_ok() || !row.is_restarted, "it did not begin: {began:?}");
-    let pid = stage.node()?.pid();
+    let pid = testbed.process()?.pid();
 
-    let _callers = callers(&stage, admin);
-    let mut config = fleet.pump(Until::Elapsed(ask.seconds(3))).open(ask.rate(100.0));
+    let _callers = callers(&testbed, admin);
+    let mut config = fleet.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0));
     config.retry_for = Duration::from_secs(60);
     let pump = lab::Pump::start(config)?;
     let mut on = Circumstances::default();
     if row.is_restarted {
-        sleep(ask.seconds(3)).await;
-        part.must(stage.is_running() && stage.node()?.pid() == pid, "the process ended");
+        sleep(options.seconds(3)).await;
+        part.must(testbed.is_running() && testbed.process()?.pid() == pid, "the process ended");
         let metrics = Client::without_key(&format!("http://{admin}"))?.raw("/metrics").await?;
         let metrics = String::from_utf8_lossy(&metrics);
         let line = format!("posthaste_loop_deaths_total{{loop=\"{}\"}} 1\n", row.name);
         part.must(metrics.contains(&line), "it was not counted once in /metrics");
-        let ready = get_status(stage.addr, "/readyz", Duration::from_secs(3)).await?;
-        part.exactly("readyz", u64::from(ready), 200u64);
+        let ready = get_status(testbed.addr, "/readyz", Duration::from_secs(3)).await?;
+        part.must_be("readyz", ready, 200);
     } else {
-        let ended = stage.wait_for_end(ask.seconds(3) + Duration::from_secs(15)).await;
+        let ended = testbed.wait_for_exit(options.seconds(3) + Duration::from_secs(15)).await;
         part.must(ended, "the process did not end");
-        on.faults = vec![Fault::of_all(FaultKind::Kill, stage.receiver.now_us())];
+        on.faults = vec![Fault::of_all(FaultKind::Kill, testbed.receiver.now_us())];
         // What was answered and could not be written any more is asked for again: the price of it, and no more than that.
-        let written = Audit::of(&stage.database).await?.delivered;
-        on.unknown_settlements = stage.receiver.succeeded().saturating_sub(written);
-        let status = stage.node_mut()?.wait(Duration::from_secs(1)).await?;
+        let written = TableAudit::of(&testbed.database).await?.delivered;
+        on.unknown_settlements = testbed.receiver.succeeded().saturating_sub(written);
+        let status = testbed.process_mut()?.wait(Duration::from_secs(1)).await?;
         part.must(status.and_then(|it| it.code()) == Some(1), format!("it ended with {status:?}"));
-        part.must(stage.log().contains("this node must end"), "the log does not say why");
-        stage.set_env("POSTHASTE_FAIL", None);
-        stage.start().await?;
+        part.must(testbed.log().contains("this node must end"), "the log does not say why");
+        testbed.set_env("POSTHASTE_FAIL", None);
+        testbed.start().await?;
     }
     let name = format!("\"loop\":\"{}\"", row.name);
     // A thread of the store is no loop of the supervisor's: the line has the thread's name.
     let thread = format!("\"thread\":\"{}\"", row.name.replace('_', "-"));
-    let log = stage.log();
+    let log = testbed.log();
     part.must(log.contains(&name) || log.contains(&thread), "the log does not name it");
     let sent = pump.report().await;
-    part.exactly("left_in_queue", stage.quiesce(Duration::from_secs(60)).await?, 0u64);
-    settle_accounts_on(&stage, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
-    stage.strike().await?;
+    testbed.must_drain(Duration::from_secs(60), &mut part).await?;
+    settle_accounts_on(&testbed, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
+    testbed.tear_down().await?;
     Ok(part)
 }
 
 /// Somebody who follows the stream, and somebody at the admin address.
-fn callers(stage: &Stage, admin: SocketAddr) -> JoinSet<()> {
+fn callers(testbed: &Testbed, admin: SocketAddr) -> JoinSet<()> {
     let mut callers = JoinSet::new();
-    let (addr, key) = (stage.addr, format!("Bearer {API_KEY}"));
+    let (addr, key) = (testbed.addr, format!("Bearer {API_KEY}"));
     callers.spawn(async move {
-        let follow = wire::request("GET", "/v1/stream", &[("authorization", &key)], b"");
+        let follow = raw_http::request("GET", "/v1/stream", &[("authorization", &key)], b"");
         loop {
-            let _ = wire::exchange(addr, &follow, Duration::from_secs(60)).await;
+            let _ = raw_http::exchange(addr, &follow, Duration::from_secs(60)).await;
             sleep(Duration::from_millis(50)).await;
         }
     });

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use client::{NewRoute, Publish};
+use client::Publish;
 use domain::destination::DisabledReason;
 use domain::id::DestinationId;
 use domain::retry::RetryPolicy;
@@ -20,11 +20,9 @@ use lab::Reply;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::Ask;
 use crate::harness::database::Cell;
-use crate::harness::report::rounded;
-use crate::harness::stage::free_addr;
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind};
+use crate::harness::testbed::free_addr;
+use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, rounded};
 
 const PAUSES: [f64; 3] = [1.0, 2.0, 3.0];
 const JITTER: f64 = 0.2;
@@ -35,9 +33,9 @@ const CLOCKS_AGREE_SECONDS: f64 = 0.005;
 const DRAINED_WITHIN: Duration = Duration::from_secs(40);
 
 /// What a destination does, and what must become of its deliveries.
-struct Row {
+struct OutcomeRow {
     name: String,
-    does: Does,
+    does: Behaviour,
     policy: RetryPolicy,
     outcome: &'static str,
     http_status: Option<u16>,
@@ -48,7 +46,7 @@ struct Row {
     asked_seconds: f64,
 }
 
-enum Does {
+enum Behaviour {
     Replies(Reply),
     /// Speaks, but not HTTP.
     Babbles,
@@ -58,49 +56,45 @@ enum Does {
     NoTls,
 }
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
     let (babbler, nobody) = (babble().await?, free_addr()?);
     let mut rows = Vec::new();
     for row in table() {
-        let mut plan = stage.destination(&row.name);
+        let mut plan = testbed.destination(&row.name);
         plan.timeout_seconds = 1;
         plan.retry_policy = row.policy.clone();
         match &row.does {
-            Does::Replies(reply) => stage.receiver.script(&row.name, reply.clone()),
-            Does::Babbles => plan.url = format!("http://{babbler}/"),
-            Does::Refuses => plan.url = format!("http://{nobody}/"),
-            Does::NoTls => plan.url = plan.url.replace("http:", "https:"),
+            Behaviour::Replies(reply) => testbed.receiver.script(&row.name, reply.clone()),
+            Behaviour::Babbles => plan.url = format!("http://{babbler}/"),
+            Behaviour::Refuses => plan.url = format!("http://{nobody}/"),
+            Behaviour::NoTls => plan.url = plan.url.replace("http:", "https:"),
         }
-        let id = stage.client.create_destination(&plan).await?.id;
-        stage.client.create_route(&NewRoute::to(id)).await?;
+        let id = testbed.add_destination(&plan, &[]).await?;
         rows.push((row, id));
     }
-    stage.receiver.script("429", throttled_for_a_while());
-    let events = ask.count(3);
+    testbed.receiver.script("429", throttled_for_a_while());
+    let events = options.count(3);
     for _ in 0..events {
-        stage.client.publish(&Publish::json("any", "{}")?).await?;
+        testbed.client.publish(&Publish::json("any", "{}")?).await?;
     }
-    let left = stage.quiesce(DRAINED_WITHIN).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(DRAINED_WITHIN, report).await?;
     // What comes when 410 has been said is not sent; the others see it like the rest.
     let (gone, gone_id) = rows.iter().find(|(row, _)| row.name == "410").context("410 has a row")?;
-    let before = stage.receiver.arrivals(&gone.name);
-    stage.client.publish(&Publish::json("any", "{}")?).await?;
-    let left = stage.quiesce(DRAINED_WITHIN).await?;
-    report.exactly("left_in_queue", left, 0u64);
-    report.exactly("sent_after_410", stage.receiver.arrivals(&gone.name) - before, 0u64);
-    let id = stage.database.literal(gone_id.bytes());
+    let before = testbed.receiver.arrivals(&gone.name);
+    testbed.client.publish(&Publish::json("any", "{}")?).await?;
+    testbed.must_drain(DRAINED_WITHIN, report).await?;
+    report.must_be("sent_after_410", testbed.receiver.arrivals(&gone.name) - before, 0);
+    let id = testbed.database.literal(gone_id.bytes());
     let disabled = format!(
         "select count(*) from destinations where id = {id} and disabled_reason = '{}'",
         DisabledReason::Gone.as_str()
     );
-    report.exactly("disabled_by_410", stage.database.number(&disabled).await?, 1u64);
+    report.must_be("disabled_by_410", testbed.database.number(&disabled).await?, 1);
 
     let (mut attempts, mut widest, mut latest) = (0, 0.0f64, 0.0f64);
     for (row, id) in &rows {
-        let deliveries = deliveries(&stage, *id).await?;
+        let deliveries = deliveries(&testbed, *id).await?;
         let all = deliveries.len() as u64 == events + 1;
         report.must(all, format!("{}: {} deliveries have ended", row.name, deliveries.len()));
         let mut made = 0;
@@ -121,28 +115,28 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             }
         }
         attempts += made;
-        if matches!(row.does, Does::Replies(_)) {
-            let arrived = stage.receiver.arrivals(&row.name);
+        if matches!(row.does, Behaviour::Replies(_)) {
+            let arrived = testbed.receiver.arrivals(&row.name);
             report.must(arrived == made, format!("{}: {arrived} requests, {made} attempts", row.name));
         }
     }
     report.note("rows", rows.len());
     report.note("attempts", attempts);
     report.note("widest_pause_beyond_its_shortest_seconds", rounded(widest));
-    report.at_most("latest_seconds", latest, LATE_SECONDS);
+    report.must_be_at_most("latest_seconds", latest, LATE_SECONDS);
     let holds = "select count(*) from holds where reason = 'throttle'";
-    report.note("holds_by_429", stage.database.number(holds).await?);
+    report.note("holds_by_429", testbed.database.number(holds).await?);
     let wrong = "select count(distinct destination_id) from holds where reason = 'throttle'";
-    report.exactly("destinations_held_by_429", stage.database.number(wrong).await?, 1u64);
-    Audit::of(&stage.database).await?.rules(&mut report);
-    report.must(stage.all_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("destinations_held_by_429", testbed.database.number(wrong).await?, 1);
+    TableAudit::of(&testbed.database).await?.must_hold(report);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
-fn table() -> Vec<Row> {
-    let answers =
-        |status: u16| Row::new(&status.to_string(), Does::Replies(Reply::status(status)), Some(status));
+fn table() -> Vec<OutcomeRow> {
+    let answers = |status: u16| {
+        OutcomeRow::new(&status.to_string(), Behaviour::Replies(Reply::status(status)), Some(status))
+    };
     let mut rows = Vec::new();
     rows.extend([200, 201, 204].map(|status| answers(status).delivered()));
     rows.extend([301, 302, 307, 400, 401, 403, 404, 409, 413, 422].map(|status| answers(status).rejected()));
@@ -150,27 +144,27 @@ fn table() -> Vec<Row> {
     rows.extend([408, 425].map(|status| answers(status).exhausted("timeout")));
     rows.extend([500, 502, 503, 504].map(|status| answers(status).exhausted("server_error")));
     // Twice 429, then 200: by a script of its own.
-    rows.push(Row { name: "429".into(), ..answers(200).throttled_twice() });
+    rows.push(OutcomeRow { name: "429".into(), ..answers(200).throttled_twice() });
 
     let asks = Reply::status(503).header("retry-after", &ASKED_SECONDS.to_string());
-    let asks = Row::new("503-later", Does::Replies(asks), Some(503)).exhausted("server_error");
-    rows.push(Row { asked_seconds: ASKED_SECONDS, ..asks });
+    let asks = OutcomeRow::new("503-later", Behaviour::Replies(asks), Some(503)).exhausted("server_error");
+    rows.push(OutcomeRow { asked_seconds: ASKED_SECONDS, ..asks });
     let says = |name: &str, status, word| {
         let reply = Reply::status(status).header("webhook-delivery", word);
-        Row::new(name, Does::Replies(reply), Some(status))
+        OutcomeRow::new(name, Behaviour::Replies(reply), Some(status))
     };
     rows.push(says("abort", 500, "abort-message").rejected());
     rows.push(says("disable", 200, "disable").ended("gone", 1, "gone"));
 
-    rows.push(Row::new("hang", Does::Replies(Reply::Hang), None).exhausted("timeout"));
-    rows.push(Row::new("close", Does::Replies(Reply::Close), None).exhausted("network_error"));
-    rows.push(Row::new("reset", Does::Replies(Reply::Reset), None).exhausted("network_error"));
-    rows.push(Row::new("babble", Does::Babbles, None).exhausted("network_error"));
-    rows.push(Row::new("refuse", Does::Refuses, None).exhausted("network_error"));
-    rows.push(Row::new("no-tls", Does::NoTls, None).ended("tls_error", 2, "tls"));
+    rows.push(OutcomeRow::new("hang", Behaviour::Replies(Reply::Hang), None).exhausted("timeout"));
+    rows.push(OutcomeRow::new("close", Behaviour::Replies(Reply::Close), None).exhausted("network_error"));
+    rows.push(OutcomeRow::new("reset", Behaviour::Replies(Reply::Reset), None).exhausted("network_error"));
+    rows.push(OutcomeRow::new("babble", Behaviour::Babbles, None).exhausted("network_error"));
+    rows.push(OutcomeRow::new("refuse", Behaviour::Refuses, None).exhausted("network_error"));
+    rows.push(OutcomeRow::new("no-tls", Behaviour::NoTls, None).ended("tls_error", 2, "tls"));
 
     let with = |name: &str, status, change: fn(&mut RetryPolicy)| {
-        let mut row = Row { name: name.into(), ..answers(status) };
+        let mut row = OutcomeRow { name: name.into(), ..answers(status) };
         change(&mut row.policy);
         row
     };
@@ -188,14 +182,14 @@ fn table() -> Vec<Row> {
     rows
 }
 
-impl Row {
-    fn new(name: &str, does: Does, http_status: Option<u16>) -> Row {
+impl OutcomeRow {
+    fn new(name: &str, does: Behaviour, http_status: Option<u16>) -> OutcomeRow {
         let policy = RetryPolicy {
             schedule: PAUSES.map(Duration::from_secs_f64).to_vec(),
             jitter: JITTER,
             ..RetryPolicy::default()
         };
-        Row {
+        OutcomeRow {
             name: name.into(),
             does,
             policy,
@@ -207,28 +201,28 @@ impl Row {
         }
     }
 
-    fn delivered(self) -> Row {
+    fn delivered(self) -> OutcomeRow {
         self
     }
 
-    fn rejected(self) -> Row {
+    fn rejected(self) -> OutcomeRow {
         self.ended("rejected", 1, "rejected")
     }
 
-    fn exhausted(self, outcome: &'static str) -> Row {
+    fn exhausted(self, outcome: &'static str) -> OutcomeRow {
         self.ended(outcome, PAUSES.len() + 1, "exhausted")
     }
 
-    fn ended(self, outcome: &'static str, attempts: usize, reason: &'static str) -> Row {
-        Row { outcome, attempts: attempts..=attempts, reason: Some(reason), ..self }
+    fn ended(self, outcome: &'static str, attempts: usize, reason: &'static str) -> OutcomeRow {
+        OutcomeRow { outcome, attempts: attempts..=attempts, reason: Some(reason), ..self }
     }
 
-    fn throttled_twice(self) -> Row {
-        Row { attempts: 1..=3, ..self }
+    fn throttled_twice(self) -> OutcomeRow {
+        OutcomeRow { attempts: 1..=3, ..self }
     }
 
     /// What is wrong with a delivery, if anything is.
-    fn judge(&self, facts: &[Fact]) -> Result<(), String> {
+    fn judge(&self, facts: &[TimedAttempt]) -> Result<(), String> {
         let expect = |holds: bool, otherwise: String| if holds { Ok(()) } else { Err(otherwise) };
         expect(self.attempts.contains(&facts.len()), format!("{} attempts", facts.len()))?;
         let last = facts.last().ok_or("no attempt")?;
@@ -250,9 +244,9 @@ impl Row {
     }
 
     /// The pauses between a delivery's attempts; those for 429 belong to the destination and are the business of `retry_after_obeyed`.
-    fn pauses(&self, facts: &[Fact]) -> Vec<Pause> {
+    fn pauses(&self, facts: &[TimedAttempt]) -> Vec<Pause> {
         let pairs = facts.windows(2).zip(&self.policy.schedule).filter(|_| self.name != "429");
-        let pause = |(pair, planned): (&[Fact], &Duration)| {
+        let pause = |(pair, planned): (&[TimedAttempt], &Duration)| {
             let planned = planned.as_secs_f64();
             Pause {
                 seconds: pair[1].started - pair[0].ended,
@@ -287,7 +281,7 @@ fn throttled_for_a_while() -> lab::Script {
 }
 
 /// A row of `attempts`; times in seconds.
-struct Fact {
+struct TimedAttempt {
     number: Option<i64>,
     spent: i64,
     started: f64,
@@ -299,17 +293,17 @@ struct Fact {
 }
 
 /// The facts of every delivery of a destination that has ended, in order.
-async fn deliveries(stage: &Stage, destination: DestinationId) -> Result<Vec<Vec<Fact>>> {
-    let id = stage.database.literal(destination.bytes());
+async fn deliveries(testbed: &Testbed, destination: DestinationId) -> Result<Vec<Vec<TimedAttempt>>> {
+    let id = testbed.database.literal(destination.bytes());
     let sql = format!(
         "select delivery_id, number, spent, started_at, duration_us, outcome, http_status, ending, reason
          from attempts where destination_id = {id} order by delivery_id, attempt_id"
     );
     let text = |cell: &Cell| cell.text().map(str::to_owned);
-    let mut deliveries: Vec<(Cell, Vec<Fact>)> = Vec::new();
-    for row in stage.database.rows(&sql).await? {
+    let mut deliveries: Vec<(Cell, Vec<TimedAttempt>)> = Vec::new();
+    for row in testbed.database.rows(&sql).await? {
         let started = row[3].number().unwrap_or(0) as f64 / 1e6;
-        let fact = Fact {
+        let fact = TimedAttempt {
             number: row[1].number(),
             spent: row[2].number().unwrap_or(0),
             started,

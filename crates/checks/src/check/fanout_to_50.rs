@@ -10,22 +10,20 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lab::{PumpConfig, Reply, Until};
 
-use crate::Ask;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TestbedPlan};
 
 const DESTINATIONS: usize = 50;
 const LATENCY: Duration = Duration::from_millis(200);
 const WITHIN_MS: f64 = 260.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, 5).await?;
-    stage.receiver.default_script(Reply::ok().after(LATENCY));
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, 5).await?;
+    testbed.receiver.default_script(Reply::ok().after(LATENCY));
     let (mut slowest, mut all) = (0.0f64, Vec::new());
-    for round in 0..=ask.count(10) {
-        let before = stage.receiver.succeeded();
-        let offset_us = lab::clock::unix_us() - stage.receiver.now_us();
+    for round in 0..=options.count(10) {
+        let before = testbed.receiver.succeeded();
+        let offset_us = lab::clock::unix_us() - testbed.receiver.now_us();
         let config = PumpConfig {
             event_types: vec!["lab.all".into()],
             connections: 1,
@@ -35,11 +33,11 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         ensure!(sent.acked(), "the event was answered {}", sent.status);
         let goal = before + DESTINATIONS as u64;
         ensure!(
-            stage.receiver.wait_for_succeeded(goal, Duration::from_secs(10)).await,
+            testbed.receiver.wait_for_succeeded(goal, Duration::from_secs(10)).await,
             "not all fifty arrived"
         );
         let id = sent.event_id.as_deref();
-        let records = stage.receiver.snapshot();
+        let records = testbed.receiver.snapshot();
         let ends =
             records.iter().filter(|record| Some(&*record.event_id) == id).filter_map(|record| record.end_us);
         let last_us = ends.max().unwrap_or(u64::MAX) + offset_us;
@@ -49,10 +47,9 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             all.push(after_ms.round());
         }
         // The next round finds an idle node.
-        stage.quiesce(Duration::from_secs(5)).await?;
+        testbed.quiesce(Duration::from_secs(5)).await?;
     }
     report.note("rounds_ms", all);
-    report.at_most("slowest_ms", slowest, WITHIN_MS);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("slowest_ms", slowest, WITHIN_MS);
+    testbed.tear_down().await
 }

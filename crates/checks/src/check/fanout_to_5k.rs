@@ -9,57 +9,51 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lab::{PumpConfig, Recording, Target, Until};
+use lab::{PumpConfig, Recording, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::disk::DiskProbe;
-use crate::harness::report::rounded;
-use crate::harness::stage::API_KEY;
-use crate::harness::{Plan, Report, StoreKind, crowd};
+use crate::harness::{Options, Report, TestbedPlan, disk, large_fanout, rounded};
 
 const DESTINATIONS: u64 = 5_000;
 const P99_MS: f64 = 20.0;
 /// For what is still to be made when the last event has been sent.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    stage.receiver.recording(Recording::Counts);
-    stage.stop().await?;
-    crowd::assemble(&stage, DESTINATIONS as usize).await?;
-    stage.start().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    testbed.receiver.recording(Recording::Counts);
+    testbed.stop().await?;
+    large_fanout::add_destinations(&testbed, DESTINATIONS as usize).await?;
+    testbed.start().await?;
     // The first one reads the routes.
-    crowd::publish(&stage).await?;
+    large_fanout::publish(&testbed).await?;
 
-    let target = Target::Publish { base: stage.base(), key: API_KEY.into() };
     let config = PumpConfig {
-        event_types: vec![crowd::EVENT_TYPE.into()],
+        event_types: vec![large_fanout::EVENT_TYPE.into()],
         keep_log: false,
-        ..PumpConfig::new(target, Until::Elapsed(ask.seconds(10)))
+        ..testbed.publisher(Until::Elapsed(options.seconds(10)))
     };
-    let disk = DiskProbe::start(stage.dir())?;
-    let sent = lab::pump::run_apart(config.open(ask.rate(20.0))).await?;
-    let disk = disk.stop()?;
-    let lag = crowd::expanding(&stage.database).await?;
+    let disk = disk::start_probe(testbed.dir())?;
+    let sent = lab::pump::run(config.open(options.rate(20.0))).await?;
+    let disk = disk.finish().await?;
+    let lag = large_fanout::expansions(&testbed.database).await?;
     let ended = Instant::now();
-    while crowd::expanding(&stage.database).await? > 0 && ended.elapsed() < PATIENCE {
+    while large_fanout::expansions(&testbed.database).await? > 0 && ended.elapsed() < PATIENCE {
         sleep(Duration::from_millis(50)).await;
     }
     report.note("offered", sent.offered);
-    report.exactly("accepted", sent.accepted, sent.offered);
-    report.note("p50_ms", rounded(sent.latency.percentile_us(50.0) as f64 / 1e3));
-    report.at_most("p99_ms", sent.latency.percentile_us(99.0) as f64 / 1e3, P99_MS);
-    report.note("slowest_ms", rounded(sent.latency.max_us() as f64 / 1e3));
-    report.note("disk_p99_ms", rounded(disk.percentile_us(99.0) as f64 / 1e3));
+    report.must_be("accepted", sent.accepted, sent.offered);
+    report.note("p50_ms", rounded(sent.latency.percentile_ms(50.0)));
+    report.must_be_at_most("p99_ms", sent.latency.percentile_ms(99.0), P99_MS);
+    report.note("slowest_ms", rounded(sent.latency.max_ms()));
+    report.note("disk_p99_ms", rounded(disk.percentile_ms(99.0)));
     report.note("still_expanding_at_the_end_of_the_load", lag);
     report.note("expanded_after_seconds", rounded(ended.elapsed().as_secs_f64()));
-    report.exactly("never_expanded", crowd::expanding(&stage.database).await?, 0u64);
-    report.note("arrived_meanwhile", stage.receiver.succeeded());
+    report.must_be("never_expanded", large_fanout::expansions(&testbed.database).await?, 0);
+    report.note("arrived_meanwhile", testbed.receiver.succeeded());
 
     // Counted when nothing moves any more.
-    stage.kill().await?;
+    testbed.kill().await?;
     let wrong = format!(
         "select count(*) from events e left join (
              select event_id, count(*) as n, count(distinct destination_id) as d from (
@@ -70,7 +64,6 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
          where coalesce(made.n, 0) <> {DESTINATIONS} or made.d <> {DESTINATIONS}
             or coalesce(e.deliveries, 0) <> {DESTINATIONS}"
     );
-    report.exactly("events_with_other_deliveries", stage.database.number(&wrong).await?, 0u64);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("events_with_other_deliveries", testbed.database.number(&wrong).await?, 0);
+    testbed.tear_down().await
 }

@@ -11,33 +11,31 @@ use std::time::Duration;
 use anyhow::Result;
 use lab::{Pump, Until};
 
-use crate::Ask;
-use crate::harness::strace::{Call, Strace};
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::strace::{Strace, SystemCall};
+use crate::harness::{Fleet, Options, Report, TestbedPlan};
 
 const WATCHED: &str = "trace=fdatasync,fsync,read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg";
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 4, 4).await?;
-    let strace = Strace::attach(&stage, &["-e", WATCHED]).await?;
-    let sent = Pump::start(fleet.pump(Until::Elapsed(ask.seconds(20))).open(ask.rate(50.0)))?.report().await;
-    stage.quiesce(Duration::from_secs(30)).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 4, 4).await?;
+    let strace = Strace::attach(&testbed, &["-e", WATCHED]).await?;
+    let sent =
+        Pump::start(fleet.pump(Until::Elapsed(options.seconds(20))).open(options.rate(50.0)))?.report().await;
+    testbed.quiesce(Duration::from_secs(30)).await?;
     let calls = strace.detach().await?;
     let seen = acknowledgements(&calls);
     report.note("accepted", sent.accepted);
     report.note("flushes", calls.iter().filter(|call| call.is_flush() && call.of_log()).count());
-    report.exactly("acknowledgements_seen", seen.len() as u64, sent.accepted);
-    report.exactly("before_the_flush", seen.iter().filter(|flushed| !**flushed).count() as u64, 0u64);
+    report.must_be("acknowledgements_seen", seen.len(), sent.accepted);
+    report.must_be("before_the_flush", seen.iter().filter(|flushed| !**flushed).count(), 0);
     report.must(sent.accepted > 0, "nothing was accepted");
-    stage.strike().await?;
-    Ok(report)
+    testbed.tear_down().await
 }
 
 /// For each 202 written: whether a flush lies between the end of its request and it.
-fn acknowledgements(calls: &[Call]) -> Vec<bool> {
-    let flushes: Vec<&Call> =
+fn acknowledgements(calls: &[SystemCall]) -> Vec<bool> {
+    let flushes: Vec<&SystemCall> =
         calls.iter().filter(|call| call.is_flush() && call.of_log() && call.result == 0).collect();
     // Of each connection, where the last read of something had ended. Calls are in the order of their ends.
     let mut last_read: HashMap<&str, usize> = HashMap::new();
@@ -58,14 +56,14 @@ fn acknowledgements(calls: &[Call]) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    fn call(name: &str, text: &str, began: usize, ended: usize) -> Call {
-        Call { name: name.into(), text: text.into(), result: 1, began, ended, at_us: 0 }
+    fn call(name: &str, text: &str, began: usize, ended: usize) -> SystemCall {
+        SystemCall { name: name.into(), text: text.into(), result: 1, began, ended, at_us: 0 }
     }
 
     #[test]
     fn a_flush_that_began_before_the_request_was_read_proves_nothing() {
         let flush =
-            |began, ended| Call { result: 0, ..call("fdatasync", "fdatasync(1<x-wal>)", began, ended) };
+            |began, ended| SystemCall { result: 0, ..call("fdatasync", "fdatasync(1<x-wal>)", began, ended) };
         let read = call("recvfrom", "recvfrom(5<TCP>, \"POST", 2, 2);
         let answer = call("sendto", "sendto(5<TCP>, \"HTTP/1.1 202", 6, 6);
         assert_eq!(acknowledgements(&[read.clone(), flush(3, 5), answer.clone()]), [true]);

@@ -13,44 +13,42 @@ mod chores;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use client::{NewDestination, NewRoute, Publish};
+use client::{NewDestination, Publish};
 use lab::{Recording, Reply};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind};
+use crate::harness::testbed::add_destination;
+use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan};
 
 const ROUTES: u64 = 5_000;
 const ROUNDS: usize = 3;
 const STILL: u64 = 15;
 const LEASE_SECONDS: f64 = 10.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let (nodes, routes) = (ask.nodes(store, 3), ask.count(ROUTES));
-    let mut stage = Plan::new(ask, store)?.nodes(nodes).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    stage.receiver.recording(Recording::Counts);
-    stage.receiver.default_script(Reply::ok());
-    many_routes(&stage, routes).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let routes = options.count(ROUTES);
+    let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
+    testbed.receiver.recording(Recording::Counts);
+    testbed.receiver.default_script(Reply::ok());
+    many_routes(&testbed, routes).await?;
 
     let (mut slowest, mut frozen_in_it) = (0.0f64, 0u64);
     for round in 0..ROUNDS {
-        let at = round % nodes;
+        let at = round % testbed.nodes.len();
         let event = Publish::json("many", format!("{{\"round\":{round}}}"))?;
-        let accepted = stage.members[at].client.publish(&event).await?;
-        let mut freeze = stage.freeze_one(at).await?;
+        let accepted = testbed.nodes[at].client.publish(&event).await?;
+        let mut freeze = testbed.freeze_node(at).await?;
         let frozen = Instant::now();
-        let open = stage.database.number("select count(*) from expansions").await?;
+        let open = testbed.database.count("expansions").await?;
         frozen_in_it += u64::from(open > 0);
-        let id = stage.database.literal(accepted.id.bytes());
+        let id = testbed.database.literal(accepted.id.bytes());
         let sql = format!("select coalesce(deliveries, -1) from events where id = {id}");
         let done = async || -> Result<bool> {
-            Ok(stage.database.rows(&sql).await?.first().and_then(|row| row[0].number())
+            Ok(testbed.database.rows(&sql).await?.first().and_then(|row| row[0].number())
                 == Some(routes as i64))
         };
-        let still = ask.seconds(STILL);
+        let still = options.seconds(STILL);
         let mut took = None;
         while frozen.elapsed() < still || took.is_none() && frozen.elapsed() < Duration::from_secs(40) {
             if took.is_none() && done().await? {
@@ -62,47 +60,44 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             sleep(Duration::from_millis(100)).await;
         }
         slowest = slowest.max(took.unwrap_or(f64::INFINITY));
-        stage.thaw_one(at, &mut freeze).await?;
+        testbed.thaw_node(at, &mut freeze).await?;
         sleep(Duration::from_secs(1)).await;
     }
     report.note("frozen_within_the_chore", frozen_in_it);
-    report.at_most("gone_on_after_seconds", slowest, 2.0 * LEASE_SECONDS);
+    report.must_be_at_most("gone_on_after_seconds", slowest, 2.0 * LEASE_SECONDS);
     let wanted = ROUNDS as u64 * routes;
-    let left = stage.quiesce(Duration::from_secs(120)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(Duration::from_secs(120), report).await?;
     let sql = "select count(*) from attempts where ending = 'delivered'";
-    report.exactly("deliveries", stage.database.number(sql).await?, wanted);
+    report.must_be("deliveries", testbed.database.number(sql).await?, wanted);
     let sql = "select coalesce(reason, '') || ' ' || coalesce(outcome, ''), count(*) from attempts
                where ending is not null and ending <> 'delivered' group by 1 order by 2 desc limit 5";
-    let others = stage.database.rows(sql).await?;
+    let others = testbed.database.rows(sql).await?;
     let others = others.iter().map(|row| (row[0].text().unwrap_or("").to_owned(), row[1].number()));
     report.note("other_endings", others.collect::<Vec<_>>());
     let twice = "select count(*) from (select event_id, route_id from attempts where ending is not null
                  group by event_id, route_id having count(*) > 1) twice";
-    report.exactly("routes_with_two_deliveries", stage.database.number(twice).await?, 0u64);
-    report.note("arrived", stage.receiver.succeeded());
-    report.must(stage.all_running(), "a node exited");
-    Audit::of(&stage.database).await?.rules(&mut report);
-    stage.strike().await?;
-    chores::fall_asleep(ask, store, &mut report).await?;
-    Ok(report)
+    report.must_be("routes_with_two_deliveries", testbed.database.number(twice).await?, 0);
+    report.note("arrived", testbed.receiver.succeeded());
+    testbed.must_be_running(report);
+    TableAudit::of(&testbed.database).await?.must_hold(report);
+    testbed.tear_down().await?;
+    chores::fall_asleep(options, report).await?;
+    Ok(())
 }
 
 /// Routes for the type `many`, each to a destination of its own; by the API, many at a time.
-async fn many_routes(stage: &Stage, count: u64) -> Result<()> {
+async fn many_routes(testbed: &Testbed, count: u64) -> Result<()> {
     const AT_ONCE: u64 = 32;
     let mut tasks = JoinSet::new();
     for lane in 0..AT_ONCE {
-        let client = stage.members[lane as usize % stage.members.len()].client.clone();
-        let plan = NewDestination { max_concurrency: 2, ..stage.destination("many") };
+        let client = testbed.nodes[lane as usize % testbed.nodes.len()].client.clone();
+        let plan = testbed.destination_with_slots("many", 2);
         tasks.spawn(async move {
             for n in (lane..count).step_by(AT_ONCE as usize) {
                 let plan = NewDestination { name: format!("many {n}"), ..plan.clone() };
-                let destination = client.create_destination(&plan).await?;
-                let types = vec!["many".to_owned()];
-                client.create_route(&NewRoute { event_types: types, ..NewRoute::to(destination.id) }).await?;
+                add_destination(&client, &plan, &["many"]).await?;
             }
-            Ok::<_, client::Error>(())
+            anyhow::Ok(())
         });
     }
     while let Some(done) = tasks.join_next().await {

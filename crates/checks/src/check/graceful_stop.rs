@@ -14,10 +14,9 @@ use anyhow::{Context, Result};
 use lab::{Ending, Fault, FaultKind, Pump, Record, Reply, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::audit::{settle_accounts, settle_accounts_of_all};
-use crate::harness::ownership::History;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind, wire};
+use crate::harness::audit::settle_accounts_of_all;
+use crate::harness::multi_node::start_watched;
+use crate::harness::{Fleet, Options, Report, Testbed, TestbedPlan, raw_http, settle_accounts};
 
 const DESTINATIONS: usize = 20;
 const SLOTS: u32 = 4;
@@ -28,77 +27,70 @@ const UNDER_WAY_US: u64 = 100_000;
 const GONE_WITHIN: f64 = 10.0;
 const RESUMED_WITHIN: f64 = 1.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 2).min(2);
-    let mut stage = Plan::new(ask, store)?.nodes(nodes).start().await?;
-    if nodes > 1 {
-        stage.balanced(Duration::from_secs(30)).await?;
-        History::begin(&stage.database).await?;
-    }
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
-    stage.receiver.default_script(Reply::ok().after(LATENCY));
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let nodes = options.nodes(2).min(2);
+    let plan = TestbedPlan::new(options)?.nodes(nodes);
+    let mut testbed = if nodes > 1 { start_watched(plan).await? } else { plan.start().await? };
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    testbed.receiver.default_script(Reply::ok().after(LATENCY));
     // A third more than the slots can do, so that every lane has work waiting.
-    let rate = ask.rate(DESTINATIONS as f64 * f64::from(SLOTS) / LATENCY.as_secs_f64() * 1.3 / 2.0);
+    let rate = options.rate(DESTINATIONS as f64 * f64::from(SLOTS) / LATENCY.as_secs_f64() * 1.3 / 2.0);
     let pump = Pump::start(fleet.pump(Until::Stopped).open(rate))?;
-    sleep(ask.seconds(5)).await;
+    sleep(options.seconds(5)).await;
 
-    let pid = stage.node()?.pid();
+    let pid = testbed.process()?.pid();
     let told = Instant::now();
-    stage.node()?.terminate().await?;
-    let told_us = stage.receiver.now_us();
-    report.at_most("door_shut_after_ms", shut(&stage, &fleet, told).await? * 1e3, DOOR_MS);
-    let status = stage.node_mut()?.wait(Duration::from_secs(30)).await?;
+    testbed.process()?.terminate().await?;
+    let told_us = testbed.receiver.now_us();
+    report.must_be_at_most("door_shut_after_ms", shut(&testbed, &fleet, told).await? * 1e3, DOOR_MS);
+    let status = testbed.process_mut()?.wait(Duration::from_secs(30)).await?;
     let gone = told.elapsed().as_secs_f64();
-    report.at_most("gone_after_seconds", gone, GONE_WITHIN);
+    report.must_be_at_most("gone_after_seconds", gone, GONE_WITHIN);
     report.must(status.is_some_and(|status| status.success()), format!("it ended with {status:?}"));
-    let gone_us = stage.receiver.now_us();
+    let gone_us = testbed.receiver.now_us();
     sleep(Duration::from_secs(2)).await;
-    judge_stop(&stage, pid, told_us..gone_us, nodes, &mut report);
-    let before: u64 = stage.receiver.snapshot().len() as u64;
+    judge_stop(&testbed, pid, told_us..gone_us, nodes, report);
+    let before: u64 = testbed.receiver.snapshot().len() as u64;
     report.note("requests_until_the_first_stop", before);
 
-    stage.start().await?;
+    testbed.start().await?;
     sleep(Duration::from_secs(3)).await;
-    let pid = stage.node()?.pid();
+    let pid = testbed.process()?.pid();
     let told = Instant::now();
-    stage.node()?.terminate().await?;
+    testbed.process()?.terminate().await?;
     sleep(Duration::from_millis(50)).await;
-    stage.node()?.terminate().await?;
+    testbed.process()?.terminate().await?;
     let second = Instant::now();
-    stage.node_mut()?.wait(Duration::from_secs(30)).await?.context("it did not end")?;
-    report.at_most("gone_after_the_second_signal_seconds", second.elapsed().as_secs_f64(), 1.0);
-    let mut fault = Fault::new(FaultKind::Kill, stage.receiver.now_us(), Some(pid));
+    testbed.process_mut()?.wait(Duration::from_secs(30)).await?.context("it did not end")?;
+    report.must_be_at_most("gone_after_the_second_signal_seconds", second.elapsed(), 1.0);
+    let mut fault = Fault::new(FaultKind::Kill, testbed.receiver.now_us(), Some(pid));
     fault.at_us = fault.at_us.saturating_sub(told.elapsed().as_micros() as u64);
-    fault.until_us = Some(stage.receiver.now_us());
+    fault.until_us = Some(testbed.receiver.now_us());
     if nodes == 1 {
         fault.sender = None;
     }
-    stage.start().await?;
+    testbed.start().await?;
     let sent = pump.finish().await;
-    stage.receiver.default_script(Reply::ok());
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
-    report
-        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
+    testbed.receiver.default_script(Reply::ok());
+    testbed.must_drain(Duration::from_secs(60), report).await?;
+    report.must_all_be_accepted(&sent);
     let promised = fleet.promised(&sent.sent);
     if nodes > 1 {
-        let first = Fault::new(FaultKind::Terminate, 0, stage.members[0].runs.first().map(|run| run.0));
-        settle_accounts_of_all(&stage, &fleet, promised, vec![first, fault], &mut report).await?;
+        let first = Fault::new(FaultKind::Terminate, 0, testbed.nodes[0].runs.first().map(|run| run.0));
+        settle_accounts_of_all(&testbed, &fleet, promised, vec![first, fault], report).await?;
     } else {
-        settle_accounts(&stage, &fleet, promised, vec![fault.at_us, stage.receiver.now_us()], &mut report)
+        settle_accounts(&testbed, &fleet, promised, vec![fault.at_us, testbed.receiver.now_us()], report)
             .await?;
     }
-    stage.strike().await?;
-    Ok(report)
+    testbed.tear_down().await
 }
 
 /// How long until the door was shut, or said no.
-async fn shut(stage: &Stage, fleet: &Fleet, told: Instant) -> Result<f64> {
-    let request = wire::request("POST", &fleet.ingest_path(), &[("x-event-type", "lab.nobody")], b"{}");
+async fn shut(testbed: &Testbed, fleet: &Fleet, told: Instant) -> Result<f64> {
+    let request = fleet.ingest_request("lab.nobody", b"{}");
     loop {
         let asked = told.elapsed();
-        let answer = wire::exchange(stage.addr, &request, Duration::from_secs(5)).await;
+        let answer = raw_http::exchange(testbed.addr, &request, Duration::from_secs(5)).await;
         if answer.is_err() || answer.is_ok_and(|answer| matches!(answer.status, None | Some(503))) {
             return Ok(asked.as_secs_f64());
         }
@@ -106,30 +98,30 @@ async fn shut(stage: &Stage, fleet: &Fleet, told: Instant) -> Result<f64> {
     }
 }
 
-fn judge_stop(stage: &Stage, pid: u32, window: std::ops::Range<u64>, nodes: usize, report: &mut Report) {
-    let records = stage.receiver.snapshot();
+fn judge_stop(testbed: &Testbed, pid: u32, window: std::ops::Range<u64>, nodes: usize, report: &mut Report) {
+    let records = testbed.receiver.snapshot();
     // With one node nobody asks who sent.
     let own = |record: &&Record| nodes == 1 || record.sender == Some(pid);
     let started = |record: &&Record| (window.start + UNDER_WAY_US..window.end).contains(&record.start_us);
-    report.exactly(
+    report.must_be(
         "started_after_the_signal",
         records.iter().filter(own).filter(started).count() as u64,
         0u64,
     );
     let aborted = records.iter().filter(own).filter(|record| record.ending == Ending::Aborted).count();
-    report.exactly("cut_off", aborted as u64, 0u64);
+    report.must_be("cut_off", aborted, 0);
     let mut firsts: HashMap<(&str, &str), u32> = HashMap::new();
     for record in records.iter().filter(|record| record.succeeded()) {
         *firsts.entry((&record.event_id, &record.destination)).or_default() += 1;
     }
-    report.exactly("doubled", firsts.values().filter(|count| **count > 1).count() as u64, 0u64);
+    report.must_be("doubled", firsts.values().filter(|count| **count > 1).count(), 0);
     if nodes == 1 {
         return;
     }
     // Of each lane that had a request of the stopped node open: from its last end to the other node's first start.
     let mut slowest = 0.0f64;
     let mut lanes = 0;
-    for name in stage.receiver.destinations() {
+    for name in testbed.receiver.destinations() {
         let here: Vec<&Record> = records.iter().filter(|record| record.destination == name).collect();
         let theirs =
             here.iter().filter(|record| record.sender == Some(pid) && record.end_us >= Some(window.start));
@@ -141,5 +133,5 @@ fn judge_stop(stage: &Stage, pid: u32, window: std::ops::Range<u64>, nodes: usiz
         lanes += 1;
     }
     report.note("lanes_handed_over", lanes);
-    report.at_most("lane_resumed_after_seconds", slowest, RESUMED_WITHIN);
+    report.must_be_at_most("lane_resumed_after_seconds", slowest, RESUMED_WITHIN);
 }

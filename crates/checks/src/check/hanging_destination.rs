@@ -9,17 +9,15 @@ use std::time::Duration;
 use anyhow::Result;
 use lab::{PumpConfig, Reply, Until};
 
-use crate::Ask;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TestbedPlan};
 
 const HANGING: u64 = 180;
 const OTHERS: u64 = 20;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 20, 5).await?;
-    stage.receiver.script("d00", Reply::Hang);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 20, 5).await?;
+    testbed.receiver.script("d00", Reply::Hang);
     let of_types = |types: Vec<String>, count| PumpConfig {
         event_types: types,
         ..PumpConfig::new(fleet.target(), Until::Count(count))
@@ -27,13 +25,12 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let hanging = lab::pump::run(of_types(vec!["lab.d00".into()], HANGING)).await?;
     let others = fleet.names[1..].iter().map(|name| format!("lab.{name}")).collect();
     let sent = lab::pump::run(of_types(others, OTHERS)).await?;
-    report.exactly("accepted", hanging.accepted + sent.accepted, HANGING + OTHERS);
-    let at_others = || fleet.names[1..].iter().map(|name| stage.receiver.succeeded_at(name)).sum::<u64>();
-    stage.receiver.wait_for_succeeded(OTHERS, Duration::from_secs(10)).await;
-    report.exactly("arrived", at_others(), OTHERS);
-    let slowest = fleet.names[1..].iter().map(|name| stage.receiver.end_to_end_of(name).max_us()).max();
-    report.at_most("slowest_seconds", slowest.unwrap_or(u64::MAX) as f64 / 1e6, 1.0);
-    report.note("open_at_the_hanging_one", stage.receiver.max_open("d00"));
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("accepted", hanging.accepted + sent.accepted, HANGING + OTHERS);
+    let at_others = || fleet.names[1..].iter().map(|name| testbed.receiver.succeeded_at(name)).sum::<u64>();
+    testbed.receiver.wait_for_succeeded(OTHERS, Duration::from_secs(10)).await;
+    report.must_be("arrived", at_others(), OTHERS);
+    let slowest = fleet.names[1..].iter().map(|name| testbed.receiver.end_to_end_of(name).max_us()).max();
+    report.must_be_at_most("slowest_seconds", slowest.unwrap_or(u64::MAX) as f64 / 1e6, 1.0);
+    report.note("open_at_the_hanging_one", testbed.receiver.max_open("d00"));
+    testbed.tear_down().await
 }

@@ -11,63 +11,57 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use lab::Reply;
 
-use crate::Ask;
-use crate::harness::others::{Ground, median};
-use crate::harness::report::rounded;
-use crate::harness::{Plan, Report, StoreKind};
+use crate::harness::bystanders::BystanderTestbed;
+use crate::harness::{CpuTime, Options, Pairs, Report, TestbedPlan, rounded, us_per_event};
 
 const AN_HOUR: u64 = 3_600;
 const SLOTS: u32 = 5;
 const PAIRS: usize = 3;
 const DEARER: f64 = 1.1;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut alone = prepare(ask, store, 0).await?;
-    let mut beside = prepare(ask, store, ask.count(1_000_000)).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut alone = prepare(options, 0).await?;
+    let mut beside = prepare(options, options.count(1_000_000)).await?;
     // It says 429 and is held from then on.
-    beside.stage.start().await?;
-    let asked = beside.stage.receiver.wait_for_arrivals("held", 1, Duration::from_secs(20)).await;
+    beside.testbed.start().await?;
+    let asked = beside.testbed.receiver.wait_for_arrivals("held", 1, Duration::from_secs(20)).await;
     ensure!(asked, "the one with the backlog was never asked");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    beside.stage.stop().await?;
-    report.at_most("requests_before_the_hold", beside.stage.receiver.arrivals("held") as f64, SLOTS.into());
+    beside.testbed.stop().await?;
+    report.must_be_at_most("requests_before_the_hold", beside.testbed.receiver.arrivals("held"), SLOTS);
 
-    let (mut without, mut with) = (Vec::new(), Vec::new());
+    let mut pairs = Pairs::default();
     for _ in 0..PAIRS {
-        without.push(us_per_event(&mut alone, ask, &mut report).await?);
-        with.push(us_per_event(&mut beside, ask, &mut report).await?);
-        report.exactly("requests_while_held", beside.stage.receiver.arrivals("held"), 0u64);
+        pairs.alone.push(measure(&mut alone, options, report).await?);
+        pairs.beside.push(measure(&mut beside, options, report).await?);
+        report.must_be("requests_while_held", beside.testbed.receiver.arrivals("held"), 0);
     }
-    report.note("waiting", beside.pattern.waiting(&beside.stage.database).await?);
-    report.note("each_us_per_event_alone", &without);
-    report.note("each_us_per_event_beside", &with);
-    let (alone_us, beside_us) = (median(without), median(with));
+    report.note("waiting", beside.template.waiting(&beside.testbed.database).await?);
+    let (alone_us, beside_us) = pairs.medians("us_per_event_alone", "us_per_event_beside", report);
     report.note("us_per_event_alone", alone_us);
     report.note("us_per_event_beside", beside_us);
-    report.at_most("dearer_by", beside_us / alone_us, DEARER);
-    alone.stage.strike().await?;
-    beside.stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("dearer_by", beside_us / alone_us, DEARER);
+    alone.testbed.tear_down().await?;
+    beside.testbed.tear_down().await
 }
 
-async fn prepare(ask: &Ask, store: StoreKind, backlog: u64) -> Result<Ground> {
-    let mut ground = Ground::prepare(Plan::new(ask, store)?, "held", SLOTS).await?;
-    ground.stage.receiver.script("held", Reply::throttled(AN_HOUR));
-    ground.fill(backlog).await?;
-    Ok(ground)
+async fn prepare(options: &Options, backlog: u64) -> Result<BystanderTestbed> {
+    let mut side = BystanderTestbed::start(TestbedPlan::new(options)?, "held", SLOTS).await?;
+    side.testbed.receiver.script("held", Reply::throttled(AN_HOUR));
+    side.fill(backlog).await?;
+    Ok(side)
 }
 
 /// CPU time of node and database for an event of the others; the node runs for this only.
-async fn us_per_event(ground: &mut Ground, ask: &Ask, report: &mut Report) -> Result<f64> {
-    ground.stage.receiver.clear();
-    ground.stage.start().await?;
-    let pump = ground.others.load(ask.rate(500.0)).await?;
-    let before = ground.cpu().await?;
-    let arrived = ground.others.watch(&ground.stage.receiver, ask.seconds(6)).await;
-    let cpu = ground.cpu().await?.saturating_sub(before);
+async fn measure(side: &mut BystanderTestbed, options: &Options, report: &mut Report) -> Result<f64> {
+    side.testbed.receiver.clear();
+    side.testbed.start().await?;
+    let pump = side.bystanders.load(options.rate(500.0)).await?;
+    let before = CpuTime::of(&side.testbed).await?;
+    let arrived = side.bystanders.watch(&side.testbed.receiver, options.seconds(6)).await;
+    let spent = CpuTime::spent(&side.testbed, &before).await?;
     ensure!(arrived.events > 0, "nothing arrived at the others");
-    ground.others.finish(pump, &ground.stage.receiver, report).await;
-    ground.stage.stop().await?;
-    Ok(rounded(cpu.as_secs_f64() * 1e6 / arrived.events as f64))
+    side.bystanders.finish(pump, &side.testbed.receiver, report).await;
+    side.testbed.stop().await?;
+    Ok(rounded(us_per_event(spent.of_nodes_and_database(), arrived.events)))
 }

@@ -17,18 +17,16 @@ use domain::id::EventId;
 use http::{HeaderName, HeaderValue};
 use tokio::task::JoinSet;
 
-use crate::Ask;
-use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TableAudit, Testbed, TestbedPlan};
 
 const AT_ONCE: usize = 200;
 const CRASHES: u64 = 3;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let keys = ask.count(100);
-    let mut stage = Plan::with_failpoints(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
-    let fleet = Fleet::assemble(&stage, 1, 100).await?;
-    let bases = stage.members.iter().map(|member| Client::without_key(&member.base()));
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let keys = options.count(100);
+    let mut testbed = TestbedPlan::with_failpoints(options)?.nodes(options.nodes(3)).start().await?;
+    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
+    let bases = testbed.nodes.iter().map(|node| Client::without_key(&node.base_url()));
     let clients = bases.collect::<Result<Vec<Client>, Error>>()?;
     let (client, path) = (clients[0].clone(), fleet.ingest_path());
 
@@ -51,38 +49,36 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         let other = send(&client, &path, &key, "{\"other\":1}").await;
         conflicts += u64::from(matches!(other, Err(Error::Refused { problem, .. }) if problem.status == 409));
     }
-    report.exactly("keys_with_two_events", split, 0u64);
-    report.exactly("created", created, keys);
-    report.exactly("conflicts", conflicts, keys);
+    report.must_be("keys_with_two_events", split, 0);
+    report.must_be("created", created, keys);
+    report.must_be("conflicts", conflicts, keys);
 
     let mut kept = 0u64;
     for round in 0..CRASHES {
-        kept += u64::from(crash_before_the_answer(&mut stage, &path, &format!("crash-{round}")).await?);
+        kept += u64::from(crash_before_the_answer(&mut testbed, &path, &format!("crash-{round}")).await?);
     }
-    report.exactly("kept_through_a_crash", kept, CRASHES);
-    let left = stage.quiesce(Duration::from_secs(30)).await?;
-    report.exactly("left_in_queue", left, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    report.exactly("events_stored", audit.events, keys + CRASHES);
-    audit.rules(&mut report);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("kept_through_a_crash", kept, CRASHES);
+    testbed.must_drain(Duration::from_secs(30), report).await?;
+    let audit = TableAudit::of(&testbed.database).await?;
+    report.must_be("events_stored", audit.events, keys + CRASHES);
+    audit.must_hold(report);
+    testbed.tear_down().await
 }
 
 /// Whether the repeat of a request that died before its answer names the event that was committed.
-async fn crash_before_the_answer(stage: &mut crate::harness::Stage, path: &str, key: &str) -> Result<bool> {
-    stage.stop().await?;
-    stage.set_env("POSTHASTE_FAIL", Some("ack.before:abort:1"));
-    stage.start().await?;
-    let client = Client::without_key(&stage.base())?;
+async fn crash_before_the_answer(testbed: &mut Testbed, path: &str, key: &str) -> Result<bool> {
+    testbed.stop().await?;
+    testbed.abort_at("ack.before", 1);
+    testbed.start().await?;
+    let client = Client::without_key(&testbed.base_url())?;
     let unanswered = send(&client, path, key, "{}").await.is_err();
-    let died = stage.wait_for_end(Duration::from_secs(5)).await;
-    stage.set_env("POSTHASTE_FAIL", None);
-    stage.start().await?;
+    let died = testbed.wait_for_exit(Duration::from_secs(5)).await;
+    testbed.set_env("POSTHASTE_FAIL", None);
+    testbed.start().await?;
     let sql = format!("select id from events where idempotency_key = '{key}'");
-    let rows = stage.database.rows(&sql).await?;
+    let rows = testbed.database.rows(&sql).await?;
     let committed = rows.first().and_then(|row| row[0].id()).map(EventId::from_bytes);
-    let (id, is_new) = send(&Client::without_key(&stage.base())?, path, key, "{}").await?;
+    let (id, is_new) = send(&Client::without_key(&testbed.base_url())?, path, key, "{}").await?;
     Ok(unanswered && died && committed == Some(id) && !is_new)
 }
 

@@ -15,9 +15,8 @@ use anyhow::{Result, ensure};
 use lab::{Ending, FaultKind, promises};
 use serde_json::json;
 
-use crate::Ask;
-use crate::harness::logbook::{self, Fact, Logbook};
-use crate::harness::{Report, StoreKind};
+use crate::harness::logbook::{self, AttemptRow, Logbook};
+use crate::harness::{Options, Report};
 
 const KINDS: [FaultKind; 6] = [
     FaultKind::Kill,
@@ -29,8 +28,7 @@ const KINDS: [FaultKind; 6] = [
 ];
 const SOMETIMES: [&str; 5] = ["delivered", "dead_letter", "success", "server_error", "late"];
 
-pub(crate) async fn run(_ask: &Ask, _store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(_options: &Options, report: &mut Report) -> Result<()> {
     let files = logbook::all()?;
     ensure!(!files.is_empty(), "there is no logbook: run other checks first");
     let (mut faults, mut met, mut judged) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
@@ -41,13 +39,13 @@ pub(crate) async fn run(_ask: &Ask, _store: StoreKind) -> Result<Report> {
         for fault in &book.case.faults {
             *faults.entry(fault.kind).or_insert(0u64) += 1;
         }
-        for fact in &book.facts {
+        for fact in &book.attempts {
             met.extend(fact.ending.clone());
             met.extend(fact.outcome.clone());
             met.extend(fact.late.then(|| "late".to_owned()));
         }
         judged.push(
-            json!({ "check": book.check, "requests": book.case.received.len(), "facts": book.facts.len() }),
+            json!({ "check": book.check, "requests": book.case.received.len(), "facts": book.attempts.len() }),
         );
     }
     for kind in KINDS {
@@ -59,13 +57,13 @@ pub(crate) async fn run(_ask: &Ask, _store: StoreKind) -> Result<Report> {
     report.note("faults", faults);
     report.note("met", met);
     report.note("judged", judged);
-    Ok(report)
+    Ok(())
 }
 
 fn broken_rules(book: &Logbook) -> Vec<String> {
     let verdict = book.case.judge();
-    let mut deliveries: HashMap<&str, Vec<&Fact>> = HashMap::new();
-    for fact in &book.facts {
+    let mut deliveries: HashMap<&str, Vec<&AttemptRow>> = HashMap::new();
+    for fact in &book.attempts {
         deliveries.entry(&fact.delivery).or_default().push(fact);
     }
     let received = &book.case.received;
@@ -83,7 +81,7 @@ fn broken_rules(book: &Logbook) -> Vec<String> {
         unreasoned += u64::from(ended("dead_letter").is_some_and(|fact| fact.reason.is_none()));
     }
     let known: HashSet<(&str, i64)> =
-        book.facts.iter().filter_map(|fact| Some((fact.delivery.as_str(), fact.number?))).collect();
+        book.attempts.iter().filter_map(|fact| Some((fact.delivery.as_str(), fact.number?))).collect();
     let unrecorded = received.iter().filter(|record| {
         matches!(record.ending, Ending::Answered(_))
             && !known.contains(&(&*record.delivery_id, i64::from(record.attempt)))

@@ -22,10 +22,8 @@ use lab::{Latency, Pump, Reply, Script, Until};
 use serde_json::json;
 
 use super::killed_while_expanding;
-use crate::Ask;
-use crate::harness::audit::settle_accounts;
-use crate::harness::server::root;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::postgres_server::root;
+use crate::harness::{Fleet, Options, Report, StoreKind, TestbedPlan, settle_accounts};
 
 const DESTINATIONS: usize = 6;
 const SLOTS: u32 = 4;
@@ -38,12 +36,11 @@ const AT_HITS_OF_LARGE: [u64; 1] = [2];
 const AT_HITS_OF_CHORES: [u64; 2] = [2, 1];
 const OF_CHORES: [&str; 3] = ["replay.", "prune.", "rollup."];
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut places = BTreeMap::new();
     collect(&root().join("crates"), &mut places)?;
-    places.retain(|_, files: &mut Vec<String>| files.iter().any(|file| concerns(file, store)));
-    places.retain(|place, _| ask.only.as_ref().is_none_or(|only| place.starts_with(only.as_str())));
+    places.retain(|_, files: &mut Vec<String>| files.iter().any(|file| concerns(file, options.store())));
+    places.retain(|place, _| options.only.as_ref().is_none_or(|only| place.starts_with(only.as_str())));
     ensure!(!places.is_empty(), "no failpoint was found in the source");
     report.note("places", places.len());
     let mut runs = serde_json::Map::new();
@@ -58,16 +55,16 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         };
         for at_hit in at_hits.iter().copied() {
             let (died, part) = if large {
-                killed_while_expanding::died_at(ask, store, place, at_hit).await
-            } else if let Some(done) = chores::died_at(ask, store, place, at_hit).await {
+                killed_while_expanding::died_at(options, place, at_hit).await
+            } else if let Some(done) = chores::died_at(options, place, at_hit).await {
                 done
             } else {
-                one_place(ask, store, place, at_hit).await
+                one_place(options, place, at_hit).await
             }
             .with_context(|| place.clone())?;
             if died {
                 hit = true;
-                report.must(part.holds(), format!("{place}: {part}"));
+                report.must_hold(place, &part);
                 runs.insert(place.clone(), json!(at_hit));
                 break;
             }
@@ -75,47 +72,40 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         report.must(hit, format!("{place} was never reached"));
     }
     report.note("aborted_at_hit", runs);
-    Ok(report)
+    Ok(())
 }
 
-async fn one_place(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Result<(bool, Report)> {
+async fn one_place(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
     let mut part = Report::default();
-    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
+    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
     let quick = Latency::Uniform { from: Duration::from_millis(2), to: Duration::from_millis(20) };
-    stage.receiver.default_script(Reply::ok().after(quick));
+    testbed.receiver.default_script(Reply::ok().after(quick));
     // Fails once, then no more: a retry is what is wanted, not the long tail of many.
-    stage
+    testbed
         .receiver
-        .script("d01", Script::custom(|seen| Reply::status(if seen.attempt == 1 { 500 } else { 200 })));
-    stage.receiver.script("d02", Reply::status(400));
-    stage.receiver.script("d03", Reply::ok().after(Duration::from_millis(300)));
+        .script("d01", Script::custom(|request| Reply::status(if request.attempt == 1 { 500 } else { 200 })));
+    testbed.receiver.script("d02", Reply::status(400));
+    testbed.receiver.script("d03", Reply::ok().after(Duration::from_millis(300)));
     // Throttles once, so that there is a hold to be remembered.
     let first = AtomicBool::new(true);
-    stage.receiver.script(
+    testbed.receiver.script(
         "d04",
         Script::custom(move |_| if first.swap(false, Relaxed) { Reply::throttled(1) } else { Reply::ok() }),
     );
     // Setting up has reached places too; the count begins with the load.
-    stage.stop().await?;
-    stage.set_env("POSTHASTE_FAIL", Some(&format!("{place}:abort:{at_hit}")));
+    testbed.stop().await?;
+    testbed.abort_at(place, at_hit);
     // The place may be on the way to being ready.
-    let _ = stage.start().await;
+    let _ = testbed.start().await;
 
-    let pump = Pump::start(fleet.pump(Until::Elapsed(ask.seconds(3))).open(ask.rate(100.0)))?;
-    let died = stage.wait_for_end(ask.seconds(3) + Duration::from_secs(3)).await;
-    let kills = vec![stage.receiver.now_us()];
-    part.must(!died || stage.log().contains(&format!("failpoint {place}")), "it died of something else");
-    stage.set_env("POSTHASTE_FAIL", None);
-    if !died {
-        stage.stop().await?;
-    }
-    stage.start().await?;
+    let pump = Pump::start(fleet.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0)))?;
+    let limit = options.seconds(3) + Duration::from_secs(3);
+    let (died, died_us) = testbed.restart_after_abort(place, limit, &mut part).await?;
     let sent = pump.report().await;
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    part.exactly("left_in_queue", left, 0u64);
-    settle_accounts(&stage, &fleet, fleet.promised(&sent.sent), kills, &mut part).await?;
-    stage.strike().await?;
+    testbed.must_drain(Duration::from_secs(60), &mut part).await?;
+    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), vec![died_us], &mut part).await?;
+    testbed.tear_down().await?;
     Ok((died, part))
 }
 

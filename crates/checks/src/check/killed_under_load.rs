@@ -9,12 +9,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lab::{Latency, Pump, Reply, Script, Until};
+use lab::{Pump, Reply, Script, Until};
 use tokio::time::sleep_until;
 
-use crate::Ask;
-use crate::harness::audit::settle_accounts;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::multi_node::SLOW_ENOUGH;
+use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
 
 const DESTINATIONS: usize = 20;
 const SLOTS: u32 = 4;
@@ -22,36 +21,31 @@ const KILL_EVERY: Duration = Duration::from_secs(2);
 /// The promise is the release build's; a debug build on a busy machine has more time.
 const SERVING_WITHIN: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let span = ask.seconds(30);
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
-    // Slow enough that every kill finds requests open.
-    let latency = Latency::Uniform { from: Duration::from_millis(5), to: Duration::from_millis(40) };
-    let well = Reply::ok().after(latency);
-    stage.receiver.default_script(well.clone());
-    let ill = Reply::status(500).after(latency);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let span = options.seconds(30);
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let well = Reply::ok().after(SLOW_ENOUGH);
+    testbed.receiver.default_script(well.clone());
+    let ill = Reply::status(500).after(SLOW_ENOUGH);
     let until = Instant::now() + (span / 3).min(Duration::from_secs(10));
-    stage.receiver.script(&fleet.names[DESTINATIONS - 1], Script::FailUntil { until, fail: ill, then: well });
+    testbed
+        .receiver
+        .script(&fleet.names[DESTINATIONS - 1], Script::FailUntil { until, fail: ill, then: well });
 
-    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(ask.rate(500.0)))?;
+    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(options.rate(500.0)))?;
     let began = tokio::time::Instant::now();
     let (mut kills, mut slowest) = (Vec::new(), Duration::ZERO);
     while began.elapsed() + KILL_EVERY < span {
         sleep_until(began + KILL_EVERY * (kills.len() as u32 + 1)).await;
-        kills.push(stage.kill().await?);
-        slowest = slowest.max(stage.start().await?);
+        kills.push(testbed.kill().await?);
+        slowest = slowest.max(testbed.start().await?);
     }
     let sent = pump.report().await;
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(Duration::from_secs(60), report).await?;
     report.note("kills", kills.len());
-    report.at_most("slowest_restart_seconds", slowest.as_secs_f64(), SERVING_WITHIN);
-    report.note("pump", &sent);
-    report
-        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
-    settle_accounts(&stage, &fleet, fleet.promised(&sent.sent), kills, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("slowest_restart_seconds", slowest, SERVING_WITHIN);
+    report.must_all_be_accepted(&sent);
+    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), kills, report).await?;
+    testbed.tear_down().await
 }

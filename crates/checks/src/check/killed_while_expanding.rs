@@ -8,107 +8,91 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use domain::id::EventId;
 use lab::Recording;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::report::rounded;
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind, crowd};
+use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, large_fanout, rounded, wait_until};
 
 const DESTINATIONS: usize = 5_000;
 /// A kill that comes too late meets nothing: so many more events are tried.
 const TRIES_A_KILL: u64 = 5;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    stage.receiver.recording(Recording::Counts);
-    stage.stop().await?;
-    crowd::assemble(&stage, DESTINATIONS).await?;
-    stage.start().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = stopped_testbed(TestbedPlan::new(options)?).await?;
+    testbed.start().await?;
 
-    let kills = ask.count(20);
+    let kills = options.count(20);
     let (mut events, mut met) = (Vec::new(), 0);
     // Without a kill first: how long it takes.
     let began = Instant::now();
-    events.push(publish(&stage).await?);
-    until_expanded(&stage).await?;
+    events.push(large_fanout::publish(&testbed).await?);
+    wait_until_expanded(&testbed).await?;
     let usual = began.elapsed();
     report.note("usual_seconds", rounded(usual.as_secs_f64()));
     while met < kills && (events.len() as u64) < kills * TRIES_A_KILL {
-        quiet(&stage).await?;
-        events.push(publish(&stage).await?);
+        quiet(&testbed).await?;
+        events.push(large_fanout::publish(&testbed).await?);
         sleep(usual.mul_f64(rand::random::<f64>())).await;
-        stage.kill().await?;
-        met += u64::from(crowd::expanding(&stage.database).await? > 0);
-        stage.start().await?;
-        until_expanded(&stage).await?;
+        testbed.kill().await?;
+        met += u64::from(large_fanout::expansions(&testbed.database).await? > 0);
+        testbed.start().await?;
+        wait_until_expanded(&testbed).await?;
     }
     report.note("events", events.len());
-    report.exactly("kills_that_met_an_expansion", met, kills);
-    judge(&stage, &events, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("kills_that_met_an_expansion", met, kills);
+    judge(&testbed, &events, report).await?;
+    testbed.tear_down().await
 }
 
 /// The same with a death at a named place in the code; says whether it was reached so often.
-pub(crate) async fn died_at(ask: &Ask, store: StoreKind, place: &str, at_hit: u64) -> Result<(bool, Report)> {
+pub(crate) async fn died_at(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
     let mut report = Report::default();
-    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
-    stage.receiver.recording(Recording::Counts);
-    stage.stop().await?;
-    crowd::assemble(&stage, DESTINATIONS).await?;
-    stage.set_env("POSTHASTE_FAIL", Some(&format!("{place}:abort:{at_hit}")));
-    stage.start().await?;
-    let event = publish(&stage).await?;
-    let died = stage.wait_for_end(Duration::from_secs(20)).await;
-    stage.set_env("POSTHASTE_FAIL", None);
-    if !died {
-        stage.stop().await?;
-    }
-    stage.start().await?;
-    until_expanded(&stage).await?;
-    judge(&stage, &[event], &mut report).await?;
-    stage.strike().await?;
+    let mut testbed = stopped_testbed(TestbedPlan::with_failpoints(options)?).await?;
+    testbed.abort_at(place, at_hit);
+    testbed.start().await?;
+    let event = large_fanout::publish(&testbed).await?;
+    let (died, _) = testbed.restart_after_abort(place, Duration::from_secs(20), &mut report).await?;
+    wait_until_expanded(&testbed).await?;
+    judge(&testbed, &[event], &mut report).await?;
+    testbed.tear_down().await?;
     Ok((died, report))
 }
 
-async fn judge(stage: &Stage, events: &[EventId], report: &mut Report) -> Result<()> {
+/// With all destinations in its tables; it runs no more.
+async fn stopped_testbed(plan: TestbedPlan) -> Result<Testbed> {
+    let mut testbed = plan.start().await?;
+    testbed.receiver.recording(Recording::Counts);
+    testbed.stop().await?;
+    large_fanout::add_destinations(&testbed, DESTINATIONS).await?;
+    Ok(testbed)
+}
+
+async fn judge(testbed: &Testbed, events: &[EventId], report: &mut Report) -> Result<()> {
     let (mut missing, mut twice) = (0, 0);
     for event in events {
-        let (deliveries, destinations) = crowd::made(&stage.database, *event).await?;
+        let (deliveries, destinations) = large_fanout::deliveries_made(&testbed.database, *event).await?;
         missing += DESTINATIONS as u64 - destinations;
         twice += deliveries - destinations;
     }
-    report.exactly("missing", missing, 0u64);
-    report.exactly("twice", twice, 0u64);
-    report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(120)).await?, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(report);
-    report.exactly("delivered", audit.delivered, (DESTINATIONS * events.len()) as u64);
+    report.must_be("missing", missing, 0);
+    report.must_be("twice", twice, 0);
+    testbed.must_drain(Duration::from_secs(120), report).await?;
+    let audit = TableAudit::of(&testbed.database).await?;
+    audit.must_hold(report);
+    report.must_be("delivered", audit.delivered, (DESTINATIONS * events.len()) as u64);
     Ok(())
 }
 
-async fn publish(stage: &Stage) -> Result<EventId> {
-    let accepted = crowd::publish(stage).await.context("an event for all")?;
-    ensure!(accepted.deliveries.is_none() && accepted.expanding, "it was answered {accepted:?}");
-    Ok(accepted.id)
-}
-
-async fn until_expanded(stage: &Stage) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while crowd::expanding(&stage.database).await? > 0 {
-        ensure!(Instant::now() < deadline, "an expansion is not done after 30 s");
-        sleep(Duration::from_millis(2)).await;
-    }
-    Ok(())
+async fn wait_until_expanded(testbed: &Testbed) -> Result<()> {
+    let all = async || Ok(large_fanout::expansions(&testbed.database).await? == 0);
+    wait_until("an expansion is not done", Duration::from_secs(30), 2, all).await
 }
 
 /// A backlog would slow the next expansion down, and the kill would come too early.
-async fn quiet(stage: &Stage) -> Result<()> {
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
+async fn quiet(testbed: &Testbed) -> Result<()> {
+    let left = testbed.quiesce(Duration::from_secs(60)).await?;
     ensure!(left == 0, "{left} deliveries wait after a minute");
     Ok(())
 }

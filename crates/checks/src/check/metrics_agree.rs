@@ -14,13 +14,11 @@ use anyhow::Result;
 use client::NewDestination;
 use domain::destination::Ordering;
 use domain::outcome::{DeadReason, Outcome};
-use domain::retry::RetryPolicy;
 use lab::{Pump, Reply, Script, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
 use crate::harness::scrape::Scrape;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::{Fleet, Options, Report, StoreKind, Testbed, TestbedPlan, retry_policy};
 
 const DESTINATIONS: usize = 9;
 const SLOTS: u32 = 8;
@@ -30,46 +28,43 @@ const SLOW: usize = 1;
 const TOLD: Duration = Duration::from_millis(1_100);
 const SCRAPE_MS: f64 = if cfg!(debug_assertions) { 500.0 } else { 50.0 };
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    let fleet = Fleet::assemble_with(&stage, DESTINATIONS, SLOTS, plan).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
+    let fleet = Fleet::assemble_with(&testbed, DESTINATIONS, SLOTS, plan).await?;
     for (at, script) in scripts().into_iter().enumerate() {
-        stage.receiver.script(&fleet.names[at], script);
+        testbed.receiver.script(&fleet.names[at], script);
     }
-    load(ask, &stage, &fleet, &mut report).await?;
-    let mut counted = Scrape::of(&stage.members[0]).await?;
-    stage.stop().await?;
-    stage.start().await?;
+    load(options, &testbed, &fleet, report).await?;
+    let mut counted = Scrape::of(&testbed.nodes[0]).await?;
+    testbed.stop().await?;
+    testbed.start().await?;
     // A lane that changes hands has its waiting counted by both.
-    stage.balanced(Duration::from_secs(30)).await?;
-    load(ask, &stage, &fleet, &mut report).await?;
+    testbed.wait_until_balanced(Duration::from_secs(30)).await?;
+    load(options, &testbed, &fleet, report).await?;
     let mut now = Scrape::default();
-    for member in &stage.members {
-        now.add(&Scrape::of(member).await?);
+    for node in &testbed.nodes {
+        now.add(&Scrape::of(node).await?);
     }
     counted.add(&now);
-    compare(&stage, &counted, &mut report).await?;
+    compare(&testbed, &counted, report).await?;
     for gauge in [
         "posthaste_delivery_inflight_per_destination",
         "posthaste_queue_depth",
         "posthaste_queue_oldest_seconds",
     ] {
         report.must(now.has(gauge), format!("{gauge} is missing"));
-        report.exactly(gauge, now.sum(gauge) as u64, 0u64);
+        report.must_be(gauge, now.sum(gauge) as u64, 0);
     }
     let denied = |name: &str| {
         counted.with("posthaste_delivery_concurrency_slot_denied_total", "destination_name", name) as u64
     };
     let slow = &fleet.names[SLOW];
     report.note("denied_at_the_slow_one", denied(slow));
-    let arrived = stage.receiver.arrivals(slow);
+    let arrived = testbed.receiver.arrivals(slow);
     report
         .must((1..=arrived).contains(&denied(slow)), "not everybody who waited for a slot was counted, once");
-    report.at_most("scrape_ms", counted.took.as_secs_f64() * 1e3, SCRAPE_MS);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("scrape_ms", counted.took.as_secs_f64() * 1e3, SCRAPE_MS);
+    testbed.tear_down().await
 }
 
 fn plan(at: usize, plan: NewDestination) -> NewDestination {
@@ -77,10 +72,7 @@ fn plan(at: usize, plan: NewDestination) -> NewDestination {
     match at {
         SLOW => plan.max_concurrency = 1,
         // Two attempts, a second apart.
-        5 | 6 => {
-            let schedule = vec![Duration::from_secs(1)];
-            plan.retry_policy = RetryPolicy { schedule, ..RetryPolicy::default() };
-        }
+        5 | 6 => plan.retry_policy = retry_policy(&[1]),
         8 => plan.ordering = Ordering::Strict,
         _ => {}
     }
@@ -89,13 +81,13 @@ fn plan(at: usize, plan: NewDestination) -> NewDestination {
 
 fn scripts() -> [Script; DESTINATIONS] {
     let at_first = |first: Reply| {
-        Script::custom(move |seen| if seen.attempt <= 1 { first.clone() } else { Reply::ok() })
+        Script::custom(move |request| if request.attempt <= 1 { first.clone() } else { Reply::ok() })
     };
     [
         Script::ok(),
         Reply::ok().after(Duration::from_millis(30)).into(),
         at_first(Reply::status(500)),
-        Script::custom(|seen| if seen.arrival % 20 == 7 { Reply::throttled(1) } else { Reply::ok() }),
+        Script::custom(|request| if request.arrival % 20 == 7 { Reply::throttled(1) } else { Reply::ok() }),
         Reply::status(400).into(),
         Reply::status(503).into(),
         Reply::Close.into(),
@@ -104,24 +96,22 @@ fn scripts() -> [Script; DESTINATIONS] {
     ]
 }
 
-async fn load(ask: &Ask, stage: &Stage, fleet: &Fleet, report: &mut Report) -> Result<()> {
-    let pump = Pump::start(fleet.pump(Until::Elapsed(ask.seconds(4))).open(ask.rate(200.0)))?;
+async fn load(options: &Options, testbed: &Testbed, fleet: &Fleet, report: &mut Report) -> Result<()> {
+    let pump = Pump::start(fleet.pump(Until::Elapsed(options.seconds(4))).open(options.rate(200.0)))?;
     let sent = pump.report().await;
-    report
-        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    report.must_all_be_accepted(&sent);
+    testbed.must_drain(Duration::from_secs(60), report).await?;
     sleep(TOLD).await;
     Ok(())
 }
 
-async fn compare(stage: &Stage, counted: &Scrape, report: &mut Report) -> Result<()> {
-    let database = &stage.database;
+async fn compare(testbed: &Testbed, counted: &Scrape, report: &mut Report) -> Result<()> {
+    let database = &testbed.database;
     let mut agree = |name: String, counted: f64, table: u64| {
         report.note(&name, table);
         report.must(counted as u64 == table, format!("{name}: {counted} counted, {table} in the tables"));
     };
-    let events = database.number("select count(*) from events").await?;
+    let events = database.count("events").await?;
     agree("events".into(), counted.sum("posthaste_events_ingested_total"), events);
     let mut attempts = 0;
     for outcome in Outcome::ALL {
@@ -132,7 +122,7 @@ async fn compare(stage: &Stage, counted: &Scrape, report: &mut Report) -> Result
         attempts += rows;
     }
     agree("attempts".into(), counted.sum("posthaste_attempt_duration_seconds_count"), attempts);
-    agree("requests".into(), attempts as f64, stage.receiver.total());
+    agree("requests".into(), attempts as f64, testbed.receiver.total());
     let retried = "select count(*) from attempts where number is not null and ending is null";
     let late = match database.kind() {
         StoreKind::Sqlite => "late = 1",
@@ -143,7 +133,7 @@ async fn compare(stage: &Stage, counted: &Scrape, report: &mut Report) -> Result
     agree("retries".into(), counted.sum("posthaste_delivery_retries_total"), database.number(retried).await?);
     let delivered = database.number("select count(*) from attempts where ending = 'delivered'").await?;
     agree("delivered".into(), counted.sum("posthaste_delivery_latency_seconds_count"), delivered);
-    agree("answered_2xx".into(), delivered as f64, stage.receiver.succeeded());
+    agree("answered_2xx".into(), delivered as f64, testbed.receiver.succeeded());
     for reason in DeadReason::ALL {
         let of = format!("from attempts where ending = 'dead_letter' and reason = '{reason}'");
         let rows = database.number(&format!("select count(*) {of}")).await?;
@@ -153,7 +143,7 @@ async fn compare(stage: &Stage, counted: &Scrape, report: &mut Report) -> Result
     for met in
         ["attempts_server_error", "attempts_throttled", "attempts_network_error", "dead_letters_exhausted"]
     {
-        report.must(report.counted(met) > 0, format!("there were no {met}: nothing was tried"));
+        report.must(report.noted_count(met) > 0, format!("there were no {met}: nothing was tried"));
     }
     Ok(())
 }

@@ -8,61 +8,55 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lab::{Ending, Pump, Record, Until};
+use serde_json::json;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::outsider::{Outsider, all_accept, only_accepted_or_refused};
-use crate::harness::several::{begin, end};
-use crate::harness::{Plan, Report, StoreKind};
+use crate::harness::ingest_probe::{IngestProbe, must_be_accepted_or_refused, wait_until_all_accept};
+use crate::harness::multi_node::{settle_fleet, start_usual_fleet};
+use crate::harness::{Options, Report};
 
 const UNHURT: Duration = Duration::from_secs(5);
 const SERVING_WITHIN: f64 = 5.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let (mut stage, fleet) = begin(Plan::new(ask, store)?.nodes(ask.nodes(store, 3)), 20, 4).await?;
-    let server = stage.database.server().context("this check needs PostgreSQL")?.clone();
-    let away = ask.seconds(60);
-    let mut config = fleet.pump(Until::Stopped).open(ask.rate(500.0));
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let (mut testbed, fleet) = start_usual_fleet(options).await?;
+    let server = testbed.server()?;
+    let away = options.seconds(60);
+    let mut config = fleet.pump(Until::Stopped).open(options.rate(500.0));
     config.retry_for = away + Duration::from_secs(60);
     let pump = Pump::start(config)?;
     sleep(UNHURT).await;
-    let outsider = Outsider::start(&stage, &fleet, Duration::from_millis(200));
-    let shares = stage.shares().await?;
+    let probe = IngestProbe::start(&testbed, &fleet, Duration::from_millis(200));
+    let shares = testbed.shards_by_node().await?;
     server.crash().await?;
-    let crash_us = stage.receiver.now_us();
+    let crash_us = testbed.receiver.now_us();
     sleep(away).await;
     server.resume().await?;
     let up = Instant::now();
-    all_accept(&stage, &fleet, Duration::from_secs(30)).await?;
-    report.at_most("serving_again_after_seconds", up.elapsed().as_secs_f64(), SERVING_WITHIN);
+    wait_until_all_accept(&testbed, &fleet, Duration::from_secs(30)).await?;
+    report.must_be_at_most("serving_again_after_seconds", up.elapsed(), SERVING_WITHIN);
     // Longer than a lease: whoever were taken for dead now would show it.
     sleep(Duration::from_secs(12)).await;
-    let until_us = stage.receiver.now_us();
-    only_accepted_or_refused(&outsider.finish().await?, "answers", &mut report);
+    let until_us = testbed.receiver.now_us();
+    must_be_accepted_or_refused(&probe.finish().await?, "answers", report);
     let sent = pump.finish().await;
 
-    let records = stage.receiver.snapshot();
+    let records = testbed.receiver.snapshot();
     let cut = |record: &&Record| {
         record.ending == Ending::Aborted
             && record.end_us.is_some_and(|end| end >= crash_us && end <= until_us)
     };
     let cut = records.iter().filter(cut).count() as u64;
     report.note("cut_in_flight", cut);
-    let (verdict, history) = end(&mut stage, &fleet, &sent, Vec::new(), &mut report).await?;
+    let (verdict, ownership) = settle_fleet(&mut testbed, &fleet, &sent, Vec::new(), report).await?;
     report.must(
         verdict.duplicates <= cut,
         format!("{} duplicates, {cut} requests cut in flight", verdict.duplicates),
     );
-    report.exactly("shards_that_changed_hands", history.handovers(crash_us..until_us) as u64, 0u64);
-    report.exactly("nodes_replaced", history.losses(&stage, &[]).len() as u64, 0u64);
-    report.note("shares", json_pair(&shares, &stage.shares().await?));
-    stage.strike().await?;
-    Ok(report)
-}
-
-fn json_pair(before: &[u64], after: &[u64]) -> serde_json::Value {
-    serde_json::json!({ "before": before, "after": after })
+    report.must_be("shards_that_changed_hands", ownership.handovers(crash_us..until_us), 0);
+    report.must_be("nodes_replaced", ownership.losses(&testbed, &[]).len(), 0);
+    report.note("shares", json!({ "before": shares, "after": testbed.shards_by_node().await? }));
+    testbed.tear_down().await
 }

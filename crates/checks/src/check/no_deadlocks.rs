@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use client::{Client, Error, NewDestination, NewRoute};
 use domain::id::{DestinationId, SourceId};
 use lab::{Pump, Recording, Until};
@@ -17,32 +17,29 @@ use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-use crate::Ask;
-use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TableAudit, TestbedPlan};
 
 const DESTINATIONS: usize = 200;
 const CHANGES_PER_SECOND: u32 = 50;
 const CHANGERS: usize = 10;
 const DEADLOCKS: &str = "select deadlocks from pg_stat_database where datname = current_database()";
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let span = ask.seconds(30);
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    stage.receiver.recording(Recording::Counts);
-    let server = stage.database.server().context("this check needs PostgreSQL")?.clone();
-    let fleet = Fleet::assemble(&stage, ask.count(DESTINATIONS as u64) as usize, 4).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let span = options.seconds(30);
+    let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
+    testbed.receiver.recording(Recording::Counts);
+    let server = testbed.server()?;
+    let fleet = Fleet::assemble(&testbed, options.count(DESTINATIONS as u64) as usize, 4).await?;
     let before = server.number(DEADLOCKS).await?;
-    let mut config = fleet.pump(Until::Stopped).open(ask.rate(10.0));
+    let mut config = fleet.pump(Until::Stopped).open(options.rate(10.0));
     config.event_types = vec!["lab.all".into()];
     let pump = Pump::start(config)?;
 
     // Ten at a time, each with destinations of its own: two changes of one would rightly be told of each other.
     let mut changers = JoinSet::new();
     for (number, ids) in fleet.ids.chunks(fleet.ids.len().div_ceil(CHANGERS)).enumerate() {
-        let clients = stage.members.iter().map(|member| member.client.clone()).collect();
-        let anew = NewDestination { max_concurrency: 4, ..stage.destination("new") };
+        let clients = testbed.nodes.iter().map(|node| node.client.clone()).collect();
+        let anew = testbed.destination_with_slots("new", 4);
         let changer = Changer { number, clients, ids: ids.to_vec(), source: fleet.source, anew };
         changers.spawn(changer.run(span));
     }
@@ -56,22 +53,18 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     }
     let sent = pump.finish().await;
     for id in &ids {
-        stage.client.resume(*id).await?;
+        testbed.client.resume(*id).await?;
     }
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(Duration::from_secs(60), report).await?;
     let wrong: Vec<_> =
         answers.keys().filter(|word| !matches!(word.as_str(), "done" | "409" | "412")).collect();
     report.must(wrong.is_empty(), format!("changes were answered {wrong:?}"));
     report.note("changes", &answers);
-    report.note("pump", &sent);
-    report
-        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
-    report.exactly("deadlocks", (server.number(DEADLOCKS).await? - before) as u64, 0u64);
-    report.must(stage.all_running(), "a node exited");
-    Audit::of(&stage.database).await?.rules(&mut report);
-    stage.strike().await?;
-    Ok(report)
+    report.must_all_be_accepted(&sent);
+    report.must_be("deadlocks", server.number(DEADLOCKS).await? - before, 0);
+    testbed.must_be_running(report);
+    TableAudit::of(&testbed.database).await?.must_hold(report);
+    testbed.tear_down().await
 }
 
 /// Changes some destinations, one after the other.

@@ -12,17 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use client::{BatchResult, NewDestination, Publish};
+use anyhow::Result;
+use client::{NewDestination, Publish};
 use domain::destination::Ordering;
-use domain::retry::RetryPolicy;
 use lab::body::{Stamp, make, stamp};
 use lab::{Record, Reply, Script};
 
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
-use crate::harness::report::rounded;
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind};
+use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, retry_policy, rounded};
 
 const SLOTS: u32 = 10;
 const KEYS: u64 = 50;
@@ -36,54 +32,50 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(15);
 /// One after the other, each with a flush of its own in the worst case.
 const EACH_WITHIN: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    let backlog = ask.count(10_000).max(1);
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
+    let backlog = options.count(10_000).max(1);
     let released = Arc::new(AtomicBool::new(false));
-    stage.receiver.default_script(first_is_blocked(backlog, released.clone()));
+    testbed.receiver.default_script(first_is_blocked(backlog, released.clone()));
     let plan = NewDestination {
         ordering: Ordering::Key,
-        max_concurrency: SLOTS,
-        retry_policy: RetryPolicy { schedule: vec![Duration::from_secs(1); 20], ..RetryPolicy::default() },
-        ..stage.destination("keys")
+        retry_policy: retry_policy(&[1; 20]),
+        ..testbed.destination_with_slots("keys", SLOTS)
     };
-    sole_destination(&stage.client, &plan).await?;
+    testbed.add_destination(&plan, &[]).await?;
     let all = backlog + SPREAD;
     for from in (0..all).step_by(STEP as usize) {
-        publish(&stage, from..(from + STEP).min(all), backlog).await?;
+        publish(&testbed, from..(from + STEP).min(all), backlog).await?;
     }
 
     let of_others = (backlog..all).filter(|n| key_of(*n, backlog) != BLOCKED).count() as u64;
     let began = Instant::now();
-    stage.receiver.wait_for_succeeded(of_others, OTHERS_WITHIN).await;
+    testbed.receiver.wait_for_succeeded(of_others, OTHERS_WITHIN).await;
     report.note("seconds_for_the_other_keys", rounded(began.elapsed().as_secs_f64()));
-    report.exactly("arrived_while_blocked", stage.receiver.succeeded(), of_others);
-    report.exactly("most_open", stage.receiver.max_open("keys"), SLOTS);
-    let sent_of_blocked = stage.receiver.records("keys");
+    report.must_be("arrived_while_blocked", testbed.receiver.succeeded(), of_others);
+    report.must_be("most_open", testbed.receiver.max_open("keys"), SLOTS);
+    let sent_of_blocked = testbed.receiver.records("keys");
     let of_blocked = |record: &&Record| record.n.is_none_or(|n| n > 0 && key_of(n, backlog) == BLOCKED);
-    report.exactly("sent_past_the_first", sent_of_blocked.iter().filter(of_blocked).count() as u64, 0u64);
+    report.must_be("sent_past_the_first", sent_of_blocked.iter().filter(of_blocked).count(), 0);
 
     released.store(true, Relaxed);
     let began = Instant::now();
     let patience = OTHERS_WITHIN + EACH_WITHIN * (all - of_others) as u32;
-    stage.receiver.wait_for_succeeded(all, patience).await;
+    testbed.receiver.wait_for_succeeded(all, patience).await;
     report.note("seconds_for_the_blocked_key", rounded(began.elapsed().as_secs_f64()));
-    report.exactly("arrived", stage.receiver.succeeded(), all);
-    report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(5)).await?, 0u64);
-    let records = stage.receiver.records("keys");
+    report.must_be("arrived", testbed.receiver.succeeded(), all);
+    testbed.must_drain(Duration::from_secs(5), report).await?;
+    let records = testbed.receiver.records("keys");
     let (inverted, together) = out_of_order(&records, backlog);
-    report.exactly("inversions", inverted, 0u64);
-    report.exactly("two_of_a_key_open", together, 0u64);
+    report.must_be("inversions", inverted, 0);
+    report.must_be("two_of_a_key_open", together, 0);
     let unnumbered = records.iter().filter(|record| record.sequence.is_none()).count() as u64;
-    report.exactly("requests_without_a_sequence", unnumbered, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(&mut report);
-    report.exactly("delivered", audit.delivered, all);
-    report.must(stage.all_running(), "a node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("requests_without_a_sequence", unnumbered, 0);
+    let audit = TableAudit::of(&testbed.database).await?;
+    audit.must_hold(report);
+    report.must_be("delivered", audit.delivered, all);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 /// The backlog is all of one key; the rest goes to all keys in turn.
@@ -91,20 +83,17 @@ fn key_of(n: u64, backlog: u64) -> u64 {
     if n < backlog { BLOCKED } else { (n - backlog) % KEYS }
 }
 
-async fn publish(stage: &Stage, numbers: std::ops::Range<u64>, backlog: u64) -> Result<()> {
+async fn publish(testbed: &Testbed, numbers: std::ops::Range<u64>, backlog: u64) -> Result<()> {
     let event = |n: u64| -> Result<Publish> {
         let body = make(Stamp { n, at_us: lab::clock::unix_us() }, "key", 0);
         let event = Publish::json("key", String::from_utf8(body.to_vec())?)?;
         Ok(Publish { ordering_key: Some(format!("k{}", key_of(n, backlog))), ..event })
     };
-    let events = numbers.map(event).collect::<Result<Vec<_>>>()?;
-    let results = stage.client.publish_batch(&events).await?;
-    ensure!(results.iter().all(|result| matches!(result, BatchResult::Accepted(_))), "not all were accepted");
-    Ok(())
+    testbed.publish_all(&numbers.map(event).collect::<Result<Vec<_>>>()?).await
 }
 
 fn first_is_blocked(backlog: u64, released: Arc<AtomicBool>) -> Script {
-    Script::custom(move |seen| match stamp(seen.body).map(|stamp| key_of(stamp.n, backlog)) {
+    Script::custom(move |request| match stamp(request.body).map(|stamp| key_of(stamp.n, backlog)) {
         Some(BLOCKED) if !released.load(Relaxed) => Reply::status(503),
         Some(BLOCKED) => Reply::ok(),
         _ => Reply::ok().after(LATENCY),

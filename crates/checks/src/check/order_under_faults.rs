@@ -15,17 +15,14 @@ use std::time::Duration;
 use anyhow::Result;
 use client::NewDestination;
 use domain::destination::Ordering;
-use domain::retry::RetryPolicy;
 use lab::nemesis::{Act, Schedule};
-use lab::{Histogram, Latency, Pump, PumpConfig, Reply, Script, Until};
+use lab::{Fault, Pump, Record, Reply, Script, Until};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Ask;
 use crate::harness::audit::settle_accounts_of_all;
-use crate::harness::others::median;
-use crate::harness::ownership::History;
-use crate::harness::report::rounded;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::bystanders::end_to_end_of;
+use crate::harness::multi_node::{SLOW_ENOUGH, play_kills, start_watched};
+use crate::harness::{Fleet, Options, Pairs, Report, Testbed, TestbedPlan, retry_policy, rounded};
 
 const ORDERED: usize = 5;
 const DESTINATIONS: usize = 20;
@@ -43,74 +40,57 @@ const TOLERANCE: f64 = 1.2;
 /// So much more is the machine's own scheduler and disk, at the five worst of five hundred.
 const FLOOR_MS: f64 = 10.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 3);
-    let mut stage = Plan::new(ask, store)?.nodes(nodes).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    History::begin(&stage.database).await?;
-    let fleet = Fleet::assemble_with(&stage, DESTINATIONS, SLOTS, kind).await?;
-    let latency = Latency::Uniform { from: Duration::from_millis(5), to: Duration::from_millis(40) };
-    let well = Reply::ok().after(latency);
-    stage.receiver.default_script(well.clone());
-    let types = fleet.names.iter().map(|name| format!("lab.{name}")).collect();
-    let config = fleet.pump(Until::Stopped).open(ask.rate(100.0));
-    let pump = Pump::start(PumpConfig { event_types: types, ..config })?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = start_watched(TestbedPlan::of_several(options)?).await?;
+    let fleet = Fleet::assemble_with(&testbed, DESTINATIONS, SLOTS, kind).await?;
+    let well = Reply::ok().after(SLOW_ENOUGH);
+    testbed.receiver.default_script(well.clone());
+    let pump = Pump::start(fleet.pump_singly(Until::Stopped).open(options.rate(100.0)))?;
 
     sleep(Duration::from_secs(2)).await;
-    let (mut well_ms, mut blocked_ms) = (Vec::new(), Vec::new());
+    let mut p99_ms = Pairs::default();
     for _ in 0..PAIRS {
-        well_ms.push(p99_of_others(&stage, &fleet).await);
-        stage.receiver.script(BLOCKED, Reply::status(503));
-        blocked_ms.push(p99_of_others(&stage, &fleet).await);
-        stage.receiver.script(BLOCKED, well.clone());
+        p99_ms.alone.push(p99_of_others(&testbed, &fleet).await);
+        testbed.receiver.script(BLOCKED, Reply::status(503));
+        p99_ms.beside.push(p99_of_others(&testbed, &fleet).await);
+        testbed.receiver.script(BLOCKED, well.clone());
     }
-    report.note("each_p99_ms_of_the_others", &well_ms);
-    report.note("each_p99_ms_beside_a_blocked_one", &blocked_ms);
-    let limit_ms = median(well_ms) * TOLERANCE + FLOOR_MS;
-    report.at_most("p99_ms_beside_a_blocked_one", median(blocked_ms), limit_ms);
+    let (well_ms, blocked_ms) = p99_ms.medians("p99_ms_of_the_others", "p99_ms_beside_a_blocked_one", report);
+    report.must_be_at_most("p99_ms_beside_a_blocked_one", blocked_ms, well_ms * TOLERANCE + FLOOR_MS);
 
-    let unwell = move |_: &lab::Seen<'_>| match rand::random::<f64>() {
+    let unwell = move |_: &lab::ScriptedRequest<'_>| match rand::random::<f64>() {
         dice if dice < HANGS => Reply::Hang,
-        dice if dice < HANGS + FAILS => Reply::status(503).after(latency),
+        dice if dice < HANGS + FAILS => Reply::status(503).after(SLOW_ENOUGH),
         _ => well.clone(),
     };
-    stage.receiver.default_script(Script::custom(unwell.clone()));
-    stage.receiver.script(BLOCKED, Script::custom(unwell));
+    testbed.receiver.default_script(Script::custom(unwell.clone()));
+    testbed.receiver.script(BLOCKED, Script::custom(unwell));
     let act = Act::Kill { down: DOWN };
-    let schedule = Schedule::every(ask.seed(), EVERY, ask.seconds(40), nodes, act);
+    let schedule = Schedule::every(options.seed(), EVERY, options.seconds(40), testbed.nodes.len(), act);
     report.note("seed", schedule.seed);
-    let (began, mut faults) = (Instant::now(), Vec::new());
-    for planned in &schedule.acts {
-        sleep_until(began + planned.at).await;
-        faults.push(stage.kill_one(planned.node).await?);
-        sleep(DOWN).await;
-        stage.start_one(planned.node).await?;
-    }
-    sleep_until(began + ask.seconds(40)).await;
+    let began = Instant::now();
+    let kills = play_kills(&mut testbed, &schedule).await?;
+    let faults: Vec<Fault> = kills.iter().map(|(kill, _)| *kill).collect();
+    sleep_until(began + options.seconds(40)).await;
     let sent = pump.finish().await;
-    report.note("pump", &sent);
-    report
-        .must(sent.refused.is_empty() && sent.unanswered == 0, "some events were refused or never answered");
+    report.must_all_be_accepted(&sent);
     report.note("kills", faults.len());
     let ended = Instant::now();
-    let left = stage.quiesce(DRAINED_WITHIN).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(DRAINED_WITHIN, report).await?;
     report.note("drained_after_seconds", rounded(ended.elapsed().as_secs_f64()));
-    report.must(stage.all_running(), "a node exited");
+    testbed.must_be_running(report);
 
     let promised = fleet.promised_singly(&sent.sent);
-    let (verdict, _) = settle_accounts_of_all(&stage, &fleet, promised, faults, &mut report).await?;
-    report.exactly("inversions", verdict.inversions, 0u64);
-    report.exactly("dead_letters", verdict.dead_lettered, 0u64);
-    let most = fleet.ordered.iter().map(|name| stage.receiver.max_open(name)).max().unwrap_or(0);
-    report.exactly("most_open_at_an_ordered_one", most, 1u32);
-    let records = stage.receiver.snapshot();
+    let (verdict, _) = settle_accounts_of_all(&testbed, &fleet, promised, faults, report).await?;
+    report.must_be("inversions", verdict.inversions, 0);
+    report.must_be("dead_letters", verdict.dead_lettered, 0);
+    let most = fleet.ordered.iter().map(|name| testbed.receiver.max_open(name)).max().unwrap_or(0);
+    report.must_be("most_open_at_an_ordered_one", most, 1);
+    let records = testbed.receiver.snapshot();
     let ordered = records.iter().filter(|record| fleet.ordered.contains(&record.destination));
     let unnumbered = ordered.filter(|record| record.sequence.is_none()).count() as u64;
-    report.exactly("ordered_requests_without_a_sequence", unnumbered, 0u64);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("ordered_requests_without_a_sequence", unnumbered, 0);
+    testbed.tear_down().await
 }
 
 /// Pauses of a second, so that they drain while a fifth of everything fails; the first few with order.
@@ -118,21 +98,17 @@ fn kind(at: usize, plan: NewDestination) -> NewDestination {
     NewDestination {
         ordering: if at < ORDERED { Ordering::Strict } else { Ordering::None },
         timeout_seconds: 1,
-        retry_policy: RetryPolicy { schedule: vec![Duration::from_secs(1); 20], ..RetryPolicy::default() },
+        retry_policy: retry_policy(&[1; 20]),
         ..plan
     }
 }
 
 /// From post to first arrival, of what arrives from now on at all but the one that is blocked.
-async fn p99_of_others(stage: &Stage, fleet: &Fleet) -> f64 {
-    let from_us = stage.receiver.now_us();
+async fn p99_of_others(testbed: &Testbed, fleet: &Fleet) -> f64 {
+    let from_us = testbed.receiver.now_us();
     sleep(SPAN).await;
-    let others = fleet.names.iter().filter(|name| ***name != *BLOCKED);
-    let mut all = Histogram::default();
-    for name in others {
-        let records = stage.receiver.records(name);
-        let since = records.iter().filter(|record| record.start_us >= from_us && record.attempt <= 1);
-        all.merge(&since.filter_map(|record| record.end_to_end_us).collect());
-    }
-    rounded(all.percentile_us(99.0) as f64 / 1e3)
+    let first_since = |record: &Record| {
+        record.start_us >= from_us && record.attempt <= 1 && *record.destination != *BLOCKED
+    };
+    rounded(end_to_end_of(&testbed.receiver, &fleet.names, first_since).percentile_ms(99.0))
 }

@@ -10,22 +10,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
-use crate::harness::stage::{API_KEY, OPERATOR_KEY};
-use crate::harness::{Fleet, Plan, Report, StoreKind, wire};
+use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
+use crate::harness::{Fleet, Options, Report, TestbedPlan, raw_http};
 
 const AWAY: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 8;
 const OUTAGES: u64 = 2;
 
 /// One kind of call.
-struct Call {
+struct ApiCall {
     name: &'static str,
     bytes: Vec<u8>,
 }
@@ -33,31 +31,30 @@ struct Call {
 /// How often each call was answered how.
 type Answers = BTreeMap<String, BTreeMap<String, u64>>;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 1)).start().await?;
-    let server = stage.database.server().context("this check needs PostgreSQL")?.clone();
-    let fleet = Fleet::assemble(&stage, 2, 4).await?;
-    sole_destination(&stage.client, &stage.destination("sole")).await?;
-    let event = client::Publish::json("e12", "{}")?;
-    let accepted = stage.client.publish(&event).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.nodes(options.nodes(1)).start().await?;
+    let server = testbed.server()?;
+    let fleet = Fleet::assemble(&testbed, 2, 4).await?;
+    testbed.add_destination(&testbed.destination("sole"), &[]).await?;
+    let event = client::Publish::json("outage", "{}")?;
+    let accepted = testbed.client.publish(&event).await?;
 
     let (stop, stopped) = watch::channel(false);
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
         // Each has a destination of its own to change: two at once would rightly be told of each other.
-        let own = stage.client.create_destination(&stage.destination(&format!("own{number}"))).await?.id;
+        let own = testbed.client.create_destination(&testbed.destination(&format!("own{number}"))).await?.id;
         let calls = calls(&fleet, &own.to_string(), &accepted.id.to_string());
-        let addr = stage.members[number % stage.members.len()].addr;
+        let addr = testbed.nodes[number % testbed.nodes.len()].addr;
         for call in &calls {
-            let answer = wire::exchange(addr, &call.bytes, Duration::from_secs(5)).await?;
+            let answer = raw_http::exchange(addr, &call.bytes, Duration::from_secs(5)).await?;
             let good = answer.status.is_some_and(|status| (200..300).contains(&status));
             ensure!(good, "{} is answered {:?} by a healthy node", call.name, answer.status);
         }
-        clients.spawn(ask_on(addr, calls, number, stopped.clone()));
+        clients.spawn(call_in_turn(addr, calls, number, stopped.clone()));
     }
-    for _ in 0..ask.count(OUTAGES) {
-        sleep(ask.seconds(2)).await;
+    for _ in 0..options.count(OUTAGES) {
+        sleep(options.seconds(2)).await;
         server.crash().await?;
         sleep(AWAY).await;
         server.resume().await?;
@@ -79,63 +76,37 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         report.must(wrong.is_empty(), format!("{call} was answered {wrong:?}"));
     }
     report.note("answers", answers);
-    report.at_least("refused", refused as f64, 1.0);
-    report.must(stage.all_running(), "a node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_least("refused", refused, 1.0);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
-fn calls(fleet: &Fleet, destination: &str, event: &str) -> Vec<Call> {
-    let key = format!("Bearer {API_KEY}");
-    let operator = format!("Bearer {OPERATOR_KEY}");
-    let json = ("content-type", "application/json");
+fn calls(fleet: &Fleet, destination: &str, event: &str) -> Vec<ApiCall> {
+    let own = format!("/v1/destinations/{destination}");
+    let event_body = "{\"type\":\"outage\",\"data\":{}}";
+    let call = |name, bytes| ApiCall { name, bytes };
     let mut calls = vec![
-        Call {
-            name: "publish",
-            bytes: wire::request(
-                "POST",
-                "/v1/events",
-                &[("authorization", &key), json],
-                b"{\"type\":\"e12\",\"data\":{}}",
-            ),
-        },
-        Call {
-            name: "ingest",
-            bytes: wire::request("POST", &fleet.ingest_path(), &[("x-event-type", "lab.nobody")], b"{}"),
-        },
-        Call {
-            name: "update",
-            bytes: wire::request(
-                "PATCH",
-                &format!("/v1/destinations/{destination}"),
-                &[("authorization", &key), json],
-                b"{\"name\":\"sole\"}",
-            ),
-        },
-        Call {
-            name: "accounts",
-            bytes: wire::request("GET", "/v1/accounts", &[("authorization", &operator)], b""),
-        },
+        call("publish", raw_http::json_request("POST", "/v1/events", API_KEY, event_body)),
+        call("ingest", fleet.ingest_request("lab.nobody", b"{}")),
+        call("update", raw_http::json_request("PATCH", &own, API_KEY, "{\"name\":\"sole\"}")),
+        call("accounts", raw_http::json_request("GET", "/v1/accounts", OPERATOR_KEY, "")),
     ];
     let paths = [
         ("own_account", "/v1/account".to_owned()),
         ("destinations", "/v1/destinations".to_owned()),
-        ("destination", format!("/v1/destinations/{destination}")),
+        ("destination", own),
         ("events", "/v1/events".to_owned()),
         ("event", format!("/v1/events/{event}")),
         ("deliveries", "/v1/deliveries".to_owned()),
         ("keys", "/v1/api-keys".to_owned()),
     ];
-    calls.extend(paths.map(|(name, path)| Call {
-        name,
-        bytes: wire::request("GET", &path, &[("authorization", &key)], b""),
-    }));
+    calls.extend(paths.map(|(name, path)| call(name, raw_http::json_request("GET", &path, API_KEY, ""))));
     calls
 }
 
-async fn ask_on(
+async fn call_in_turn(
     addr: SocketAddr,
-    calls: Vec<Call>,
+    calls: Vec<ApiCall>,
     number: usize,
     stopped: watch::Receiver<bool>,
 ) -> Answers {
@@ -144,7 +115,7 @@ async fn ask_on(
         if *stopped.borrow() {
             break;
         }
-        let word = match wire::exchange(addr, &call.bytes, Duration::from_secs(15)).await {
+        let word = match raw_http::exchange(addr, &call.bytes, Duration::from_secs(15)).await {
             Ok(answer) => match (answer.status, answer.header("retry-after")) {
                 (Some(503), None) => "503 without Retry-After".to_owned(),
                 (Some(status), _) => status.to_string(),

@@ -16,10 +16,8 @@ use lab::{Latency, Reply, Until};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::Ask;
 use crate::harness::audit::{Circumstances, settle_accounts_on};
-use crate::harness::report::rounded;
-use crate::harness::{Fleet, Plan, Report, Stage, StoreKind};
+use crate::harness::{Fleet, Options, Report, Testbed, TestbedPlan, rounded};
 
 const PLACES: [&str; 3] = ["send.before", "send.answered", "settle.before"];
 const DESTINATIONS: usize = 10;
@@ -28,96 +26,94 @@ const THROUGHPUT: f64 = 0.9;
 /// A few for blocking work are always there once there was any.
 const SPARE_THREADS: usize = 6;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let alone = one_run(ask, store, None, &mut report).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let alone = one_run(options, None, report).await?;
     let mut runs = vec![alone.shown("none")];
     for place in PLACES {
-        let run = one_run(ask, store, Some(place), &mut report).await.with_context(|| place.to_owned())?;
+        let run = one_run(options, Some(place), report).await.with_context(|| place.to_owned())?;
         runs.push(run.shown(place));
         let slow =
             format!("{place}: {:.0} deliveries/s, {:.0} without faults", run.per_second, alone.per_second);
         report.must(run.per_second >= alone.per_second * THROUGHPUT, slow);
     }
     report.note("runs", runs);
-    Ok(report)
+    Ok(())
 }
 
-struct Run {
+struct PanicRun {
     /// While the load lasted.
     per_second: f64,
     /// When all was done.
     threads: usize,
 }
 
-impl Run {
+impl PanicRun {
     fn shown(&self, place: &str) -> Value {
         json!({ "place": place, "deliveries_per_second": rounded(self.per_second), "threads": self.threads })
     }
 }
 
-async fn one_run(ask: &Ask, store: StoreKind, place: Option<&str>, report: &mut Report) -> Result<Run> {
+async fn one_run(options: &Options, place: Option<&str>, report: &mut Report) -> Result<PanicRun> {
     let mut part = Report::default();
-    let mut stage = Plan::with_failpoints(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, DESTINATIONS, SLOTS).await?;
+    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
     let latency = Latency::Uniform { from: Duration::from_millis(2), to: Duration::from_millis(20) };
-    stage.receiver.default_script(Reply::ok().after(latency));
+    testbed.receiver.default_script(Reply::ok().after(latency));
     // Setting up has reached places too.
-    stage.stop().await?;
+    testbed.stop().await?;
     let failpoint = place.map(|place| format!("{place}:panic:2%"));
-    stage.set_env("POSTHASTE_FAIL", failpoint.as_deref());
-    stage.start().await?;
-    let pid = stage.node()?.pid();
+    testbed.set_env("POSTHASTE_FAIL", failpoint.as_deref());
+    testbed.start().await?;
+    let pid = testbed.process()?.pid();
     let threads_before = threads(pid);
 
     let began = Instant::now();
-    let mut config = fleet.pump(Until::Elapsed(ask.seconds(20))).open(ask.rate(500.0));
+    let mut config = fleet.pump(Until::Elapsed(options.seconds(20))).open(options.rate(500.0));
     config.retry_for = Duration::from_secs(5);
     let sent = lab::pump::run(config).await?;
-    let per_second = stage.receiver.succeeded() as f64 / began.elapsed().as_secs_f64();
+    let per_second = testbed.receiver.succeeded() as f64 / began.elapsed().as_secs_f64();
     // Of a node that has ended there is nothing to wait for.
-    let patience = Duration::from_secs(if stage.is_running() { 60 } else { 0 });
-    let left = stage.quiesce(patience).await?;
-    part.exactly("left_in_queue", left, 0u64);
-    let alive = stage.is_running() && stage.node()?.pid() == pid;
+    let patience = Duration::from_secs(if testbed.is_running() { 60 } else { 0 });
+    testbed.must_drain(patience, &mut part).await?;
+    let alive = testbed.is_running() && testbed.process()?.pid() == pid;
     part.must(alive, "the process ended");
     // An answer that was lost in a panic is asked for again: the price of it, and no more than that.
-    let answered = stage.receiver.snapshot().len() as u64;
+    let answered = testbed.receiver.snapshot().len() as u64;
     let on = Circumstances {
         unknown_settlements: if place == Some("send.answered") { answered / 50 + 1 } else { 0 },
         ..Circumstances::default()
     };
-    settle_accounts_on(&stage, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
+    settle_accounts_on(&testbed, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
     if alive {
-        all_slots_are_free(&stage, &fleet, &mut part).await?;
+        all_slots_are_free(&testbed, &fleet, &mut part).await?;
         let enough = threads_before + SPARE_THREADS;
         let after = threads_when_idle(pid, enough).await;
         part.must(after <= enough, format!("{after} threads, {threads_before} at the start"));
     }
-    let run = Run { per_second, threads: threads(pid) };
+    let run = PanicRun { per_second, threads: threads(pid) };
     if let Some(place) = place {
-        let log = stage.log();
+        let log = testbed.log();
         part.must(log.contains("panicked"), "the log does not tell of a panic");
         part.must(!log.contains(&format!("failpoint {place}")), "the log has the panic's message");
         part.must(!log.contains("\"pad\""), "the log has a payload");
     }
-    report.must(part.holds(), format!("{}: {part}", place.unwrap_or("no faults")));
-    stage.strike().await?;
+    report.must_hold(place.unwrap_or("no faults"), &part);
+    testbed.tear_down().await?;
     Ok(run)
 }
 
 /// Slow receivers and more than enough events: each destination must come to have all its slots in use.
-async fn all_slots_are_free(stage: &Stage, fleet: &Fleet, part: &mut Report) -> Result<()> {
-    stage.receiver.clear();
-    stage.receiver.default_script(Reply::ok().after(Duration::from_millis(300)));
+async fn all_slots_are_free(testbed: &Testbed, fleet: &Fleet, part: &mut Report) -> Result<()> {
+    testbed.receiver.clear();
+    testbed.receiver.default_script(Reply::ok().after(Duration::from_millis(300)));
     let mut config = fleet.pump(Until::Count(u64::from(SLOTS) * 3));
     config.event_types = vec!["lab.all".into()];
     lab::pump::run(config).await?;
-    let left = stage.quiesce(Duration::from_secs(30)).await?;
-    part.exactly("left_after_the_slots_were_counted", left, 0u64);
-    let most = fleet.names.iter().map(|name| stage.receiver.max_open(name));
+    let left = testbed.quiesce(Duration::from_secs(30)).await?;
+    part.must_be("left_after_the_slots_were_counted", left, 0);
+    let most = fleet.names.iter().map(|name| testbed.receiver.max_open(name));
     let wrong = most.filter(|most| *most != SLOTS).count();
-    part.exactly("destinations_without_all_their_slots", wrong as u64, 0u64);
+    part.must_be("destinations_without_all_their_slots", wrong, 0);
     Ok(())
 }
 

@@ -8,50 +8,47 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lab::{Fault, FaultKind, Pump, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::outsider::{Outsider, Seen, all_accept, only_accepted_or_refused};
-use crate::harness::server::Server;
-use crate::harness::several::{begin, end};
-use crate::harness::{Plan, Report, StoreKind};
+use crate::harness::ingest_probe::{IngestProbe, must_be_accepted_or_refused, wait_until_all_accept};
+use crate::harness::multi_node::{settle_fleet, start_usual_fleet};
+use crate::harness::postgres_server::PostgresServer;
+use crate::harness::{Options, Report};
 
 const SERVING_WITHIN: f64 = 5.0;
 /// A reload reaches the sessions one after the other.
 const SETTLED: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let (mut stage, fleet) = begin(Plan::new(ask, store)?.nodes(ask.nodes(store, 3)), 20, 4).await?;
-    let server = stage.database.server().context("this check needs PostgreSQL")?.clone();
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let (mut testbed, fleet) = start_usual_fleet(options).await?;
+    let server = testbed.server()?;
 
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(500.0)))?;
+    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(500.0)))?;
     sleep(Duration::from_secs(3)).await;
-    let outsider = Outsider::start(&stage, &fleet, Duration::from_millis(100));
-    let mut fault = Fault::of_all(FaultKind::DatabaseAway, stage.receiver.now_us());
+    let probe = IngestProbe::start(&testbed, &fleet, Duration::from_millis(100));
+    let mut fault = Fault::of_all(FaultKind::DatabaseAway, testbed.receiver.now_us());
     read_only(&server, true).await?;
     let read_only_since = Instant::now() + SETTLED;
-    sleep(ask.seconds(10)).await;
+    sleep(options.seconds(10)).await;
     let read_only_until = Instant::now();
     read_only(&server, false).await?;
-    fault.until_us = Some(stage.receiver.now_us());
-    all_accept(&stage, &fleet, Duration::from_secs(20)).await?;
-    report.at_most("serving_again_after_seconds", read_only_until.elapsed().as_secs_f64(), SERVING_WITHIN);
+    fault.until_us = Some(testbed.receiver.now_us());
+    wait_until_all_accept(&testbed, &fleet, Duration::from_secs(20)).await?;
+    report.must_be_at_most("serving_again_after_seconds", read_only_until.elapsed(), SERVING_WITHIN);
     sleep(Duration::from_secs(2)).await;
-    let seen = outsider.finish().await?;
-    only_accepted_or_refused(&seen, "answers", &mut report);
-    let meanwhile = |seen: &&Seen| seen.asked > read_only_since && seen.asked + seen.took < read_only_until;
-    let accepted = seen.iter().filter(meanwhile).filter(|seen| seen.accepted()).count() as u64;
-    report.exactly("accepted_while_read_only", accepted, 0u64);
+    let answers = probe.finish().await?;
+    must_be_accepted_or_refused(&answers, "answers", report);
+    let meanwhile = answers.iter().filter(|answer| answer.is_between(read_only_since, read_only_until));
+    let accepted = meanwhile.filter(|answer| answer.accepted()).count();
+    report.must_be("accepted_while_read_only", accepted, 0);
     let sent = pump.finish().await;
-    end(&mut stage, &fleet, &sent, vec![fault], &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    settle_fleet(&mut testbed, &fleet, &sent, vec![fault], report).await?;
+    testbed.tear_down().await
 }
 
-async fn read_only(server: &Server, on: bool) -> Result<()> {
+async fn read_only(server: &PostgresServer, on: bool) -> Result<()> {
     let change = if on {
         "alter system set default_transaction_read_only = on"
     } else {

@@ -12,14 +12,13 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use client::{DeliveryQuery, NewDestination, NewRoute, Publish, ReplayInput, ReplayView};
+use client::{DeliveryQuery, Publish, ReplayInput, ReplayView};
 use domain::{delivery::Status, replay::ReplayStatus};
 use lab::Reply;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind};
+use crate::harness::{Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan};
 
 const CLIENTS: usize = 8;
 const KILL_EVERY: Duration = Duration::from_secs(2);
@@ -27,71 +26,65 @@ const KILL_EVERY: Duration = Duration::from_secs(2);
 const SECONDS: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let count = ask.count(1_000);
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    dead_letters(&stage, count).await?;
-    let before = originals(&stage).await?;
-    report.exactly("dead_letters", before.len() as u64, count);
-    stage.receiver.default_script(Reply::ok());
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let count = options.count(1_000);
+    let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
+    dead_letters(&testbed, count).await?;
+    let before = originals(&testbed).await?;
+    report.must_be("dead_letters", before.len(), count);
+    testbed.receiver.default_script(Reply::ok());
 
     for (round, key) in ["first", "second"].into_iter().enumerate() {
-        let replay = replayed_under_fire(&mut stage, key, count, &mut report).await?;
-        let id = uuid::Uuid::from_bytes(*replay.id.bytes());
-        let of_it = of_replay(store, id);
-        report.exactly(&format!("{key}_created"), replay.created, count);
-        report.exactly(&format!("{key}_skipped"), replay.skipped, 0u64);
-        report.exactly(&format!("{key}_matched"), replay.matched, count);
-        let left = stage.quiesce(PATIENCE).await?;
-        report.exactly(&format!("{key}_left_in_queue"), left, 0u64);
-        let number = async |sql: String| stage.database.number(&sql).await;
+        let replay = replayed_under_fire(&mut testbed, key, count, report).await?;
+        let of_it = format!("replay_id = {}", testbed.database.literal(replay.id.bytes()));
+        report.must_be(&format!("{key}_created"), replay.created, count);
+        report.must_be(&format!("{key}_skipped"), replay.skipped, 0);
+        report.must_be(&format!("{key}_matched"), replay.matched, count);
+        let left = testbed.quiesce(PATIENCE).await?;
+        report.must_be(&format!("{key}_left_in_queue"), left, 0);
+        let number = async |sql: String| testbed.database.number(&sql).await;
         let endings =
             number(format!("select count(*) from attempts where ending is not null and {of_it}")).await?;
-        report.exactly(&format!("{key}_endings"), endings, count);
+        report.must_be(&format!("{key}_endings"), endings, count);
         let origins = number(format!(
             "select count(distinct origin) from attempts where ending is not null and {of_it}"
         ))
         .await?;
-        report.exactly(&format!("{key}_origins"), origins, count);
-        let told = stage.client.replay(replay.id).await?;
-        report.exactly(&format!("{key}_delivered"), told.delivered, count);
-        report.exactly(&format!("{key}_dead_again"), told.dead_letter, 0u64);
+        report.must_be(&format!("{key}_origins"), origins, count);
+        let told = testbed.client.replay(replay.id).await?;
+        report.must_be(&format!("{key}_delivered"), told.delivered, count);
+        report.must_be(&format!("{key}_dead_again"), told.dead_letter, 0);
         let all = number("select count(*) from attempts where ending is not null".into()).await?;
-        report.exactly(&format!("{key}_endings_in_all"), all, count * (round as u64 + 2));
+        report.must_be(&format!("{key}_endings_in_all"), all, count * (round as u64 + 2));
     }
-    let after = originals(&stage).await?;
+    let after = originals(&testbed).await?;
     report.must(before == after, "a dead letter is not what it was before");
-    Audit::of(&stage.database).await?.rules(&mut report);
-    stage.strike().await?;
-    Ok(report)
+    TableAudit::of(&testbed.database).await?.must_hold(report);
+    testbed.tear_down().await
 }
 
 /// So many events, each rejected by its destination.
-async fn dead_letters(stage: &Stage, count: u64) -> Result<()> {
-    stage.receiver.default_script(Reply::status(404));
+async fn dead_letters(testbed: &Testbed, count: u64) -> Result<()> {
+    testbed.receiver.default_script(Reply::status(404));
     for n in 0..4 {
-        let plan = NewDestination { max_concurrency: 20, ..stage.destination(&format!("d{n}")) };
-        let id = stage.client.create_destination(&plan).await?.id;
-        let only = vec![format!("kind.n{n}")];
-        stage.client.create_route(&NewRoute { event_types: only, ..NewRoute::to(id) }).await?;
+        let plan = testbed.destination_with_slots(&format!("d{n}"), 20);
+        testbed.add_destination(&plan, &[&format!("kind.n{n}")]).await?;
     }
     let mut sent = 0;
     while sent < count {
         let some = (count - sent).min(200);
         let events: Result<Vec<Publish>, _> =
             (sent..sent + some).map(|n| Publish::json(&format!("kind.n{}", n % 4), n.to_string())).collect();
-        stage.client.publish_batch(&events?).await?;
+        testbed.client.publish_batch(&events?).await?;
         sent += some;
     }
-    ensure!(stage.quiesce(Duration::from_secs(60)).await? == 0, "the dead letters did not die");
+    ensure!(testbed.quiesce(Duration::from_secs(60)).await? == 0, "the dead letters did not die");
     Ok(())
 }
 
 /// The facts about everything that was not replayed.
-async fn originals(stage: &Stage) -> Result<Vec<Vec<crate::harness::Cell>>> {
-    let detail = match stage.database.kind() {
+async fn originals(testbed: &Testbed) -> Result<Vec<Vec<crate::harness::Cell>>> {
+    let detail = match testbed.database.kind() {
         StoreKind::Sqlite => "detail",
         StoreKind::Postgres => "detail, detail_packed",
     };
@@ -100,19 +93,12 @@ async fn originals(stage: &Stage) -> Result<Vec<Vec<crate::harness::Cell>>> {
              http_status, {detail}, ending, reason, ended_at
          from attempts where replay_id is null order by delivery_id, attempt_id"
     );
-    stage.database.rows(&sql).await
+    testbed.database.rows(&sql).await
 }
 
-fn of_replay(store: StoreKind, id: uuid::Uuid) -> String {
-    match store {
-        StoreKind::Sqlite => format!("replay_id = x'{}'", id.simple()),
-        StoreKind::Postgres => format!("replay_id = '{id}'"),
-    }
-}
-
-/// Eight ask, nodes die; the replay when it is completed.
+/// Eight options, nodes die; the replay when it is completed.
 async fn replayed_under_fire(
-    stage: &mut Stage,
+    testbed: &mut Testbed,
     key: &str,
     count: u64,
     report: &mut Report,
@@ -120,7 +106,7 @@ async fn replayed_under_fire(
     let rate = u32::try_from(count.div_ceil(SECONDS).max(1))?;
     let mut clients = JoinSet::new();
     for n in 0..CLIENTS {
-        let client = stage.members[n % stage.members.len()].client.clone();
+        let client = testbed.nodes[n % testbed.nodes.len()].client.clone();
         let asked = ReplayInput {
             filter: Some(DeliveryQuery { status: vec![Status::DeadLetter], ..DeliveryQuery::default() }),
             rate: Some(rate),
@@ -146,19 +132,19 @@ async fn replayed_under_fire(
             ids.insert(answer??);
         }
         if Instant::now() >= next {
-            let at = kills as usize % stage.members.len();
-            stage.kill_one(at).await?;
-            stage.start_one(at).await?;
+            let at = kills as usize % testbed.nodes.len();
+            testbed.kill_node(at).await?;
+            testbed.start_node(at).await?;
             kills += 1;
             next = Instant::now() + KILL_EVERY;
         }
         let told = match ids.iter().next() {
-            Some(id) if clients.is_empty() => stage.client.replay(*id).await.ok(),
+            Some(id) if clients.is_empty() => testbed.client.replay(*id).await.ok(),
             _ => None,
         };
         if let Some(replay) = told.filter(|replay| replay.status == ReplayStatus::Completed) {
-            report.exactly(&format!("{key}_replays"), ids.len() as u64, 1u64);
-            report.at_least(&format!("{key}_kills"), kills as f64, 1.0);
+            report.must_be(&format!("{key}_replays"), ids.len(), 1);
+            report.must_be_at_least(&format!("{key}_kills"), kills, 1.0);
             return Ok(replay);
         }
         ensure!(Instant::now() < until, "the replay did not end");

@@ -12,115 +12,105 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use client::{DeliveryQuery, ReplayInput};
-use domain::{delivery::Status, id::DeliveryId};
-use lab::{Load, PumpConfig, Recording, Reply, Target, Until};
+use client::{DeliveryQuery, NewDestination, ReplayInput};
+use domain::delivery::Status;
+use domain::id::DeliveryId;
+use lab::{Load, Pump, Recording, Reply, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
-use crate::harness::stage::API_KEY;
-use crate::harness::{Plan, Report, Stage, StoreKind, leftovers};
+use crate::harness::{Options, Report, Testbed, TestbedPlan, mib, orphans, retry_policy};
 
 const MEMORY_MIB: f64 = 256.0;
 /// Rows, at the least: a million events of a day with all that belongs to them in half an hour.
 const FORGETS_A_SECOND: u64 = 2_000;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.forgetting(Some(2), 1).start().await?;
-    stage.receiver.recording(Recording::Counts);
-    stage.receiver.default_script(Reply::ok());
-    stage.receiver.script("failing", Reply::status(503));
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.short_retention(Some(2), 1).start().await?;
+    testbed.receiver.recording(Recording::Counts);
+    testbed.receiver.default_script(Reply::ok());
+    testbed.receiver.script("failing", Reply::status(503));
     for name in ["healthy", "failing"] {
-        let mut plan = stage.destination(name);
-        plan.max_concurrency = 50;
-        plan.retry_policy =
-            domain::retry::RetryPolicy { schedule: vec![Duration::from_secs(3); 20], ..Default::default() };
-        sole_destination(&stage.client, &plan).await?;
+        let slow = testbed.destination_with_slots(name, 50);
+        let plan = NewDestination { retry_policy: retry_policy(&[3; 20]), ..slow };
+        testbed.add_destination(&plan, &[]).await?;
     }
-    stage.client.update_own_account(&serde_json::json!({ "retention_days": 1 })).await?;
+    testbed.client.update_own_account(&serde_json::json!({ "retention_days": 1 })).await?;
 
-    let span = ask.seconds(40);
-    let target = Target::Publish { base: stage.base(), key: API_KEY.into() };
-    let config = PumpConfig {
-        load: Load::Open { per_second: ask.rate(100.0) },
-        ..PumpConfig::new(target, Until::Elapsed(span))
-    };
-    let pump = tokio::spawn(lab::pump::run(config));
+    let span = options.seconds(40);
+    let mut config = testbed.publisher(Until::Elapsed(span));
+    config.load = Load::Open { per_second: options.rate(100.0) };
+    let pump = Pump::start(config)?;
     let (began, mut orphans, mut most, mut killed) = (Instant::now(), 0, 0, false);
     let mut replayed = 0;
     while began.elapsed() < span {
         sleep(Duration::from_millis(500)).await;
-        orphans = orphans.max(leftovers::count(&stage.database).await?);
-        replayed += replay_some(&stage, &mut report).await?;
+        orphans = orphans.max(orphans::count(&testbed.database).await?);
+        replayed += replay_some(&testbed, report).await?;
         if !killed && began.elapsed() > span / 2 {
-            stage.kill().await?;
-            stage.start().await?;
+            testbed.kill().await?;
+            testbed.start().await?;
             killed = true;
         }
-        most = most.max(stage.node()?.rss_bytes()?);
+        most = most.max(testbed.process()?.rss_bytes()?);
     }
-    let sent = pump.await??;
-    let waiting = stage.database.number("select count(*) from queue").await?;
+    let sent = pump.report().await;
+    let waiting = testbed.database.count("queue").await?;
     report.must(waiting > 0, "nothing waited beyond its retention");
     report.note("waited_beyond_retention", waiting);
-    report.exactly("bodies_missing", bodies_missing(&stage).await?, 0u64);
+    report.must_be("bodies_missing", bodies_missing(&testbed).await?, 0);
 
-    stage.receiver.script("failing", Reply::ok());
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.receiver.script("failing", Reply::ok());
+    testbed.must_drain(Duration::from_secs(60), report).await?;
     let accepted = sent.accepted + sent.duplicates;
     report.note("accepted", accepted);
-    report.at_least("arrived_at_the_failing", stage.receiver.succeeded_at("failing") as f64, accepted as f64);
-    report.at_least("arrived_at_the_healthy", stage.receiver.succeeded_at("healthy") as f64, accepted as f64);
-    orphans = orphans.max(leftovers::count(&stage.database).await?);
+    report.must_be_at_least("arrived_at_the_failing", testbed.receiver.succeeded_at("failing"), accepted);
+    report.must_be_at_least("arrived_at_the_healthy", testbed.receiver.succeeded_at("healthy"), accepted);
+    orphans = orphans.max(orphans::count(&testbed.database).await?);
     report.note("replays", replayed);
     report.must(replayed > 0, "nothing was replayed");
-    report.exactly("orphans", orphans, 0u64);
+    report.must_be("orphans", orphans, 0);
     // A fast node replays more, and so has more to forget.
-    let (began, to_forget) = (Instant::now(), kept(&stage).await?);
+    let (began, to_forget) = (Instant::now(), kept(&testbed).await?);
     let soon = Duration::from_secs(30 + to_forget / FORGETS_A_SECOND);
     let mut left = to_forget;
     while left > 0 && began.elapsed() < soon {
         sleep(Duration::from_millis(500)).await;
-        left = kept(&stage).await?;
+        left = kept(&testbed).await?;
     }
     report.note("rows_to_forget", to_forget);
     report.note("forgotten_after_seconds", began.elapsed().as_secs());
-    report.exactly("left_of_what_has_ended", left, 0u64);
-    report.at_most("most_memory_mib", most as f64 / f64::from(1 << 20), MEMORY_MIB);
-    report.must(stage.is_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("left_of_what_has_ended", left, 0);
+    report.must_be_at_most("most_memory_mib", mib(most), MEMORY_MIB);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 /// Rows about what has happened.
-async fn kept(stage: &Stage) -> Result<u64> {
+async fn kept(testbed: &Testbed) -> Result<u64> {
     let mut rows = 0;
     for table in ["events", "attempts", "replays", "replayed"] {
-        rows += stage.database.number(&format!("select count(*) from {table}")).await?;
+        rows += testbed.database.count(table).await?;
     }
     Ok(rows)
 }
 
-async fn bodies_missing(stage: &Stage) -> Result<u64> {
+async fn bodies_missing(testbed: &Testbed) -> Result<u64> {
     let sql =
         "select count(*) from queue q where not exists (select 1 from events e where e.id = q.event_id)";
-    stage.database.number(sql).await
+    testbed.database.number(sql).await
 }
 
 /// Asks for what has been delivered once more, by a filter and one by its id; gives how many replays were made. What is
 /// no longer kept is answered so, and nothing is ever a fault of ours.
-async fn replay_some(stage: &Stage, report: &mut Report) -> Result<u64> {
+async fn replay_some(testbed: &Testbed, report: &mut Report) -> Result<u64> {
     let filter = Some(DeliveryQuery { status: vec![Status::Delivered], ..DeliveryQuery::default() });
     let all = ReplayInput { filter, rate: Some(200), ..ReplayInput::default() };
     let some = "select delivery_id from attempts where ending = 'delivered' order by delivery_id limit 1";
-    let oldest = stage.database.rows(some).await?.first().and_then(|row| row[0].id());
+    let oldest = testbed.database.rows(some).await?.first().and_then(|row| row[0].id());
     let mut made = 0;
-    let mut answers = vec![stage.client.create_replay(&all, None).await.map(|_| ())];
+    let mut answers = vec![testbed.client.create_replay(&all, None).await.map(|_| ())];
     if let Some(id) = oldest {
-        answers.push(stage.client.replay_delivery(DeliveryId::from_bytes(id)).await.map(|_| ()));
+        answers.push(testbed.client.replay_delivery(DeliveryId::from_bytes(id)).await.map(|_| ()));
     }
     for answer in answers {
         match answer {

@@ -11,30 +11,27 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, ensure};
-use client::{BatchResult, NewDestination, NewRoute, Publish};
+use anyhow::{Context, Result};
 use lab::{Reply, Script};
 use serde_json::{Map, json};
-use tokio::time::sleep;
 
-use crate::Ask;
 use crate::harness::bursts::{Pauses, until_success};
-use crate::harness::others::{Others, unchanged};
-use crate::harness::{Audit, Plan, Report, Stage, StoreKind};
+use crate::harness::bystanders::{Bystanders, must_be_unharmed};
+use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan};
 
 const LADDER: [u64; 3] = [2, 3, 4];
 const ASKED: [u64; 3] = [2, 2, 2];
 /// What is said for a date; the receiver makes one.
 const DATE: &str = "date";
-const CASES: [Case; 8] = [
-    Case { name: "seconds", says: &["2"], waits: Some(ASKED) },
-    Case { name: "date", says: &[DATE], waits: Some(ASKED) },
-    Case { name: "absent", says: &[], waits: Some(LADDER) },
-    Case { name: "negative", says: &["-5"], waits: Some(LADDER) },
-    Case { name: "zero", says: &["0"], waits: Some([1, 1, 1]) },
-    Case { name: "word", says: &["abc"], waits: Some(LADDER) },
-    Case { name: "two", says: &["2", "7"], waits: Some(LADDER) },
-    Case { name: "ages", says: &["1000000000000"], waits: None },
+const CASES: [RetryAfterCase; 8] = [
+    RetryAfterCase { name: "seconds", says: &["2"], waits: Some(ASKED) },
+    RetryAfterCase { name: "date", says: &[DATE], waits: Some(ASKED) },
+    RetryAfterCase { name: "absent", says: &[], waits: Some(LADDER) },
+    RetryAfterCase { name: "negative", says: &["-5"], waits: Some(LADDER) },
+    RetryAfterCase { name: "zero", says: &["0"], waits: Some([1, 1, 1]) },
+    RetryAfterCase { name: "word", says: &["abc"], waits: Some(LADDER) },
+    RetryAfterCase { name: "two", says: &["2", "7"], waits: Some(LADDER) },
+    RetryAfterCase { name: "ages", says: &["1000000000000"], waits: None },
 ];
 const EVENTS: u64 = 20;
 const SLOTS: u32 = 5;
@@ -45,50 +42,43 @@ const SAME_WINDOW: Duration = Duration::from_millis(500);
 const DAY_SECONDS: f64 = 86_400.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Case {
+struct RetryAfterCase {
     name: &'static str,
     says: &'static [&'static str],
     /// None: a day.
     waits: Option<[u64; 3]>,
 }
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.env("POSTHASTE_THROTTLE_LADDER", "2,3,4").start().await?;
-    let others = Others::assemble(&stage).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.env("POSTHASTE_THROTTLE_LADDER", "2,3,4").start().await?;
+    let bystanders = Bystanders::assemble(&testbed).await?;
     let mut ids = Vec::new();
     for case in &CASES {
-        let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination(case.name) };
-        let id = stage.client.create_destination(&plan).await?.id;
-        let route = NewRoute { event_types: vec!["trouble".into()], ..NewRoute::to(id) };
-        stage.client.create_route(&route).await?;
-        stage.client.pause(id).await?;
-        stage.receiver.script(case.name, three_windows(case.says));
+        let plan = testbed.destination_with_slots(case.name, SLOTS);
+        let id = testbed.add_destination(&plan, &["trouble"]).await?;
+        testbed.client.pause(id).await?;
+        testbed.receiver.script(case.name, three_windows(case.says));
         ids.push(id);
     }
-    let events = vec![Publish::json("trouble", "{}")?; EVENTS as usize];
-    let taken = stage.client.publish_batch(&events).await?;
-    ensure!(taken.iter().all(|result| matches!(result, BatchResult::Accepted(_))), "not all were accepted");
+    testbed.publish_copies("trouble", EVENTS).await?;
 
-    let pump = others.load(ask.rate(100.0)).await?;
-    let before = others.watch(&stage.receiver, ask.seconds(8)).await;
+    let pump = bystanders.load(options.rate(100.0)).await?;
+    let before = bystanders.watch(&testbed.receiver, options.seconds(8)).await;
     for id in &ids {
-        stage.client.resume(*id).await?;
+        testbed.client.resume(*id).await?;
     }
-    let during = others.watch(&stage.receiver, ask.seconds(8).max(Duration::from_secs(12))).await;
-    let deadline = Instant::now() + PATIENCE;
-    let arrived = |case: &Case| stage.receiver.succeeded_at(case.name) >= EVENTS || case.waits.is_none();
-    while !CASES.iter().all(arrived) && Instant::now() < deadline {
-        sleep(Duration::from_millis(20)).await;
+    let during = bystanders.watch(&testbed.receiver, options.seconds(8).max(Duration::from_secs(12))).await;
+    for case in CASES.iter().filter(|case| case.waits.is_some()) {
+        testbed.receiver.wait_for_succeeded_at(case.name, EVENTS, PATIENCE).await;
     }
-    others.finish(pump, &stage.receiver, &mut report).await;
-    unchanged(&before, &during, &mut report);
-    stage.quiesce(Duration::from_secs(1)).await?;
+    bystanders.finish(pump, &testbed.receiver, report).await;
+    must_be_unharmed(&before, &during, report);
+    testbed.quiesce(Duration::from_secs(1)).await?;
 
     let mut waits = Map::new();
-    let [mut early, mut late, mut crowded] = [0u64; 3];
+    let [mut early, mut late, mut with_company] = [0u64; 3];
     for case in &CASES {
-        let bursts = until_success(&stage.receiver, case.name, 0);
+        let bursts = until_success(&testbed.receiver, case.name, 0);
         let first = bursts.first().map_or(0, |burst| burst.requests);
         report
             .must(first <= SLOTS.into(), format!("{first} requests of {} before its first wait", case.name));
@@ -98,29 +88,28 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         report.must(right, format!("{} was left alone {} times", case.name, pauses.seconds.len()));
         early += pauses.too_short;
         late += pauses.too_long;
-        crowded += pauses.crowded;
+        with_company += pauses.with_company;
         waits.insert(case.name.into(), json!(pauses.seconds));
         let delivered = if case.waits.is_some() { EVENTS } else { 0 };
-        let arrived = stage.receiver.succeeded_at(case.name);
+        let arrived = testbed.receiver.succeeded_at(case.name);
         report.must(arrived == delivered, format!("{arrived} of {delivered} arrived at {}", case.name));
     }
     report.note("waits_seconds", waits);
-    report.exactly("requests_while_throttled", early, 0u64);
-    report.exactly("probes_too_late", late, 0u64);
-    report.exactly("probes_in_company", crowded, 0u64);
-    let day = longest_hold(&stage, *ids.last().context("there are cases")?.bytes()).await?;
-    report.at_least("longest_hold_seconds", day, DAY_SECONDS);
-    report.at_most("longest_hold_seconds", day, DAY_SECONDS + 1.0);
+    report.must_be("requests_while_throttled", early, 0);
+    report.must_be("probes_too_late", late, 0);
+    report.must_be("probes_in_company", with_company, 0);
+    let day = longest_hold(&testbed, *ids.last().context("there are cases")?.bytes()).await?;
+    report.must_be_at_least("longest_hold_seconds", day, DAY_SECONDS);
+    report.must_be_at_most("longest_hold_seconds", day, DAY_SECONDS + 1.0);
     let spent = "select (select count(*) from queue where spent > 0)
                       + (select count(*) from attempts where spent > 0)";
-    report.exactly("retries_spent", stage.database.number(spent).await?, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(&mut report);
-    report.exactly("dead_letters", audit.dead_letters, 0u64);
-    report.exactly("still_waiting", audit.waiting, EVENTS);
-    report.must(stage.all_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("retries_spent", testbed.database.number(spent).await?, 0);
+    let audit = TableAudit::of(&testbed.database).await?;
+    audit.must_hold(report);
+    report.must_be("dead_letters", audit.dead_letters, 0);
+    report.must_be("still_waiting", audit.waiting, EVENTS);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 /// 429 with these lines until it has been asked a fourth time after a pause.
@@ -151,8 +140,8 @@ fn in_two_seconds() -> Reply {
     Reply::status(429).header("retry-after", &date).after(full - now + 2 * LATENCY)
 }
 
-async fn longest_hold(stage: &Stage, destination: [u8; 16]) -> Result<f64> {
-    let id = stage.database.literal(&destination);
+async fn longest_hold(testbed: &Testbed, destination: [u8; 16]) -> Result<f64> {
+    let id = testbed.database.literal(&destination);
     let sql = format!("select until - since from holds where destination_id = {id} and reason = 'throttle'");
-    Ok(stage.database.number(&sql).await? as f64 / 1e6)
+    Ok(testbed.database.number(&sql).await? as f64 / 1e6)
 }

@@ -19,8 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::Ask;
-use crate::harness::{Audit, Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TableAudit, TestbedPlan};
 
 const CALLS: u64 = 50;
 /// So that the calls are about one delivery's moment and not about the node's capacity.
@@ -32,26 +31,26 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Half of it before the moment, half after.
 const AROUND: Duration = Duration::from_millis(600);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let deliveries = ask.count(200);
-    let mut stage = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).start().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let deliveries = options.count(200);
+    let mut testbed = TestbedPlan::of_several(options)?.start().await?;
     // Not waiting until the lanes are shared out: that they change hands meanwhile must not matter either.
-    let fleet = Fleet::assemble(&stage, 1, 100).await?;
-    let script =
-        |seen: &lab::Seen<'_>| Reply::status(if seen.attempt < 3 { 500 } else { 200 }).after(LATENCY);
-    stage.receiver.default_script(Script::custom(script));
+    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
+    let status = |request: &lab::ScriptedRequest<'_>| if request.attempt < 3 { 500 } else { 200 };
+    testbed
+        .receiver
+        .default_script(Script::custom(move |request| Reply::status(status(request)).after(LATENCY)));
     let mut config = fleet.pump(Until::Count(deliveries)).open(PER_SECOND);
     config.event_types = vec!["lab.d00".into()];
     let pump = Pump::start(config)?;
-    let clients: Vec<Client> = stage.members.iter().map(|member| member.client.clone()).collect();
+    let clients: Vec<Client> = testbed.nodes.iter().map(|node| node.client.clone()).collect();
     let (mut calls, mut known) = (JoinSet::new(), HashSet::new());
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let deadline = Instant::now() + Duration::from_secs_f64(deliveries as f64 / PER_SECOND + 20.0);
     while (known.len() as u64) < deliveries {
         ensure!(Instant::now() < deadline, "only {} of {deliveries} were tried at all", known.len());
-        let now_us = stage.receiver.now_us();
-        for record in stage.receiver.snapshot().iter().filter(|record| record.attempt == 1) {
+        let now_us = testbed.receiver.now_us();
+        for record in testbed.receiver.snapshot().iter().filter(|record| record.attempt == 1) {
             let (Some(end_us), true) = (record.end_us, !known.contains(&record.delivery_id)) else {
                 continue;
             };
@@ -88,11 +87,10 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let taken = answers.get("taken").copied().unwrap_or(0);
     report.must(taken >= deliveries / 4, "hardly any retry was taken: nothing was tried");
     report.note("answers", answers);
-    let left = stage.quiesce(Duration::from_secs(30)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.must_drain(Duration::from_secs(30), report).await?;
 
     let mut requests: HashMap<Arc<str>, Vec<Record>> = HashMap::new();
-    for record in stage.receiver.snapshot() {
+    for record in testbed.receiver.snapshot() {
         requests.entry(record.delivery_id.clone()).or_default().push(record);
     }
     let (mut together, mut misnumbered, mut after_success) = (0u64, 0u64, 0u64);
@@ -113,13 +111,12 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             examples.push(of_one.iter().map(shown).collect::<Vec<_>>().join(", "));
         }
     }
-    report.exactly("deliveries", requests.len() as u64, deliveries);
-    report.exactly("two_open_at_once", together, 0u64);
-    report.exactly("wrongly_numbered", misnumbered, 0u64);
+    report.must_be("deliveries", requests.len(), deliveries);
+    report.must_be("two_open_at_once", together, 0);
+    report.must_be("wrongly_numbered", misnumbered, 0);
     report.note("examples", examples);
-    report.exactly("sent_after_success", after_success, 0u64);
-    report.must(stage.all_running(), "a node exited");
-    Audit::of(&stage.database).await?.rules(&mut report);
-    stage.strike().await?;
-    Ok(report)
+    report.must_be("sent_after_success", after_success, 0);
+    testbed.must_be_running(report);
+    TableAudit::of(&testbed.database).await?.must_hold(report);
+    testbed.tear_down().await
 }

@@ -12,44 +12,42 @@ use anyhow::{Context, Result};
 use lab::{Ending, Fault, FaultKind, Pump, Record, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::several::{begin, end};
-use crate::harness::{Plan, Report, StoreKind};
+use crate::harness::multi_node::{settle_fleet, start_fleet};
+use crate::harness::{Options, Report, TestbedPlan};
 
 const LATEST_SECONDS: f64 = 2.0;
 const CALM: Duration = Duration::from_secs(3);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 3);
-    let (mut stage, fleet) = begin(Plan::new(ask, store)?.nodes(nodes), 20, 8).await?;
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(1_000.0)))?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let nodes = options.nodes(3);
+    let (mut testbed, fleet) = start_fleet(TestbedPlan::of_several(options)?, 20, 8).await?;
+    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(1_000.0)))?;
     sleep(CALM).await;
     let (mut faults, mut slowest_stop, mut slowest_share) = (Vec::new(), 0.0f64, 0.0f64);
-    for at in (0..ask.count(1)).flat_map(|_| 0..nodes) {
-        let pid = stage.members[at].node()?.pid();
-        faults.push(Fault::new(FaultKind::Terminate, stage.receiver.now_us(), Some(pid)));
+    for at in (0..options.count(1)).flat_map(|_| 0..nodes) {
+        let pid = testbed.nodes[at].process()?.pid();
+        faults.push(Fault::new(FaultKind::Terminate, testbed.receiver.now_us(), Some(pid)));
         let told = std::time::Instant::now();
-        let status = stage.members[at].node_mut()?.stop(Duration::from_secs(30)).await?;
+        let status = testbed.nodes[at].process_mut()?.stop(Duration::from_secs(30)).await?;
         let status = status.context("a node did not stop within 30 s")?;
         report.must(status.success(), format!("node {at} ended with {status}"));
         slowest_stop = slowest_stop.max(told.elapsed().as_secs_f64());
-        stage.start_one(at).await?;
-        slowest_share = slowest_share.max(stage.balanced(Duration::from_secs(60)).await?.as_secs_f64());
-        sleep(ask.seconds(CALM.as_secs())).await;
+        testbed.start_node(at).await?;
+        slowest_share =
+            slowest_share.max(testbed.wait_until_balanced(Duration::from_secs(60)).await?.as_secs_f64());
+        sleep(options.seconds(CALM.as_secs())).await;
     }
     let sent = pump.finish().await;
     report.note("slowest_stop_seconds", slowest_stop);
     report.note("slowest_to_even_shares_seconds", slowest_share);
-    let (verdict, _) = end(&mut stage, &fleet, &sent, faults, &mut report).await?;
-    report.exactly("doubled", verdict.duplicates, 0u64);
-    let records = stage.receiver.snapshot();
+    let (verdict, _) = settle_fleet(&mut testbed, &fleet, &sent, faults, report).await?;
+    report.must_be("doubled", verdict.duplicates, 0);
+    let records = testbed.receiver.snapshot();
     let cut = records.iter().filter(|record| record.ending == Ending::Aborted).count();
-    report.exactly("cut_off", cut as u64, 0u64);
+    report.must_be("cut_off", cut, 0);
     let first = |record: &&Record| record.attempt <= 1;
     let latest = records.iter().filter(first).filter_map(|record| record.end_to_end_us).max();
-    report.at_most("latest_arrival_seconds", latest.unwrap_or(u64::MAX) as f64 / 1e6, LATEST_SECONDS);
-    report.note("end_to_end", stage.receiver.end_to_end());
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("latest_arrival_seconds", latest.unwrap_or(u64::MAX) as f64 / 1e6, LATEST_SECONDS);
+    report.note("end_to_end", testbed.receiver.end_to_end());
+    testbed.tear_down().await
 }

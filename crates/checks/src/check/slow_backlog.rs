@@ -13,10 +13,8 @@ use anyhow::{Result, ensure};
 use lab::Reply;
 use serde_json::json;
 
-use crate::Ask;
-use crate::harness::others::{Ground, median};
-use crate::harness::report::rounded;
-use crate::harness::{Plan, Report, StoreKind};
+use crate::harness::bystanders::BystanderTestbed;
+use crate::harness::{Options, Pairs, Report, TestbedPlan, rounded};
 
 const SLOW: Duration = Duration::from_secs(5);
 const SLOTS: u32 = 5;
@@ -26,46 +24,42 @@ const TOLERANCE: f64 = 1.2;
 /// So much more is the machine's own scheduler, at the five worst of five hundred.
 const FLOOR_MS: f64 = 5.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut alone = prepare(ask, store, 0).await?;
-    let mut beside = prepare(ask, store, ask.count(100_000)).await?;
-    let (mut without, mut with) = (Vec::new(), Vec::new());
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut alone = prepare(options, 0).await?;
+    let mut beside = prepare(options, options.count(100_000)).await?;
+    let mut pairs = Pairs::default();
     for _ in 0..PAIRS {
-        without.push(p99_ms(&mut alone, ask, &mut report).await?);
-        with.push(p99_ms(&mut beside, ask, &mut report).await?);
-        let open = beside.stage.receiver.max_open("noisy");
+        pairs.alone.push(p99_ms(&mut alone, options, report).await?);
+        pairs.beside.push(p99_ms(&mut beside, options, report).await?);
+        let open = beside.testbed.receiver.max_open("noisy");
         report.must(open == SLOTS, format!("the slow one had {open} requests open"));
     }
-    report.note("waiting", beside.pattern.waiting(&beside.stage.database).await?);
-    report.note("each_p99_ms_alone", &without);
-    report.note("each_p99_ms_beside", &with);
-    let (alone_ms, beside_ms) = (median(without), median(with));
+    report.note("waiting", beside.template.waiting(&beside.testbed.database).await?);
+    let (alone_ms, beside_ms) = pairs.medians("p99_ms_alone", "p99_ms_beside", report);
     report.note("p99_ms_alone", alone_ms);
-    report.at_most("p99_ms_beside", beside_ms, (alone_ms * TOLERANCE + FLOOR_MS).min(P99_MS));
-    alone.stage.strike().await?;
-    beside.stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("p99_ms_beside", beside_ms, (alone_ms * TOLERANCE + FLOOR_MS).min(P99_MS));
+    alone.testbed.tear_down().await?;
+    beside.testbed.tear_down().await
 }
 
-async fn prepare(ask: &Ask, store: StoreKind, backlog: u64) -> Result<Ground> {
-    let mut ground = Ground::prepare(Plan::new(ask, store)?, "noisy", SLOTS).await?;
-    ground.stage.receiver.script("noisy", Reply::ok().after(SLOW));
+async fn prepare(options: &Options, backlog: u64) -> Result<BystanderTestbed> {
+    let mut side = BystanderTestbed::start(TestbedPlan::new(options)?, "noisy", SLOTS).await?;
+    side.testbed.receiver.script("noisy", Reply::ok().after(SLOW));
     let patience = json!({ "timeout_seconds": 2 * SLOW.as_secs() });
-    ground.stage.client.update_destination(ground.pattern.destination, &patience).await?;
-    ground.fill(backlog).await?;
-    Ok(ground)
+    side.testbed.client.update_destination(side.template.destination, &patience).await?;
+    side.fill(backlog).await?;
+    Ok(side)
 }
 
-async fn p99_ms(ground: &mut Ground, ask: &Ask, report: &mut Report) -> Result<f64> {
-    ground.stage.receiver.clear();
-    ground.stage.start().await?;
-    let pump = ground.others.load(ask.rate(95.0)).await?;
-    let arrived = ground.others.watch(&ground.stage.receiver, ask.seconds(5)).await;
+async fn p99_ms(side: &mut BystanderTestbed, options: &Options, report: &mut Report) -> Result<f64> {
+    side.testbed.receiver.clear();
+    side.testbed.start().await?;
+    let pump = side.bystanders.load(options.rate(95.0)).await?;
+    let arrived = side.bystanders.watch(&side.testbed.receiver, options.seconds(5)).await;
     ensure!(arrived.events > 0, "nothing arrived at the quiet ones");
-    ground.others.finish(pump, &ground.stage.receiver, report).await;
-    ground.settled().await?;
+    side.bystanders.finish(pump, &side.testbed.receiver, report).await;
+    side.wait_until_settled().await?;
     // Not stopped: the slow one would hold it up.
-    ground.stage.kill().await?;
-    Ok(rounded(arrived.p99_ms()))
+    side.testbed.kill().await?;
+    Ok(rounded(arrived.end_to_end.percentile_ms(99.0)))
 }

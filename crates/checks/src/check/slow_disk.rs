@@ -12,44 +12,37 @@ use anyhow::Result;
 use lab::{Pump, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::audit::settle_accounts;
 use crate::harness::strace::Strace;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TestbedPlan, mib, settle_accounts};
 
 const DELAY: &str = "inject=fdatasync:delay_enter=200000";
 const WITHIN_SECONDS: f64 = 2.0;
 const MEMORY_MIB: f64 = 512.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let span = ask.seconds(30);
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 5, 20).await?;
-    let strace = Strace::attach(&stage, &["-e", "trace=fdatasync", "-e", DELAY]).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let span = options.seconds(30);
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 5, 20).await?;
+    let strace = Strace::attach(&testbed, &["-e", "trace=fdatasync", "-e", DELAY]).await?;
 
-    let mut config = fleet.pump(Until::Elapsed(span)).open(ask.rate(500.0)).connections(1_024);
+    let mut config = fleet.pump(Until::Elapsed(span)).open(options.rate(500.0)).connections(1_024);
     config.retry_for = Duration::ZERO;
     let pump = Pump::start(config)?;
     let mut most = 0;
     for _ in 0..span.as_millis() / 100 {
         sleep(Duration::from_millis(100)).await;
-        most = most.max(stage.node()?.rss_bytes()?);
+        most = most.max(testbed.process()?.rss_bytes()?);
     }
     let sent = pump.report().await;
     let calls = strace.detach().await?;
     report.note("slow_flushes", calls.iter().filter(|call| call.is_flush()).count());
     report.must(calls.iter().any(|call| call.text.contains("(DELAYED)")), "no flush was delayed");
-    report.note("pump", &sent);
-    report.at_least("accepted", sent.accepted as f64, 1.0);
-    report.at_most("accepted_p99_seconds", sent.latency.percentile_us(99.0) as f64 / 1e6, WITHIN_SECONDS);
-    report.at_most("most_memory_mib", most as f64 / f64::from(1 << 20), MEMORY_MIB);
-    let wrong = sent.refused.iter().filter(|(status, _)| **status != 503).count() as u64;
-    report.exactly("other_answers", wrong + sent.unanswered, 0u64);
-    let left = stage.quiesce(Duration::from_secs(60)).await?;
-    report.exactly("left_in_queue", left, 0u64);
-    report.must(stage.is_running(), "the node exited");
-    settle_accounts(&stage, &fleet, fleet.promised(&sent.sent), Vec::new(), &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_least("accepted", sent.accepted, 1.0);
+    report.must_be_at_most("accepted_p99_seconds", sent.latency.percentile(99.0), WITHIN_SECONDS);
+    report.must_be_at_most("most_memory_mib", mib(most), MEMORY_MIB);
+    report.must_be_accepted_or_refused(&sent);
+    testbed.must_drain(Duration::from_secs(60), report).await?;
+    testbed.must_be_running(report);
+    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), Vec::new(), report).await?;
+    testbed.tear_down().await
 }

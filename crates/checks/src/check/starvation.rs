@@ -10,14 +10,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use client::{NewDestination, NewRoute};
-use lab::process::cpu_time;
 use lab::{Recording, Reply};
 
-use crate::Ask;
-use crate::harness::backlog::Pattern;
-use crate::harness::report::rounded;
-use crate::harness::{Plan, Report, Stage, StoreKind};
+use crate::harness::backlog::BacklogTemplate;
+use crate::harness::{CpuTime, Options, Report, Testbed, TestbedPlan, median, rounded};
 
 const OTHERS: usize = 1_000;
 const EACH: u64 = 10;
@@ -26,105 +22,90 @@ const TOLERANCE: f64 = 1.2;
 /// The steps of the kernel's CPU clock, and the other work of a node, must not decide.
 const CPU_GRACE: f64 = 0.1;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let backlog = ask.count(1_000_000);
-    let mut alone = Ground::prepare(ask, store, 0).await?;
-    let mut beside = Ground::prepare(ask, store, backlog).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let backlog = options.count(1_000_000);
+    let mut alone = ComparedTestbed::start(options, 0).await?;
+    let mut beside = ComparedTestbed::start(options, backlog).await?;
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for round in 0..PAIRS {
         without.push(alone.drain(round).await?);
         with.push(beside.drain(round).await?);
     }
-    let (seconds_alone, seconds_beside) =
-        (median(&without, |run| run.seconds), median(&with, |run| run.seconds));
-    let (cpu_alone, cpu_beside) =
-        (median(&without, |run| run.cpu_seconds), median(&with, |run| run.cpu_seconds));
-    report.note("backlog", beside.pattern.waiting(&beside.stage.database).await?);
+    let seconds = |drains: &[Drain]| median(drains.iter().map(|drain| drain.seconds));
+    let cpu_seconds = |drains: &[Drain]| median(drains.iter().map(|drain| drain.cpu_seconds));
+    let (seconds_alone, seconds_beside) = (seconds(&without), seconds(&with));
+    let (cpu_alone, cpu_beside) = (cpu_seconds(&without), cpu_seconds(&with));
+    report.note("backlog", beside.template.waiting(&beside.testbed.database).await?);
     report.note("open_at_the_full_destination", beside.full);
     report.note("others", OTHERS as u64 * EACH);
     report.note("seconds_alone", rounded(seconds_alone));
     report.note("seconds_beside", rounded(seconds_beside));
-    report.at_most("slower_by", seconds_beside / seconds_alone, TOLERANCE);
+    report.must_be_at_most("slower_by", seconds_beside / seconds_alone, TOLERANCE);
     report.note("cpu_seconds_alone", rounded(cpu_alone));
     report.note("cpu_seconds_beside", rounded(cpu_beside));
-    report.at_most("dearer_by", (cpu_beside - CPU_GRACE).max(0.0) / cpu_alone, TOLERANCE);
+    report.must_be_at_most("dearer_by", (cpu_beside - CPU_GRACE).max(0.0) / cpu_alone, TOLERANCE);
     report.must(beside.full > 0, "the destination with the backlog was never at work");
-    alone.stage.strike().await?;
-    beside.stage.strike().await?;
-    Ok(report)
+    alone.testbed.tear_down().await?;
+    beside.testbed.tear_down().await
 }
 
 /// One of the two installations that are compared.
-struct Ground {
-    stage: Stage,
-    pattern: Pattern,
+struct ComparedTestbed {
+    testbed: Testbed,
+    template: BacklogTemplate,
     full: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Run {
+struct Drain {
     seconds: f64,
     cpu_seconds: f64,
 }
 
-impl Ground {
-    async fn prepare(ask: &Ask, store: StoreKind, backlog: u64) -> Result<Ground> {
-        let mut stage = Plan::new(ask, store)?.start().await?;
-        stage.receiver.recording(Recording::Counts);
+impl ComparedTestbed {
+    async fn start(options: &Options, backlog: u64) -> Result<ComparedTestbed> {
+        let mut testbed = TestbedPlan::new(options)?.start().await?;
+        testbed.receiver.recording(Recording::Counts);
         // As long as its deadline allows: five slots, two a second.
-        stage.receiver.script("full", Reply::ok().after(Duration::from_millis(2_500)));
-        let pattern = Pattern::make(&stage, "full", 5).await?;
+        testbed.receiver.script("full", Reply::ok().after(Duration::from_millis(2_500)));
+        let template = BacklogTemplate::make(&testbed, "full", 5).await?;
         for at in 0..OTHERS {
-            let name = format!("o{at:04}");
-            let plan = NewDestination { max_concurrency: 5, ..stage.destination(&name) };
-            let id = stage.client.create_destination(&plan).await?.id;
-            let route = NewRoute { event_types: vec!["others".into()], ..NewRoute::to(id) };
-            stage.client.create_route(&route).await?;
+            let plan = testbed.destination_with_slots(&format!("o{at:04}"), 5);
+            testbed.add_destination(&plan, &["others"]).await?;
         }
-        stage.stop().await?;
+        testbed.stop().await?;
         if backlog > 0 {
-            pattern.copy(&stage.database, 0, backlog).await?;
-            pattern.release(&stage.database).await?;
+            template.copy(&testbed.database, 0, backlog).await?;
+            template.release(&testbed.database).await?;
         }
-        Ok(Ground { stage, pattern, full: 0 })
+        Ok(ComparedTestbed { testbed, template, full: 0 })
     }
 
     /// Starts the node on fresh deliveries for the others, and times from its readiness until they have arrived.
-    async fn drain(&mut self, round: u16) -> Result<Run> {
-        self.pattern.fan_out(&self.stage.database, round, EACH).await?;
-        self.stage.receiver.clear();
-        let server = self.stage.database.server().cloned();
-        let database_cpu = async || match &server {
-            Some(server) => server.cpu_time().await,
-            None => Ok(Duration::ZERO),
-        };
-        let database_before = database_cpu().await?;
-        self.stage.start().await?;
+    async fn drain(&mut self, round: u16) -> Result<Drain> {
+        self.template.fan_out(&self.testbed.database, round, EACH).await?;
+        self.testbed.receiver.clear();
+        self.testbed.launch_node(0)?;
+        let before = CpuTime::of(&self.testbed).await?;
+        self.testbed.nodes[0].ready().await?;
         let began = Instant::now();
         let wanted = OTHERS as u64 * EACH;
         // What the full destination gets is not counted among the others'.
-        let others = |stage: &Stage| stage.receiver.succeeded() - stage.receiver.succeeded_at("full");
-        while others(&self.stage) < wanted {
+        let others = |testbed: &Testbed| testbed.receiver.succeeded() - testbed.receiver.succeeded_at("full");
+        while others(&self.testbed) < wanted {
             ensure!(
                 began.elapsed() < Duration::from_secs(60),
                 "only {} of {wanted} arrived",
-                others(&self.stage)
+                others(&self.testbed)
             );
-            let missing = wanted - others(&self.stage);
-            let goal = self.stage.receiver.succeeded() + missing;
-            self.stage.receiver.wait_for_succeeded(goal, Duration::from_millis(20)).await;
+            let missing = wanted - others(&self.testbed);
+            let goal = self.testbed.receiver.succeeded() + missing;
+            self.testbed.receiver.wait_for_succeeded(goal, Duration::from_millis(20)).await;
         }
         let seconds = began.elapsed().as_secs_f64();
-        let cpu = cpu_time(self.stage.node()?.pid())? + database_cpu().await?.saturating_sub(database_before);
-        self.full = self.full.max(self.stage.receiver.max_open("full"));
-        self.stage.stop().await?;
-        Ok(Run { seconds, cpu_seconds: cpu.as_secs_f64() })
+        let spent = CpuTime::spent(&self.testbed, &before).await?;
+        self.full = self.full.max(self.testbed.receiver.max_open("full"));
+        self.testbed.stop().await?;
+        Ok(Drain { seconds, cpu_seconds: spent.of_nodes_and_database().as_secs_f64() })
     }
-}
-
-fn median(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
-    let mut values: Vec<f64> = runs.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::harness::server::root;
+use crate::harness::postgres_server::root;
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).expect("a file of the repository")

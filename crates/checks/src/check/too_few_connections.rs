@@ -12,19 +12,17 @@ use anyhow::{Context, Result};
 use lab::{Fault, FaultKind, Pump, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::outsider::{Outsider, all_accept, only_accepted_or_refused};
-use crate::harness::server::Server;
-use crate::harness::several::{begin, end};
-use crate::harness::{Database, Plan, Report, StoreKind};
+use crate::harness::ingest_probe::{IngestProbe, must_be_accepted_or_refused, wait_until_all_accept};
+use crate::harness::multi_node::{settle_fleet, start_fleet};
+use crate::harness::postgres_server::PostgresServer;
+use crate::harness::{Database, Options, Report, TestbedPlan};
 
 const SERVING_WITHIN: f64 = 5.0;
 /// Not a superuser: those may have the server's last three connections, which are the checks' own.
 const ROLE: &str = "check_node";
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let server = Server::start().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let server = PostgresServer::start().await?;
     let role =
         format!("do $$ begin create role {ROLE} login; exception when duplicate_object then null; end $$");
     server.execute(&role).await?;
@@ -34,34 +32,33 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     own.execute(&format!("grant all on schema public to {ROLE}")).await?;
     let database = Database::Postgres { server: own.clone(), schema: None };
     let url = own.url().replace("posthaste@", &format!("{ROLE}@"));
-    let plan = Plan::new(ask, store)?.nodes(ask.nodes(store, 3)).database(database);
+    let plan = TestbedPlan::of_several(options)?.database(database);
     let plan = plan.env("POSTHASTE_DATABASE", &url).env("POSTHASTE_DATABASE_POOL", "10");
-    let (mut stage, fleet) = begin(plan, 20, 4).await?;
+    let (mut testbed, fleet) = start_fleet(plan, 20, 4).await?;
     // The triggers write on the nodes' behalf.
-    own.execute(&format!("grant all on check_turns, check_joins to {ROLE}")).await?;
+    own.execute(&format!("grant all on check_owner_changes, check_node_rows to {ROLE}")).await?;
 
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(ask.rate(500.0)))?;
+    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(500.0)))?;
     sleep(Duration::from_secs(3)).await;
-    let outsider = Outsider::start(&stage, &fleet, Duration::from_millis(200));
-    let mut faults = vec![Fault::of_all(FaultKind::DatabaseAway, stage.receiver.now_us())];
+    let probe = IngestProbe::start(&testbed, &fleet, Duration::from_millis(200));
+    let mut faults = vec![Fault::of_all(FaultKind::DatabaseAway, testbed.receiver.now_us())];
     limit(&server, Some(20)).await?;
-    let tight = tight(&own, ask.seconds(20)).await;
-    faults.push(Fault::of_all(FaultKind::DatabaseAway, stage.receiver.now_us()));
+    let tight = tight(&own, options.seconds(20)).await;
+    faults.push(Fault::of_all(FaultKind::DatabaseAway, testbed.receiver.now_us()));
     limit(&server, None).await?;
     report.note("most_connections_while_tight", tight?);
     let raised = Instant::now();
-    all_accept(&stage, &fleet, Duration::from_secs(30)).await?;
-    report.at_most("serving_again_after_seconds", raised.elapsed().as_secs_f64(), SERVING_WITHIN);
+    wait_until_all_accept(&testbed, &fleet, Duration::from_secs(30)).await?;
+    report.must_be_at_most("serving_again_after_seconds", raised.elapsed(), SERVING_WITHIN);
     sleep(Duration::from_secs(2)).await;
-    only_accepted_or_refused(&outsider.finish().await?, "answers", &mut report);
+    must_be_accepted_or_refused(&probe.finish().await?, "answers", report);
     let sent = pump.finish().await;
-    end(&mut stage, &fleet, &sent, faults, &mut report).await?;
-    stage.strike().await?;
-    Ok(report)
+    settle_fleet(&mut testbed, &fleet, &sent, faults, report).await?;
+    testbed.tear_down().await
 }
 
 /// Looks on for a while; the most connections that the nodes had.
-async fn tight(server: &Server, span: Duration) -> Result<i64> {
+async fn tight(server: &PostgresServer, span: Duration) -> Result<i64> {
     let until = Instant::now() + span;
     let mut most = 0;
     while Instant::now() < until {
@@ -74,7 +71,7 @@ async fn tight(server: &Server, span: Duration) -> Result<i64> {
 }
 
 /// A new limit takes a restart.
-async fn limit(server: &Server, connections: Option<u32>) -> Result<()> {
+async fn limit(server: &PostgresServer, connections: Option<u32>) -> Result<()> {
     let change = match connections {
         Some(connections) => format!("alter system set max_connections = {connections}"),
         None => "alter system reset max_connections".to_owned(),

@@ -9,15 +9,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use client::Client;
 use domain::id::DestinationId;
 use lab::Until;
 use serde_json::{Value, json};
 
-use crate::Ask;
-use crate::harness::{Audit, Database, Fleet, Plan, Report, StoreKind};
+use crate::harness::{Database, Fleet, Options, Report, TableAudit, TestbedPlan, pump_all};
 
 const EACH: u64 = 20;
 const HEALTHY: [usize; 2] = [0, 1];
@@ -30,49 +29,48 @@ const SIZE: usize = 7;
 /// The greatest body that is accepted.
 const GREATEST: usize = 5 * 1024 * 1024;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, SIZE, 4).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, SIZE, 4).await?;
     for id in &fleet.ids {
-        stage.client.pause(*id).await?;
+        testbed.client.pause(*id).await?;
     }
     // In turns of one to each and one to all: twice a turn for each.
     let turns = EACH / 2;
-    let sent = lab::pump::run(fleet.pump(Until::Count(turns * (SIZE as u64 + 1)))).await?;
-    ensure!(sent.accepted == sent.offered, "not everything was accepted: {sent}");
-    let anonymous = Client::without_key(&stage.base())?;
+    pump_all(fleet.pump(Until::Count(turns * (SIZE as u64 + 1)))).await?;
+    let anonymous = Client::without_key(&testbed.base_url())?;
     for body in [Bytes::new(), Bytes::from(vec![b'z'; GREATEST])] {
         let headers =
             [(http::HeaderName::from_static("x-event-type"), http::HeaderValue::from_static("lab.d00"))];
         anonymous.ingest(&fleet.ingest_path(), &headers, body).await?;
     }
-    stage.stop().await?;
+    testbed.stop().await?;
 
-    spoil(&stage.database, fleet.ids[BAD_HEADER], |doc| doc["headers"] = json!([["x-\u{1}", "a\r\nb: c"]]))
+    spoil(&testbed.database, fleet.ids[BAD_HEADER], |doc| doc["headers"] = json!([["x-\u{1}", "a\r\nb: c"]]))
         .await?;
-    spoil(&stage.database, fleet.ids[BAD_URL], |doc| doc["url"] = json!("http://[half an address")).await?;
-    spoil(&stage.database, fleet.ids[BAD_SECRET], |doc| doc["secret"]["current"] = json!("AQJrMQAAAAAAAAAA"))
-        .await?;
-    let id = stage.database.literal(fleet.ids[BAD_SETTINGS].bytes());
-    stage.database.write(&format!("update destinations set doc = '{{' where id = {id}")).await?;
-    let id = stage.database.literal(fleet.ids[NO_EVENT].bytes());
+    spoil(&testbed.database, fleet.ids[BAD_URL], |doc| doc["url"] = json!("http://[half an address")).await?;
+    spoil(&testbed.database, fleet.ids[BAD_SECRET], |doc| {
+        doc["secret"]["current"] = json!("AQJrMQAAAAAAAAAA")
+    })
+    .await?;
+    let id = testbed.database.literal(fleet.ids[BAD_SETTINGS].bytes());
+    testbed.database.write(&format!("update destinations set doc = '{{' where id = {id}")).await?;
+    let id = testbed.database.literal(fleet.ids[NO_EVENT].bytes());
     let sole = "select event_id from queue group by event_id having count(*) = 1";
-    stage
+    testbed
         .database
         .write(&format!(
             "delete from events where id in (select event_id from queue where destination_id = {id}
              and event_id in ({sole}))"
         ))
         .await?;
-    stage.database.write("update destinations set paused_at = null").await?;
+    testbed.database.write("update destinations set paused_at = null").await?;
 
-    stage.start().await?;
-    let left = stage.quiesce(Duration::from_secs(30)).await?;
-    report.exactly("left_in_queue", left, 0u64);
+    testbed.start().await?;
+    testbed.must_drain(Duration::from_secs(30), report).await?;
     let healthy = HEALTHY.len() as u64 * EACH + 2;
-    let arrived: u64 = HEALTHY.iter().map(|at| stage.receiver.succeeded_at(&fleet.names[*at])).sum();
-    report.exactly("healthy_delivered", arrived, healthy);
+    let arrived: u64 = HEALTHY.iter().map(|at| testbed.receiver.succeeded_at(&fleet.names[*at])).sum();
+    report.must_be("healthy_delivered", arrived, healthy);
     for (what, at, wanted) in [
         ("bad_header", BAD_HEADER, EACH),
         ("bad_url", BAD_URL, EACH),
@@ -80,23 +78,22 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         ("bad_settings", BAD_SETTINGS, EACH),
         ("no_event", NO_EVENT, EACH / 2),
     ] {
-        let id = stage.database.literal(fleet.ids[at].bytes());
+        let id = testbed.database.literal(fleet.ids[at].bytes());
         let dead = format!(
             "select count(*) from attempts where destination_id = {id} and ending = 'dead_letter'
              and reason = 'undeliverable'"
         );
-        report.exactly(what, stage.database.number(&dead).await?, wanted);
+        report.must_be(what, testbed.database.number(&dead).await?, wanted);
     }
     let unexplained = "select count(*) from attempts where ending = 'dead_letter' and number is null";
-    report.exactly("dead_letters_without_an_attempt", stage.database.number(unexplained).await?, 0u64);
-    report.must(stage.is_running(), "the process ended");
-    report.must(!stage.log().contains("panicked"), "something panicked");
-    let mut audit = Audit::of(&stage.database).await?;
+    report.must_be("dead_letters_without_an_attempt", testbed.database.number(unexplained).await?, 0);
+    testbed.must_be_running(report);
+    report.must(!testbed.log().contains("panicked"), "something panicked");
+    let mut audit = TableAudit::of(&testbed.database).await?;
     // The events that we removed ourselves.
     audit.partial_fan_outs = 0;
-    audit.rules(&mut report);
-    stage.strike().await?;
-    Ok(report)
+    audit.must_hold(report);
+    testbed.tear_down().await
 }
 
 async fn spoil(database: &Database, id: DestinationId, how: impl Fn(&mut Value)) -> Result<()> {

@@ -10,15 +10,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lab::{Histogram, Until};
+use lab::Until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::Ask;
-use crate::harness::report::rounded;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::{Fleet, Options, Report, TestbedPlan, mib, rounded};
 
 const HALF_HEADS: usize = 5_000;
 const SLOW_BODIES: usize = 2_000;
@@ -31,18 +29,17 @@ const TOLERANCE: f64 = 2.0;
 const QUIET_MS: f64 = 10.0;
 const MEMORY_MIB: f64 = 512.0;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let fleet = Fleet::assemble(&stage, 5, 20).await?;
-    let load = |span| fleet.pump(Until::Elapsed(span)).open(ask.rate(100.0));
-    let alone = lab::pump::run_apart(load(ask.seconds(10))).await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let fleet = Fleet::assemble(&testbed, 5, 20).await?;
+    let load = |span| fleet.pump(Until::Elapsed(span)).open(options.rate(100.0));
+    let alone = lab::pump::run(load(options.seconds(10))).await?;
 
-    let scale = ask.count(HALF_HEADS as u64 + SLOW_BODIES as u64) as usize;
+    let scale = options.count(HALF_HEADS as u64 + SLOW_BODIES as u64) as usize;
     let (heads, bodies) =
         (scale * HALF_HEADS / (HALF_HEADS + SLOW_BODIES), scale * SLOW_BODIES / (HALF_HEADS + SLOW_BODIES));
     let mut attackers = JoinSet::new();
-    let (addr, path) = (stage.addr, fleet.ingest_path());
+    let (addr, path) = (testbed.addr, fleet.ingest_path());
     let head = format!("POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d");
     for at in 0..heads {
         let head = head.clone();
@@ -61,10 +58,10 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
             (false, held(addr, body.as_bytes(), b"x").await)
         });
     }
-    let beside = tokio::spawn(lab::pump::run_apart(load(ask.seconds(10).max(Duration::from_secs(35)))));
+    let beside = tokio::spawn(lab::pump::run(load(options.seconds(10).max(Duration::from_secs(35)))));
     let (mut slowest_head, mut slowest_body, mut failed, mut most) = (0.0f64, 0.0f64, 0u64, 0);
     while let Some(attacker) = attackers.join_next().await {
-        most = most.max(stage.node()?.rss_bytes().unwrap_or(0));
+        most = most.max(testbed.process()?.rss_bytes().unwrap_or(0));
         match attacker? {
             (true, Some(held)) => slowest_head = slowest_head.max(held),
             (false, Some(held)) => slowest_body = slowest_body.max(held),
@@ -74,16 +71,15 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let beside = beside.await??;
     report.note("attackers", scale);
     report.note("attackers_turned_away", failed);
-    report.at_most("slowest_half_head_seconds", slowest_head, HEAD_WITHIN);
-    report.at_most("slowest_body_seconds", slowest_body, BODY_WITHIN);
-    report.exactly("good_events_not_accepted", beside.offered - beside.accepted - beside.duplicates, 0u64);
-    let p99 = |latency: &Histogram| latency.percentile_us(99.0) as f64 / 1e3;
-    report.note("p99_alone_ms", rounded(p99(&alone.latency)));
-    report.at_most("p99_beside_ms", p99(&beside.latency), (p99(&alone.latency) * TOLERANCE).max(QUIET_MS));
-    report.at_most("most_memory_mib", most as f64 / f64::from(1 << 20), MEMORY_MIB);
-    report.must(stage.is_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("slowest_half_head_seconds", slowest_head, HEAD_WITHIN);
+    report.must_be_at_most("slowest_body_seconds", slowest_body, BODY_WITHIN);
+    report.must_be("good_events_not_accepted", beside.offered - beside.accepted - beside.duplicates, 0);
+    let [alone_ms, beside_ms] = [&alone, &beside].map(|sent| sent.latency.percentile_ms(99.0));
+    report.note("p99_alone_ms", rounded(alone_ms));
+    report.must_be_at_most("p99_beside_ms", beside_ms, (alone_ms * TOLERANCE).max(QUIET_MS));
+    report.must_be_at_most("most_memory_mib", mib(most), MEMORY_MIB);
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 /// How long the server bore with a connection that sends a beginning, then a little every second, and never the end.

@@ -9,43 +9,35 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use client::{NewDestination, Publish};
+use client::NewDestination;
 use lab::{Reply, Script};
 
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
-use crate::harness::report::rounded;
-use crate::harness::{Audit, Plan, Report, StoreKind};
+use crate::harness::audit::must_all_be_delivered_unspent;
+use crate::harness::{Options, Report, TestbedPlan, rounded};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Twice what the receiver itself needs for an event.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    stage.receiver.script("slack", one_a_second());
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    testbed.receiver.script("slack", one_a_second());
     let plan = NewDestination {
         max_concurrency: 1,
-        ..NewDestination::new("slack", &stage.receiver.url("/d/slack"))
+        ..NewDestination::new("slack", &testbed.receiver.url("/d/slack"))
     };
-    sole_destination(&stage.client, &plan).await?;
-    let events = ask.count(30);
+    testbed.add_destination(&plan, &[]).await?;
+    let events = options.count(30);
     let began = Instant::now();
-    stage.client.publish_batch(&vec![Publish::json("note", "{}")?; events as usize]).await?;
-    stage.receiver.wait_for_succeeded(events, PATIENCE * events as u32).await;
-    report.exactly("arrived", stage.receiver.succeeded(), events);
+    testbed.publish_copies("note", events).await?;
+    testbed.receiver.wait_for_succeeded(events, PATIENCE * events as u32).await;
+    report.must_be("arrived", testbed.receiver.succeeded(), events);
     report.note("seconds", rounded(began.elapsed().as_secs_f64()));
-    report.note("requests", stage.receiver.total());
-    report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(5)).await?, 0u64);
-    let spent = "select count(*) from attempts where spent > 0";
-    report.exactly("retries_spent", stage.database.number(spent).await?, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(&mut report);
-    report.exactly("dead_letters", audit.dead_letters, 0u64);
-    report.must(stage.all_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.note("requests", testbed.receiver.total());
+    testbed.must_drain(Duration::from_secs(5), report).await?;
+    must_all_be_delivered_unspent(&testbed, report).await?;
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 fn one_a_second() -> Script {

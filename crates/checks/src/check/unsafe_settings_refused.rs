@@ -8,67 +8,65 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::Ask;
-use crate::harness::doctor::{node_command, verdict};
-use crate::harness::server::Server;
-use crate::harness::{Database, Plan, Report, Stage, StoreKind, wire};
+use crate::harness::doctor::{diagnose, node_command};
+use crate::harness::postgres_server::PostgresServer;
+use crate::harness::{Database, Options, Report, StoreKind, Testbed, TestbedPlan, wait_until};
 
 const UNSAFE: i32 = 4;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    match store {
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    match options.store() {
         StoreKind::Sqlite => {
-            let mut stage = Plan::new(ask, store)?.start().await?;
-            safe(&stage, &mut report).await?;
-            stage.stop().await?;
-            let url = format!("{}?synchronous=normal", stage.database.url());
-            unsafe_setting(&mut stage, "synchronous = normal", Some(&url), &mut report).await?;
-            stage.strike().await?;
+            let mut testbed = TestbedPlan::new(options)?.start().await?;
+            safe(&testbed, report).await?;
+            testbed.stop().await?;
+            let url = format!("{}?synchronous=normal", testbed.database.url());
+            unsafe_setting(&mut testbed, "synchronous = normal", Some(&url), report).await?;
+            testbed.tear_down().await?;
         }
-        StoreKind::Postgres => on_postgres(ask, &mut report).await?,
+        StoreKind::Postgres => on_postgres(options, report).await?,
     }
-    Ok(report)
+    Ok(())
 }
 
-async fn on_postgres(ask: &Ask, report: &mut Report) -> Result<()> {
+async fn on_postgres(options: &Options, report: &mut Report) -> Result<()> {
     // A database of its own: settings of one are nobody else's.
-    let server = Server::start().await?.with_new_database().await?;
+    let server = PostgresServer::start().await?.with_new_database().await?;
     let database = Database::Postgres { server: server.clone(), schema: None };
-    let mut stage = Plan::new(ask, StoreKind::Postgres)?.database(database).start().await?;
-    safe(&stage, report).await?;
-    stage.stop().await?;
-    let tried = try_all(&mut stage, &server, report).await;
+    let mut testbed = TestbedPlan::new(options)?.database(database).start().await?;
+    safe(&testbed, report).await?;
+    testbed.stop().await?;
+    let tried = try_all(&mut testbed, &server, report).await;
     // Whatever happened: the next check wants a server that keeps its word.
     for setting in ["fsync", "full_page_writes"] {
         server.execute(&format!("alter system reset {setting}")).await?;
     }
     server.execute("select pg_reload_conf()").await?;
     tried?;
-    stage.strike().await
+    testbed.tear_down().await
 }
 
-async fn try_all(stage: &mut Stage, server: &Server, report: &mut Report) -> Result<()> {
+async fn try_all(testbed: &mut Testbed, server: &PostgresServer, report: &mut Report) -> Result<()> {
     let (_, name) = server.url().rsplit_once('/').context("the server's URL has a database")?;
     let (_, rest) = server.url().split_once("://").context("the server's URL has a scheme")?;
     let (role, _) = rest.split_once('@').context("the server's URL has a user")?;
     let off = "synchronous_commit = off";
     for whose in [format!("database {name}"), format!("role {role} in database {name}")] {
         server.execute(&format!("alter {whose} set {off}")).await?;
-        unsafe_setting(stage, off, None, report).await.with_context(|| whose.clone())?;
+        unsafe_setting(testbed, off, None, report).await.with_context(|| whose.clone())?;
         server.execute(&format!("alter {whose} reset synchronous_commit")).await?;
     }
     let url = format!("{}?options=-c%20synchronous_commit%3Doff", server.url());
-    unsafe_setting(stage, off, Some(&url), report).await.context("in the URL")?;
+    unsafe_setting(testbed, off, Some(&url), report).await.context("in the URL")?;
     for setting in ["fsync", "full_page_writes"] {
         server.execute(&format!("alter system set {setting} = off")).await?;
         server.execute("select pg_reload_conf()").await?;
         in_force(server, setting).await?;
-        unsafe_setting(stage, &format!("{setting} = off"), None, report).await.context(setting)?;
+        unsafe_setting(testbed, &format!("{setting} = off"), None, report).await.context(setting)?;
         server.execute(&format!("alter system reset {setting}")).await?;
         server.execute("select pg_reload_conf()").await?;
     }
@@ -76,28 +74,23 @@ async fn try_all(stage: &mut Stage, server: &Server, report: &mut Report) -> Res
 }
 
 /// A reload takes a moment.
-async fn in_force(server: &Server, setting: &str) -> Result<()> {
+async fn in_force(server: &PostgresServer, setting: &str) -> Result<()> {
     let sql = format!("select (current_setting('{setting}') = 'off')::int::bigint");
-    for _ in 0..100 {
-        if server.number(&sql).await? == 1 {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    bail!("{setting} did not come into force")
+    let is_off = async || Ok(server.number(&sql).await? == 1);
+    wait_until(&format!("{setting} did not come into force"), Duration::from_secs(2), 20, is_off).await
 }
 
 /// Nothing is told where there is nothing to tell.
-async fn safe(stage: &Stage, report: &mut Report) -> Result<()> {
-    let told = told_by_readyz(stage).await?;
+async fn safe(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let told = told_by_readyz(testbed).await?;
     report.must(told == serde_json::json!([]), format!("/readyz tells {told} of a safe store"));
-    let found = verdict(node_command(stage, &["doctor", "--json"])).await?;
+    let found = diagnose(node_command(testbed, &["doctor", "--json"])).await?;
     report.must(found.code == Some(0), format!("doctor ends with {:?}: {:?}", found.code, found.troubles()));
     Ok(())
 }
 
 async fn unsafe_setting(
-    stage: &mut Stage,
+    testbed: &mut Testbed,
     setting: &str,
     url: Option<&str>,
     report: &mut Report,
@@ -106,7 +99,7 @@ async fn unsafe_setting(
         command.envs(url.map(|url| ("POSTHASTE_DATABASE", url)));
         command
     };
-    let mut serve = with_url(node_command(stage, &["serve"]));
+    let mut serve = with_url(node_command(testbed, &["serve"]));
     let refused = timeout(Duration::from_secs(10), serve.output()).await.context("it serves")??;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     let code = refused.status.code();
@@ -114,7 +107,7 @@ async fn unsafe_setting(
     for word in [setting, "--accept-data-loss"] {
         report.must(said.contains(word), format!("{setting}: {word:?} is not in {said:?}"));
     }
-    let found = verdict(with_url(node_command(stage, &["doctor", "--json"]))).await?;
+    let found = diagnose(with_url(node_command(testbed, &["doctor", "--json"]))).await?;
     report.must(found.code == Some(UNSAFE), format!("{setting}: doctor ends with {:?}", found.code));
     let finding = found.finding("store_settings").context("doctor has not looked at the settings")?;
     report.must(
@@ -122,24 +115,23 @@ async fn unsafe_setting(
         format!("{setting}: doctor says {finding:?}"),
     );
 
-    let launch = &mut stage.members[0].launch;
+    let launch = &mut testbed.nodes[0].launch;
     let before = launch.clone();
     launch.args.push("--accept-data-loss".into());
     if let Some(url) = url {
-        stage.set_env("POSTHASTE_DATABASE", Some(url));
+        testbed.set_env("POSTHASTE_DATABASE", Some(url));
     }
-    stage.start().await.context("it was accepted")?;
-    let told = told_by_readyz(stage).await?;
+    testbed.start().await.context("it was accepted")?;
+    let told = told_by_readyz(testbed).await?;
     report.must(told == serde_json::json!([setting]), format!("{setting}: /readyz tells {told}"));
-    stage.stop().await?;
-    stage.members[0].launch = before;
+    testbed.stop().await?;
+    testbed.nodes[0].launch = before;
     report.note(setting, "refused and, when accepted, told");
     Ok(())
 }
 
-async fn told_by_readyz(stage: &Stage) -> Result<Value> {
-    let ready = wire::request("GET", "/readyz", &[], b"");
-    let answer = wire::exchange(stage.addr, &ready, Duration::from_secs(3)).await?;
+async fn told_by_readyz(testbed: &Testbed) -> Result<Value> {
+    let answer = testbed.get("/readyz").await?;
     let body: Value = serde_json::from_str(answer.body()).context("/readyz answers in JSON")?;
     Ok(body["unsafe_settings"].clone())
 }

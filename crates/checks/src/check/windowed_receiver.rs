@@ -12,60 +12,48 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use client::{NewDestination, Publish};
 use lab::{Reply, Script};
 
-use crate::Ask;
-use crate::harness::fleet::sole_destination;
-use crate::harness::others::{Others, unchanged};
-use crate::harness::report::rounded;
-use crate::harness::{Audit, Plan, Report, StoreKind};
+use crate::harness::audit::must_all_be_delivered_unspent;
+use crate::harness::bystanders::{Bystanders, must_be_unharmed};
+use crate::harness::{Options, Report, TestbedPlan, rounded};
 
 const WINDOW: Duration = Duration::from_secs(5);
 const ALLOWED: u64 = 20;
 const SLOTS: u32 = 5;
 const LATENCY: Duration = Duration::from_millis(20);
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let mut stage = Plan::new(ask, store)?.start().await?;
-    let others = Others::assemble(&stage).await?;
-    let plan = NewDestination { max_concurrency: SLOTS, ..stage.destination("counting") };
-    sole_destination(&stage.client, &plan).await?;
-    let pump = others.load(ask.rate(100.0)).await?;
-    let before = others.watch(&stage.receiver, ask.seconds(8)).await;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let mut testbed = TestbedPlan::new(options)?.start().await?;
+    let bystanders = Bystanders::assemble(&testbed).await?;
+    testbed.add_destination(&testbed.destination_with_slots("counting", SLOTS), &[]).await?;
+    let pump = bystanders.load(options.rate(100.0)).await?;
+    let before = bystanders.watch(&testbed.receiver, options.seconds(8)).await;
 
     let windows: Arc<Mutex<Vec<u64>>> = Arc::default();
-    stage.receiver.script("counting", counting(windows.clone()));
-    let events = ask.count(80);
+    testbed.receiver.script("counting", counting(windows.clone()));
+    let events = options.count(80);
     let began = Instant::now();
-    stage.client.publish_batch(&vec![Publish::json("any", "{}")?; events as usize]).await?;
+    testbed.publish_copies("any", events).await?;
     // A window for each twenty, and as long again.
     let patience = WINDOW * (2 * events.div_ceil(ALLOWED) as u32);
     let all = async {
-        while stage.receiver.succeeded_at("counting") < events && began.elapsed() < patience {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        testbed.receiver.wait_for_succeeded_at("counting", events, patience).await;
         began.elapsed()
     };
-    let (during, took) = tokio::join!(others.watch(&stage.receiver, ask.seconds(8)), all);
-    others.finish(pump, &stage.receiver, &mut report).await;
-    unchanged(&before, &during, &mut report);
-    report.exactly("arrived", stage.receiver.succeeded_at("counting"), events);
+    let (during, took) = tokio::join!(bystanders.watch(&testbed.receiver, options.seconds(8)), all);
+    bystanders.finish(pump, &testbed.receiver, report).await;
+    must_be_unharmed(&before, &during, report);
+    report.must_be("arrived", testbed.receiver.succeeded_at("counting"), events);
     report.note("seconds", rounded(took.as_secs_f64()));
     let windows = windows.lock().expect("no panic while counting").clone();
     let beyond = windows.iter().skip(1).map(|requests| requests.saturating_sub(ALLOWED)).max();
     report.note("requests_a_window", &windows);
-    report.at_most("most_beyond_the_limit", beyond.unwrap_or(0) as f64, SLOTS.into());
-    report.exactly("left_in_queue", stage.quiesce(Duration::from_secs(5)).await?, 0u64);
-    let spent = "select count(*) from attempts where spent > 0";
-    report.exactly("retries_spent", stage.database.number(spent).await?, 0u64);
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(&mut report);
-    report.exactly("dead_letters", audit.dead_letters, 0u64);
-    report.must(stage.all_running(), "the node exited");
-    stage.strike().await?;
-    Ok(report)
+    report.must_be_at_most("most_beyond_the_limit", beyond.unwrap_or(0), SLOTS);
+    testbed.must_drain(Duration::from_secs(5), report).await?;
+    must_all_be_delivered_unspent(&testbed, report).await?;
+    testbed.must_be_running(report);
+    testbed.tear_down().await
 }
 
 /// Counts the requests of every window, and answers by their number.

@@ -17,10 +17,9 @@ use lab::process::get_status;
 use lab::{Pump, Record, Recording, Reply, Script, Until};
 use tokio::time::sleep;
 
-use crate::Ask;
-use crate::harness::ownership::History;
-use crate::harness::several::end;
-use crate::harness::{Fleet, Plan, Report, StoreKind};
+use crate::harness::multi_node::settle_fleet;
+use crate::harness::ownership::OwnershipLog;
+use crate::harness::{Fleet, Options, Report, TestbedPlan};
 
 const HOUR: i64 = 3_600;
 /// The pauses of all checks before the second and the third attempt, in seconds; they vary by a fifth.
@@ -31,33 +30,32 @@ const LATE: f64 = 2.0;
 const EARLY: f64 = 0.05;
 const TIMESTAMP_WITHIN: f64 = 1.5;
 
-pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
-    let mut report = Report::default();
-    let nodes = ask.nodes(store, 3);
-    let mut stage = Plan::new(ask, store)?.nodes(nodes).set().await?;
+pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let nodes = options.nodes(3);
+    let mut testbed = TestbedPlan::of_several(options)?.build().await?;
     let shifts = [2 * HOUR, -2 * HOUR, 0];
     let mut clocks = Vec::new();
     for at in 0..nodes {
-        let clock = ShiftedClock::new(&stage.dir().join(format!("clock-{at}")))?;
+        let clock = ShiftedClock::new(&testbed.dir().join(format!("clock-{at}")))?;
         clock.shift(shifts[at % shifts.len()])?;
-        stage.members[at].launch.env.extend(clock.env());
+        testbed.nodes[at].launch.env.extend(clock.env());
         clocks.push(clock);
     }
-    stage.start_all().await?;
-    stage.balanced(Duration::from_secs(30)).await?;
-    History::begin(&stage.database).await?;
-    let fleet = Fleet::assemble(&stage, 20, 4).await?;
-    stage.receiver.recording(Recording::FullWithBodies);
-    let failing = |seen: &lab::Seen<'_>| {
-        let unwell = seen.destination.as_bytes().last().is_some_and(|last| last % 4 == 0);
-        Reply::status(if unwell && seen.attempt < 3 { 500 } else { 200 })
+    testbed.start_all().await?;
+    testbed.wait_until_balanced(Duration::from_secs(30)).await?;
+    OwnershipLog::begin(&testbed.database).await?;
+    let fleet = Fleet::assemble(&testbed, 20, 4).await?;
+    testbed.receiver.recording(Recording::FullWithBodies);
+    let failing = |request: &lab::ScriptedRequest<'_>| {
+        let unwell = request.destination.as_bytes().last().is_some_and(|last| last % 4 == 0);
+        Reply::status(if unwell && request.attempt < 3 { 500 } else { 200 })
     };
-    stage.receiver.default_script(Script::custom(failing));
+    testbed.receiver.default_script(Script::custom(failing));
 
-    let span = ask.seconds(40);
-    let from_us = stage.receiver.now_us();
+    let span = options.seconds(40);
+    let from_us = testbed.receiver.now_us();
     // Slowly enough for four slots, with three attempts for every event of a destination that fails.
-    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(ask.rate(200.0)))?;
+    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(options.rate(200.0)))?;
     sleep(span / 2).await;
     let last = &clocks[nodes - 1];
     let home = shifts[(nodes - 1) % shifts.len()];
@@ -65,14 +63,14 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     sleep(span / 8).await;
     last.shift(home)?;
     let sent = pump.report().await;
-    let (verdict, history) = end(&mut stage, &fleet, &sent, Vec::new(), &mut report).await?;
-    report.exactly("doubled", verdict.duplicates, 0u64);
-    report.exactly("nodes_replaced", history.losses(&stage, &[]).len() as u64, 0u64);
-    report.exactly("shards_that_changed_hands", history.handovers(from_us..u64::MAX) as u64, 0u64);
+    let (verdict, ownership) = settle_fleet(&mut testbed, &fleet, &sent, Vec::new(), report).await?;
+    report.must_be("doubled", verdict.duplicates, 0);
+    report.must_be("nodes_replaced", ownership.losses(&testbed, &[]).len(), 0);
+    report.must_be("shards_that_changed_hands", ownership.handovers(from_us..u64::MAX), 0);
 
-    let records = stage.receiver.snapshot();
-    judge_pauses(&records, &mut report);
-    let unix_us = lab::clock::unix_us() - stage.receiver.now_us();
+    let records = testbed.receiver.snapshot();
+    judge_pauses(&records, report);
+    let unix_us = lab::clock::unix_us() - testbed.receiver.now_us();
     let off = |record: &Record| {
         let stamp =
             record.kept.as_ref()?.headers.get("webhook-timestamp")?.to_str().ok()?.parse::<f64>().ok()?;
@@ -81,8 +79,8 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
     let wrong = records.iter().filter(|record| off(record).is_none_or(|off| off > TIMESTAMP_WITHIN)).count();
     report.note("requests", records.len());
     let mut unready = 0;
-    for member in &stage.members {
-        let ready = get_status(member.addr, "/readyz", Duration::from_secs(3)).await.ok();
+    for node in &testbed.nodes {
+        let ready = get_status(node.addr, "/readyz", Duration::from_secs(3)).await.ok();
         unready += u64::from(ready != Some(200));
     }
     report.note("nodes_not_ready", unready);
@@ -91,8 +89,7 @@ pub(crate) async fn run(ask: &Ask, store: StoreKind) -> Result<Report> {
         wrong == 0 || unready > 0,
         format!("{wrong} requests have a wrong timestamp, and every node is ready"),
     );
-    stage.strike().await?;
-    Ok(report)
+    testbed.tear_down().await
 }
 
 fn judge_pauses(records: &[Record], report: &mut Report) {
@@ -111,8 +108,8 @@ fn judge_pauses(records: &[Record], report: &mut Report) {
             latest = latest.max(waited - pause);
         }
     }
-    report.at_least("retries", retries as f64, 1.0);
-    report.exactly("retries_too_early", early, 0u64);
-    report.exactly("retries_too_late", late, 0u64);
+    report.must_be_at_least("retries", retries, 1.0);
+    report.must_be("retries_too_early", early, 0);
+    report.must_be("retries_too_late", late, 0);
     report.note("latest_retry_seconds", latest);
 }

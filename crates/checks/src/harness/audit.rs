@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use super::doctor;
 use super::logbook;
-use super::ownership::History;
-use super::{Database, Fleet, Report, Stage};
+use super::ownership::OwnershipLog;
+use super::{Database, Fleet, Report, Testbed};
 
 /// What the tables say of themselves; every field but the first three should be zero once all is delivered.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Audit {
+pub(crate) struct TableAudit {
     pub(crate) events: u64,
     pub(crate) delivered: u64,
     pub(crate) dead_letters: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Audit {
     pub(crate) keys_stored_twice: u64,
 }
 
-impl Audit {
-    pub(crate) async fn of(database: &Database) -> Result<Audit> {
+impl TableAudit {
+    pub(crate) async fn of(database: &Database) -> Result<TableAudit> {
         let number = |sql: &'static str| database.number(sql);
-        Ok(Audit {
+        Ok(TableAudit {
             events: number("select count(*) from events").await?,
             delivered: number("select count(*) from attempts where ending = 'delivered'").await?,
             dead_letters: number("select count(*) from attempts where ending = 'dead_letter'").await?,
@@ -74,14 +74,28 @@ impl Audit {
         })
     }
 
-    pub(crate) fn rules(&self, report: &mut Report) {
+    pub(crate) fn must_hold(&self, report: &mut Report) {
         report.note("tables", self);
-        report.kept(1, "an event has not the deliveries it was committed with", self.partial_fan_outs);
-        report.kept(3, "a delivery ended twice", self.ended_twice);
-        report.kept(3, "a delivery has ended and waits", self.ended_and_waiting);
-        report.kept(12, "the attempts of a delivery are not numbered from 1 without gaps", self.gaps);
-        report.kept(13, "one idempotency key is stored with two events", self.keys_stored_twice);
+        report.must_be_kept(
+            1,
+            "an event has not the deliveries it was committed with",
+            self.partial_fan_outs,
+        );
+        report.must_be_kept(3, "a delivery ended twice", self.ended_twice);
+        report.must_be_kept(3, "a delivery has ended and waits", self.ended_and_waiting);
+        report.must_be_kept(12, "the attempts of a delivery are not numbered from 1 without gaps", self.gaps);
+        report.must_be_kept(13, "one idempotency key is stored with two events", self.keys_stored_twice);
     }
+}
+
+/// Everything was delivered, and no delivery spent a retry on the way.
+pub(crate) async fn must_all_be_delivered_unspent(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let spent = "select count(*) from attempts where spent > 0";
+    report.must_be("retries_spent", testbed.database.number(spent).await?, 0);
+    let audit = TableAudit::of(&testbed.database).await?;
+    audit.must_hold(report);
+    report.must_be("dead_letters", audit.dead_letters, 0);
+    Ok(())
 }
 
 /// (event, destination) of dead letters whose attempts are all recorded.
@@ -106,33 +120,33 @@ pub(crate) async fn dead_letters(
 
 /// The judge's verdict and the tables' own, as rules of the report.
 pub(crate) async fn settle_accounts(
-    stage: &Stage,
+    testbed: &Testbed,
     fleet: &Fleet,
     promised: Vec<Acked>,
     kills_us: Vec<u64>,
     report: &mut Report,
 ) -> Result<Verdict> {
     let faults = kills_us.iter().map(|at_us| Fault::of_all(FaultKind::Kill, *at_us)).collect();
-    settle_accounts_on(stage, fleet, promised, Circumstances { faults, ..Circumstances::default() }, report)
+    settle_accounts_on(testbed, fleet, promised, Circumstances { faults, ..Circumstances::default() }, report)
         .await
 }
 
-/// The same for several nodes: who owned what is read too, and nobody else may have sent.
+/// The same for several nodes: which of them owned what is read too, and no other may have sent.
 pub(crate) async fn settle_accounts_of_all(
-    stage: &Stage,
+    testbed: &Testbed,
     fleet: &Fleet,
     promised: Vec<Acked>,
     mut faults: Vec<Fault>,
     report: &mut Report,
-) -> Result<(Verdict, History)> {
-    let history = History::read(stage).await?;
-    history.rules(report);
-    faults.extend(history.losses(stage, &faults));
+) -> Result<(Verdict, OwnershipLog)> {
+    let ownership = OwnershipLog::read(testbed).await?;
+    ownership.must_hold(report);
+    faults.extend(ownership.losses(testbed, &faults));
     report.note("faults", count_by_kind(&faults));
-    let tenures = history.tenures(stage, fleet);
+    let tenures = ownership.tenures(testbed, fleet);
     let on = Circumstances { faults, tenures, ..Circumstances::default() };
-    let verdict = settle_accounts_on(stage, fleet, promised, on, report).await?;
-    Ok((verdict, history))
+    let verdict = settle_accounts_on(testbed, fleet, promised, on, report).await?;
+    Ok((verdict, ownership))
 }
 
 /// What the judge has to take into account.
@@ -144,7 +158,7 @@ pub(crate) struct Circumstances {
 }
 
 pub(crate) async fn settle_accounts_on(
-    stage: &Stage,
+    testbed: &Testbed,
     fleet: &Fleet,
     promised: Vec<Acked>,
     on: Circumstances,
@@ -152,25 +166,24 @@ pub(crate) async fn settle_accounts_on(
 ) -> Result<Verdict> {
     let case = Case {
         acked: promised,
-        received: stage.receiver.snapshot(),
-        dead: dead_letters(&stage.database, fleet).await?,
+        received: testbed.receiver.snapshot(),
+        dead: dead_letters(&testbed.database, fleet).await?,
         limits: fleet.limits(),
         ordered: fleet.ordered.clone(),
         faults: on.faults,
         tenures: on.tenures,
         unknown_settlements: on.unknown_settlements,
-        ..Case::default()
     };
     let verdict = case.judge();
-    logbook::keep(&stage.database, case).await?;
+    logbook::keep(&testbed.database, case).await?;
     report.note("verdict", &verdict);
     for broken in &verdict.broken {
         report.must(false, broken);
     }
-    let audit = Audit::of(&stage.database).await?;
-    audit.rules(report);
-    report.kept(2, "a delivery has not ended", audit.waiting);
-    doctor::audit(stage, report).await?;
+    let audit = TableAudit::of(&testbed.database).await?;
+    audit.must_hold(report);
+    report.must_be_kept(2, "a delivery has not ended", audit.waiting);
+    doctor::audit(testbed, report).await?;
     Ok(verdict)
 }
 

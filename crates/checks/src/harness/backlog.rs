@@ -4,86 +4,93 @@
 //! Everything is copied from one delivery that the node itself has committed, so the rows are as real as it is.
 
 use anyhow::{Context, Result, ensure};
-use client::{NewDestination, NewRoute, Publish};
+use client::Publish;
 use domain::id::DestinationId;
 
-use super::{Database, Stage, StoreKind};
+use super::{Database, StoreKind, Testbed};
 
 /// The payload of every copied event.
 const PAYLOAD_BYTES: usize = 512;
 
-/// A destination with one waiting delivery, the pattern for all others.
-pub(crate) struct Pattern {
+/// A destination with one waiting delivery, of which all others are copies.
+pub(crate) struct BacklogTemplate {
     pub(crate) destination: DestinationId,
 }
 
-impl Pattern {
+impl BacklogTemplate {
     /// Makes destination, route and delivery, on a running node; the delivery waits because of a pause.
-    pub(crate) async fn make(stage: &Stage, name: &str, max_concurrency: u32) -> Result<Pattern> {
-        let plan = NewDestination { max_concurrency, ..stage.destination(name) };
-        let destination = stage.client.create_destination(&plan).await?.id;
-        stage.client.pause(destination).await?;
-        let route = NewRoute { event_types: vec!["backlog".into()], ..NewRoute::to(destination) };
-        stage.client.create_route(&route).await?;
+    pub(crate) async fn make(testbed: &Testbed, name: &str, slots: u32) -> Result<BacklogTemplate> {
+        let plan = testbed.destination_with_slots(name, slots);
+        let destination = testbed.add_destination(&plan, &["backlog"]).await?;
+        testbed.client.pause(destination).await?;
         let data = format!("{{\"pad\":\"{}\"}}", "x".repeat(PAYLOAD_BYTES - 10));
-        let accepted = stage.client.publish(&Publish::json("backlog", data)?).await?;
-        ensure!(accepted.deliveries == Some(1), "the pattern event has {:?} deliveries", accepted.deliveries);
-        Ok(Pattern { destination })
+        let accepted = testbed.client.publish(&Publish::json("backlog", data)?).await?;
+        ensure!(accepted.deliveries == Some(1), "the template has {:?} deliveries", accepted.deliveries);
+        Ok(BacklogTemplate { destination })
     }
 
     /// Copies the delivery, each copy with an event of its own. `series` sets one load apart from another.
     pub(crate) async fn copy(&self, database: &Database, series: u16, rows: u64) -> Result<()> {
-        let sql = Sql { kind: database.kind(), series };
-        let template = self.template(database);
-        let (events, queue) = (EVENT_COLUMNS, QUEUE_COLUMNS);
-        let (event_id, delivery_id) = (sql.id("e.id", "7000", "n.i"), sql.id("q.event_id", "7001", "n.i"));
-        let from_event = sql.id("q.event_id", "7000", "n.i");
-        let numbers = sql.numbers(rows);
-        database
-            .write(&format!(
-                "insert into events ({events})
-                 {numbers}
-                 select {event_id}, e.account_id, e.source_id, e.type, null, e.content_type, e.ordering_key,
-                     e.received_at, e.deliver_at, 1, e.size_bytes, e.headers, e.metadata, e.payload
-                 from n cross join events e where e.id = (select event_id from {template});
-                 insert into queue ({queue})
-                 {numbers}
-                 select q.shard, q.destination_id, q.track, q.rank - {rows} - 1 + n.i, {delivery_id}, q.account_id,
-                     {from_event}, q.route_id, null, {delivery_id}, q.due_at - {rows} - 1 + n.i, 0, 0, 0, null, null,
-                     q.created_at, q.available_at, q.payload_bytes
-                 from n cross join {template}"
-            ))
-            .await?;
-        tidy(database).await
+        let numbers = database.kind().numbers("n", 1, rows);
+        let ids = CopiedIds {
+            kind: database.kind(),
+            series,
+            event: "7000",
+            delivery: "7001",
+            delivery_number: "n.i",
+        };
+        let to = "q.shard, q.destination_id, q.route_id";
+        self.write(database, &ids, rows, &numbers, &numbers, to).await
     }
 
     /// The same few events, waiting for every other destination of the installation.
     pub(crate) async fn fan_out(&self, database: &Database, series: u16, events_each: u64) -> Result<()> {
-        let sql = Sql { kind: database.kind(), series };
-        let template = self.template(database);
-        let (events, queue) = (EVENT_COLUMNS, QUEUE_COLUMNS);
-        let event_id = sql.id("e.id", "7002", "n.i");
-        let (from_event, delivery_id) =
-            (sql.id("q.event_id", "7002", "n.i"), sql.id("q.event_id", "7003", "n.k"));
-        let (numbers, pattern) = (sql.numbers(events_each), database.literal(self.destination.bytes()));
-        let pairs = sql.numbered_pairs(events_each, &pattern);
+        let kind = database.kind();
+        let own = database.literal(self.destination.bytes());
+        // Every destination but the template's with every number, counted.
+        let pairs = format!(
+            "{}, n as (
+                 select m.i, row_number() over () as k, d.shard, d.id as destination_id, r.id as route_id
+                 from destinations d join routes r on r.destination_id = d.id cross join m where d.id <> {own})",
+            kind.numbers("m", 1, events_each)
+        );
+        let ids = CopiedIds { kind, series, event: "7002", delivery: "7003", delivery_number: "n.k" };
+        let to = "n.shard, n.destination_id, n.route_id";
+        self.write(database, &ids, events_each, &kind.numbers("n", 1, events_each), &pairs, to).await
+    }
+
+    /// Events numbered `n.i`, and for each row of `deliveries` one delivery of event `n.i`. Copies are ranked before the
+    /// template, which stays the last of its lane.
+    async fn write(
+        &self,
+        database: &Database,
+        ids: &CopiedIds<'_>,
+        events: u64,
+        numbers: &str,
+        deliveries: &str,
+        to: &str,
+    ) -> Result<()> {
+        let template = self.waiting_row(database);
+        let (event_id, of_event, delivery_id) = (ids.event("e.id"), ids.event("q.event_id"), ids.delivery());
         database
             .write(&format!(
-                "insert into events ({events})
+                "insert into events (id, account_id, source_id, type, idempotency_key, content_type, ordering_key,
+                     received_at, deliver_at, deliveries, size_bytes, headers, metadata, payload)
                  {numbers}
                  select {event_id}, e.account_id, e.source_id, e.type, null, e.content_type, e.ordering_key,
                      e.received_at, e.deliver_at, 1, e.size_bytes, e.headers, e.metadata, e.payload
                  from n cross join events e where e.id = (select event_id from {template});
-                 insert into queue ({queue})
-                 {pairs}
-                 select n.shard, n.destination_id, q.track, q.rank - {events_each} - 1 + n.i, {delivery_id},
-                     q.account_id, {from_event}, n.route_id, null, {delivery_id},
-                     q.due_at - {events_each} - 1 + n.i, 0, 0, 0, null, null, q.created_at, q.available_at,
-                     q.payload_bytes
+                 insert into queue (shard, destination_id, route_id, track, rank, delivery_id, account_id, event_id,
+                     replay_id, origin, due_at, attempts, spent, tls_errors, last_outcome, last_http_status, created_at,
+                     available_at, payload_bytes)
+                 {deliveries}
+                 select {to}, q.track, q.rank - {events} - 1 + n.i, {delivery_id}, q.account_id, {of_event},
+                     null, {delivery_id}, q.due_at - {events} - 1 + n.i, 0, 0, 0, null, null, q.created_at,
+                     q.available_at, q.payload_bytes
                  from n cross join {template}"
             ))
             .await?;
-        tidy(database).await
+        database.tidy(&["vacuum analyze queue", "analyze events"]).await
     }
 
     /// Lets the backlog go, at the next start.
@@ -92,7 +99,7 @@ impl Pattern {
         database.write(&format!("update destinations set paused_at = null where id = {id}")).await
     }
 
-    /// How many wait for the pattern's destination.
+    /// How many wait for the template's destination.
     pub(crate) async fn waiting(&self, database: &Database) -> Result<u64> {
         let id = database.literal(self.destination.bytes());
         let sql = format!("select count(*) from queue where destination_id = {id}");
@@ -100,72 +107,35 @@ impl Pattern {
     }
 
     /// The one delivery that the node made: the latest, because copies are ranked before it.
-    fn template(&self, database: &Database) -> String {
+    fn waiting_row(&self, database: &Database) -> String {
         let id = database.literal(self.destination.bytes());
         format!("(select * from queue where destination_id = {id} order by rank desc limit 1) q")
     }
 }
 
-const EVENT_COLUMNS: &str = "id, account_id, source_id, type, idempotency_key, content_type, ordering_key, \
-    received_at, deliver_at, deliveries, size_bytes, headers, metadata, payload";
-const QUEUE_COLUMNS: &str = "shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, \
-    replay_id, origin, due_at, attempts, spent, tls_errors, last_outcome, last_http_status, created_at, \
-    available_at, payload_bytes";
-
-/// What the two stores write differently.
-struct Sql {
+/// How the ids of copies are made in SQL: of the template's time, then a series and a number of our own.
+struct CopiedIds<'a> {
     kind: StoreKind,
     series: u16,
+    event: &'a str,
+    delivery: &'a str,
+    delivery_number: &'a str,
 }
 
-impl Sql {
-    /// An id made at the time of another one: its milliseconds, then our own series and number.
+impl CopiedIds<'_> {
+    fn event(&self, like: &str) -> String {
+        self.id(like, self.event, "n.i")
+    }
+
+    fn delivery(&self) -> String {
+        self.id("q.event_id", self.delivery, self.delivery_number)
+    }
+
     fn id(&self, like: &str, version: &str, number: &str) -> String {
-        let series = format!("8{:03x}", self.series & 0xfff);
-        match self.kind {
-            StoreKind::Sqlite => format!(
-                "unhex(substr(hex({like}), 1, 12) || '{version}{series}' || printf('%012x', {number}))"
-            ),
-            StoreKind::Postgres => format!(
-                "(substr(replace({like}::text, '-', ''), 1, 12) || '{version}{series}' \
-                 || lpad(to_hex({number}), 12, '0'))::uuid"
-            ),
-        }
-    }
-
-    /// `n(i)` from 1 to `last`.
-    fn numbers(&self, last: u64) -> String {
-        match self.kind {
-            StoreKind::Sqlite => {
-                format!("with recursive n(i) as (select 1 union all select i + 1 from n where i < {last})")
-            }
-            StoreKind::Postgres => format!("with n(i) as (select generate_series(1, {last}))"),
-        }
-    }
-
-    /// `n(i, k, shard, destination_id, route_id)`: every destination but the pattern's with every number, counted.
-    fn numbered_pairs(&self, last: u64, pattern: &str) -> String {
-        let numbers = self.numbers(last).replace("n(i)", "m(i)").replace("from n ", "from m ");
-        format!(
-            "{numbers}, n as (
-                 select m.i, row_number() over () as k, d.shard, d.id as destination_id, r.id as route_id
-                 from destinations d join routes r on r.destination_id = d.id cross join m where d.id <> {pattern})"
-        )
-    }
-}
-
-/// Leaves the tables as a store that has been up for a while would have them.
-async fn tidy(database: &Database) -> Result<()> {
-    match database.kind() {
-        StoreKind::Sqlite => {
-            let Database::Sqlite { file } = database else { return Ok(()) };
-            let connection = rusqlite::Connection::open(file)?;
-            Ok(connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?)
-        }
-        StoreKind::Postgres => {
-            database.write("vacuum analyze queue").await?;
-            database.write("analyze events").await?;
-            database.write("checkpoint").await
-        }
+        let time = match self.kind {
+            StoreKind::Sqlite => format!("substr(hex({like}), 1, 12)"),
+            StoreKind::Postgres => format!("substr(replace({like}::text, '-', ''), 1, 12)"),
+        };
+        self.kind.id(&time, &format!("{version}8{:03x}", self.series & 0xfff), number)
     }
 }

@@ -4,7 +4,7 @@
 
 use lab::Receiver;
 
-use super::report::rounded;
+use super::figures::rounded;
 
 /// An answer is read and acted upon by then; whatever starts later does so in spite of it.
 const SAME_BURST_US: u64 = 100_000;
@@ -55,7 +55,7 @@ pub(crate) struct Pauses {
     pub(crate) too_short: u64,
     pub(crate) too_long: u64,
     /// Bursts after the first that were more than one probe.
-    pub(crate) crowded: u64,
+    pub(crate) with_company: u64,
 }
 
 impl Pauses {
@@ -70,7 +70,7 @@ impl Pauses {
             let wanted_us = wanted_seconds.get(at).map_or(u64::MAX / 2, |seconds| seconds * 1_000_000);
             pauses.too_short += u64::from(longest + NOTICED_WITHIN_US < wanted_us);
             pauses.too_long += u64::from(shortest > wanted_us + LATE_US);
-            pauses.crowded += u64::from(pair[1].requests > 1);
+            pauses.with_company += u64::from(pair[1].requests > 1);
         }
         pauses
     }

@@ -1,9 +1,9 @@
-//! Where a stage keeps its rows, and reading them without asking the node.
+//! Where a testbed keeps its rows, and reading them without asking the node.
 //!
 //! The statements here are plain enough to be the same text on both stores; what comes back is made the same too:
 //! an id is sixteen bytes, a truth value is a number.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -14,7 +14,7 @@ use tokio_postgres::NoTls;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use super::server::Server;
+use super::postgres_server::PostgresServer;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,7 +23,31 @@ pub(crate) enum StoreKind {
     Postgres,
 }
 
-/// A store of one stage.
+impl StoreKind {
+    /// A table in SQL: `name(i)` from `first` to `last`.
+    pub(crate) fn numbers(self, name: &str, first: u64, last: u64) -> String {
+        match self {
+            StoreKind::Sqlite => format!(
+                "with recursive {name}(i) as (select {first} union all select i + 1 from {name} where i < {last})"
+            ),
+            StoreKind::Postgres => {
+                format!("with {name}(i) as (select generate_series({first}::bigint, {last}))")
+            }
+        }
+    }
+
+    /// An id in SQL: twelve hex digits that are its milliseconds, eight that are given, and a number.
+    pub(crate) fn id(self, time: &str, given: &str, number: &str) -> String {
+        match self {
+            StoreKind::Sqlite => format!("unhex({time} || '{given}' || printf('%012x', {number}))"),
+            StoreKind::Postgres => {
+                format!("({time} || '{given}' || lpad(to_hex({number}), 12, '0'))::uuid")
+            }
+        }
+    }
+}
+
+/// A store of one testbed.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
     Sqlite {
@@ -31,7 +55,7 @@ pub(crate) enum Database {
     },
     /// In a schema of its own, or with the whole database to itself.
     Postgres {
-        server: Server,
+        server: PostgresServer,
         schema: Option<String>,
     },
 }
@@ -78,7 +102,7 @@ impl Database {
         }
     }
 
-    pub(crate) fn server(&self) -> Option<&Server> {
+    pub(crate) fn server(&self) -> Option<&PostgresServer> {
         if let Database::Postgres { server, .. } = self { Some(server) } else { None }
     }
 
@@ -86,9 +110,7 @@ impl Database {
     pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Vec<Cell>>> {
         match self {
             Database::Sqlite { file } => {
-                // Read-only: it must never be us who checkpoint or roll back what the node left.
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let connection = rusqlite::Connection::open_with_flags(file, flags)?;
+                let connection = open_read_only(file)?;
                 connection.busy_timeout(std::time::Duration::from_secs(5))?;
                 sqlite_rows(&connection, sql).with_context(|| sql.to_owned())
             }
@@ -118,6 +140,25 @@ impl Database {
                 self.connect().await?.batch_execute(sql).await.with_context(|| sql.to_owned())
             }
         }
+    }
+
+    /// Leaves the tables as a store that has been up for a while would have them; on PostgreSQL by these statements.
+    pub(crate) async fn tidy(&self, statements: &[&str]) -> Result<()> {
+        match self {
+            Database::Sqlite { file } => checkpoint(file),
+            Database::Postgres { .. } => {
+                // One by one: a vacuum runs in no transaction.
+                for statement in statements.iter().chain(&["checkpoint"]) {
+                    self.write(statement).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &str) -> Result<u64> {
+        self.number(&format!("select count(*) from {table}")).await
     }
 
     /// An id as this store's SQL writes it.
@@ -155,6 +196,17 @@ pub(crate) async fn connect(url: &str) -> Result<tokio_postgres::Client> {
     // Ends with its client; what went wrong the client says.
     tokio::spawn(connection);
     Ok(client)
+}
+
+/// Writes SQLite's log into the database.
+pub(crate) fn checkpoint(file: &Path) -> Result<()> {
+    Ok(rusqlite::Connection::open(file)?.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?)
+}
+
+/// A file that is only looked at: it must never be us who checkpoint or roll back what the node left.
+pub(crate) fn open_read_only(file: &Path) -> Result<rusqlite::Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Ok(rusqlite::Connection::open_with_flags(file, flags)?)
 }
 
 fn sqlite_rows(connection: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Vec<Vec<Cell>>> {

@@ -1,4 +1,4 @@
-//! The installation as `posthaste doctor` sees it, beside the nodes of a stage or without them.
+//! The installation as `posthaste doctor` sees it, beside the nodes of a testbed or without them.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{Report, Stage};
+use super::{Report, Testbed};
 
 /// An audit that finds something looks twice, half a minute apart at most.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What belongs to a node under test and not to whoever looks at it.
-const NOT_FOR_US: [&str; 3] = ["POSTHASTE_FAIL", "LD_PRELOAD", "FAKETIME"];
+/// What belongs to a node under test and not to the doctor that looks at it.
+const OF_THE_NODE_ALONE: [&str; 3] = ["POSTHASTE_FAIL", "LD_PRELOAD", "FAKETIME"];
 
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct Diagnosis {
     pub(crate) code: Option<i32>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) said: String,
@@ -34,7 +34,7 @@ pub(crate) struct Finding {
     pub(crate) examples: Vec<String>,
 }
 
-impl Verdict {
+impl Diagnosis {
     pub(crate) fn finding(&self, check: &str) -> Option<&Finding> {
         // The worst comes with its fix.
         let of = || self.findings.iter().filter(|finding| finding.check == check);
@@ -51,46 +51,46 @@ impl Verdict {
     }
 }
 
-/// Runs it with the settings of the stage's first node, straight to the database.
-pub(crate) async fn doctor(stage: &Stage, args: &[&str]) -> Result<Verdict> {
-    let database = stage.database.url();
-    let mut command = node_command(stage, &["doctor", "--json"]);
+/// Runs it with the settings of the testbed's first node, straight to the database.
+pub(crate) async fn doctor(testbed: &Testbed, args: &[&str]) -> Result<Diagnosis> {
+    let database = testbed.database.url();
+    let mut command = node_command(testbed, &["doctor", "--json"]);
     command.args(args);
-    // A stage may have named another store to its node than its own.
+    // A testbed may have named another store to its node than its own.
     if !args.contains(&"--database") {
         command.env("POSTHASTE_DATABASE", database);
     }
-    verdict(command).await
+    diagnose(command).await
 }
 
-/// A command of the stage's binary, in the environment of its first node.
-pub(crate) fn node_command(stage: &Stage, args: &[&str]) -> Command {
-    let launch = stage.launch();
+/// A command of the testbed's binary, in the environment of its first node.
+pub(crate) fn node_command(testbed: &Testbed, args: &[&str]) -> Command {
+    let launch = testbed.launch();
     let mut command = Command::new(&launch.binary);
     command.args(args).kill_on_drop(true);
-    let ours = |name: &str| !NOT_FOR_US.contains(&name);
+    let ours = |name: &str| !OF_THE_NODE_ALONE.contains(&name);
     command.envs(launch.env.iter().filter(|(name, _)| ours(name)).map(|(name, value)| (name, value)));
     command
 }
 
-pub(crate) async fn verdict(mut command: Command) -> Result<Verdict> {
+pub(crate) async fn diagnose(mut command: Command) -> Result<Diagnosis> {
     let began = Instant::now();
     let run = timeout(PATIENCE, command.output()).await.context("doctor did not end")??;
     let said = String::from_utf8_lossy(&run.stderr).trim().to_owned();
     #[derive(Deserialize)]
-    struct Told {
+    struct DoctorOutput {
         findings: Vec<Finding>,
     }
-    let told: Told = serde_json::from_slice(&run.stdout)
+    let output: DoctorOutput = serde_json::from_slice(&run.stdout)
         .with_context(|| format!("doctor says {:?}: {said}", String::from_utf8_lossy(&run.stdout)))?;
-    Ok(Verdict { code: run.status.code(), findings: told.findings, said, took: began.elapsed() })
+    Ok(Diagnosis { code: run.status.code(), findings: output.findings, said, took: began.elapsed() })
 }
 
 /// The audit at the end of any check: nothing stands still, nothing was lost, nothing is about something that is not there.
-pub(crate) async fn audit(stage: &Stage, report: &mut Report) -> Result<()> {
-    let verdict = doctor(stage, &["--audit"]).await?;
-    report.note("audit_ms", verdict.took.as_millis() as u64);
-    for finding in verdict.findings.iter().filter(|finding| finding.check.starts_with("audit")) {
+pub(crate) async fn audit(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let diagnosis = doctor(testbed, &["--audit"]).await?;
+    report.note("audit_ms", diagnosis.took.as_millis() as u64);
+    for finding in diagnosis.findings.iter().filter(|finding| finding.check.starts_with("audit")) {
         let well = finding.level == "ok" || finding.level == "warning";
         report.must(well, format!("doctor --audit: {}", json!(finding)));
     }

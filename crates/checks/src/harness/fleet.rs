@@ -3,15 +3,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use client::{Client, NewDestination, NewRoute, NewSource};
+use anyhow::{Context, Result, ensure};
+use client::{NewDestination, NewRoute, NewSource};
 use domain::destination::Ordering;
 use domain::id::{DestinationId, SourceId};
 use lab::judge::{Acked, acked};
-use lab::{PumpConfig, Sent, Target, Until};
+use lab::{PumpConfig, PumpReport, Sent, Target, Until};
 
-use super::Stage;
-use super::member::Member;
+use super::test_node::TestNode;
+use super::{Testbed, raw_http};
+
+/// Sends everything, all of which is accepted.
+pub(crate) async fn pump_all(config: PumpConfig) -> Result<PumpReport> {
+    let sent = lab::pump::run(config).await?;
+    ensure!(sent.accepted == sent.offered, "not everything was accepted: {sent}");
+    Ok(sent)
+}
 
 /// Destination `dNN` gets the events of type `lab.dNN`, and all of them get those of type `lab.all`.
 pub(crate) struct Fleet {
@@ -28,32 +35,31 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) async fn assemble(stage: &Stage, size: usize, limit: u32) -> Result<Fleet> {
-        Fleet::assemble_with(stage, size, limit, |_, plan| plan).await
+    pub(crate) async fn assemble(testbed: &Testbed, size: usize, limit: u32) -> Result<Fleet> {
+        Fleet::assemble_with(testbed, size, limit, |_, plan| plan).await
     }
 
     /// The same with destinations of another kind, or of several: `change` is told their number.
     pub(crate) async fn assemble_with(
-        stage: &Stage,
+        testbed: &Testbed,
         size: usize,
         limit: u32,
         change: impl Fn(usize, NewDestination) -> NewDestination,
     ) -> Result<Fleet> {
-        let source = stage.client.create_source(&NewSource::new("pump")).await?;
+        let source = testbed.client.create_source(&NewSource::new("pump")).await?;
         let token =
             source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
-        let also_at = stage.members[1..].iter().map(Member::base).collect();
+        let also_at = testbed.nodes[1..].iter().map(TestNode::base_url).collect();
         let (names, ids, ordered) = (Vec::new(), Vec::new(), HashSet::new());
         let mut fleet =
-            Fleet { names, ids, source: source.id, token, ordered, limit, base: stage.base(), also_at };
+            Fleet { names, ids, source: source.id, token, ordered, limit, base: testbed.base_url(), also_at };
         for at in 0..size {
             let name = format!("d{at:02}");
-            let plan = NewDestination { max_concurrency: limit, ..stage.destination(&name) };
-            let plan = change(at, plan);
-            let destination = stage.client.create_destination(&plan).await?;
+            let plan = change(at, testbed.destination_with_slots(&name, limit));
+            let destination = testbed.client.create_destination(&plan).await?;
             let types = vec![format!("lab.{name}"), "lab.all".to_owned()];
             let route = NewRoute::from_source(source.id, destination.id);
-            stage.client.create_route(&NewRoute { event_types: types, ..route }).await?;
+            testbed.client.create_route(&NewRoute { event_types: types, ..route }).await?;
             if plan.ordering == Ordering::Strict {
                 fleet.ordered.insert(name.as_str().into());
             }
@@ -61,6 +67,13 @@ impl Fleet {
             fleet.ids.push(destination.id);
         }
         Ok(fleet)
+    }
+
+    /// In turn, one event to each destination; over all nodes.
+    pub(crate) fn pump_singly(&self, until: Until) -> PumpConfig {
+        let mut config = self.pump(until);
+        config.event_types.pop();
+        config
     }
 
     /// In turn: one event to each destination, then one to all; over all nodes.
@@ -81,6 +94,11 @@ impl Fleet {
         format!("/ingest/{}", self.token)
     }
 
+    /// A whole request with an event of this type.
+    pub(crate) fn ingest_request(&self, event_type: &str, body: &[u8]) -> Vec<u8> {
+        raw_http::request("POST", &self.ingest_path(), &[("x-event-type", event_type)], body)
+    }
+
     /// What was promised to a producer that used [`Fleet::pump`].
     pub(crate) fn promised(&self, sent: &[Sent]) -> Vec<Acked> {
         acked(sent, |sent| match self.names.get((sent.n % (self.names.len() as u64 + 1)) as usize) {
@@ -89,7 +107,7 @@ impl Fleet {
         })
     }
 
-    /// The same without the events to all: event *n* goes to destination *n* mod their number.
+    /// And to one that used [`Fleet::pump_singly`]: event *n* goes to destination *n* mod their number.
     pub(crate) fn promised_singly(&self, sent: &[Sent]) -> Vec<Acked> {
         acked(sent, |sent| vec![self.names[(sent.n % self.names.len() as u64) as usize].clone()])
     }
@@ -103,11 +121,4 @@ impl Fleet {
         let at = self.ids.iter().position(|known| *known == id)?;
         Some(self.names[at].clone())
     }
-}
-
-/// One destination for everything that is published.
-pub(crate) async fn sole_destination(client: &Client, plan: &NewDestination) -> Result<DestinationId> {
-    let destination = client.create_destination(plan).await?;
-    client.create_route(&NewRoute::to(destination.id)).await?;
-    Ok(destination.id)
 }

@@ -5,17 +5,17 @@
 //! is. Of twenty deliveries one ends in a dead letter after two attempts, and one is delivered at the second.
 
 use anyhow::{Context, Result, ensure};
-use client::{NewRoute, Publish};
+use client::Publish;
 use domain::id::EventId;
 use domain::rollup::Span;
 use domain::time::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Database, Stage, StoreKind};
+use super::{Database, StoreKind, Testbed};
 
 /// Events are spread evenly over these days, the last of which ended yesterday.
-pub(crate) struct History {
+pub(crate) struct LongHistory {
     pub(crate) days: u64,
     pub(crate) events: u64,
     template: EventId,
@@ -24,33 +24,28 @@ pub(crate) struct History {
 const DESTINATIONS: usize = 50;
 const DAY: Duration = Duration::from_secs(86_400);
 
-impl History {
+impl LongHistory {
     /// Makes destinations and one delivered event, on a running node.
-    pub(crate) async fn prepare(stage: &Stage, days: u64, events: u64) -> Result<History> {
+    pub(crate) async fn prepare(testbed: &Testbed, days: u64, events: u64) -> Result<LongHistory> {
         for at in 0..DESTINATIONS {
-            let destination =
-                stage.client.create_destination(&stage.destination(&format!("h{at:02}"))).await?;
-            let types = vec![format!("history.{at}")];
-            stage
-                .client
-                .create_route(&NewRoute { event_types: types, ..NewRoute::to(destination.id) })
-                .await?;
+            let plan = testbed.destination(&format!("h{at:02}"));
+            testbed.add_destination(&plan, &[&format!("history.{at}")]).await?;
         }
         // Half letters, half digits: what a compressor makes of it is what it makes of real JSON, about.
         let noise: String = (0..64).map(|_| format!("{:016x}", rand::random::<u64>())).collect();
         let data = format!("{{\"pad\":\"{}\"}}", &noise[..1_014]);
-        let accepted = stage.client.publish(&Publish::json("history.0", data)?).await?;
-        ensure!(accepted.deliveries == Some(1), "the pattern event has {:?} deliveries", accepted.deliveries);
-        let left = stage.quiesce(Duration::from_secs(20)).await?;
-        ensure!(left == 0, "the pattern was not delivered");
-        Ok(History { days, events, template: accepted.id })
+        let accepted = testbed.client.publish(&Publish::json("history.0", data)?).await?;
+        ensure!(accepted.deliveries == Some(1), "the template has {:?} deliveries", accepted.deliveries);
+        let left = testbed.quiesce(Duration::from_secs(20)).await?;
+        ensure!(left == 0, "the template was not delivered");
+        Ok(LongHistory { days, events, template: accepted.id })
     }
 
     /// Writes it, and leaves the tables as a store that has been up for a while would have them.
     pub(crate) async fn load(&self, database: &Database) -> Result<()> {
         let now = self.template.made_at();
         let first = Span::Day.start_of(now).minus(DAY * self.days as u32);
-        let sql = Sql { kind: database.kind() };
+        let sql = HistorySql { kind: database.kind() };
         if sql.kind == StoreKind::Postgres {
             for day in 0..self.days {
                 database.write(&partitions(first.plus(DAY * day as u32))).await?;
@@ -61,30 +56,21 @@ impl History {
             let from = first.plus(DAY * day as u32);
             database.write(&sql.day(&template, from, day * self.each(), self.each())).await?;
         }
-        match database {
-            Database::Sqlite { file } => {
-                let connection = rusqlite::Connection::open(file)?;
-                // The pattern was delivered after all of it: facts are appended in the order of time.
-                let last =
-                    "update attempts set rowid = (select max(rowid) + 1 from attempts) where event_id = ?1";
-                ensure!(connection.execute(last, [self.template.bytes()])? == 1, "the pattern's fact");
-                // On PostgreSQL the table itself counts them.
-                connection.execute_batch(
-                    "delete from dead_letter_counts;
-                     insert into dead_letter_counts
-                     select account_id, destination_id, reason, coalesce(http_status, 0), count(*)
-                     from attempts where ending = 'dead_letter' group by 1, 2, 3, 4;",
-                )?;
-                connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?;
-            }
-            Database::Postgres { .. } => {
-                database.write("vacuum analyze events").await?;
-                database.write("vacuum analyze attempts").await?;
-                database.write("vacuum analyze dead_letter_counts").await?;
-                database.write("checkpoint").await?;
-            }
+        if sql.kind == StoreKind::Sqlite {
+            // The template was delivered after all of it: facts are appended in the order of time. And dead letters are
+            // counted here, as on PostgreSQL the table itself does.
+            let last = format!(
+                "update attempts set rowid = (select max(rowid) + 1 from attempts) where event_id = {template};
+                 delete from dead_letter_counts;
+                 insert into dead_letter_counts
+                 select account_id, destination_id, reason, coalesce(http_status, 0), count(*)
+                 from attempts where ending = 'dead_letter' group by 1, 2, 3, 4;"
+            );
+            database.write(&last).await?;
         }
-        Ok(())
+        let tables =
+            ["events", "attempts", "dead_letter_counts"].map(|table| format!("vacuum analyze {table}"));
+        database.tidy(&tables.each_ref().map(String::as_str)).await
     }
 
     /// No event of the second day has a smaller id.
@@ -152,11 +138,11 @@ fn partitions(day: Timestamp) -> String {
 }
 
 /// What the two stores write differently.
-struct Sql {
+struct HistorySql {
     kind: StoreKind,
 }
 
-impl Sql {
+impl HistorySql {
     /// A day of events and their facts, in the order of time.
     fn day(&self, template: &str, from: Timestamp, first: u64, count: u64) -> String {
         let step_ms = DAY.as_millis() as u64 / count.max(1);
@@ -164,9 +150,9 @@ impl Sql {
         let ms = format!("({begin_ms} + (n.i - {first} - 1) * {step_ms})");
         let (event, delivery) = (self.id(&ms, "7001"), self.id(&ms, "7002"));
         let attempt = self.id(&format!("({ms} + k.n * 2)"), "7003");
-        let numbers = self.numbers(first + 1, first + count);
+        let numbers = self.kind.numbers("n", first + 1, first + count);
         let no = if self.kind == StoreKind::Postgres { "false" } else { "0" };
-        let destination = "(select id, row_number() over (order by id) - 1 as place from destinations where deleted_at is null) d";
+        let destination = "(select id, row_number() over (order by id) - 1 as number from destinations where deleted_at is null) d";
         // Columns of one store alone, and what is in them.
         let (origin, columns, values) = match self.kind {
             StoreKind::Sqlite => ("a.origin", "", ""),
@@ -196,7 +182,7 @@ impl Sql {
              from n
              join (select 1 as n, 1 as of union all select 1, 2 union all select 2, 2) k
                on k.of = case when n.i % 20 in (7, 13) then 2 else 1 end
-             join {destination} on d.place = (n.i + n.i / 20) % {DESTINATIONS}
+             join {destination} on d.number = (n.i + n.i / 20) % {DESTINATIONS}
              cross join (select * from attempts where event_id = {template} and ending is not null limit 1) a
              order by n.i, k.n;"
         )
@@ -204,25 +190,10 @@ impl Sql {
 
     /// An id made at this millisecond; the number keeps those of one millisecond apart.
     fn id(&self, ms: &str, version: &str) -> String {
-        match self.kind {
-            StoreKind::Sqlite => {
-                format!("unhex(printf('%012x', {ms}) || '{version}8a00' || printf('%012x', n.i))")
-            }
-            StoreKind::Postgres => format!(
-                "(lpad(to_hex({ms}::bigint), 12, '0') || '{version}8a00' || lpad(to_hex(n.i), 12, '0'))::uuid"
-            ),
-        }
-    }
-
-    /// `n(i)` from `first` to `last`.
-    fn numbers(&self, first: u64, last: u64) -> String {
-        match self.kind {
-            StoreKind::Sqlite => {
-                format!(
-                    "with recursive n(i) as (select {first} union all select i + 1 from n where i < {last})"
-                )
-            }
-            StoreKind::Postgres => format!("with n(i) as (select generate_series({first}::bigint, {last}))"),
-        }
+        let time = match self.kind {
+            StoreKind::Sqlite => format!("printf('%012x', {ms})"),
+            StoreKind::Postgres => format!("lpad(to_hex({ms}::bigint), 12, '0')"),
+        };
+        self.kind.id(&time, &format!("{version}8a00"), "n.i")
     }
 }

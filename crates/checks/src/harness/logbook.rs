@@ -11,7 +11,7 @@ use lab::Case;
 use serde::{Deserialize, Serialize};
 
 use super::database::Cell;
-use super::server::target_dir;
+use super::postgres_server::target_dir;
 use super::{Database, StoreKind};
 
 /// More requests than this are a figure, not a history: reading them again would take longer than making them.
@@ -21,12 +21,13 @@ const MOST_REQUESTS: usize = 300_000;
 pub(crate) struct Logbook {
     pub(crate) check: String,
     pub(crate) case: Case,
-    pub(crate) facts: Vec<Fact>,
+    #[serde(alias = "facts")]
+    pub(crate) attempts: Vec<AttemptRow>,
 }
 
 /// A row of `attempts`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Fact {
+pub(crate) struct AttemptRow {
     pub(crate) delivery: String,
     pub(crate) number: Option<i64>,
     pub(crate) outcome: Option<String>,
@@ -51,8 +52,8 @@ pub(crate) async fn keep(database: &Database, case: Case) -> Result<()> {
     let text = |cell: &Cell| cell.text().map(str::to_owned);
     let rows =
         database.rows("select delivery_id, number, outcome, ending, reason, late from attempts").await?;
-    let fact = |row: &Vec<Cell>| {
-        Some(Fact {
+    let attempt = |row: &Vec<Cell>| {
+        Some(AttemptRow {
             delivery: DeliveryId::from_bytes(row[0].id()?).to_string(),
             number: row[1].number(),
             outcome: text(&row[2]),
@@ -61,11 +62,11 @@ pub(crate) async fn keep(database: &Database, case: Case) -> Result<()> {
             late: row[5].number() == Some(1),
         })
     };
-    let facts = rows.iter().filter_map(fact).collect();
+    let attempts = rows.iter().filter_map(attempt).collect();
     let folder = folder()?;
     fs::create_dir_all(&folder)?;
     let file = fs::File::create(folder.join(format!("{check}.json")))?;
-    let book = Logbook { check, case, facts };
+    let book = Logbook { check, case, attempts };
     Ok(serde_json::to_writer(std::io::BufWriter::new(file), &book)?)
 }
 

@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use lab::Node;
+use lab::ChildProcess;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::server::Server;
-use super::stage::free_addr;
+use super::postgres_server::PostgresServer;
+use super::testbed::free_addr;
 
 /// A running pooler, killed when dropped.
 pub(crate) struct Pooler {
     pub(crate) addr: SocketAddr,
     log: PathBuf,
-    _process: Node,
+    _process: ChildProcess,
 }
 
 impl Pooler {
     /// In front of this server's database, with so many connections for everybody.
-    pub(crate) async fn start(server: &Server, folder: &Path, pool: usize) -> Result<Pooler> {
+    pub(crate) async fn start(server: &PostgresServer, folder: &Path, pool: usize) -> Result<Pooler> {
         fs::create_dir_all(folder)?;
         let (addr, database) = (free_addr()?, server.addr()?);
         let log = folder.join("pgbouncer.log");
@@ -45,7 +45,7 @@ impl Pooler {
         if is_root()? {
             readable(folder, &settings)?;
         }
-        let mut process = Node::start("pgbouncer", &args, &[], &log)
+        let mut process = ChildProcess::start("pgbouncer", &args, &[], &log)
             .context("pgbouncer is needed (Debian's package of this name)")?;
         let deadline = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(addr).await.is_err() {

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use lab::PumpReport;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::StoreKind;
+use super::figures::rounded;
 use crate::check::Check;
 
 /// Displays as one line of JSON.
@@ -19,10 +21,8 @@ pub(crate) struct Report {
 
 impl Report {
     /// A check that could not be carried out has not held.
-    pub(crate) fn failed(error: &anyhow::Error) -> Report {
-        let mut report = Report::default();
-        report.broken.push(format!("{error:#}"));
-        report
+    pub(crate) fn fail(&mut self, error: &anyhow::Error) {
+        self.broken.push(format!("{error:#}"));
     }
 
     pub(crate) fn note(&mut self, name: &str, value: impl Serialize) {
@@ -30,7 +30,7 @@ impl Report {
     }
 
     /// A count that was noted.
-    pub(crate) fn counted(&self, name: &str) -> u64 {
+    pub(crate) fn noted_count(&self, name: &str) -> u64 {
         self.counts.get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
@@ -41,27 +41,48 @@ impl Report {
         }
     }
 
+    /// The rules of one part of a check: broken ones are told with all counts of the part.
+    pub(crate) fn must_hold(&mut self, name: &str, part: &Report) {
+        self.must(part.holds(), format!("{name}: {part}"));
+    }
+
     /// A promise of the product, by its number: noted as broken if the count of what breaks it is not zero.
-    pub(crate) fn kept(&mut self, promise: u8, what_breaks_it: &str, times: u64) {
+    pub(crate) fn must_be_kept(&mut self, promise: u8, what_breaks_it: &str, times: u64) {
         self.broken.extend(lab::promises::broken(promise, what_breaks_it, times));
     }
 
     /// A count that has to be exactly this.
-    pub(crate) fn exactly(&mut self, name: &str, count: impl Into<u64>, wanted: impl Into<u64>) {
-        let (count, wanted) = (count.into(), wanted.into());
+    pub(crate) fn must_be(&mut self, name: &str, count: impl Count, wanted: impl Count) {
+        let (count, wanted) = (count.number(), wanted.number());
         self.note(name, count);
         self.must(count == wanted, format!("{name} is {count}, not {wanted}"));
     }
 
     /// A measured value with its upper limit.
-    pub(crate) fn at_most(&mut self, name: &str, value: f64, limit: f64) {
+    pub(crate) fn must_be_at_most(&mut self, name: &str, value: impl Figure, limit: impl Figure) {
+        let (value, limit) = (value.value(), limit.value());
         self.note(name, rounded(value));
         self.must(value <= limit, format!("{name} is {}, above {limit}", rounded(value)));
     }
 
-    pub(crate) fn at_least(&mut self, name: &str, value: f64, limit: f64) {
+    pub(crate) fn must_be_at_least(&mut self, name: &str, value: impl Figure, limit: impl Figure) {
+        let (value, limit) = (value.value(), limit.value());
         self.note(name, rounded(value));
         self.must(value >= limit, format!("{name} is {}, below {limit}", rounded(value)));
+    }
+
+    /// The producer had a final answer to everything, and none of them was a refusal.
+    pub(crate) fn must_all_be_accepted(&mut self, sent: &PumpReport) {
+        self.note("pump", sent);
+        let all = sent.refused.is_empty() && sent.unanswered == 0;
+        self.must(all, "some events were refused or never answered");
+    }
+
+    /// The producer was answered 202 or 503 each time.
+    pub(crate) fn must_be_accepted_or_refused(&mut self, sent: &PumpReport) {
+        self.note("pump", sent);
+        let wrong = sent.refused.keys().filter(|status| **status != 503).count() as u64;
+        self.must_be("other_answers", wrong + sent.unanswered, 0);
     }
 
     pub(crate) fn holds(&self) -> bool {
@@ -86,7 +107,41 @@ impl fmt::Display for Report {
     }
 }
 
-/// Three decimals: nobody reads more.
-pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+/// A whole number, of whatever type it was counted in.
+pub(crate) trait Count {
+    fn number(self) -> u64;
 }
+
+/// A measured value; a time is told in seconds.
+pub(crate) trait Figure {
+    fn value(self) -> f64;
+}
+
+impl Figure for f64 {
+    fn value(self) -> f64 {
+        self
+    }
+}
+
+impl Figure for Duration {
+    fn value(self) -> f64 {
+        self.as_secs_f64()
+    }
+}
+
+macro_rules! count {
+    ($($number:ty)*) => {
+        $(impl Count for $number {
+            fn number(self) -> u64 {
+                u64::try_from(self).unwrap_or(u64::MAX)
+            }
+        }
+        impl Figure for $number {
+            fn value(self) -> f64 {
+                self as f64
+            }
+        })*
+    };
+}
+
+count!(i32 i64 u16 u32 u64 usize);

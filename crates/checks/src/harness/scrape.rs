@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::member::Member;
-use super::stage::OPERATOR_KEY;
+use super::test_node::TestNode;
+use super::testbed::OPERATOR_KEY;
 
 /// The samples of one scrape, or of several added up: by name and labels, as written.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +17,8 @@ pub(crate) struct Scrape {
 }
 
 impl Scrape {
-    pub(crate) async fn of(member: &Member) -> Result<Scrape> {
-        let client = member.client.with_key(OPERATOR_KEY)?;
+    pub(crate) async fn of(node: &TestNode) -> Result<Scrape> {
+        let client = node.client.with_key(OPERATOR_KEY)?;
         // The first opens the connection; what it tells is told again for a second.
         client.readiness().await?;
         let began = Instant::now();

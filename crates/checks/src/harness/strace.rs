@@ -5,26 +5,26 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use lab::Node;
+use lab::ChildProcess;
 use tokio::time::sleep;
 
-use super::Stage;
+use super::Testbed;
 
-/// strace, attached to a stage's node.
+/// strace, attached to a testbed's node.
 pub(crate) struct Strace {
-    process: Node,
+    process: ChildProcess,
     output: PathBuf,
 }
 
 impl Strace {
     /// Follows all threads; `args` say which calls. Times are in the output, descriptors are shown with their file.
-    pub(crate) async fn attach(stage: &Stage, args: &[&str]) -> Result<Strace> {
-        let output = stage.dir().join("strace.out");
-        let (target, path) = (stage.node()?.pid().to_string(), output.display().to_string());
+    pub(crate) async fn attach(testbed: &Testbed, args: &[&str]) -> Result<Strace> {
+        let output = testbed.dir().join("strace.out");
+        let (target, path) = (testbed.process()?.pid().to_string(), output.display().to_string());
         let mut all = vec!["-f", "-ttt", "-yy", "-s", "48", "-o", &path, "-p", &target];
         all.extend(args);
-        let log = stage.dir().join("strace.log");
-        let mut process = Node::start("strace", &all, &[], &log)?;
+        let log = testbed.dir().join("strace.log");
+        let mut process = ChildProcess::start("strace", &all, &[], &log)?;
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
@@ -37,13 +37,13 @@ impl Strace {
     }
 
     /// Lets the node go.
-    pub(crate) async fn detach(mut self) -> Result<Vec<Call>> {
+    pub(crate) async fn detach(mut self) -> Result<Vec<SystemCall>> {
         self.process.stop(Duration::from_secs(10)).await?;
         self.calls()
     }
 
     /// What was seen so far.
-    pub(crate) fn calls(&self) -> Result<Vec<Call>> {
+    pub(crate) fn calls(&self) -> Result<Vec<SystemCall>> {
         Ok(parse(&std::fs::read_to_string(&self.output)?))
     }
 }
@@ -51,7 +51,7 @@ impl Strace {
 /// A system call. `began` and `ended` are lines of the output: strace sees an effect after its cause, so their order
 /// proves what clocks on several threads could not.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct SystemCall {
     pub(crate) name: String,
     /// The whole text, arguments and result.
     pub(crate) text: String,
@@ -62,7 +62,7 @@ pub(crate) struct Call {
     pub(crate) at_us: u64,
 }
 
-impl Call {
+impl SystemCall {
     /// The first argument, as shown: `9<TCP:[…]>`.
     pub(crate) fn descriptor(&self) -> &str {
         let arguments = self.text.split_once('(').map_or("", |(_, rest)| rest);
@@ -78,7 +78,7 @@ impl Call {
     }
 }
 
-fn parse(output: &str) -> Vec<Call> {
+fn parse(output: &str) -> Vec<SystemCall> {
     let mut open: HashMap<&str, (usize, String)> = HashMap::new();
     let mut calls = Vec::new();
     for (at, line) in output.lines().enumerate() {
@@ -99,7 +99,14 @@ fn parse(output: &str) -> Vec<Call> {
         let result = text.rsplit_once(" = ").map_or("", |(_, result)| result);
         let result = result.split_whitespace().next().and_then(|number| number.parse().ok());
         let at_us = (time.parse::<f64>().unwrap_or(0.0) * 1e6) as u64;
-        calls.push(Call { name: name.into(), result: result.unwrap_or(-1), began, ended: at, at_us, text });
+        calls.push(SystemCall {
+            name: name.into(),
+            result: result.unwrap_or(-1),
+            began,
+            ended: at,
+            at_us,
+            text,
+        });
     }
     calls
 }

@@ -110,7 +110,8 @@ fn a_kill_pays_for_what_was_open_or_just_answered_and_for_no_more() {
         // Events open 100–110 and 200–210 ms.
         let mut received = both();
         received.push(request(1, 900_000));
-        let verdict = Case { kills_us: vec![kill_us], ..case(received) }.judge();
+        let verdict =
+            Case { faults: vec![Fault::of_all(FaultKind::Kill, kill_us)], ..case(received) }.judge();
         (verdict.budget, verdict.holds)
     };
     assert_eq!(budget_of(99_999), (0, false)); // nothing had begun

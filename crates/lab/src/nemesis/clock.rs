@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PLACES: [&str; 4] = [
+const LIBRARIES: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib64/faketime/libfaketimeMT.so.1",
@@ -22,7 +22,7 @@ pub struct ShiftedClock {
 impl ShiftedClock {
     /// A clock that is right until it is shifted; `file` is where the shift is written.
     pub fn new(file: &Path) -> io::Result<ShiftedClock> {
-        let library = PLACES.iter().map(Path::new).find(|place| place.is_file());
+        let library = LIBRARIES.iter().map(Path::new).find(|file| file.is_file());
         let library = library.ok_or_else(|| io::Error::other("libfaketime was not found"))?.to_owned();
         let clock = ShiftedClock { library, file: file.to_owned() };
         clock.shift(0)?;

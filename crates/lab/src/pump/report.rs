@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Part;
 use crate::stats::Histogram;
 
 /// One event, from first send to last answer.
@@ -39,7 +38,7 @@ impl Sent {
 }
 
 /// Displays as one line of JSON without the log.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct PumpReport {
     /// Events begun.
     pub offered: u64,
@@ -69,30 +68,37 @@ pub struct PumpReport {
 }
 
 impl PumpReport {
-    pub(super) fn new(elapsed: Duration, parts: Vec<Part>) -> PumpReport {
-        let mut counts = Counts::default();
-        let (mut latency, mut lag, mut sent) = (Histogram::default(), Histogram::default(), Vec::new());
-        for part in parts {
-            counts.merge(part.counts);
-            latency.merge(&part.latency);
-            lag.merge(&part.lag);
-            sent.extend(part.sent);
+    /// All connections of a pump together.
+    pub(super) fn sum(elapsed: Duration, connections: Vec<PumpReport>) -> PumpReport {
+        let mut sum = PumpReport::default();
+        for one in connections {
+            sum.offered += one.offered;
+            sum.accepted += one.accepted;
+            sum.duplicates += one.duplicates;
+            sum.unanswered += one.unanswered;
+            sum.retries += one.retries;
+            for (status, count) in one.refused {
+                *sum.refused.entry(status).or_default() += count;
+            }
+            sum.latency.merge(&one.latency);
+            sum.lag.merge(&one.lag);
+            sum.sent.extend(one.sent);
         }
-        sent.sort_unstable_by_key(|sent: &Sent| sent.n);
-        let good = counts.accepted + counts.duplicates;
-        PumpReport {
-            offered: counts.offered,
-            accepted: counts.accepted,
-            duplicates: counts.duplicates,
-            refused: counts.refused,
-            unanswered: counts.unanswered,
-            retries: counts.retries,
-            elapsed_us: elapsed.as_micros() as u64,
-            rate: good as f64 / elapsed.as_secs_f64().max(1e-6),
-            latency,
-            lag,
-            cpu: Duration::ZERO,
-            sent,
+        sum.sent.sort_unstable_by_key(|sent| sent.n);
+        sum.elapsed_us = elapsed.as_micros() as u64;
+        sum.rate = (sum.accepted + sum.duplicates) as f64 / elapsed.as_secs_f64().max(1e-6);
+        sum
+    }
+
+    /// One more event has its final answer; at a raw URL every 2xx is an acceptance.
+    pub(super) fn count(&mut self, sent: &Sent, raw: bool) {
+        self.offered += 1;
+        self.retries += u64::from(sent.tries - 1);
+        match sent.status {
+            0 => self.unanswered += 1,
+            200 if !raw => self.duplicates += 1,
+            200..=299 => self.accepted += 1,
+            status => *self.refused.entry(status).or_default() += 1,
         }
     }
 
@@ -109,39 +115,5 @@ impl PumpReport {
 impl fmt::Display for PumpReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    offered: u64,
-    accepted: u64,
-    duplicates: u64,
-    refused: BTreeMap<u16, u64>,
-    unanswered: u64,
-    retries: u64,
-}
-
-impl Counts {
-    pub(super) fn add(&mut self, sent: &Sent, raw: bool) {
-        self.offered += 1;
-        self.retries += u64::from(sent.tries - 1);
-        match sent.status {
-            0 => self.unanswered += 1,
-            200 if !raw => self.duplicates += 1,
-            200..=299 => self.accepted += 1,
-            status => *self.refused.entry(status).or_default() += 1,
-        }
-    }
-
-    fn merge(&mut self, other: Counts) {
-        self.offered += other.offered;
-        self.accepted += other.accepted;
-        self.duplicates += other.duplicates;
-        self.unanswered += other.unanswered;
-        self.retries += other.retries;
-        for (status, count) in other.refused {
-            *self.refused.entry(status).or_default() += count;
-        }
     }
 }

@@ -7,7 +7,7 @@ use domain::{
     signature::{self, SigningSecret},
     time::Clock,
 };
-use lab::{Receiver, Recording, Reply, Script, Seen};
+use lab::{Receiver, Recording, Reply, Script, ScriptedRequest};
 use serde_json::json;
 use std::{io::Write, net::IpAddr, time::Duration};
 
@@ -88,7 +88,7 @@ fn reply(args: &ListenArgs) -> (Reply, String) {
     (reply.after(args.delay.unwrap_or_default()), status.to_string())
 }
 
-fn check(secret: &SigningSecret, seen: &Seen<'_>) -> Result<(), String> {
+fn check(secret: &SigningSecret, seen: &ScriptedRequest<'_>) -> Result<(), String> {
     let header =
         |name: &str| seen.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let [id, timestamp, signature] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
@@ -97,7 +97,7 @@ fn check(secret: &SigningSecret, seen: &Seen<'_>) -> Result<(), String> {
     verified.map_err(|error| error.to_string())
 }
 
-fn print(seen: &Seen<'_>, signed: Option<Result<(), String>>, says: &str, body: bool, json: bool) {
+fn print(seen: &ScriptedRequest<'_>, signed: Option<Result<(), String>>, says: &str, body: bool, json: bool) {
     let header = |name: &str| seen.headers.get(name).and_then(|value| value.to_str().ok());
     let text = String::from_utf8_lossy(&seen.body[..seen.body.len().min(SHOWN_BYTES)]);
     let at = SystemClock.now();

@@ -30,7 +30,7 @@ async fn order_outlives_its_node(database: Database) {
     let node = place.dev().await;
     let receiver = Receiver::local(Reply::ok());
     receiver.recording(Recording::FullWithBodies);
-    let refuse_bad = |seen: &lab::Seen<'_>| match seen.body.as_ref() {
+    let refuse_bad = |seen: &lab::ScriptedRequest<'_>| match seen.body.as_ref() {
         b"\"bad\"" => Reply::status(400),
         _ => Reply::ok(),
     };

@@ -9,7 +9,7 @@ const SPANS: [&str; 2] = ["hour", "day"];
 const OF_AN_ACCOUNT: [u8; 16] = [0; 16];
 
 /// Of every span that is closed as a whole, against the facts. A fact belongs to the time its id was made at.
-pub(crate) async fn are_what_happened(database: &Database, report: &mut Report) -> Result<()> {
+pub(crate) async fn must_match_facts(database: &Database, report: &mut Report) -> Result<()> {
     for span in SPANS {
         let rows = database
             .rows(&format!("select destination_id, starts_at, doc from rollups where span = '{span}'"))
@@ -28,11 +28,11 @@ pub(crate) async fn are_what_happened(database: &Database, report: &mut Report) 
         let end = database.literal(&end.to_be_bytes());
         let number = async |sql: String| database.number(&sql).await;
         let happened = number(format!("select count(*) from events where id < {end}")).await?;
-        report.exactly(&format!("{span}s_events"), events, happened);
+        report.must_be(&format!("{span}s_events"), events, happened);
         for (ending, counted) in [("delivered", delivered), ("dead_letter", dead)] {
             let sql =
                 format!("select count(*) from attempts where ending = '{ending}' and attempt_id < {end}");
-            report.exactly(&format!("{span}s_{ending}"), counted, number(sql).await?);
+            report.must_be(&format!("{span}s_{ending}"), counted, number(sql).await?);
         }
     }
     Ok(())

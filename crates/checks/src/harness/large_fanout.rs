@@ -1,32 +1,31 @@
 //! Thousands of destinations of the account, written straight into the tables while no node runs: by API a hundred
 //! thousand would take minutes, and how they were made is not what these checks are about. Each has a secret of its own,
-//! sealed as the node seals it, and a route for the events of type `crowd` that are published.
+//! sealed as the node seals it, and a route for the events of type `fanout` that are published.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use client::Publish;
 use domain::account::Account;
 use domain::destination::Destination;
 use domain::dice::Dice;
 use domain::id::{AccountId, DestinationId, EventId, RouteId};
-use domain::retry::RetryPolicy;
 use domain::route::Route;
 use domain::seal::MasterKeys;
 use domain::time::Timestamp;
 use rusqlite::params;
 use std::time::Duration;
 
-use super::stage::MASTER_KEY;
-use super::{Database, Stage};
+use super::testbed::{MASTER_KEY, PAUSES, retry_policy};
+use super::{Database, Testbed};
 
 /// The type of the events that all of them get.
-pub(crate) const EVENT_TYPE: &str = "crowd";
+pub(crate) const EVENT_TYPE: &str = "fanout";
 
 /// Rows written by one statement.
 const STEP: usize = 5_000;
 
-/// Adds so many destinations to the account that the stage's key acts for.
-pub(crate) async fn assemble(stage: &Stage, size: usize) -> Result<()> {
-    let row = stage.database.rows("select doc, version from accounts order by id limit 1").await?;
+/// Adds so many destinations to the account that the testbed's key acts for.
+pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<()> {
+    let row = testbed.database.rows("select doc, version from accounts order by id limit 1").await?;
     let row = row.first().context("the account is made at the first start")?;
     let account: Account = serde_json::from_str(row[0].text().context("a document")?)?;
     let version = row[1].number().context("a version")?;
@@ -35,20 +34,17 @@ pub(crate) async fn assemble(stage: &Stage, size: usize) -> Result<()> {
     let now = account.created_at;
     let mut rows = Vec::with_capacity(size);
     for at in 0..size {
-        let id = DestinationId::at(now, Thrown.bits());
+        let id = DestinationId::at(now, RandomDice.bits());
         let name = format!("c{at:06}");
-        let url = stage.receiver.url(&format!("/d/{name}"));
+        let url = testbed.receiver.url(&format!("/d/{name}"));
         let mut destination = Destination::new(id, account.id, &name, &url, now);
         destination.timeout = Duration::from_secs(3);
-        destination.retry_policy = RetryPolicy {
-            schedule: [1, 2, 4, 8, 8, 8, 8].map(Duration::from_secs).to_vec(),
-            ..RetryPolicy::default()
-        };
+        destination.retry_policy = retry_policy(&PAUSES);
         let secret = domain::signature::SigningSecret::from_bytes(&rand::random::<[u8; 32]>())?;
         destination.secret.current =
-            key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &Thrown);
+            key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &RandomDice);
         let route = route_to(&destination, now);
-        rows.push(Row {
+        rows.push(DestinationRow {
             destination: id,
             destination_doc: serde_json::to_string(&destination)?,
             route: route.id,
@@ -56,19 +52,22 @@ pub(crate) async fn assemble(stage: &Stage, size: usize) -> Result<()> {
         });
     }
     for part in rows.chunks(STEP) {
-        write(&stage.database, account.id, now, version, part).await?;
+        write(&testbed.database, account.id, now, version, part).await?;
     }
     let changes = 2 * size;
-    stage.database.write(&format!("update accounts set version = version + {changes}")).await
+    testbed.database.write(&format!("update accounts set version = version + {changes}")).await
 }
 
-/// Publishes one event for all of them.
-pub(crate) async fn publish(stage: &Stage) -> Result<client::Accepted> {
-    Ok(stage.client.publish(&Publish::json(EVENT_TYPE, "{\"n\":1}".to_owned())?).await?)
+/// Publishes one event for all of them, which is answered before its deliveries are made.
+pub(crate) async fn publish(testbed: &Testbed) -> Result<EventId> {
+    let event = Publish::json(EVENT_TYPE, "{\"n\":1}".to_owned())?;
+    let accepted = testbed.client.publish(&event).await.context("an event for all")?;
+    ensure!(accepted.deliveries.is_none() && accepted.expanding, "it was answered {accepted:?}");
+    Ok(accepted.id)
 }
 
 /// Deliveries that were made for an event, and the destinations they go to: waiting and begun ones.
-pub(crate) async fn made(database: &Database, event: EventId) -> Result<(u64, u64)> {
+pub(crate) async fn deliveries_made(database: &Database, event: EventId) -> Result<(u64, u64)> {
     let id = database.literal(event.bytes());
     let rows = database
         .rows(&format!(
@@ -83,11 +82,11 @@ pub(crate) async fn made(database: &Database, event: EventId) -> Result<(u64, u6
 }
 
 /// How many expansions are under way.
-pub(crate) async fn expanding(database: &Database) -> Result<u64> {
-    database.number("select count(*) from expansions").await
+pub(crate) async fn expansions(database: &Database) -> Result<u64> {
+    database.count("expansions").await
 }
 
-struct Row {
+struct DestinationRow {
     destination: DestinationId,
     destination_doc: String,
     route: RouteId,
@@ -96,7 +95,7 @@ struct Row {
 
 fn route_to(destination: &Destination, now: Timestamp) -> Route {
     Route {
-        id: RouteId::at(now, Thrown.bits()),
+        id: RouteId::at(now, RandomDice.bits()),
         account_id: destination.account_id,
         uid: None,
         name: None,
@@ -119,7 +118,7 @@ async fn write(
     account: AccountId,
     now: Timestamp,
     version: i64,
-    rows: &[Row],
+    rows: &[DestinationRow],
 ) -> Result<()> {
     match database {
         Database::Sqlite { file } => {
@@ -168,9 +167,9 @@ async fn write(
     }
 }
 
-struct Thrown;
+struct RandomDice;
 
-impl Dice for Thrown {
+impl Dice for RandomDice {
     fn bits(&self) -> u128 {
         rand::random()
     }

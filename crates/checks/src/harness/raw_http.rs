@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 /// What came back on a connection until it was closed, or until we gave up.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RawAnswer {
     /// None: not a word.
     pub(crate) status: Option<u16>,
     pub(crate) text: String,
     pub(crate) took: Duration,
 }
 
-impl Answer {
+impl RawAnswer {
     /// A header of the answer, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let head = self.text.split("\r\n\r\n").next()?;
@@ -47,8 +47,15 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: 
     [head.as_bytes(), body].concat()
 }
 
+/// The same with a key and a body of JSON.
+pub(crate) fn json_request(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    request(method, path, &headers, body.as_bytes())
+}
+
 /// Sends the bytes and reads until the other side closes.
-pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<Answer> {
+pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<RawAnswer> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(addr).await?;
     let (mut from, mut to) = stream.split();
@@ -64,9 +71,8 @@ pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) ->
     Ok(answer(&text, began.elapsed()))
 }
 
-/// The same by a thread that waits for nothing else: a generator that has all its hands full is not taken for a slow
-/// server.
-pub(crate) fn exchange_by_a_thread(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<Answer> {
+/// The same by the thread that calls it: a runtime that has its hands full is not taken for a slow server.
+pub(crate) fn exchange_blocking(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<RawAnswer> {
     let began = Instant::now();
     let mut stream = std::net::TcpStream::connect_timeout(&addr, limit)?;
     stream.set_read_timeout(Some(limit))?;
@@ -83,7 +89,7 @@ pub(crate) async fn trickle(
     more: &[u8],
     every: Duration,
     limit: Duration,
-) -> io::Result<Answer> {
+) -> io::Result<RawAnswer> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(addr).await?;
     let (mut from, mut to) = stream.split();
@@ -108,8 +114,8 @@ pub(crate) async fn trickle(
     Ok(answer(&text, began.elapsed()))
 }
 
-fn answer(bytes: &[u8], took: Duration) -> Answer {
+fn answer(bytes: &[u8], took: Duration) -> RawAnswer {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let status = text.get(9..12).and_then(|status| status.parse().ok());
-    Answer { status, text, took }
+    RawAnswer { status, text, took }
 }

@@ -27,14 +27,14 @@ const EVENT_TYPE: HeaderName = HeaderName::from_static("x-event-type");
 #[derive(Debug)]
 pub(super) struct Envelope {
     /// Where the service can be reached: host and port.
-    places: Vec<(String, u16)>,
+    addresses: Vec<(String, u16)>,
     paths: Vec<Uri>,
     headers: HeaderMap,
-    kind: Kind,
+    kind: TargetKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TargetKind {
     Raw,
     Ingest,
     Publish,
@@ -43,14 +43,14 @@ enum Kind {
 impl Envelope {
     pub(super) fn new(target: &Target, also_at: &[String]) -> io::Result<Envelope> {
         let (kind, urls, bearer) = match target {
-            Target::Url(url) => (Kind::Raw, vec![url.clone()], None),
+            Target::Url(url) => (TargetKind::Raw, vec![url.clone()], None),
             Target::Ingest { base, tokens } => {
                 let base = base.trim_end_matches('/');
                 let urls = tokens.iter().map(|token| format!("{base}/ingest/{token}")).collect();
-                (Kind::Ingest, urls, None)
+                (TargetKind::Ingest, urls, None)
             }
             Target::Publish { base, key } => {
-                (Kind::Publish, vec![format!("{}/v1/events", base.trim_end_matches('/'))], Some(key))
+                (TargetKind::Publish, vec![format!("{}/v1/events", base.trim_end_matches('/'))], Some(key))
             }
         };
         let urls: Vec<Uri> = urls.iter().map(|url| url.parse()).collect::<Result<_, _>>().map_err(invalid)?;
@@ -65,63 +65,63 @@ impl Envelope {
         if let Some(key) = bearer {
             headers.insert(header::AUTHORIZATION, format!("Bearer {key}").parse().map_err(invalid)?);
         }
-        let mut places = vec![place(first)?];
+        let mut addresses = vec![address_of(first)?];
         for base in also_at {
-            places.push(place(&base.parse().map_err(invalid)?)?);
+            addresses.push(address_of(&base.parse().map_err(invalid)?)?);
         }
-        Ok(Envelope { places, paths: urls.iter().map(origin_form).collect(), headers, kind })
+        Ok(Envelope { addresses, paths: urls.iter().map(origin_form).collect(), headers, kind })
     }
 }
 
 /// A request that can be sent again.
-pub(super) struct Prepared {
+pub(super) struct PreparedRequest {
     path: Uri,
     headers: HeaderMap,
     body: Bytes,
 }
 
-pub(super) struct Answered {
+pub(super) struct PumpAnswer {
     pub(super) status: u16,
     pub(super) event_id: Option<Box<str>>,
     pub(super) retry_after: Option<Duration>,
 }
 
-pub(super) struct Line {
+pub(super) struct PumpConnection {
     envelope: Arc<Envelope>,
-    /// Which of the places it goes to.
+    /// Which of the addresses it uses.
     at: usize,
-    wire: Option<Wire>,
+    open: Option<Http1Connection>,
 }
 
-struct Wire {
+struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     connection: Pin<Box<Connection<TokioIo<TcpStream>, Full<Bytes>>>>,
     over: bool,
 }
 
-impl Line {
-    /// The lines of a pump are spread over the places by their number.
-    pub(super) fn new(envelope: Arc<Envelope>, number: usize) -> Line {
-        Line { at: number % envelope.places.len(), envelope, wire: None }
+impl PumpConnection {
+    /// The connections of a pump are spread over the addresses by their number.
+    pub(super) fn new(envelope: Arc<Envelope>, number: usize) -> PumpConnection {
+        PumpConnection { at: number % envelope.addresses.len(), envelope, open: None }
     }
 
-    /// The next request goes to the next place.
-    pub(super) fn go_elsewhere(&mut self) {
-        if self.envelope.places.len() > 1 {
-            self.at = (self.at + 1) % self.envelope.places.len();
-            self.wire = None;
+    /// The next request goes to the next address.
+    pub(super) fn use_next_address(&mut self) {
+        if self.envelope.addresses.len() > 1 {
+            self.at = (self.at + 1) % self.envelope.addresses.len();
+            self.open = None;
         }
     }
 
     pub(super) fn is_raw(&self) -> bool {
-        self.envelope.kind == Kind::Raw
+        self.envelope.kind == TargetKind::Raw
     }
 
-    pub(super) fn request(&self, n: u64, key: &str, event_type: &str, payload: Bytes) -> Prepared {
+    pub(super) fn request(&self, n: u64, key: &str, event_type: &str, payload: Bytes) -> PreparedRequest {
         let envelope = &*self.envelope;
         let mut headers = envelope.headers.clone();
         headers.insert(IDEMPOTENCY_KEY, key.parse().expect("keys are of letters, digits and dashes"));
-        let body = if envelope.kind == Kind::Publish {
+        let body = if envelope.kind == TargetKind::Publish {
             let mut body = BytesMut::with_capacity(payload.len() + event_type.len() + 24);
             body.put_slice(b"{\"type\":\"");
             body.put_slice(event_type.as_bytes());
@@ -134,44 +134,44 @@ impl Line {
             payload
         };
         let path = envelope.paths[(n % envelope.paths.len() as u64) as usize].clone();
-        Prepared { path, headers, body }
+        PreparedRequest { path, headers, body }
     }
 
     /// None when there was no answer in time, for whatever reason; the next one gets a new connection.
-    pub(super) async fn post(&mut self, request: &Prepared, within: Duration) -> Option<Answered> {
+    pub(super) async fn post(&mut self, request: &PreparedRequest, within: Duration) -> Option<PumpAnswer> {
         let answer = timeout(within, self.exchange(request)).await.ok().flatten();
         if answer.is_none() {
-            self.wire = None;
+            self.open = None;
         }
         answer
     }
 
-    async fn exchange(&mut self, prepared: &Prepared) -> Option<Answered> {
-        if let Some(wire) = &mut self.wire {
-            wire.look().await;
+    async fn exchange(&mut self, prepared: &PreparedRequest) -> Option<PumpAnswer> {
+        if let Some(open) = &mut self.open {
+            open.look().await;
         }
-        let wire = match &mut self.wire {
-            Some(wire) if !wire.over => wire,
-            gone => gone.insert(Wire::connect(&self.envelope.places[self.at]).await.ok()?),
+        let open = match &mut self.open {
+            Some(open) if !open.over => open,
+            gone => gone.insert(Http1Connection::connect(&self.envelope.addresses[self.at]).await.ok()?),
         };
         let mut request = Request::new(Full::new(prepared.body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = prepared.path.clone();
         *request.headers_mut() = prepared.headers.clone();
-        wire.send(request).await
+        open.send(request).await
     }
 }
 
-impl Wire {
-    async fn connect((host, port): &(String, u16)) -> io::Result<Wire> {
+impl Http1Connection {
+    async fn connect((host, port): &(String, u16)) -> io::Result<Http1Connection> {
         let stream = TcpStream::connect((host.as_str(), *port)).await?;
         stream.set_nodelay(true)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(io::Error::other)?;
-        Ok(Wire { sender, connection: Box::pin(connection), over: false })
+        Ok(Http1Connection { sender, connection: Box::pin(connection), over: false })
     }
 
-    /// Notices a close that happened while nobody looked.
+    /// Notices a close that happened since the last request.
     async fn look(&mut self) {
         poll_fn(|cx| {
             self.over |= self.connection.as_mut().poll(cx).is_ready();
@@ -180,15 +180,15 @@ impl Wire {
         .await;
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> Option<Answered> {
-        let Wire { sender, connection, over } = self;
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Option<PumpAnswer> {
+        let Http1Connection { sender, connection, over } = self;
         let mut exchange = pin!(async {
             sender.ready().await.ok()?;
             let (head, body) = sender.send_request(request).await.ok()?.into_parts();
             let retry_after = head.headers.get(header::RETRY_AFTER);
             let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
             let body = body.collect().await.ok()?.to_bytes();
-            Some(Answered {
+            Some(PumpAnswer {
                 status: head.status.as_u16(),
                 event_id: event_id(&body),
                 retry_after: retry_after.map(Duration::from_secs),
@@ -217,7 +217,7 @@ fn event_id(body: &[u8]) -> Option<Box<str>> {
     std::str::from_utf8(&value[..end]).ok().map(Box::from)
 }
 
-fn place(url: &Uri) -> io::Result<(String, u16)> {
+fn address_of(url: &Uri) -> io::Result<(String, u16)> {
     let authority = url.authority().ok_or_else(|| invalid("a URL needs a host"))?;
     // Brackets belong to the URL, not to the address.
     let host = authority.host().trim_matches(['[', ']']).to_owned();
@@ -251,15 +251,15 @@ mod tests {
     fn targets_become_paths_and_headers() {
         let ingest = Target::Ingest { base: "http://h:81/".into(), tokens: vec!["a".into(), "b".into()] };
         let envelope = Envelope::new(&ingest, &["http://i:82".into()]).unwrap();
-        assert_eq!(envelope.places, [("h".into(), 81), ("i".into(), 82)]);
+        assert_eq!(envelope.addresses, [("h".into(), 81), ("i".into(), 82)]);
         assert_eq!(envelope.paths, ["/ingest/a", "/ingest/b"]);
 
         let publish = Target::Publish { base: "http://[::1]".into(), key: "phk_x".into() };
-        let line = Line::new(Arc::new(Envelope::new(&publish, &[]).unwrap()), 0);
-        let request = line.request(0, "k-0", "order.paid", Bytes::from_static(b"{\"n\":0}"));
+        let connection = PumpConnection::new(Arc::new(Envelope::new(&publish, &[]).unwrap()), 0);
+        let request = connection.request(0, "k-0", "order.paid", Bytes::from_static(b"{\"n\":0}"));
         assert_eq!(request.headers["authorization"], "Bearer phk_x");
         assert_eq!(request.body, r#"{"type":"order.paid","data":{"n":0}}"#);
-        assert_eq!(line.envelope.places, [("::1".into(), 80)]);
+        assert_eq!(connection.envelope.addresses, [("::1".into(), 80)]);
         assert!(Envelope::new(&Target::Url("https://h/".into()), &[]).is_err());
     }
 }

@@ -10,17 +10,17 @@ use tokio::process::Command;
 
 /// A running server.
 #[derive(Debug, Clone)]
-pub(crate) struct Server {
+pub(crate) struct PostgresServer {
     url: String,
     home: PathBuf,
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts it unless it runs; it stays up afterwards, `scripts/check` stops it.
-    pub(crate) async fn start() -> Result<Server> {
+    pub(crate) async fn start() -> Result<PostgresServer> {
         let home = target_dir()?.join("checks-postgres");
         let url = script(&home, "start").await?;
-        Ok(Server { url, home })
+        Ok(PostgresServer { url, home })
     }
 
     /// `postgres://user@host:port/name`
@@ -45,17 +45,17 @@ impl Server {
     }
 
     /// The same server with another, new database.
-    pub(crate) async fn with_new_database(&self) -> Result<Server> {
+    pub(crate) async fn with_new_database(&self) -> Result<PostgresServer> {
         let name = format!("check_{:016x}", rand::random::<u64>());
         self.execute(&format!("create database {name}")).await?;
         let (place, _) = self.url.rsplit_once('/').context("the server's URL has a database")?;
-        Ok(Server { url: format!("{place}/{name}"), home: self.home.clone() })
+        Ok(PostgresServer { url: format!("{place}/{name}"), home: self.home.clone() })
     }
 
-    /// Drops the database that [`Server::with_new_database`] has made, whoever is still in it.
+    /// Drops the database that [`PostgresServer::with_new_database`] has made, whoever is still in it.
     pub(crate) async fn drop_database(&self) -> Result<()> {
         let (place, name) = self.url.rsplit_once('/').context("the server's URL has a database")?;
-        let other = Server { url: format!("{place}/postgres"), home: self.home.clone() };
+        let other = PostgresServer { url: format!("{place}/postgres"), home: self.home.clone() };
         other.execute(&format!("drop database if exists {name} with (force)")).await
     }
 

@@ -1,4 +1,4 @@
-//! One node of a stage: how it is started, and what is done to it.
+//! One node of a testbed: how it is started, and what is done to it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,33 +6,32 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use client::Client;
-use lab::Node;
+use lab::ChildProcess;
 use lab::process::Launch;
 use tokio::time::sleep;
 
 /// How long anything may take to come up before the check is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) struct Member {
+pub(crate) struct TestNode {
     /// The node's own name, by which the tables know it.
     pub(crate) name: String,
     pub(crate) addr: SocketAddr,
     pub(crate) launch: Launch,
     pub(crate) client: Client,
-    node: Option<Node>,
+    process: Option<ChildProcess>,
     /// Every process it has been, and since when on the receiver's clock.
     pub(crate) runs: Vec<(u32, u64)>,
 }
 
-impl Member {
-    pub(crate) fn new(name: String, addr: SocketAddr, launch: Launch, client: Client) -> Member {
-        Member { name, addr, launch, client, node: None, runs: Vec::new() }
+impl TestNode {
+    pub(crate) fn new(name: String, addr: SocketAddr, launch: Launch, client: Client) -> TestNode {
+        TestNode { name, addr, launch, client, process: None, runs: Vec::new() }
     }
 
     /// Starts the process; it is not ready yet.
     pub(crate) fn launch(&mut self, now_us: u64) -> Result<u32> {
-        let node = self.node.insert(Node::launch(self.launch.clone())?);
-        let pid = node.pid();
+        let pid = self.process.insert(ChildProcess::launch(self.launch.clone())?).pid();
         self.runs.push((pid, now_us));
         Ok(pid)
     }
@@ -40,31 +39,31 @@ impl Member {
     /// How long it took from the start until it was ready.
     pub(crate) async fn ready(&mut self) -> Result<Duration> {
         let addr = self.addr;
-        let ready = self.node_mut()?.wait_until_serving(addr, "/readyz", PATIENCE).await;
+        let ready = self.process_mut()?.wait_until_serving(addr, "/readyz", PATIENCE).await;
         ready.with_context(|| format!("the log of {} says: {}", self.name, tail(&self.launch.log_file)))
     }
 
     /// SIGTERM, and waits for the end.
     pub(crate) async fn stop(&mut self) -> Result<()> {
-        let status = self.node_mut()?.stop(Duration::from_secs(30)).await?;
+        let status = self.process_mut()?.stop(Duration::from_secs(30)).await?;
         ensure!(status.is_some(), "{} did not stop within 30 s", self.name);
         Ok(())
     }
 
-    pub(crate) fn node(&self) -> Result<&Node> {
-        self.node.as_ref().context("the node was never started")
+    pub(crate) fn process(&self) -> Result<&ChildProcess> {
+        self.process.as_ref().context("the node was never started")
     }
 
-    pub(crate) fn node_mut(&mut self) -> Result<&mut Node> {
-        self.node.as_mut().context("the node was never started")
+    pub(crate) fn process_mut(&mut self) -> Result<&mut ChildProcess> {
+        self.process.as_mut().context("the node was never started")
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.node.as_mut().is_some_and(Node::is_running)
+        self.process.as_mut().is_some_and(ChildProcess::is_running)
     }
 
     /// Waits for the node to end by itself.
-    pub(crate) async fn wait_for_end(&mut self, limit: Duration) -> bool {
+    pub(crate) async fn wait_for_exit(&mut self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.is_running() && Instant::now() < deadline {
             sleep(Duration::from_millis(2)).await;
@@ -78,7 +77,7 @@ impl Member {
         self.launch.env.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
 
-    pub(crate) fn base(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         format!("http://{}", self.addr)
     }
 

@@ -1,8 +1,8 @@
 //! How a store's tables come to be: numbered steps, the same numbers and names on both stores, only ever added.
 //!
 //! A step is run in one transaction with its entry in the list of them, so a store that was killed in the middle has all
-//! of it or nothing. That no other process does the same meanwhile is for the store to see to. (A library for this costs
-//! a twentieth of a first build: it brings a regular expression engine along, twice.)
+//! of it or nothing. That no other process does the same meanwhile is for the store to see to. (A library for this brings
+//! a regular expression engine along, twice.)
 
 use crate::FoundTables;
 

@@ -8,7 +8,8 @@ use domain::{
 use std::time::Duration;
 use store::AttemptRecord;
 
-/// What every request of an event carries, and is therefore not kept with each attempt.
+/// What every request of an event carries, and is therefore not kept with each attempt: the counterpart of what
+/// `engine::sink::http` sends and does not keep.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EveryRequest {
     pub(crate) content_type: Option<String>,

@@ -120,7 +120,8 @@ impl<T: Transport> Sink for HttpSink<T> {
 }
 
 impl<T> HttpSink<T> {
-    /// The request, and the headers of it that are kept with the attempt.
+    /// The request, and the headers of it that are kept with the attempt: those that `EveryRequest` of the API cannot tell
+    /// from the event and the attempt.
     fn request(&self, attempt: SinkAttempt<'_>) -> Result<(HttpRequest, Vec<(String, String)>), String> {
         let SinkAttempt { delivery, event, payload, credential, started_at, .. } = attempt;
         let asked = credential.filter(|_| matches!(self.credentials, Credentials::Asked(_)));
@@ -144,6 +145,7 @@ impl<T> HttpSink<T> {
         set(HeaderName::from_static("posthaste-attempt"), &attempt.number.to_string())?;
         if let Some(sequence) = delivery.sequence {
             set(HeaderName::from_static("posthaste-sequence"), &sequence.to_string())?;
+            shown.push(("posthaste-sequence".into(), sequence.to_string()));
         }
         if let Some(replay) = delivery.replay_id {
             set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;

@@ -46,6 +46,16 @@ async fn a_head_that_fails_is_waited_for() {
 }
 
 #[tokio::test]
+async fn an_attempt_shows_the_number_that_was_sent() {
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.ordering = Ordering::Strict).await;
+    bench.send(&[destination], b"{}").await;
+    bench.ended(destination).await;
+    let shown = &bench.attempts(destination).await[0].detail.request_headers;
+    assert!(shown.contains(&("posthaste-sequence".into(), "1".into())), "{shown:?}");
+}
+
+#[tokio::test]
 async fn a_blocked_key_hides_no_other_and_says_who_blocks() {
     let bench = bench().await;
     let destination = bench

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A destination as it is kept. The API checks what it writes; what is read back is checked again when a request is
-/// built, because a row that no longer fits must end in a dead letter and not in a panic.
+/// built, because a row that no longer fits must end in a dead letter and not in a panic. A new member has a `#[serde(default)]`,
+/// or every destination that is kept already does not read any more (`kept_documents.rs`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Destination {
     pub id: DestinationId,

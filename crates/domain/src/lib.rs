@@ -1,7 +1,7 @@
 //! The rules of Posthaste: what matches, what comes next, when, and why.
 //!
 //! Nothing here reads a clock, draws a random number or does I/O: time and chance come in as arguments, decisions go
-//! out as values, and the crates around this one act on them. Start with [`lane`], the heart.
+//! out as values, and the crates around this one act on them. Start with [`lane`].
 
 pub mod account;
 pub mod address;
@@ -14,6 +14,8 @@ pub mod event;
 pub mod filter;
 pub mod gate;
 pub mod id;
+#[cfg(test)]
+mod kept_documents;
 pub mod lane;
 pub mod limits;
 pub mod member;

@@ -1,6 +1,6 @@
 //! The schema as the migrations leave it, beside the code: a change of it is a change that is read.
 //!
-//! `POSTHASTE_WRITE_SCHEMA=1 scripts/postgres with cargo test -p store schema` writes it anew.
+//! `POSTHASTE_UPDATE=1 scripts/postgres with cargo test -p store schema` writes it anew.
 
 use super::World;
 use std::{fmt::Write as _, fs, path::Path};
@@ -13,13 +13,13 @@ async fn the_schema_is_the_committed_one() {
     let found = describe(&world).await;
     world.clean_up().await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/postgres.sql");
-    if std::env::var_os("POSTHASTE_WRITE_SCHEMA").is_some() {
+    if std::env::var_os("POSTHASTE_UPDATE").is_some() {
         fs::write(&file, &found).expect("the schema is written");
     }
     let committed = fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == committed,
-        "{} is out of date; POSTHASTE_WRITE_SCHEMA=1 writes it anew. Found:\n{found}",
+        "{} is out of date; POSTHASTE_UPDATE=1 writes it anew. Found:\n{found}",
         file.display()
     );
 }

@@ -1,0 +1,47 @@
+//! Documents as earlier versions have kept them: each must still be read. A new member needs `#[serde(default)]`, because
+//! a destination that does not read ends its deliveries as undeliverable. Texts are only added here, never changed.
+
+use crate::{destination::Destination, route::Route, source::Source};
+use serde::de::DeserializeOwned;
+
+const SOURCES: &[&str] = &[
+    r#"{"id":"src_01m7nw64jef6ztsz9tc4qs69wn","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"in-1","name":"in",
+    "enabled":true,"token":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
+    "verification":{"type":"none"},"rate_limit":100,"created_at":"2026-11-17T23:06:32.398609Z",
+    "updated_at":"2026-11-17T23:06:32.398609Z"}"#,
+];
+
+const DESTINATIONS: &[&str] = &[
+    r#"{"id":"dst_01m7nw64k7e8msq77c4j2xymj9","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"billing-1",
+    "name":"billing","url":"http://127.0.0.1:9/hook","max_concurrency":7,"timeout_seconds":20,
+    "rate_limit":{"requests":10,"per_seconds":1},"ordering":"key","on_dead_letter":"pause",
+    "retry_policy":{"schedule_seconds":[30,60],"jitter":0.1,"expire_after_seconds":3600,"retry_statuses":[409]},
+    "headers":[["x-a","b"]],"forward_headers":["x-request-id"],
+    "auth":{"type":"basic","username":"u","password":"AQNnRSTbPKFXyPsp12wWFgw5nQUyi4lCTZb/i6a6"},
+    "signing":{"scheme":"standard","ed25519":false,"svix_headers":false},
+    "secret":{"current":"AcxSis3I9aCcFxNCgaDu2Pqn6ujwlKgV4UWVqkUsAuukKQpnUenlL6Y9kJkyou14B1iQ1UPxmbdyFZ7B4voO7B4oWDtegsFq",
+    "previous":{"secret":"AT6aVsigafM7Cg/jI8hrGA7h90vwsmkTRGDWfoJYFta5f/f129lkB1W5YGczsAdL9kY0Vd2cdqQyhTjxuzdr2Y5A",
+    "until":"2026-11-18T23:06:32.472561Z"}},"created_at":"2026-11-17T23:06:32.423135Z",
+    "updated_at":"2026-11-17T23:06:32.473905Z"}"#,
+];
+
+const ROUTES: &[&str] = &[
+    r#"{"id":"rte_01m7nw64p8eb2ssea91sbr79mr","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"r-1","name":"r",
+    "enabled":true,"source_id":"src_01m7nw64jef6ztsz9tc4qs69wn","destination_id":"dst_01m7nw64k7e8msq77c4j2xymj9",
+    "event_types":["invoice.*","payment.**"],"filter":{"data":{"amount":{"$gte":100}}},
+    "retry_policy":{"schedule_seconds":[5],"jitter":0.2,"expire_after_seconds":3600,"retry_statuses":[]},
+    "timeout_seconds":9,"signing":null,"created_at":"2026-11-17T23:06:32.423135Z",
+    "updated_at":"2026-11-17T23:06:32.473905Z"}"#,
+];
+
+#[test]
+fn what_earlier_versions_have_kept_is_still_read() {
+    fn read_all<T: DeserializeOwned>(documents: &[&str]) {
+        for document in documents {
+            serde_json::from_str::<T>(document).unwrap_or_else(|error| panic!("{error}: {document}"));
+        }
+    }
+    read_all::<Source>(SOURCES);
+    read_all::<Destination>(DESTINATIONS);
+    read_all::<Route>(ROUTES);
+}

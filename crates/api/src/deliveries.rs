@@ -152,17 +152,8 @@ async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError>
     let destination = app.store.destination(record.account_id, record.destination_id).await?;
     let now = app.now();
     let id = DeliveryId::at(now, app.dice.bits());
-    let key = record.ordering_key.as_deref();
-    let (position, sequenced) = Position::new(destination.ordering, key, now, now, id);
-    let delivery = NewDelivery {
-        id,
-        route_id: record.route_id,
-        destination_id: destination.id,
-        shard: destination.id.shard(),
-        position,
-        sequenced,
-        due_at: now,
-    };
+    let (destination, key) = ((destination.id, destination.ordering), record.ordering_key.as_deref());
+    let delivery = NewDelivery::new(id, record.route_id, destination, key, now, now);
     Ok(Replayed { origin: record.origin, event_id: record.event_id, delivery })
 }
 

@@ -19,8 +19,13 @@ pub enum IdError {
     Malformed { expected: &'static str },
 }
 
+/// An id of what is kept, and the word that says in an error what it names.
+pub trait TypedId {
+    const NOUN: &'static str;
+}
+
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal, $noun:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Uuid);
@@ -42,6 +47,9 @@ macro_rules! ids {
             pub fn made_at(self) -> Timestamp { made_at(self.0) }
         }
 
+        impl TypedId for $name {
+            const NOUN: &'static str = $noun;
+        }
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write_id(f, $prefix, self.0) }
         }
@@ -66,27 +74,27 @@ macro_rules! ids {
 
 ids! {
     /// The tenant that owns everything below.
-    AccountId = "acc";
+    AccountId = "acc", "account";
     /// A secret with scopes that acts for an account.
-    ApiKeyId = "key";
-    /// A door events come in by.
-    SourceId = "src";
+    ApiKeyId = "key", "api key";
+    /// Where events of others come in.
+    SourceId = "src", "source";
     /// Where deliveries go.
-    DestinationId = "dst";
+    DestinationId = "dst", "destination";
     /// The rule from a source to a destination.
-    RouteId = "rte";
+    RouteId = "rte", "route";
     /// One immutable thing that happened.
-    EventId = "evt";
+    EventId = "evt", "event";
     /// The promise to bring one event to one destination.
-    DeliveryId = "dlv";
-    /// One HTTP try of a delivery.
-    AttemptId = "att";
-    /// A bulk request to deliver again.
-    ReplayId = "rpl";
+    DeliveryId = "dlv", "delivery";
+    /// One try of a delivery.
+    AttemptId = "att", "attempt";
+    /// A request to deliver again what has ended.
+    ReplayId = "rpl", "replay";
     /// One start of one process.
-    NodeId = "nod";
+    NodeId = "nod", "node";
     /// One inbound request, as shown in errors and logs.
-    RequestId = "req";
+    RequestId = "req", "request";
 }
 
 /// How many parts the destinations are divided into; a destination's shard is stored when it is created.

@@ -14,7 +14,6 @@ use crate::{
 };
 use aws_lc_rs::digest;
 use domain::{
-    delivery::Position,
     dice::Dice,
     event::Event,
     id::DeliveryId,
@@ -318,19 +317,8 @@ fn new_delivery(
     dice: &dyn Dice,
     now: Timestamp,
 ) -> NewDelivery {
-    let due_at = event.deliver_at.map_or(now, |at| at.max(now));
-    let id = DeliveryId::at(now, dice.bits());
     let ordering = snapshot.orderings.get(&route.destination_id).copied().unwrap_or_default();
-    let (position, sequenced) = Position::new(ordering, event.ordering_key.as_deref(), due_at, now, id);
-    NewDelivery {
-        id,
-        route_id: route.id,
-        destination_id: route.destination_id,
-        shard: route.destination_id.shard(),
-        position,
-        sequenced,
-        due_at,
-    }
+    NewDelivery::of_route(event, route, ordering, DeliveryId::at(now, dice.bits()), now)
 }
 
 #[cfg(test)]

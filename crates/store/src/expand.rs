@@ -56,7 +56,7 @@ pub struct Expansion {
     pub created_at: Timestamp,
 }
 
-/// Where a walk over the routes of one door stands.
+/// Where a walk over the routes of one source, or of what is published, stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RouteWalk {
     pub account_id: AccountId,

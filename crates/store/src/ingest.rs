@@ -4,8 +4,10 @@ use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
+    destination::Ordering,
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    route::Route,
     time::Timestamp,
 };
 use std::sync::Arc;
@@ -51,11 +53,43 @@ pub struct NewDelivery {
     pub shard: u16,
     pub position: Position,
     pub due_at: Timestamp,
-    /// Whoever writes it gives it the destination's next number; the rank that is given here counts for nothing.
+    /// The commit gives it the destination's next number; the rank that is given here counts for nothing.
     pub sequenced: bool,
 }
 
 impl NewDelivery {
+    /// What a route, or a replay of what it made, brings to a destination of this ordering.
+    pub fn new(
+        id: DeliveryId,
+        route_id: RouteId,
+        (destination_id, ordering): (DestinationId, Ordering),
+        ordering_key: Option<&str>,
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        let (position, sequenced) = Position::new(ordering, ordering_key, due_at, now, id);
+        let shard = destination_id.shard();
+        Self { id, route_id, destination_id, shard, position, due_at, sequenced }
+    }
+
+    /// The same to a destination without order.
+    pub fn unordered(id: DeliveryId, route_id: RouteId, to: DestinationId, due_at: Timestamp) -> Self {
+        Self::new(id, route_id, (to, Ordering::None), None, due_at, due_at)
+    }
+
+    /// The first delivery of an event by a route.
+    pub fn of_route(
+        event: &Event,
+        route: &Route,
+        ordering: Ordering,
+        id: DeliveryId,
+        now: Timestamp,
+    ) -> Self {
+        let due_at = event.deliver_at.map_or(now, |at| at.max(now));
+        let destination = (route.destination_id, ordering);
+        Self::new(id, route.id, destination, event.ordering_key.as_deref(), due_at, now)
+    }
+
     /// The delivery as it waits for its first attempt; the commit gives it its number if it takes one.
     pub fn of(&self, event: &Event) -> Delivery {
         Delivery::new(self.id, event, self.destination_id, self.route_id, self.position, self.due_at)

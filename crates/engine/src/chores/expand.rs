@@ -185,8 +185,8 @@ impl Expander {
             if filtered && place > 0 {
                 yield_now().await;
             }
-            let promise = |route| self.promise(&event, route, &orderings);
-            chunk.deliveries.extend(some.iter().filter(taken).map(promise));
+            let new_delivery = |route| self.new_delivery(&event, route, &orderings);
+            chunk.deliveries.extend(some.iter().filter(taken).map(new_delivery));
         }
         let places =
             chunk.deliveries.iter().map(|made| (made.destination_id, made.id, made.position)).collect();
@@ -194,22 +194,10 @@ impl Expander {
     }
 
     /// At a destination that became ordered after the event it takes its number now.
-    fn promise(&self, event: &Event, route: &Route, orderings: &Orderings) -> NewDelivery {
+    fn new_delivery(&self, event: &Event, route: &Route, orderings: &Orderings) -> NewDelivery {
         let now = self.clock.now();
-        let due_at = event.deliver_at.map_or(now, |at| at.max(now));
-        let id = DeliveryId::at(now, self.dice.bits());
-        let destination_id = route.destination_id;
-        let ordering = orderings.get(&destination_id).copied().unwrap_or_default();
-        let (position, sequenced) = Position::new(ordering, event.ordering_key.as_deref(), due_at, now, id);
-        NewDelivery {
-            id,
-            route_id: route.id,
-            destination_id,
-            shard: destination_id.shard(),
-            position,
-            sequenced,
-            due_at,
-        }
+        let ordering = orderings.get(&route.destination_id).copied().unwrap_or_default();
+        NewDelivery::of_route(event, route, ordering, DeliveryId::at(now, self.dice.bits()), now)
     }
 }
 

@@ -219,17 +219,9 @@ impl Replayer {
     fn again(&self, original: &Original) -> Option<Replayed> {
         let now = self.clock.now();
         let id = DeliveryId::at(now, self.dice.bits());
-        let key = original.ordering_key.as_deref();
-        let (position, sequenced) = Position::new(original.ordering?, key, now, now, id);
-        let delivery = NewDelivery {
-            id,
-            route_id: original.route_id,
-            destination_id: original.destination_id,
-            shard: original.destination_id.shard(),
-            position,
-            sequenced,
-            due_at: now,
-        };
+        let (destination, key) =
+            ((original.destination_id, original.ordering?), original.ordering_key.as_deref());
+        let delivery = NewDelivery::new(id, original.route_id, destination, key, now, now);
         Some(Replayed { origin: original.origin, event_id: original.event_id, delivery })
     }
 }

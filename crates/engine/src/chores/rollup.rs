@@ -4,7 +4,10 @@
 //!
 //! Two loops: minutes are not to wait while a day is read again.
 
-use crate::{board::Board, chores::term::ChoreTerm};
+use crate::{
+    board::Board,
+    chores::term::{ChoreTerm, Stopped},
+};
 use domain::{
     id::{AccountId, DestinationId, EventId},
     limits,
@@ -12,7 +15,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Chore, Kind, Mark, Rollup, Store, StoreError, Term, failpoint};
+use store::{Chore, Kind, Mark, Rollup, Store, Term, failpoint};
 use tokio::time::Instant;
 
 /// Which spans a loop looks after.
@@ -28,19 +31,6 @@ pub(super) struct RollUp {
     clock: Arc<dyn Clock>,
     chore_term: ChoreTerm,
     every: Duration,
-}
-
-/// Why a pass ended early.
-enum Stopped {
-    /// Somebody else has the chore.
-    TermOver,
-    Trouble(StoreError),
-}
-
-impl From<StoreError> for Stopped {
-    fn from(error: StoreError) -> Self {
-        Self::Trouble(error)
-    }
 }
 
 impl RollUp {

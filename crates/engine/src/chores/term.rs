@@ -44,3 +44,16 @@ impl ChoreTerm {
         Ok(term)
     }
 }
+
+/// Why a pass of a chore ended early.
+pub(super) enum Stopped {
+    /// Another node has the chore.
+    TermOver,
+    Trouble(StoreError),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Trouble(error)
+    }
+}

@@ -3,7 +3,7 @@
 use domain::{
     account::Account,
     address::AddressPolicy,
-    delivery::{Position, Status},
+    delivery::Status,
     destination::Destination,
     dice::Dice,
     event::Event,
@@ -304,16 +304,8 @@ impl Bench {
         for destination in destinations {
             let id = DeliveryId::at(now, self.dice.bits());
             let ordering = self.store.destination(self.account, *destination).await.unwrap().ordering;
-            let (position, sequenced) = Position::new(ordering, wish.key, due_at, now, id);
-            deliveries.push(NewDelivery {
-                id,
-                route_id: RouteId::MIN,
-                destination_id: *destination,
-                shard: destination.shard(),
-                position,
-                due_at,
-                sequenced,
-            });
+            let to = (*destination, ordering);
+            deliveries.push(NewDelivery::new(id, RouteId::MIN, to, wish.key, due_at, now));
         }
         let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
         let account_version = self.store.account(self.account).await.unwrap().version;

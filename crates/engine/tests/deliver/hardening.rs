@@ -67,15 +67,7 @@ impl Bench {
         let events: Vec<Arc<Event>> = (0..destinations.len() * each).map(event).collect();
         let new = events.iter().zip(destinations.iter().cycle()).map(|(event, destination)| {
             let id = DeliveryId::at(now, rand::random());
-            let delivery = NewDelivery {
-                id,
-                route_id: RouteId::MIN,
-                destination_id: *destination,
-                shard: destination.shard(),
-                position: Position::due(now, id),
-                due_at: now,
-                sequenced: false,
-            };
+            let delivery = NewDelivery::unordered(id, RouteId::MIN, *destination, now);
             let event = event.clone();
             NewEvent { event, account_version, deliveries: vec![delivery], expands: false, key: None }
         });

@@ -335,15 +335,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
     let origin = bench.deliveries(destination).await.remove(0).id;
     let now = bench.now();
     let id = DeliveryId::at(now, rand::random());
-    let delivery = NewDelivery {
-        id,
-        route_id: RouteId::MIN,
-        destination_id: destination,
-        shard: destination.shard(),
-        position: Position::due(now, id),
-        due_at: now,
-        sequenced: false,
-    };
+    let delivery = NewDelivery::unordered(id, RouteId::MIN, destination, now);
     let replay = NewReplay {
         id: ReplayId::at(now, rand::random()),
         account_id: bench.account,

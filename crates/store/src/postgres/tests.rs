@@ -143,15 +143,7 @@ impl Ground {
             ..testing::event(self.account_id, at, rand::random())
         };
         let id = DeliveryId::at(at, rand::random());
-        let delivery = NewDelivery {
-            id,
-            route_id: self.route.id,
-            destination_id: self.destination.id,
-            shard: self.destination.id.shard(),
-            position: Position::due(at, id),
-            due_at: at,
-            sequenced: false,
-        };
+        let delivery = NewDelivery::unordered(id, self.route.id, self.destination.id, at);
         let scope = self.account_id.uuid();
         NewEvent {
             event: Arc::new(event),

@@ -167,15 +167,7 @@ pub(crate) fn promise(route: &Route, received_at: Timestamp) -> NewDelivery {
 
 pub(crate) fn promise_due(route: &Route, received_at: Timestamp, due_at: Timestamp) -> NewDelivery {
     let id = DeliveryId::at(received_at, chance());
-    NewDelivery {
-        id,
-        route_id: route.id,
-        destination_id: route.destination_id,
-        shard: route.destination_id.shard(),
-        position: Position::due(due_at, id),
-        due_at,
-        sequenced: false,
-    }
+    NewDelivery::unordered(id, route.id, route.destination_id, due_at)
 }
 
 /// A delivery by this route that takes the next number of its destination, in this track.

@@ -4,7 +4,7 @@ use crate::fixtures::{
     Ground, World, at, chance, delivered, ended_without, event, first, is_not_found, rejected, retried,
 };
 use domain::{
-    delivery::{Delivery, Ending, Position},
+    delivery::{Delivery, Ending},
     id::{ApiKeyId, DeliveryId, EventId, NodeId, ReplayId},
     outcome::DeadReason,
     time::Timestamp,
@@ -389,15 +389,7 @@ async fn replay_of(
     key: Option<ReplayKey>,
 ) -> (ReplayId, Delivery) {
     let id = DeliveryId::at(now, chance());
-    let delivery = NewDelivery {
-        id,
-        route_id: original.route_id,
-        destination_id: original.destination_id,
-        shard: original.destination_id.shard(),
-        position: Position::due(now, id),
-        due_at: now,
-        sequenced: false,
-    };
+    let delivery = NewDelivery::unordered(id, original.route_id, original.destination_id, now);
     let replayed = Replayed { origin: original.id, event_id: original.event_id, delivery };
     let selection = Selection::Deliveries(vec![original.id]);
     let new = NewReplay { key, at_once: Some(replayed), ..new_replay(ground, selection, now) };

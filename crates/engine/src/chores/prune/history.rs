@@ -4,7 +4,10 @@
 //! last pass stopped to the account's horizon, and its replays. What had to stay is not looked at again in the next passes, but every
 //! few hours, when all walks begin anew.
 
-use crate::{board::Board, chores::term::ChoreTerm};
+use crate::{
+    board::Board,
+    chores::term::{ChoreTerm, Stopped},
+};
 use domain::{
     account::Account,
     id::{AccountId, DeliveryId, EventId},
@@ -35,19 +38,6 @@ pub(in crate::chores) struct Settings {
     pub(in crate::chores) every: Duration,
     /// How long a day of retention is.
     pub(in crate::chores) day: Duration,
-}
-
-/// Why a pass ended early.
-enum Stopped {
-    /// Somebody else has the chore.
-    TermOver,
-    Trouble(StoreError),
-}
-
-impl From<StoreError> for Stopped {
-    fn from(error: StoreError) -> Self {
-        Self::Trouble(error)
-    }
 }
 
 impl Retention {

@@ -89,15 +89,7 @@ impl World {
             let now = self.clock.now();
             let event = testing::event(self.account, now, self.dice.bits());
             let id = DeliveryId::at(now, self.dice.bits());
-            let delivery = NewDelivery {
-                id,
-                route_id: RouteId::at(now, 1),
-                destination_id: self.destination,
-                shard: self.destination.shard(),
-                position: Position::due(now, id),
-                due_at: now,
-                sequenced: false,
-            };
+            let delivery = NewDelivery::unordered(id, RouteId::at(now, 1), self.destination, now);
             batch.push(NewEvent {
                 event: Arc::new(event),
                 account_version: version,

@@ -5,7 +5,6 @@ use crate::{Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent};
 use bytes::Bytes;
 use domain::{
     account::Account,
-    delivery::Position,
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, RouteId},
     seal::Sealed,
@@ -58,15 +57,7 @@ fn new_event(account_id: AccountId, account_version: i64, n: i64) -> NewEvent {
         payload: Bytes::from_static(&[b'x'; 512]),
         ..testing::event(account_id, at, chance)
     };
-    let delivery = NewDelivery {
-        id,
-        route_id: RouteId::MIN,
-        destination_id,
-        shard: destination_id.shard(),
-        position: Position::due(at, id),
-        due_at: at,
-        sequenced: false,
-    };
+    let delivery = NewDelivery::unordered(id, RouteId::MIN, destination_id, at);
     NewEvent {
         event: Arc::new(event),
         account_version,

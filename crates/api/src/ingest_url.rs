@@ -1,4 +1,4 @@
-//! `POST /ingest/{token}`: any bytes, as they are, by the source of a source. The hot path.
+//! `POST /ingest/{token}`: any bytes, as they are, by the URL of a source. The hot path.
 
 use crate::{
     app::App,

@@ -51,7 +51,7 @@ pub struct DeliveryView {
     pub ended_at: Option<Timestamp>,
     #[schema(value_type = Option<schema::ReplayId>, required)]
     pub replay_id: Option<ReplayId>,
-    /// The delivery it repeats.
+    /// The delivery that was replayed first: a replay of a replay names the same.
     #[schema(value_type = Option<schema::DeliveryId>, required)]
     pub replay_of: Option<DeliveryId>,
     /// Null when it is being delivered or has ended.

@@ -5,7 +5,7 @@ use domain::{id::SourceId, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A door events come in by.
+/// Where events of others come in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Source)]
 pub struct SourceView {

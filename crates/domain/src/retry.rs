@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 /// Attempts are one more than the steps.
 pub const SCHEDULE_MAX_STEPS: usize = 20;
 pub const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Also the longest `Retry-After` we believe.
 pub const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub const EXPIRE_AFTER_MIN: Duration = Duration::from_secs(1);
 pub const EXPIRE_AFTER_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 pub const RETRY_STATUSES_MAX: usize = 32;
 
-/// How often and for how long a delivery is tried. Read from JSON as written; [`validate`] is the door.
+/// How often and for how long a delivery is tried. Read from JSON as written; [`validate`] judges it.
 ///
 /// [`validate`]: RetryPolicy::validate
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -80,7 +80,7 @@ impl Route {
         }
     }
 
-    /// Whether an event that came in by this route's door takes it.
+    /// Whether an event of this route's source takes it.
     pub fn takes(&self, event: &Candidate<'_>) -> bool {
         self.enabled
             && self.event_types.iter().any(|pattern| pattern.matches(event.event_type))

@@ -180,10 +180,10 @@ impl GuardedConnector {
             url::Host::Ipv6(address) => (vec![IpAddr::V6(*address)], None),
             url::Host::Domain(name) => (self.resolve(name).await?, Some(started.elapsed())),
         };
-        // One forbidden answer rejects the whole name.
         if addresses.is_empty() {
             return Err(EgressError::Dns);
         }
+        // One forbidden answer rejects the whole name.
         if !addresses.iter().all(|address| self.policy.permits(*address)) {
             return Err(EgressError::Blocked);
         }

@@ -220,7 +220,7 @@ impl Sinks {
         let unusable = || Unready::new(Fault::Unbuildable, "its URL cannot be used");
         let (scheme, _) = destination.url.split_once("://").ok_or_else(unusable)?;
         let kind = self.kinds.iter().find(|(known, _)| known.eq_ignore_ascii_case(scheme));
-        // A row edited by hand: the API knows no other schemes.
+        // The API takes only schemes that have a kind: this row was edited by hand, or kept by a version that had another.
         let (_, kind) = kind.ok_or(EgressError::Blocked)?;
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| kind.prepare(destination, key)));
         match prepared {

@@ -35,7 +35,8 @@ pub struct HttpRequest {
     pub deadline: Instant,
     /// … and how long that was when the attempt began.
     pub timeout: Duration,
-    /// To be asked again before the first byte, however long that takes to come about.
+    /// For an internet without sockets, which asks it before the first byte. The real one has the lease in the socket
+    /// (`egress::Fence`), and an attempt whose claim ends is dropped.
     pub permit: Permit,
 }
 

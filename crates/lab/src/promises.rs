@@ -19,7 +19,8 @@ pub const PROMISES: [Promise; 16] = [
         1,
         "stored whole",
         "Every acknowledged event is stored as it was accepted, with exactly one delivery for each destination that a \
-         route matched when it was committed.",
+         route matched when it was committed; in a fan-out too large for one commit a route that is changed or deleted \
+         before its chunk is made counts as it then is.",
     ),
     promise(
         2,

@@ -22,6 +22,25 @@ fn every_path_that_the_documents_name_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// `store::planned`: the file or folder of a module, or the name of something in that crate.
+#[test]
+fn every_part_of_a_crate_that_the_documents_name_exists() {
+    let crates = names_in(&root().join("crates"));
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).expect("a document");
+        for name in in_backticks(&text) {
+            let mut parts = name.trim_end_matches("()").split("::").map(str::to_owned);
+            let Some(of) = parts.next().filter(|first| crates.contains(first)) else { continue };
+            let source = source_of(&of);
+            missing.extend(
+                parts.filter(|part| !has_word(&source, part)).map(|_| (document.clone(), name.to_owned())),
+            );
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn every_page_that_the_documents_link_to_exists() {
     for document in documents() {
@@ -46,6 +65,23 @@ fn what_looks_like_a_path_is_told_from_what_does_not() {
     for other in ["/healthz", "target/postgres", "GET /v1/stream", "store::look", "429", "crates/{name}"] {
         assert!(!looks_like_a_path(other, &top), "{other}");
     }
+}
+
+/// The text of a crate, with the names of its files before it.
+fn source_of(name: &str) -> String {
+    let folder = root().join("crates").join(name).join("src");
+    let mut text = String::new();
+    for file in files_below(vec![folder]) {
+        let module = file.file_stem().expect("a file has a name").to_string_lossy();
+        text += &format!("mod {module};\n{}", fs::read_to_string(&file).unwrap_or_default());
+    }
+    text
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_letter) && !text[at + word.len()..].starts_with(is_letter))
 }
 
 fn root() -> PathBuf {
@@ -93,7 +129,11 @@ fn is_there(path: &str, all: &[PathBuf]) -> bool {
 
 /// Of the crates and the documents.
 fn all_files() -> Vec<PathBuf> {
-    let (mut files, mut folders) = (Vec::new(), vec![root().join("crates"), root().join("docs")]);
+    files_below(vec![root().join("crates"), root().join("docs")])
+}
+
+fn files_below(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder of the repository").flatten() {
             let path = entry.path();

@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Replay(ReplayRequest),
 }
 
-/// Deliveries that serving_process wants once more.
+/// Deliveries that are wanted once more.
 pub(crate) struct ReplayRequest {
     pub(crate) account: AccountId,
     pub(crate) deliveries: Vec<DeliveryId>,
@@ -40,8 +40,9 @@ pub(crate) struct ReplayRequest {
     pub(crate) answer: oneshot::Sender<Result<ReplayId, ()>>,
 }
 
+/// What the API's handlers of a process have at hand: for commands here, for events in `intake`.
 #[derive(Clone)]
-pub(crate) struct Commands {
+pub(crate) struct Handlers {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) announce: Arc<dyn Announce>,
     pub(crate) admission: Arc<Admission>,
@@ -50,9 +51,9 @@ pub(crate) struct Commands {
     pub(crate) shared: Arc<SharedWorld>,
 }
 
-impl Commands {
-    /// One after the other.
-    pub(crate) async fn run(self, mut asked: mpsc::UnboundedReceiver<Command>) {
+impl Handlers {
+    /// One command after the other.
+    pub(crate) async fn obey(self, mut asked: mpsc::UnboundedReceiver<Command>) {
         while let Some(command) = asked.recv().await {
             match command {
                 Command::RetryNow(account, id) => self.retry_now(account, id).await,

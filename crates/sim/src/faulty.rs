@@ -44,9 +44,10 @@ struct TrueStore {
     store: Arc<dyn Store>,
     shared: Arc<SharedWorld>,
     node: usize,
+    life: usize,
 }
 
-/// What is going to apply a call.
+/// What is going to happen to a call.
 struct CallFate {
     number: u64,
     before: Duration,
@@ -91,9 +92,10 @@ impl FaultyStore {
     async fn write<T: Send + 'static>(
         &self,
         call: &'static str,
-        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&TrueStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let fate = self.fate(call);
+        let (fate, true_store) = (self.fate(call), self.true_store());
+        let work = move || work(&true_store);
         let (shared, life) = (self.shared.as_ref(), self.life);
         let mut pending =
             PendingWrite { work: Some(work), shared, life, number: fate.number, lands: fate.lands };
@@ -183,7 +185,12 @@ impl FaultyStore {
     }
 
     fn true_store(&self) -> TrueStore {
-        TrueStore { store: Arc::clone(&self.inner), shared: Arc::clone(&self.shared), node: self.node }
+        TrueStore {
+            store: Arc::clone(&self.inner),
+            shared: Arc::clone(&self.shared),
+            node: self.node,
+            life: self.life,
+        }
     }
 
     fn has(&self, plant: PlantedBug) -> bool {

@@ -1,21 +1,16 @@
-//! RequestEnd events come in: what the API's handlers do, without HTTP around it. All that comes after is the product's own:
+//! How events come in: what the API's handlers do, without HTTP around it. All that comes after is the product's own:
 //! the crate `ingest` matches, commits, announces and answers.
 
 use crate::{
-    chance::Chance,
-    log::Occurrence,
-    plan::IngestPlan,
-    planted_bug::PlantedBug,
-    shared_world::{SharedWorld, count},
+    commands::Handlers, log::Occurrence, plan::IngestPlan, planted_bug::PlantedBug, shared_world::count,
 };
 use domain::{
     dice::Dice,
     event::Event,
     id::{AccountId, EventId},
-    time::Clock,
 };
-use ingest::{Accepted, Admission, Answer, IngestError, LongWork, Settings, idempotency_key};
-use std::{sync::Arc, time::Duration};
+use ingest::{Accepted, Answer, IngestError, LongWork, Settings, idempotency_key};
+use std::time::Duration;
 use store::{IdempotencyKey, NewEvent};
 use tokio::sync::oneshot;
 
@@ -30,15 +25,7 @@ pub(crate) struct EventRequest {
     pub(crate) answer: oneshot::Sender<Answer>,
 }
 
-#[derive(Clone)]
-pub(crate) struct Intake {
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) dice: Arc<Chance>,
-    pub(crate) shared: Arc<SharedWorld>,
-}
-
-impl Intake {
+impl Handlers {
     /// One request, from its arrival to its answer.
     pub(crate) async fn take(self, request: EventRequest) {
         let now = self.clock.now();

@@ -1,7 +1,7 @@
 //! The internet as one node meets it: a transport whose receivers behave as planned and write down what they see.
 
 use crate::{
-    observations::{NewRequest, RequestEnd},
+    observations::{Request, RequestEnd},
     planted_bug::PlantedBug,
     shared_world::{ReceiverBehaviour, SharedWorld, count},
     time::{NodeClock, SECOND, moment},
@@ -60,27 +60,29 @@ impl Transport for Internet {
 }
 
 impl Internet {
-    fn begin(&self, outgoing: &HttpRequest) -> Open {
+    fn begin(&self, outgoing: &HttpRequest) -> OpenRequest {
         let destination =
             outgoing.uri.path().trim_start_matches('/').parse().expect("the world made this URL");
         let header = |name| outgoing.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let delivery = header("posthaste-delivery").and_then(|text| text.parse::<DeliveryId>().ok());
         let attempt = header("posthaste-attempt").and_then(|text| text.parse().ok());
-        let beginning = NewRequest {
+        let new = Request {
             life: self.life,
             destination,
             delivery: delivery.expect("every request names its delivery"),
             attempt: attempt.expect("every request numbers its attempt"),
-            believed: moment(self.clock.now()),
             large: outgoing.body.len() > limits::CARRIED_BYTES,
+            began: self.shared.time.now(),
+            believed: moment(self.clock.now()),
+            first_byte: None,
+            over: None,
         };
-        let now = self.shared.time.now();
         count(&self.shared.counts.attempts);
-        let request = self.shared.observed().begin(beginning, now);
-        Open { shared: Arc::clone(&self.shared), request, destination }
+        let request = self.shared.observed().begin(new);
+        OpenRequest { shared: Arc::clone(&self.shared), request, destination }
     }
 
-    async fn exchange(&self, outgoing: &HttpRequest, open: &Open, deadline: Instant) -> HttpAnswer {
+    async fn exchange(&self, outgoing: &HttpRequest, open: &OpenRequest, deadline: Instant) -> HttpAnswer {
         let began = Instant::now();
         // Names, connections and handshakes take their time, and meanwhile the claim may end.
         if self.shared.chance.happens(0.3) {
@@ -94,7 +96,7 @@ impl Internet {
             });
         }
         self.shared.observed().first_byte(open.request, self.shared.time.now());
-        let reply = Reply::by(&self.shared, open.destination, outgoing.timeout);
+        let reply = ReceiverReply::by(&self.shared, open.destination, outgoing.timeout);
         if timeout_at(deadline, sleep(reply.after)).await.is_err() {
             open.over(RequestEnd::TimedOut);
             let message = "no answer".to_owned();
@@ -121,13 +123,13 @@ impl Internet {
 }
 
 /// A request that the receiver has in hand. Dropped, its connection is closed.
-struct Open {
+struct OpenRequest {
     shared: Arc<SharedWorld>,
     request: usize,
     destination: usize,
 }
 
-impl Open {
+impl OpenRequest {
     fn over(&self, how: RequestEnd) {
         // With the bug planted, the receiver goes on while the sender has forgotten it.
         if !(self.shared.has(PlantedBug::SlotFreedEarly)
@@ -138,20 +140,20 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.shared.observed().over(self.request, RequestEnd::Aborted, self.shared.time.now());
     }
 }
 
-struct Reply {
+struct ReceiverReply {
     after: Duration,
     /// None: the connection is closed.
     status: Option<u16>,
     retry_after: Option<u64>,
 }
 
-impl Reply {
+impl ReceiverReply {
     fn by(shared: &SharedWorld, destination: usize, patience: Duration) -> Self {
         let chance = &shared.chance;
         let (quick, never) = (chance.millis(0, 30), Duration::from_secs(3_600));

@@ -7,6 +7,18 @@
 //! and every promise is held against what happened ([`observations`] at the moment, [`verdict`] at the end). The same
 //! seed tells the same story, to the byte.
 
+/// An enum, and the list of all its variants.
+macro_rules! listed_enum {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
+        $(#[$about])*
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+        }
+    };
+}
+
 mod announcements;
 mod chance;
 mod commands;

@@ -12,102 +12,31 @@ pub(crate) struct LogLine {
 
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Occurrence {
-    Started {
-        node: usize,
-        life: usize,
-    },
-    Serving {
-        node: usize,
-    },
-    Ended {
-        node: usize,
-        why: String,
-    },
-    Crashed {
-        node: usize,
-    },
-    Frozen {
-        node: usize,
-    },
-    Thawed {
-        node: usize,
-    },
-    Stopping {
-        node: usize,
-    },
-    StoreBehaviour {
-        node: usize,
-        store_behaviour: &'static str,
-    },
+    Started { node: usize, life: usize },
+    Serving { node: usize },
+    Ended { node: usize, why: String },
+    Crashed { node: usize },
+    Frozen { node: usize },
+    Thawed { node: usize },
+    Stopping { node: usize },
+    StoreBehaviour { node: usize, store_behaviour: &'static str },
     Calm,
-    /// A call to the store that did not go as usual.
-    Call {
-        node: usize,
-        call: &'static str,
-        fate: &'static str,
-    },
-    Member {
-        node: usize,
-        call: &'static str,
-        id: NodeId,
-        detail: String,
-    },
-    Committed {
-        node: usize,
-        event: EventId,
-        deliveries: usize,
-        new: bool,
-    },
-    Expanded {
-        node: usize,
-        event: EventId,
-        deliveries: usize,
-        done: bool,
-    },
-    /// What a producer was answered instead of success.
-    NotAccepted {
-        why: String,
-    },
-    Acknowledged {
-        producer: usize,
-        event: EventId,
-    },
-    Unconfirmed {
-        producer: usize,
-    },
-    Refused {
-        producer: usize,
-    },
-    Command {
-        what: &'static str,
-        target: String,
-    },
-    Replayed {
-        node: usize,
-        replay: ReplayId,
-        deliveries: usize,
-    },
-    Began {
-        request: usize,
-        node: usize,
-        destination: usize,
-        delivery: DeliveryId,
-        attempt: u32,
-    },
-    FirstByte {
-        request: usize,
-    },
-    Over {
-        request: usize,
-        how: String,
-    },
-    Settled {
-        node: usize,
-        delivery: DeliveryId,
-        attempts: u32,
-        moved: bool,
-        to: String,
-    },
+    // A call to the store that did not go as usual.
+    Call { node: usize, call: &'static str, fate: &'static str },
+    Member { node: usize, call: &'static str, id: NodeId, detail: String },
+    Committed { node: usize, event: EventId, deliveries: usize, new: bool },
+    Expanded { node: usize, event: EventId, deliveries: usize, done: bool },
+    // What a producer was answered instead of success.
+    NotAccepted { why: String },
+    Acknowledged { producer: usize, event: EventId },
+    Unconfirmed { producer: usize },
+    Refused { producer: usize },
+    Command { what: &'static str, target: String },
+    Replayed { node: usize, replay: ReplayId, deliveries: usize },
+    Began { request: usize, node: usize, destination: usize, delivery: DeliveryId, attempt: u32 },
+    FirstByte { request: usize },
+    Over { request: usize, how: String },
+    Settled { node: usize, delivery: DeliveryId, attempts: u32, moved: bool, to: String },
 }
 
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use std::{
     about = "Worlds from seeds, around the real engine: prints one line of JSON, exits with 1 on a broken promise"
 )]
 struct Arguments {
-    /// RequestEnd many worlds.
+    /// How many worlds.
     #[arg(long, default_value_t = 20_000)]
     seeds: u64,
     /// The first of them.

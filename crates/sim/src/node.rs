@@ -4,9 +4,9 @@
 use crate::{
     announcements::Announcements,
     chance::Chance,
-    commands::{Command, Commands},
+    commands::{Command, Handlers},
     faulty::FaultyStore,
-    intake::{EventRequest, Intake, Unobserved},
+    intake::{EventRequest, Unobserved},
     internet::Internet,
     log::Occurrence,
     planted_bug::PlantedBug,
@@ -69,7 +69,7 @@ pub(crate) struct Process {
     runtime: Runtime,
     /// Where its clock stands, in true time.
     at: Moment,
-    /// RequestEnd fast its clock goes.
+    /// How fast its clock goes.
     rate: f64,
     requests: mpsc::UnboundedSender<EventRequest>,
     commands: mpsc::UnboundedSender<Command>,
@@ -171,21 +171,14 @@ impl Process {
                 tracer: Default::default(),
                 settings,
             });
-            let admission = Arc::new(admission);
-            let (shared, announce) = (own_shared, engine.handle());
-            let intake = Intake {
-                admission: admission.clone(),
-                clock: clock.clone(),
-                dice: dice.clone(),
-                shared: shared.clone(),
-            };
-            let commands = Commands { store, announce, admission, clock, dice, shared };
+            let (admission, announce) = (Arc::new(admission), engine.handle());
+            let handlers = Handlers { store, announce, admission, clock, dice, shared: own_shared };
             let stop_committer = CancellationToken::new();
             let committer_stopped = stop_committer.clone();
             let committing = tokio::spawn(async move { committer.run(committer_stopped).await });
-            let commanding = tokio::spawn(commands.run(commanded));
+            let commanding = tokio::spawn(handlers.clone().obey(commanded));
             let (close, closed) = oneshot::channel();
-            let taking = tokio::spawn(take_requests(intake, requested, closed));
+            let taking = tokio::spawn(take_requests(handlers, requested, closed));
             tokio::select! {
                 biased;
                 why = engine.failed() => tell(ProcessStage::Ended(why)),
@@ -257,14 +250,15 @@ impl Process {
         }
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stop.is_none()
+    /// It is up, and has not been told to stop.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.stage() == ProcessStage::Serving && self.stop.is_some()
     }
 }
 
 /// Every request has a task of its own. Ends when it is closed and the last one is answered.
 async fn take_requests(
-    intake: Intake,
+    handlers: Handlers,
     mut requests: mpsc::UnboundedReceiver<EventRequest>,
     mut closed: oneshot::Receiver<()>,
 ) {
@@ -273,7 +267,7 @@ async fn take_requests(
         tokio::select! {
             biased;
             _ = &mut closed => break,
-            Some(request) = requests.recv() => drop(open.spawn(intake.clone().take(request))),
+            Some(request) = requests.recv() => drop(open.spawn(handlers.clone().take(request))),
             Some(_) = open.join_next() => {}
         }
     }

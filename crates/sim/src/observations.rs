@@ -5,7 +5,7 @@ mod judge;
 
 use crate::{
     log::{Log, Occurrence},
-    promise::Promise,
+    promise::Promise::{self, *},
     time::{MILLISECOND, Moment, moment},
 };
 use domain::{
@@ -49,7 +49,7 @@ pub(crate) struct Observations {
     pub(crate) members: BTreeSet<NodeId>,
     /// Owner and epoch of every shard.
     shards: Vec<(Option<NodeId>, i64)>,
-    /// Destinations that were paused, and when everybody had been told.
+    /// Destinations that were paused, and when the answer to that was given.
     paused: BTreeMap<DestinationId, Moment>,
     /// … and at what version each was told to go on.
     resumed: BTreeMap<DestinationId, i64>,
@@ -99,6 +99,7 @@ pub(crate) struct Request {
     pub(crate) destination: usize,
     pub(crate) delivery: DeliveryId,
     pub(crate) attempt: u32,
+    /// Its payload was read after it had started.
     pub(crate) large: bool,
     pub(crate) began: Moment,
     /// When it began, by its sender's clock: holds and due times are measured by that.
@@ -118,6 +119,13 @@ pub(crate) enum RequestEnd {
     Aborted,
     /// The sender gave it up before the first byte.
     Unsent,
+}
+
+impl RequestEnd {
+    /// The sender has heard how it ended, and is to write it down.
+    pub(crate) fn was_heard(self) -> bool {
+        matches!(self, Self::Answered(_) | Self::TimedOut | Self::Reset)
+    }
 }
 
 /// An event, at the moment its commit was made.
@@ -149,7 +157,7 @@ pub(crate) struct KnownDelivery {
 /// A destination asked to wait.
 #[derive(Debug)]
 struct KnownHold {
-    /// Who was asked.
+    /// The process that was asked.
     life: usize,
     /// Until when, as it has been written down: the next owner is bound by that too.
     kept: Option<Moment>,
@@ -159,21 +167,9 @@ struct KnownHold {
     answers: BTreeMap<usize, u32>,
 }
 
-/// What a request is when it begins.
-pub(crate) struct NewRequest {
-    pub(crate) life: usize,
-    pub(crate) destination: usize,
-    pub(crate) delivery: DeliveryId,
-    pub(crate) attempt: u32,
-    /// Its payload was read after it had started.
-    pub(crate) large: bool,
-    /// The sender's own idea of the time.
-    pub(crate) believed: Moment,
-}
-
 /// A monotonic clock that runs a little fast or slow, measured over a lease.
 const DRIFT: Moment = 60 * MILLISECOND;
-/// RequestEnd much closer requests may come than their rate says: clocks, and the way from the lane to the line.
+/// How much closer requests may come than their rate says: clocks, and the way from the lane to the line.
 const RATE_SLACK: Moment = 200 * MILLISECOND;
 /// Every owner knows of a change after this, …
 const TOLD: Moment = 1_300 * MILLISECOND;
@@ -236,7 +232,7 @@ impl Observations {
         life.lease_end = life.lease_end.max(sent + lease);
     }
 
-    /// Who is there and who owns what, after a write that may have moved it.
+    /// The members and the owners of the shards, after a write that may have moved either.
     pub(crate) fn rolled(&mut self, roll: &Roll, now: Moment) {
         let members: BTreeSet<NodeId> = roll.members.iter().map(|member| member.record.id).collect();
         let removed: Vec<NodeId> = self.members.difference(&members).copied().collect();
@@ -255,7 +251,7 @@ impl Observations {
                     "shard {}: {owner:?} at {epoch}, then {:?} at {}",
                     row.shard, row.owner, row.epoch
                 );
-                self.broken(now, Promise::FormerOwnersMoveNothing, what);
+                self.broken(now, FormerOwnersMoveNothing, what);
             }
             self.shards[usize::from(row.shard)] = (row.owner.or(owner), row.epoch);
             if row.owner != owner && !self.holds.is_empty() {
@@ -288,25 +284,14 @@ impl Observations {
 
     // --- Requests ----------------------------------------------------------------------------------------------------
 
-    pub(crate) fn begin(&mut self, beginning: NewRequest, now: Moment) -> usize {
-        let NewRequest { life, destination, delivery, attempt, large, believed } = beginning;
+    pub(crate) fn begin(&mut self, new: Request) -> usize {
         let request = self.requests.len();
-        let node = self.lives[life].node;
-        self.log.note(now, Occurrence::Began { request, node, destination, delivery, attempt });
-        let over = None;
-        self.requests.push(Request {
-            life,
-            destination,
-            delivery,
-            attempt,
-            large,
-            believed,
-            began: now,
-            first_byte: None,
-            over,
-        });
+        let Request { destination, delivery, attempt, began, .. } = new;
+        let node = self.lives[new.life].node;
+        self.log.note(began, Occurrence::Began { request, node, destination, delivery, attempt });
         self.requests_of.entry(delivery).or_default().push(request);
         self.open[destination].insert(request);
+        self.requests.push(new);
         request
     }
 
@@ -314,27 +299,18 @@ impl Observations {
     pub(crate) fn first_byte(&mut self, request: usize, now: Moment) {
         self.log.note(now, Occurrence::FirstByte { request });
         self.requests[request].first_byte = Some(now);
-        let Request { life, destination, delivery, attempt, believed, .. } = self.requests[request];
-        self.judge_claim(request, life, destination, now);
-        self.judge_slots(request, destination, now);
-        self.judge_repeat(request, delivery, attempt, now);
-        self.judge_hold(request, life, destination, believed, now);
-        self.judge_order(request, destination, delivery, now);
-        self.judge_rate(request, destination, now);
-        let Some(page) = self.deliveries.get(&delivery) else {
-            return self.broken(
-                now,
-                Promise::StoredWhole,
-                format!("request {request}: {delivery} was never committed"),
-            );
-        };
-        if page.due > believed {
-            let early = (page.due - believed) / MILLISECOND;
-            self.broken(
-                now,
-                Promise::NotBeforeItsTime,
-                format!("request {request}: {delivery} is sent {early} ms before it is due"),
-            );
+        for judge in [
+            Self::judge_claim,
+            Self::judge_slots,
+            Self::judge_repeat,
+            Self::judge_hold,
+            Self::judge_order,
+            Self::judge_rate,
+            Self::judge_due,
+        ] {
+            if let Err((promise, what)) = judge(self, request, now) {
+                self.broken(now, promise, format!("request {request}: {what}"));
+            }
         }
     }
 
@@ -348,11 +324,8 @@ impl Observations {
         let ends = self.lives[life].lease_end.max(self.lives[life].thawed);
         if now > ends + DRIFT && how != RequestEnd::Cut {
             let late = (now - ends) / MILLISECOND;
-            self.broken(
-                now,
-                Promise::OnlyTheOwnerSends,
-                format!("request {request}: open until {late} ms after its sender's lease"),
-            );
+            let what = format!("request {request}: open until {late} ms after its sender's lease");
+            self.broken(now, OnlyTheOwnerSends, what);
         }
         self.open[destination].remove(&request);
         // Neither throttled nor unwell: it is back, whatever it thinks of what it was sent.
@@ -487,7 +460,7 @@ impl Observations {
         self.log.note(now, Occurrence::Settled { node: by, delivery: id, attempts, moved, to });
         let is_member = self.members.contains(&node);
         let Some(page) = self.deliveries.get_mut(&id) else {
-            return self.broken(now, Promise::StoredWhole, format!("{id} was settled and never committed"));
+            return self.broken(now, StoredWhole, format!("{id} was settled and never committed"));
         };
         let (fact, attempted) = match &settlement.fact {
             Fact::Attempted(attempt) => (attempt.id, true),
@@ -495,11 +468,7 @@ impl Observations {
         };
         if let Some(first) = page.facts.get(&fact) {
             if *first != moved {
-                self.broken(
-                    now,
-                    Promise::EndsOnce,
-                    format!("{id}: a repeated settlement is answered with {moved}"),
-                );
+                self.broken(now, EndsOnce, format!("{id}: a repeated settlement is answered with {moved}"));
             }
             return;
         }
@@ -517,25 +486,17 @@ impl Observations {
             }
         }
         if let Some(ending) = ended {
-            self.broken(
-                now,
-                Promise::EndsOnce,
-                format!("{id} had ended as {ending:?} and was settled again"),
-            );
+            self.broken(now, EndsOnce, format!("{id} had ended as {ending:?} and was settled again"));
         }
         if known != attempts {
             self.broken(
                 now,
-                Promise::EveryAttemptOnRecord,
+                EveryAttemptOnRecord,
                 format!("{id} had {known} attempts and was settled with {attempts}"),
             );
         }
         if !is_member {
-            self.broken(
-                now,
-                Promise::FormerOwnersMoveNothing,
-                format!("{id} was moved by a node that is no member"),
-            );
+            self.broken(now, FormerOwnersMoveNothing, format!("{id} was moved by a node that is no member"));
         }
     }
 
@@ -549,7 +510,7 @@ impl Observations {
     ) {
         let Some(page) = self.deliveries.get_mut(&id) else { return };
         if page.ending.is_some() {
-            return self.broken(now, Promise::EndsOnce, format!("{id} had ended and was moved by a command"));
+            return self.broken(now, EndsOnce, format!("{id} had ended and was moved by a command"));
         }
         page.due = due.unwrap_or(page.due);
         page.ending = ending;

@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     pub(crate) destinations: Vec<PlannedDestination>,
     pub(crate) events: Vec<PlannedEvent>,
     /// By time.
-    pub(crate) happenings: Vec<(Moment, Happening)>,
+    pub(crate) interventions: Vec<(Moment, Intervention)>,
     /// From here on nothing bad happens.
     pub(crate) calm: Moment,
 }
@@ -56,7 +56,7 @@ pub(crate) struct PlannedDestination {
     pub(crate) routes: Vec<Vec<&'static str>>,
     pub(crate) ordering: Ordering,
     pub(crate) rate_limit: Option<RateLimit>,
-    /// RequestEnd it answers once all is calm.
+    /// How it answers once all is calm.
     pub(crate) at_last: ReceiverBehaviour,
 }
 
@@ -67,51 +67,26 @@ pub(crate) struct PlannedEvent {
     pub(crate) event_type: &'static str,
     pub(crate) payload: usize,
     pub(crate) ordering_key: Option<&'static str>,
-    /// RequestEnd long after it was sent it is to be delivered.
+    /// How long after it was sent it is to be delivered.
     pub(crate) later: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Happening {
-    Crash {
-        node: usize,
-        down: Moment,
-    },
-    Freeze {
-        node: usize,
-        lasts: Moment,
-    },
-    Stop {
-        node: usize,
-        grace: Duration,
-        down: Moment,
-    },
-    /// None: of all nodes.
-    StoreBehaviour {
-        node: Option<usize>,
-        store_behaviour: StoreBehaviour,
-    },
-    ReceiverBehaviour {
-        destination: usize,
-        receiver_behaviour: ReceiverBehaviour,
-    },
+pub(crate) enum Intervention {
+    Crash { node: usize, down: Moment },
+    Freeze { node: usize, lasts: Moment },
+    Stop { node: usize, grace: Duration, down: Moment },
+    // None: of all nodes.
+    StoreBehaviour { node: Option<usize>, store_behaviour: StoreBehaviour },
+    ReceiverBehaviour { destination: usize, receiver_behaviour: ReceiverBehaviour },
     RetryNow,
     Cancel,
-    Pause {
-        destination: usize,
-    },
-    Resume {
-        destination: usize,
-    },
-    /// Counted over all routes of the world, as often around as needed.
-    SwitchRoute {
-        route: usize,
-    },
-    /// Some of what has ended is asked for once more.
-    Replay {
-        count: usize,
-        rate: u32,
-    },
+    Pause { destination: usize },
+    Resume { destination: usize },
+    // Counted over all routes of the world, as often around as needed.
+    SwitchRoute { route: usize },
+    // Some of what has ended is asked for once more.
+    Replay { count: usize, rate: u32 },
 }
 
 impl Plan {
@@ -132,7 +107,7 @@ impl Plan {
             max_in_flight: if chance.happens(0.1) { 3 } else { limits::IN_FLIGHT },
             destinations,
             events,
-            happenings: Vec::new(),
+            interventions: Vec::new(),
             calm: lasts + 2 * SECOND,
         };
         // A breaker lets one probe through at a time: a destination that never heals would take for ever to give up on.
@@ -145,11 +120,11 @@ impl Plan {
         plan.paces(&Chance::new(seed, 4));
         plan.replays(&Chance::new(seed, 5));
         plan.admissions(&Chance::new(seed, 6), lasts);
-        plan.happenings.sort_by_key(|(at, _)| *at);
+        plan.interventions.sort_by_key(|(at, _)| *at);
         plan
     }
 
-    /// EventRequest, rates and schedules.
+    /// Order, rates and schedules.
     fn paces(&mut self, chance: &Chance) {
         for destination in &mut self.destinations {
             destination.ordering = match chance.range(0, 9) {
@@ -179,7 +154,7 @@ impl Plan {
         for _ in 0..chance.range(0, most) {
             let at = chance.range(1_000, (self.calm / MILLISECOND) as u64) as Moment * MILLISECOND;
             let (count, rate) = (chance.range(1, 12) as usize, *chance.pick(&[4, 20, 1_000]));
-            self.happenings.push((at, Happening::Replay { count, rate }));
+            self.interventions.push((at, Intervention::Replay { count, rate }));
         }
     }
 
@@ -212,7 +187,7 @@ impl Plan {
         let most = *chance.pick(&[0, 0, 2, 4, 20]);
         for _ in 0..chance.range(0, most) {
             let route = chance.next() as usize;
-            self.happenings.push((when(), Happening::SwitchRoute { route }));
+            self.interventions.push((when(), Intervention::SwitchRoute { route }));
         }
     }
 
@@ -225,26 +200,28 @@ impl Plan {
         let pause = |chance: &Chance, low, high| chance.range(low, high) as Moment * MILLISECOND;
         for _ in 0..chance.range(0, 3 + self.nodes.len() as u64) {
             let (at, node) = (when(chance), chance.index(self.nodes.len()));
-            let happening = match chance.range(0, 9) {
-                0..=3 => Happening::Crash { node, down: pause(chance, 1, 4_000) },
+            let intervention = match chance.range(0, 9) {
+                0..=3 => Intervention::Crash { node, down: pause(chance, 1, 4_000) },
                 4..=6 => {
                     let long = chance.happens(0.5);
                     let lasts = if long { pause(chance, 5_000, 16_000) } else { pause(chance, 10, 3_000) };
-                    Happening::Freeze { node, lasts }
+                    Intervention::Freeze { node, lasts }
                 }
-                _ => Happening::Stop { node, grace: chance.millis(0, 4_000), down: pause(chance, 1, 3_000) },
+                _ => {
+                    Intervention::Stop { node, grace: chance.millis(0, 4_000), down: pause(chance, 1, 3_000) }
+                }
             };
-            self.happenings.push((at, happening));
+            self.interventions.push((at, intervention));
         }
         for _ in 0..chance.range(0, 3) {
             let (at, until) = (when(chance), pause(chance, 100, 6_000));
             let node = chance.happens(0.5).then(|| chance.index(self.nodes.len()));
             let store_behaviour =
                 *chance.pick(&[StoreBehaviour::SLOW, StoreBehaviour::FLAKY, StoreBehaviour::AWAY]);
-            self.happenings.push((at, Happening::StoreBehaviour { node, store_behaviour }));
-            self.happenings.push((
+            self.interventions.push((at, Intervention::StoreBehaviour { node, store_behaviour }));
+            self.interventions.push((
                 at + until,
-                Happening::StoreBehaviour { node, store_behaviour: StoreBehaviour::FINE },
+                Intervention::StoreBehaviour { node, store_behaviour: StoreBehaviour::FINE },
             ));
         }
         for destination in 0..self.destinations.len() {
@@ -253,20 +230,22 @@ impl Plan {
                 let all =
                     [Slow, Slow, Sick, Sick, Busy, Busy, Hangs, Resets, Rejects, Moody, Moody, Moody, Gone];
                 let (at, receiver_behaviour) = (when(chance), *chance.pick(&all));
-                self.happenings.push((at, Happening::ReceiverBehaviour { destination, receiver_behaviour }));
+                self.interventions
+                    .push((at, Intervention::ReceiverBehaviour { destination, receiver_behaviour }));
                 let until = at + pause(chance, 100, 5_000);
-                self.happenings
-                    .push((until, Happening::ReceiverBehaviour { destination, receiver_behaviour: Fine }));
+                self.interventions
+                    .push((until, Intervention::ReceiverBehaviour { destination, receiver_behaviour: Fine }));
             }
         }
         for _ in 0..chance.range(0, 3) {
-            let happening = if chance.happens(0.6) { Happening::RetryNow } else { Happening::Cancel };
-            self.happenings.push((when(chance), happening));
+            let intervention =
+                if chance.happens(0.6) { Intervention::RetryNow } else { Intervention::Cancel };
+            self.interventions.push((when(chance), intervention));
         }
         if chance.happens(0.3) {
             let (destination, at) = (chance.index(self.destinations.len()), when(chance));
-            self.happenings.push((at, Happening::Pause { destination }));
-            self.happenings.push((at + pause(chance, 100, 4_000), Happening::Resume { destination }));
+            self.interventions.push((at, Intervention::Pause { destination }));
+            self.interventions.push((at + pause(chance, 100, 4_000), Intervention::Resume { destination }));
         }
     }
 }

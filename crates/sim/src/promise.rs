@@ -3,25 +3,27 @@
 use lab::promises::PROMISES;
 use std::fmt;
 
-/// In the order of their numbers, I1 to I16.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Promise {
-    StoredWhole,
-    EverythingEnds,
-    EndsOnce,
-    DeliveredMeansAnswered,
-    DeadMeansTried,
-    WithinLimits,
-    InOrder,
-    DoubledOnlyByFaults,
-    OnlyTheOwnerSends,
-    FormerOwnersMoveNothing,
-    NotBeforeItsTime,
-    EveryAttemptOnRecord,
-    OneKeyOneEvent,
-    ForgetsOnlyWhatHasEnded,
-    TroubleStaysWhereItIs,
-    AccountsApart,
+listed_enum! {
+    /// In the order of their numbers, I1 to I16.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Promise {
+        StoredWhole,
+        EverythingEnds,
+        EndsOnce,
+        DeliveredMeansAnswered,
+        DeadMeansTried,
+        WithinLimits,
+        InOrder,
+        DoubledOnlyByFaults,
+        OnlyTheOwnerSends,
+        FormerOwnersMoveNothing,
+        NotBeforeItsTime,
+        EveryAttemptOnRecord,
+        OneKeyOneEvent,
+        ForgetsOnlyWhatHasEnded,
+        TroubleStaysWhereItIs,
+        AccountsApart,
+    }
 }
 
 impl Promise {
@@ -52,26 +54,8 @@ mod tests {
 
     #[test]
     fn a_promise_has_the_name_it_has_everywhere() {
-        let all = [
-            Promise::StoredWhole,
-            Promise::EverythingEnds,
-            Promise::EndsOnce,
-            Promise::DeliveredMeansAnswered,
-            Promise::DeadMeansTried,
-            Promise::WithinLimits,
-            Promise::InOrder,
-            Promise::DoubledOnlyByFaults,
-            Promise::OnlyTheOwnerSends,
-            Promise::FormerOwnersMoveNothing,
-            Promise::NotBeforeItsTime,
-            Promise::EveryAttemptOnRecord,
-            Promise::OneKeyOneEvent,
-            Promise::ForgetsOnlyWhatHasEnded,
-            Promise::TroubleStaysWhereItIs,
-            Promise::AccountsApart,
-        ];
-        assert_eq!(all.len(), PROMISES.len());
-        for promise in all {
+        assert_eq!(Promise::ALL.len(), PROMISES.len());
+        for promise in Promise::ALL {
             let letters = |text: &str| text.replace([' ', ','], "").to_lowercase();
             assert_eq!(letters(&format!("{promise:?}")), letters(promise.name()));
         }

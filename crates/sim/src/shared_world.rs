@@ -37,7 +37,7 @@ pub(crate) struct SharedWorld {
 
 pub(crate) type LateWrite = Box<dyn FnOnce() + Send>;
 
-/// RequestEnd the store behaves towards one node.
+/// How the store behaves towards one node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct StoreBehaviour {
     pub(crate) name: &'static str,
@@ -63,7 +63,7 @@ impl StoreBehaviour {
     pub(crate) const AWAY: Self = Self { name: "away", refuse: 0.7, stall: 0.3, ..Self::FINE };
 }
 
-/// RequestEnd a receiver answers.
+/// How a receiver answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ReceiverBehaviour {
     Fine,

@@ -4,7 +4,7 @@
 use crate::{
     faulty::finish,
     observations::{CommittedEvent, Observations, RequestEnd},
-    promise::Promise,
+    promise::Promise::{self, *},
     shared_world::{SharedWorld, count},
     time::{Moment, SECOND, moment},
 };
@@ -16,7 +16,8 @@ use domain::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Page, Store,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Listed, Page,
+    Store, StoreError,
 };
 
 pub(crate) fn judge(
@@ -34,7 +35,7 @@ pub(crate) fn judge(
     for account in accounts {
         for event in all_events(store, *account) {
             if event.event.account_id != *account {
-                broken(Promise::AccountsApart, format!("{} is listed for another account", event.event.id));
+                broken(AccountsApart, format!("{} is listed for another account", event.event.id));
             }
             events.insert(event.event.id, event);
         }
@@ -54,7 +55,7 @@ pub(crate) fn judge(
     for event in events.values() {
         let key = (event.event.account_id, event.event.idempotency_key.clone());
         if !keys.insert(key) {
-            broken(Promise::OneKeyOneEvent, format!("{}: its key has made another event", event.event.id));
+            broken(OneKeyOneEvent, format!("{}: its key has made another event", event.event.id));
         }
     }
     for record in deliveries.values().flatten() {
@@ -91,14 +92,14 @@ fn judge_answer(
     let producer = sent.producer;
     if let Some(event) = sent.confirmed.filter(|event| !events.contains_key(event)) {
         let what = format!("the event of producer {producer} was confirmed as {event}, which is not there");
-        broken(Promise::StoredWhole, what);
+        broken(StoredWhole, what);
     }
     let its_own = |record: &&EventRecord| {
         record.event.account_id == sent.account && record.event.idempotency_key.as_ref() == Some(&sent.key)
     };
     if let Some(record) = events.values().find(its_own).filter(|_| sent.refused) {
         let what = format!("the event of producer {producer} was refused, and {} is there", record.event.id);
-        broken(Promise::StoredWhole, what);
+        broken(StoredWhole, what);
     }
 }
 
@@ -112,7 +113,7 @@ fn judge_fan_out(
 ) {
     let event = record.event.id;
     let Some(committed) = observed.events.get(&event) else {
-        return broken(Promise::StoredWhole, format!("{event} is there and was never committed"));
+        return broken(StoredWhole, format!("{event} is there and was never committed"));
     };
     let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
     let mut made: Vec<_> = first.map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
@@ -126,7 +127,7 @@ fn judge_fan_out(
     if promised != kept || twice || record.fanout.total as usize != made.len() {
         let (matched, has, counted) = (committed.matched.len(), made.len(), record.fanout.total);
         let what = format!("{event} matched {matched} routes, has {has} deliveries and counts {counted}");
-        broken(Promise::StoredWhole, what);
+        broken(StoredWhole, what);
     }
 }
 
@@ -143,14 +144,14 @@ fn judge_delivery(
     let same_account = place.is_some_and(|place| place.account == record.account_id)
         && events.get(&record.event_id).is_some_and(|event| event.event.account_id == record.account_id);
     if !same_account {
-        broken(Promise::AccountsApart, format!("{id} connects two accounts"));
+        broken(AccountsApart, format!("{id} connects two accounts"));
     }
     judge_numbers(observed, id, record, attempts, broken);
     let DeliveryState::Ended { ending, at } = record.state else {
-        return broken(Promise::EverythingEnds, format!("{id} has not ended"));
+        return broken(EverythingEnds, format!("{id} has not ended"));
     };
     if observed.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
-        broken(Promise::EndsOnce, format!("{id} ended as {ending:?}, and that is not what was written"));
+        broken(EndsOnce, format!("{id} ended as {ending:?}, and that is not what was written"));
     }
     let counted: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !attempt.late).collect();
     let last = counted.last().map(|attempt| attempt.outcome);
@@ -161,16 +162,10 @@ fn judge_delivery(
                 .requests_for(id)
                 .any(|it| matches!(it.over, Some((_, RequestEnd::Answered(200..=299)))));
             if !answered {
-                broken(
-                    Promise::DeliveredMeansAnswered,
-                    format!("{id} is delivered and no receiver has said so"),
-                );
+                broken(DeliveredMeansAnswered, format!("{id} is delivered and no receiver has said so"));
             }
             if last != Some(Outcome::Success) {
-                broken(
-                    Promise::EveryAttemptOnRecord,
-                    format!("{id} is delivered and its last attempt met {last:?}"),
-                );
+                broken(EveryAttemptOnRecord, format!("{id} is delivered and its last attempt met {last:?}"));
             }
         }
         Ending::DeadLetter(reason) => {
@@ -194,7 +189,7 @@ fn judge_delivery(
             };
             if !justified {
                 broken(
-                    Promise::DeadMeansTried,
+                    DeadMeansTried,
                     format!("{id} is dead ({reason:?}) after {spent} of {} attempts", place.retries + 1),
                 );
             }
@@ -216,28 +211,19 @@ fn judge_numbers(
     numbers.sort_unstable();
     if numbers != (1..=numbers.len() as u32).collect::<Vec<_>>() || record.attempts as usize != numbers.len()
     {
-        broken(
-            Promise::EveryAttemptOnRecord,
-            format!("{id} counts {} attempts and has {numbers:?}", record.attempts),
-        );
+        broken(EveryAttemptOnRecord, format!("{id} counts {} attempts and has {numbers:?}", record.attempts));
     }
     let requests = observed.requests_for(id).count();
     let made = |attempt: &&AttemptRecord| attempt.outcome != Outcome::Undeliverable;
     if attempts.iter().filter(made).count() > requests {
-        broken(
-            Promise::EveryAttemptOnRecord,
-            format!("{id} has {} attempts and {requests} requests", attempts.len()),
-        );
+        broken(EveryAttemptOnRecord, format!("{id} has {} attempts and {requests} requests", attempts.len()));
     }
     for request in observed.requests_for(id) {
-        let heard = matches!(
-            request.over,
-            Some((_, RequestEnd::Answered(_) | RequestEnd::TimedOut | RequestEnd::Reset))
-        );
+        let heard = request.over.is_some_and(|(_, how)| how.was_heard());
         let written = attempts.iter().any(|attempt| attempt.number == request.attempt);
         if heard && !written && !observed.lost_since(request.life, request.began) {
             broken(
-                Promise::EveryAttemptOnRecord,
+                EveryAttemptOnRecord,
                 format!("attempt {} of {id} was made and never written", request.attempt),
             );
         }
@@ -253,7 +239,7 @@ fn judge_replays(
 ) {
     let all = || deliveries.values().flatten();
     let origins: BTreeMap<DeliveryId, DeliveryId> = all().map(|it| (it.id, it.origin)).collect();
-    // RequestEnd often each was asked for, and how often it was made.
+    // How often each was asked for, and how often it was made.
     let mut again: BTreeMap<DeliveryId, (u32, u32)> = BTreeMap::new();
     for ids in wanted {
         let chains: BTreeSet<_> = ids.iter().filter_map(|id| origins.get(id)).collect();
@@ -264,7 +250,7 @@ fn judge_replays(
     }
     for (origin, (asked, made)) in again.into_iter().filter(|(_, (asked, made))| asked != made) {
         broken(
-            Promise::OneKeyOneEvent,
+            OneKeyOneEvent,
             format!("{origin} was asked for again {asked} times and made again {made} times"),
         );
     }
@@ -274,33 +260,22 @@ fn judge_replays(
 fn judge_slots(observed: &Observations, broken: &mut impl FnMut(Promise, String)) {
     let open = observed.requests.iter().filter(|request| request.over.is_none()).count();
     if open > 0 {
-        broken(
-            Promise::TroubleStaysWhereItIs,
-            format!("{open} requests are open after everything has ended"),
-        );
+        broken(TroubleStaysWhereItIs, format!("{open} requests are open after everything has ended"));
     }
 }
 
 fn all_events(store: &dyn Store, account: AccountId) -> Vec<EventRecord> {
-    let (mut all, mut before) = (Vec::new(), None);
-    loop {
-        let page = Page { before, limit: limits::PAGE_MAX };
-        let listed =
-            finish(store.events(account, &EventFilter::default(), page)).expect("the store itself is well");
-        all.extend(listed.rows);
-        before = listed.next;
-        if before.is_none() {
-            return all;
-        }
-    }
+    all_pages(|page| finish(store.events(account, &EventFilter::default(), page)))
 }
 
 fn all_deliveries(store: &dyn Store, account: AccountId) -> Vec<DeliveryRecord> {
+    all_pages(|page| finish(store.deliveries(account, &DeliveryFilter::default(), page)))
+}
+
+fn all_pages<T, K>(list: impl Fn(Page<K>) -> Result<Listed<T, K>, StoreError>) -> Vec<T> {
     let (mut all, mut before) = (Vec::new(), None);
     loop {
-        let page = Page { before, limit: limits::PAGE_MAX };
-        let listed = finish(store.deliveries(account, &DeliveryFilter::default(), page))
-            .expect("the store itself is well");
+        let listed = list(Page { before, limit: limits::PAGE_MAX }).expect("the store itself is well");
         all.extend(listed.rows);
         before = listed.next;
         if before.is_none() {

@@ -15,7 +15,7 @@ use crate::{
     log::Occurrence,
     node::{NodeParts, Process, ProcessStage, Shared},
     observations::Violation,
-    plan::{Happening, Plan, PlannedEvent},
+    plan::{Intervention, Plan, PlannedEvent},
     planted_bug::PlantedBug,
     promise::Promise,
     shared_world::{SharedWorld, StoreBehaviour, count},
@@ -49,11 +49,11 @@ pub struct WorldReport {
     pub counts: Vec<(&'static str, u64)>,
     pub hash: u64,
     pub lines: Vec<String>,
-    /// RequestEnd long it lasted in its own time, in microseconds.
+    /// How long it lasted in its own time, in microseconds.
     pub lasted: i64,
 }
 
-/// RequestEnd many nodes a world may have.
+/// How many nodes a world may have.
 const NODES: usize = 4;
 /// After calm everything must have ended within this: the longest schedule, hold, lease and rescan there are.
 const PATIENCE: Moment = 120 * SECOND;
@@ -71,7 +71,7 @@ struct World {
     producers: Vec<Producer>,
     replays: Vec<WantedReplay>,
     now: Moment,
-    next_happening: usize,
+    next_intervention: usize,
     next_resume: Moment,
     /// The store itself, seen without the trouble that nodes have with it.
     truth: Arc<dyn Store>,
@@ -85,7 +85,7 @@ struct Node {
     listens: bool,
     starts: Moment,
     frozen_until: Option<Moment>,
-    /// RequestEnd long it stays down when it has stopped by itself.
+    /// How long it stays down when it has stopped by itself.
     down: Moment,
 }
 
@@ -164,7 +164,7 @@ impl World {
             producers,
             replays: Vec::new(),
             now: 0,
-            next_happening: 0,
+            next_intervention: 0,
             next_resume: 0,
             truth,
             disk,
@@ -174,7 +174,7 @@ impl World {
 
     fn play(&mut self) {
         loop {
-            self.happen();
+            self.intervene();
             while let Some(landing) = self.shared.landed(self.now) {
                 landing();
             }
@@ -200,15 +200,11 @@ impl World {
             let observed = self.shared.observed();
             observed.deliveries.values().all(|page| page.ending.is_some()) && observed.nothing_open()
         };
-        let up = self.nodes.iter().all(|node| {
-            node.process
-                .as_ref()
-                .is_some_and(|process| process.stage() == ProcessStage::Serving && !process.is_stopping())
-        });
+        let up = self.nodes.iter().all(|node| node.process.as_ref().is_some_and(Process::is_serving));
         answered && expanded && ended && up && self.shared.all_landed() && self.replays_are_over()
     }
 
-    /// Time goes on by a step; everybody who is there and awake lives through it.
+    /// Time goes on by a step; every node that runs and is not frozen lives through it.
     fn step(&mut self) {
         let grain = if self.calm { self.plan.grain.max(CALM_GRAIN) } else { self.plan.grain };
         let from = self.now;
@@ -302,37 +298,37 @@ impl World {
 
     // --- Trouble -----------------------------------------------------------------------------------------------------
 
-    fn happen(&mut self) {
-        while let Some((at, happening)) = self.plan.happenings.get(self.next_happening).copied() {
+    fn intervene(&mut self) {
+        while let Some((at, intervention)) = self.plan.interventions.get(self.next_intervention).copied() {
             if at > self.now {
                 break;
             }
-            self.next_happening += 1;
-            self.apply(happening);
+            self.next_intervention += 1;
+            self.apply(intervention);
         }
         if !self.calm && self.now >= self.plan.calm {
             self.calm_down();
         }
     }
 
-    fn apply(&mut self, happening: Happening) {
+    fn apply(&mut self, intervention: Intervention) {
         let counts = &self.shared.counts;
-        match happening {
-            Happening::Crash { node, down } => {
+        match intervention {
+            Intervention::Crash { node, down } => {
                 if self.nodes[node].process.is_some() {
                     count(&counts.crashes);
                     self.shared.note(Occurrence::Crashed { node });
                     self.remove_process(node, down);
                 }
             }
-            Happening::Freeze { node, lasts } => {
+            Intervention::Freeze { node, lasts } => {
                 if self.nodes[node].process.is_some() {
                     count(&counts.freezes);
                     self.shared.note(Occurrence::Frozen { node });
                     self.nodes[node].frozen_until = Some(self.now + lasts);
                 }
             }
-            Happening::Stop { node, grace, down } => {
+            Intervention::Stop { node, grace, down } => {
                 if let Some(process) = &mut self.nodes[node].process {
                     count(&counts.stops);
                     self.shared.note(Occurrence::Stopping { node });
@@ -340,22 +336,22 @@ impl World {
                     self.nodes[node].down = down;
                 }
             }
-            Happening::StoreBehaviour { node, store_behaviour } => {
+            Intervention::StoreBehaviour { node, store_behaviour } => {
                 if store_behaviour == StoreBehaviour::AWAY {
                     count(&counts.outages);
                 }
                 let nodes = node.map_or(0..self.nodes.len(), |node| node..node + 1);
                 nodes.for_each(|node| self.shared.set_store_behaviour(node, store_behaviour));
             }
-            Happening::ReceiverBehaviour { destination, receiver_behaviour } => {
+            Intervention::ReceiverBehaviour { destination, receiver_behaviour } => {
                 self.shared.set_receiver_behaviour(destination, receiver_behaviour)
             }
-            Happening::RetryNow => self.command(Command::RetryNow),
-            Happening::Cancel => self.command(Command::Cancel),
-            Happening::Pause { destination } => self.switch(destination, true),
-            Happening::Resume { destination } => self.switch(destination, false),
-            Happening::SwitchRoute { route } => self.switch_route(route),
-            Happening::Replay { count, rate } => self.plan_replay(count, rate),
+            Intervention::RetryNow => self.command(Command::RetryNow),
+            Intervention::Cancel => self.command(Command::Cancel),
+            Intervention::Pause { destination } => self.switch(destination, true),
+            Intervention::Resume { destination } => self.switch(destination, false),
+            Intervention::SwitchRoute { route } => self.switch_route(route),
+            Intervention::Replay { count, rate } => self.plan_replay(count, rate),
         }
     }
 
@@ -421,14 +417,9 @@ impl World {
     }
 
     fn serving_process(&self) -> Option<&Process> {
-        let serving = |node: &&Node| {
-            node.listens
-                && node
-                    .process
-                    .as_ref()
-                    .is_some_and(|process| process.stage() == ProcessStage::Serving && !process.is_stopping())
-        };
-        let up: Vec<_> = self.nodes.iter().filter(serving).collect();
-        if up.is_empty() { None } else { self.chance.pick(&up).process.as_ref() }
+        let listening =
+            self.nodes.iter().filter(|node| node.listens).filter_map(|node| node.process.as_ref());
+        let up: Vec<_> = listening.filter(|process| process.is_serving()).collect();
+        if up.is_empty() { None } else { Some(*self.chance.pick(&up)) }
     }
 }

@@ -1,6 +1,6 @@
 //! Expansions, as one node meets them.
 
-use super::{FaultyStore, TrueStore, finish, queue::number};
+use super::{FaultyStore, TrueStore, finish};
 use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count};
 use async_trait::async_trait;
 use domain::id::EventId;
@@ -32,17 +32,17 @@ impl Expansions for FaultyStore {
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
-        let (true_store, mut chunk) = (self.true_store(), chunk.clone());
+        let mut chunk = chunk.clone();
         if self.has(PlantedBug::PartialExpansion) {
             chunk.deliveries.pop();
         }
-        self.write("expand", move || true_store.expand(&chunk)).await
+        self.write("expand", move |true_store| true_store.expand(&chunk)).await
     }
 }
 
 impl TrueStore {
     fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
-        let Self { store, shared, node } = self;
+        let Self { store, shared, node, .. } = self;
         let written = finish(store.expand(chunk))?;
         if !written {
             return Ok(false);
@@ -52,10 +52,7 @@ impl TrueStore {
         for delivery in &chunk.deliveries {
             let account = shared.observed().account_of(delivery.destination_id);
             count(&shared.counts.deliveries);
-            shared.observed().promised(account, delivery);
-            if delivery.sequenced {
-                number(store, shared, account, delivery.id);
-            }
+            self.promised(account, delivery);
         }
         if chunk.done {
             count(&shared.counts.expansions);

@@ -37,10 +37,10 @@ macro_rules! forward {
                 self.read(stringify!($name), self.inner.$name($($arg),*)).await
             })*
             $(async fn $write(&self, $value: &$of) -> Result<$written, StoreError> {
-                let (true_store, $value) = (self.true_store(), $value.clone());
-                let write = move || {
+                let $value = $value.clone();
+                let write = move |true_store: &TrueStore| {
                     let written = finish(true_store.store.$write(&$value))?;
-                    $($tell(&true_store, &$value, &written);)?
+                    $($tell(true_store, &$value, &written);)?
                     Ok(written)
                 };
                 self.write(stringify!($write), write).await

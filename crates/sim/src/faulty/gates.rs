@@ -1,6 +1,6 @@
 //! What owners keep of their gates: a write like any other.
 
-use super::{FaultyStore, finish};
+use super::{FaultyStore, TrueStore, finish};
 use crate::{planted_bug::PlantedBug, shared_world::SharedWorld};
 use async_trait::async_trait;
 use domain::{
@@ -9,7 +9,6 @@ use domain::{
     time::Timestamp,
 };
 use serde_json::json;
-use std::sync::Arc;
 use store::{GateWord, Gates, HoldKey, StoreError};
 
 /// As it reaches the store.
@@ -33,11 +32,11 @@ fn planted(shared: &SharedWorld, word: &GateWord) -> GateWord {
 #[async_trait]
 impl Gates for FaultyStore {
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
-        let (inner, shared, words) = (Arc::clone(&self.inner), Arc::clone(&self.shared), words.to_vec());
-        let keep = move || {
+        let words = words.to_vec();
+        let keep = move |TrueStore { store, shared, .. }: &TrueStore| {
             if !shared.has(PlantedBug::GateForgotten) {
-                let kept: Vec<GateWord> = words.iter().map(|word| planted(&shared, word)).collect();
-                finish(inner.keep_gates(node, &kept, now))?;
+                let kept: Vec<GateWord> = words.iter().map(|word| planted(shared, word)).collect();
+                finish(store.keep_gates(node, &kept, now))?;
             }
             shared.observed().gates_kept(node, &words, shared.time.now());
             Ok(())

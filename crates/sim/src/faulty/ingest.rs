@@ -1,6 +1,6 @@
 //! Committing, as one node meets it.
 
-use super::{FaultyStore, finish, pause, queue::number};
+use super::{FaultyStore, TrueStore, finish, pause};
 use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time::MILLISECOND};
 use async_trait::async_trait;
 use domain::{
@@ -24,10 +24,10 @@ impl Ingest for FaultyStore {
                 new.deliveries.pop();
             }
         }
-        let (inner, shared, node) = (Arc::clone(&self.inner), Arc::clone(&self.shared), self.node);
         let made = batch.clone();
-        let commit = move || {
-            let committed = finish(inner.commit(&made, now))?;
+        let commit = move |true_store: &TrueStore| {
+            let TrueStore { store, shared, node, .. } = true_store;
+            let committed = finish(store.commit(&made, now))?;
             let known = shared.observed().known(&made);
             let (at, mut observed) = (shared.time.now(), shared.observed());
             for (new, outcome) in made.iter().zip(&committed) {
@@ -35,7 +35,7 @@ impl Ingest for FaultyStore {
                     count(&shared.counts.stale);
                 }
                 if *outcome == Committed::New {
-                    observed.committed(new, || matched(inner.as_ref(), &new.event));
+                    observed.committed(new, || matched(store.as_ref(), &new.event));
                     count(&shared.counts.events);
                     shared
                         .counts
@@ -45,22 +45,23 @@ impl Ingest for FaultyStore {
                 let (event, deliveries) = (new.event.id, new.deliveries.len());
                 observed.log.note(
                     at,
-                    Occurrence::Committed { node, event, deliveries, new: *outcome == Committed::New },
+                    Occurrence::Committed { node: *node, event, deliveries, new: *outcome == Committed::New },
                 );
             }
             drop(observed);
             for (new, _) in made.iter().zip(&committed).filter(|(_, outcome)| **outcome == Committed::New) {
                 for delivery in new.deliveries.iter().filter(|it| it.sequenced && !known.contains(&it.id)) {
-                    number(&inner, &shared, new.event.account_id, delivery.id);
+                    true_store.note_number(new.event.account_id, delivery.id);
                 }
             }
             Ok(committed)
         };
         if self.has(PlantedBug::AckBeforeCommit) {
-            // Written a little later, by serving_process who may be dead by then.
+            // Written a little later, by a process that may be dead by then.
+            let true_store = self.true_store();
             tokio::spawn(async move {
                 pause(Duration::from_micros(20 * MILLISECOND as u64)).await;
-                let _ = commit();
+                let _ = commit(&true_store);
             });
             return Ok(vec![Committed::New; batch.len()]);
         }

@@ -1,10 +1,10 @@
 //! Leases and shards, as one node meets them.
 
-use super::{FaultyStore, finish};
+use super::{FaultyStore, TrueStore, finish};
 use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time::calendar};
 use async_trait::async_trait;
 use domain::{id::NodeId, limits, time::Timestamp};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use store::{Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, StoreError};
 
 impl FaultyStore {
@@ -19,24 +19,23 @@ impl FaultyStore {
         if self.has(PlantedBug::NoHolderDeadline) { self.shared.lease } else { asked }
     }
 
-    /// A write that may move members or shards: the world notes who is there and who owns what.
+    /// A write that may move members or shards: the world notes the members and the owners.
     async fn moving<T: Send + std::fmt::Debug + 'static>(
         &self,
         call: &'static str,
         id: NodeId,
-        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&TrueStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (inner, shared, node, life) =
-            (Arc::clone(&self.inner), Arc::clone(&self.shared), self.node, self.life);
-        let moving = move || {
-            let done = work()?;
-            let roll = finish(inner.roll())?;
+        let moving = move |true_store: &TrueStore| {
+            let done = work(true_store)?;
+            let TrueStore { store, shared, node, life } = true_store;
+            let roll = finish(store.roll())?;
             let (at, mut observed) = (shared.time.now(), shared.observed());
             if call == "join" {
-                observed.life_of.insert(id, life);
+                observed.life_of.insert(id, *life);
             }
             let detail = if std::mem::size_of::<T>() == 0 { String::new() } else { brief(&done) };
-            observed.log.note(at, Occurrence::Member { node, call, id, detail });
+            observed.log.note(at, Occurrence::Member { node: *node, call, id, detail });
             observed.rolled(&roll, at);
             Ok(done)
         };
@@ -62,23 +61,22 @@ impl Membership for FaultyStore {
     }
 
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError> {
-        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.shared.time.now());
+        let (lease, sent) = (self.lease(lease), self.shared.time.now());
         let (id, node) = (node.id, node.clone());
-        let joined = self.moving("join", id, move || finish(inner.join(&node, lease))).await?;
+        let joined = self.moving("join", id, move |it| finish(it.store.join(&node, lease))).await?;
         self.renewed(sent);
         Ok(self.told(joined))
     }
 
     async fn renew(&self, node: NodeId, lease: Duration) -> Result<Renewed, StoreError> {
-        let (inner, lease, sent) = (Arc::clone(&self.inner), self.lease(lease), self.shared.time.now());
-        let renewed = self.write("renew", move || finish(inner.renew(node, lease))).await?;
+        let (lease, sent) = (self.lease(lease), self.shared.time.now());
+        let renewed = self.write("renew", move |it| finish(it.store.renew(node, lease))).await?;
         self.renewed(sent);
         Ok(Renewed { now: self.told(renewed.now), ..renewed })
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        let inner = Arc::clone(&self.inner);
-        self.moving("leave", node, move || finish(inner.leave(node))).await
+        self.moving("leave", node, move |it| finish(it.store.leave(node))).await
     }
 
     async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
@@ -90,14 +88,13 @@ impl Membership for FaultyStore {
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
-        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
-        let reap = move || {
-            let mut reaped = finish(inner.reap(me))?;
+        let reap = move |TrueStore { store, shared, .. }: &TrueStore| {
+            let mut reaped = finish(store.reap(me))?;
             if shared.has(PlantedBug::TakeOverAlive) {
                 let others: Vec<NodeId> =
                     shared.observed().members.iter().copied().filter(|id| *id != me).collect();
                 for other in others {
-                    finish(inner.leave(other))?;
+                    finish(store.leave(other))?;
                     reaped.push(other);
                 }
             }
@@ -108,19 +105,18 @@ impl Membership for FaultyStore {
     }
 
     async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        self.moving("take", me, move || finish(inner.take_shards(me, limit))).await
+        self.moving("take", me, move |it| finish(it.store.take_shards(me, limit))).await
     }
 
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
-        let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
+        let shards = shards.to_vec();
         if self.has(PlantedBug::DrainIgnored) {
-            let seize = move || {
-                finish(inner.ask_shards(me, &shards))?;
-                for row in finish(inner.roll())?.shards {
+            let seize = move |TrueStore { store, .. }: &TrueStore| {
+                finish(store.ask_shards(me, &shards))?;
+                for row in finish(store.roll())?.shards {
                     if let Some(owner) = row.owner.filter(|_| row.wanted_by == Some(me)) {
                         finish(
-                            inner.release_shards(owner, &[OwnedShard { shard: row.shard, epoch: row.epoch }]),
+                            store.release_shards(owner, &[OwnedShard { shard: row.shard, epoch: row.epoch }]),
                         )?;
                     }
                 }
@@ -128,13 +124,13 @@ impl Membership for FaultyStore {
             };
             return self.moving("ask", me, seize).await;
         }
-        self.write("ask", move || finish(inner.ask_shards(me, &shards))).await
+        self.write("ask", move |it| finish(it.store.ask_shards(me, &shards))).await
     }
 
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError> {
-        let (inner, shards, shared) = (Arc::clone(&self.inner), shards.to_vec(), Arc::clone(&self.shared));
-        let release = move || {
-            let given = finish(inner.release_shards(me, &shards))?;
+        let shards = shards.to_vec();
+        let release = move |TrueStore { store, shared, .. }: &TrueStore| {
+            let given = finish(store.release_shards(me, &shards))?;
             given.iter().for_each(|_| count(&shared.counts.handovers));
             Ok(given)
         };
@@ -142,8 +138,8 @@ impl Membership for FaultyStore {
     }
 
     async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError> {
-        let (inner, shards) = (Arc::clone(&self.inner), shards.to_vec());
-        self.write("keep", move || finish(inner.keep_shards(me, &shards))).await
+        let shards = shards.to_vec();
+        self.write("keep", move |it| finish(it.store.keep_shards(me, &shards))).await
     }
 
     async fn health(&self) -> Result<(), StoreError> {

@@ -1,11 +1,7 @@
 //! Fetching and settling, as one node meets them.
 
-use super::{FaultyStore, finish};
-use crate::{
-    planted_bug::PlantedBug,
-    shared_world::{SharedWorld, count},
-    time::moment,
-};
+use super::{FaultyStore, TrueStore, finish};
+use crate::{planted_bug::PlantedBug, shared_world::count, time::moment};
 use async_trait::async_trait;
 use domain::{
     delivery::{CancelReason, Delivery, Ending, Settled},
@@ -15,7 +11,7 @@ use domain::{
 };
 use std::sync::Arc;
 use store::{
-    DeliveryState, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, Store, StoreError,
+    DeliveryState, DueDelivery, Fact, FetchedDelivery, LaneHead, NewDelivery, Queue, Settlement, StoreError,
     TrackHead, Window,
 };
 
@@ -56,11 +52,10 @@ impl Queue for FaultyStore {
             settlements.iter_mut().for_each(forget_attempt);
         }
         let count_of = settlements.len();
-        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
-        let settle = move || {
+        let settle = move |TrueStore { store, shared, .. }: &TrueStore| {
             let fence =
                 shared.has(PlantedBug::NoFence).then(|| shared.observed().members.first().copied()).flatten();
-            let moved = finish(inner.settle(fence.unwrap_or(node), &settlements, now))?;
+            let moved = finish(store.settle(fence.unwrap_or(node), &settlements, now))?;
             let (at, mut observed) = (shared.time.now(), shared.observed());
             for (settlement, moved) in settlements.iter().zip(&moved) {
                 count(&shared.counts.settlements);
@@ -99,11 +94,11 @@ impl Queue for FaultyStore {
         turns: &[DueDelivery],
         now: Timestamp,
     ) -> Result<Vec<bool>, StoreError> {
-        let (inner, turns, shared) = (Arc::clone(&self.inner), turns.to_vec(), Arc::clone(&self.shared));
-        let take = move || {
-            let moved = finish(inner.take_turns(node, &turns, now))?;
+        let turns = turns.to_vec();
+        let take = move |true_store: &TrueStore| {
+            let moved = finish(true_store.store.take_turns(node, &turns, now))?;
             for (turn, _) in turns.iter().zip(&moved).filter(|(_, moved)| **moved) {
-                number(&inner, &shared, turn.delivery.account_id, turn.delivery.id);
+                true_store.note_number(turn.delivery.account_id, turn.delivery.id);
             }
             Ok(moved)
         };
@@ -116,9 +111,8 @@ impl Queue for FaultyStore {
         id: DeliveryId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
-        let retry = move || {
-            let moved = finish(inner.retry_now(account, id, now))?;
+        let retry = move |TrueStore { store, shared, .. }: &TrueStore| {
+            let moved = finish(store.retry_now(account, id, now))?;
             if let Some(delivery) = &moved {
                 shared.observed().commanded(id, Some(moment(delivery.due_at)), None, shared.time.now());
             }
@@ -134,9 +128,8 @@ impl Queue for FaultyStore {
         fact: AttemptId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, StoreError> {
-        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
-        let cancel = move || {
-            let ended = finish(inner.cancel(account, id, fact, now))?;
+        let cancel = move |TrueStore { store, shared, .. }: &TrueStore| {
+            let ended = finish(store.cancel(account, id, fact, now))?;
             if ended.is_some() {
                 let ending = Ending::Cancelled(CancelReason::Requested);
                 shared.observed().commanded(id, None, Some(ending), shared.time.now());
@@ -155,11 +148,21 @@ impl Queue for FaultyStore {
     }
 }
 
-/// Notes the number that the store has given.
-pub(super) fn number(store: &Arc<dyn Store>, shared: &SharedWorld, account: AccountId, id: DeliveryId) {
-    let record = finish(store.delivery(account, id)).expect("just written");
-    if let DeliveryState::Waiting(row) = record.state {
-        shared.observed().numbered(id, row.position.track, row.sequence);
+impl TrueStore {
+    /// Notes a delivery that is there now.
+    pub(super) fn promised(&self, account: AccountId, delivery: &NewDelivery) {
+        self.shared.observed().promised(account, delivery);
+        if delivery.sequenced {
+            self.note_number(account, delivery.id);
+        }
+    }
+
+    /// Notes the number that the store has given.
+    pub(super) fn note_number(&self, account: AccountId, id: DeliveryId) {
+        let record = finish(self.store.delivery(account, id)).expect("just written");
+        if let DeliveryState::Waiting(row) = record.state {
+            self.shared.observed().numbered(id, row.position.track, row.sequence);
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! What a chunk of a replay has made.
 
-use super::{TrueStore, finish, queue::number};
+use super::{TrueStore, finish};
 use crate::{log::Occurrence, shared_world::count};
 use store::{ReplayChunk, Replayed};
 
 /// Notes the deliveries that are there now.
 pub(super) fn replayed(true_store: &TrueStore, chunk: &ReplayChunk, made: &Option<u32>) {
-    let TrueStore { store, shared, node } = true_store;
+    let TrueStore { store, shared, node, .. } = true_store;
     let Some(made) = *made else { return };
     shared.note(Occurrence::Replayed { node: *node, replay: chunk.replay_id, deliveries: made as usize });
     for Replayed { delivery, .. } in &chunk.deliveries {
@@ -16,9 +16,6 @@ pub(super) fn replayed(true_store: &TrueStore, chunk: &ReplayChunk, made: &Optio
             continue;
         }
         count(&shared.counts.replayed);
-        shared.observed().promised(account, delivery);
-        if delivery.sequenced {
-            number(store, shared, account, delivery.id);
-        }
+        true_store.promised(account, delivery);
     }
 }

@@ -3,24 +3,21 @@
 use super::{FaultyStore, finish, pause};
 use crate::planted_bug::PlantedBug;
 use async_trait::async_trait;
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use store::{News, StoreError, Wakes};
 use tokio::time::sleep;
 
-/// RequestEnd often a node whose line is down tries to listen again.
+/// How often a node whose line is down tries to listen again.
 const LISTEN_AGAIN: Duration = Duration::from_millis(250);
 
 #[async_trait]
 impl Wakes for FaultyStore {
     async fn tell(&self, news: &[News]) -> Result<(), StoreError> {
-        let (inner, news) = (Arc::clone(&self.inner), news.to_vec());
+        let news = news.to_vec();
         if self.has(PlantedBug::LostWakeUp) && self.shared.chance.happens(0.5) {
             return Ok(());
         }
-        self.write("tell", move || finish(inner.tell(&news))).await
+        self.write("tell", move |it| finish(it.store.tell(&news))).await
     }
 
     async fn hear(&self) -> Result<Vec<News>, StoreError> {

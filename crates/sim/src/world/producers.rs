@@ -1,4 +1,4 @@
-//! Those who send events, each until it has been confirmed.
+//! The producers: each sends its event until it has been confirmed.
 
 use super::World;
 use crate::{

@@ -1,4 +1,4 @@
-//! Those who want deliveries once more, each until that has been confirmed.
+//! The replays that are asked for, each until it has been confirmed.
 
 use super::World;
 use crate::{

@@ -5,7 +5,7 @@
 //! | [`options`] | what is asked for on the command line |
 //! | [`testbed`] | nodes on a store of their own, with a receiver and a client beside them |
 //! | [`test_node`] | one of these nodes |
-//! | [`fleet`] | a source and its destinations, and which event must reach which |
+//! | [`source`] | a source and its destinations, and which event must reach which |
 //! | [`multi_node`] | the beginning and the end of checks on several nodes |
 //! | [`ownership`] | which node owned which shard and when, written down by the database itself |
 //! | [`database`] | where a testbed keeps its rows, and reading them without asking the node |
@@ -29,6 +29,7 @@
 //! | [`disk`] | how long the disk alone takes, beside whatever else writes to it |
 //! | [`raw_http`] | HTTP by hand, for what no client would send |
 //! | [`strace`] | watching and failing system calls |
+//! | [`prelude`] | the words that most checks use: what a check imports by name besides is what is special about it |
 
 pub(crate) mod audit;
 pub(crate) mod backlog;
@@ -38,7 +39,6 @@ pub(crate) mod database;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod figures;
-pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod ingest_probe;
 pub(crate) mod large_fanout;
@@ -52,6 +52,7 @@ pub(crate) mod postgres_server;
 pub(crate) mod raw_http;
 pub(crate) mod report;
 pub(crate) mod rollup_sums;
+pub(crate) mod routed_source;
 pub(crate) mod scrape;
 pub(crate) mod strace;
 pub(crate) mod test_node;
@@ -59,10 +60,28 @@ pub(crate) mod testbed;
 pub(crate) mod waiting;
 
 pub(crate) use audit::{TableAudit, settle_accounts};
-pub(crate) use database::{Cell, Database, StoreKind};
+pub(crate) use database::{Database, SqlValue, StoreKind};
 pub(crate) use figures::{CpuTime, Pairs, median, mib, rounded, us_per_event};
-pub(crate) use fleet::{Fleet, pump_all};
 pub(crate) use options::Options;
 pub(crate) use report::Report;
+pub(crate) use routed_source::{RoutedSource, pump_all};
 pub(crate) use testbed::{Testbed, TestbedPlan, retry_policy};
-pub(crate) use waiting::{Background, wait_until};
+pub(crate) use waiting::{Background, becomes, wait_until};
+
+pub(crate) mod prelude {
+    pub(crate) use std::time::{Duration, Instant};
+
+    pub(crate) use anyhow::{Context, Result, ensure};
+    pub(crate) use client::{NewDestination, Publish};
+    pub(crate) use lab::{
+        Evidence, Fault, FaultKind, Pump, PumpConfig, Record, Recording, Reply, Script, Until,
+    };
+    pub(crate) use serde_json::json;
+    pub(crate) use tokio::time::sleep;
+
+    pub(crate) use super::{
+        Background, CpuTime, Database, Options, Pairs, Report, RoutedSource, SqlValue, StoreKind, TableAudit,
+        Testbed, TestbedPlan, becomes, median, mib, pump_all, raw_http, retry_policy, rounded,
+        settle_accounts, us_per_event, wait_until,
+    };
+}

@@ -34,9 +34,9 @@ const CLOCKS_AGREE_US: u64 = 20_000;
 /// Enough examples to start looking; the counts are complete.
 const MAX_EXAMPLES: usize = 12;
 
-/// Everything the judge may know. Fill what applies and leave the rest to `..Case::default()`.
+/// Everything the judge may know. Fill what applies and leave the rest to `..Evidence::default()`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Case {
+pub struct Evidence {
     pub acked: Vec<Acked>,
     pub received: Vec<Record>,
     /// (event id, destination name) of dead letters whose attempts are all recorded.
@@ -47,7 +47,7 @@ pub struct Case {
     pub ordered: HashSet<Arc<str>>,
     /// Kills, freezes, lost ownerships and so on: when they struck, and which node.
     pub faults: Vec<Fault>,
-    /// Who owned the destinations' lanes, and when; empty where nobody looked.
+    /// Which node owned the destinations' lanes, and when; empty where that was not watched.
     pub tenures: Vec<Tenure>,
     pub unknown_settlements: u64,
 }
@@ -152,7 +152,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl Case {
+impl Evidence {
     pub fn judge(&self) -> Verdict {
         let mut verdict = Verdict { acked: self.acked.len() as u64, ..Verdict::default() };
         let events = self.index(&mut verdict);
@@ -342,7 +342,7 @@ impl Case {
     /// Requests that were open when a fault struck or while it lasted, or answered so shortly before that it may not be
     /// written down; only those of one sender, if it was one that was struck.
     fn unsettled_by(&self, fault: &Fault) -> u64 {
-        // Who is asked to stop ends what it has: that excuses nothing.
+        // A node that is asked to stop ends what it has under way: that excuses nothing.
         if fault.kind == FaultKind::Terminate {
             return 0;
         }

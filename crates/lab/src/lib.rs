@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows the engine or the store. A run is always the same walk:
 //! [`script`] → [`receiver`] ← the node under test ← [`pump`], with a [`proxy`] or a [`process`] to
-//! hurt on the way, and at the end the [`judge`] who reads only the two logs.
+//! hurt on the way, and at the end the [`judge`], which reads only the two logs.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -40,8 +40,8 @@ pub mod stats;
 mod tally;
 mod thread;
 
-pub use judge::{Case, Verdict};
-pub use log::{Ending, Record, Recording};
+pub use judge::{Evidence, Verdict};
+pub use log::{Record, Recording, RequestEnd};
 pub use nemesis::{Fault, FaultKind};
 pub use process::ChildProcess;
 pub use proxy::{Direction, Proxy};

@@ -60,7 +60,8 @@ pub struct Record {
     pub start_us: u64,
     /// None while it is open.
     pub end_us: Option<u64>,
-    pub ending: Ending,
+    #[serde(alias = "ending")]
+    pub end: RequestEnd,
     /// Requests open for this destination at the start, this one included.
     pub open_at_start: u32,
     /// Only with [`Recording::FullWithBodies`].
@@ -70,7 +71,7 @@ pub struct Record {
 
 impl Record {
     pub fn succeeded(&self) -> bool {
-        matches!(self.ending, Ending::Answered(200..=299))
+        matches!(self.end, RequestEnd::Answered(200..=299))
     }
 }
 
@@ -84,7 +85,7 @@ pub struct KeptRequest {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum RequestEnd {
     Open,
     Answered(u16),
     /// The other side closed before we answered.
@@ -94,7 +95,7 @@ pub enum Ending {
     Reset,
 }
 
-/// Everything the receiver knows, shared between its thread and the one who asks.
+/// Everything the receiver knows, shared between its thread and the check's.
 #[derive(Debug)]
 pub(crate) struct Log {
     started: Instant,
@@ -306,7 +307,7 @@ impl OpenRequest {
                 end_to_end_us: None,
                 start_us: now_us,
                 end_us: None,
-                ending: Ending::Open,
+                end: RequestEnd::Open,
                 open_at_start,
                 kept: None,
             });
@@ -345,19 +346,19 @@ impl OpenRequest {
         self.log.arrival(self.log.now_us(), end_to_end_us);
     }
 
-    pub(crate) fn end(mut self, ending: Ending) {
-        self.close(ending);
+    pub(crate) fn end(mut self, end: RequestEnd) {
+        self.close(end);
     }
 
-    fn close(&mut self, ending: Ending) {
+    fn close(&mut self, end: RequestEnd) {
         self.ended = true;
         let now_us = self.log.now_us();
         self.destination.state().end(self.number);
         self.edit(|record| {
             record.end_us = Some(now_us);
-            record.ending = ending;
+            record.end = end;
         });
-        if matches!(ending, Ending::Answered(200..=299)) {
+        if matches!(end, RequestEnd::Answered(200..=299)) {
             self.destination.succeeded.add();
             self.log.succeeded.add();
         }
@@ -376,7 +377,7 @@ impl OpenRequest {
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         if !self.ended {
-            self.close(Ending::Aborted);
+            self.close(RequestEnd::Aborted);
         }
     }
 }

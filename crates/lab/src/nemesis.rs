@@ -43,7 +43,7 @@ impl Fault {
         Fault { at_us, kind, sender, until_us: None }
     }
 
-    /// A moment that concerned everybody, as a crash of the database does.
+    /// One that struck all nodes, as a crash of the database does.
     pub fn of_all(kind: FaultKind, at_us: u64) -> Fault {
         Fault::new(kind, at_us, None)
     }

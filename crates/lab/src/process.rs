@@ -126,7 +126,7 @@ impl ChildProcess {
         timeout(limit, self.child.wait()).await.ok().transpose()
     }
 
-    /// SIGSTOP: it keeps its sockets and its beliefs, and answers nobody. In force on return.
+    /// SIGSTOP: it keeps its sockets and what it believes, and answers nothing. In force on return.
     pub async fn freeze(&self) -> io::Result<()> {
         signal(self.pid, "STOP").await?;
         // A signal is only posted; on a busy machine the process may run on for a while, and would even

@@ -1,5 +1,5 @@
 //! What is promised: the sentences by which a report names what was broken, with the numbers that the simulator, the
-//! judge and the checks use. `docs/dev/promises.md` says who keeps each of them.
+//! judge and the checks use. `docs/dev/promises.md` says which part keeps each of them.
 
 /// One promise of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

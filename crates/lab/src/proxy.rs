@@ -102,7 +102,7 @@ impl Proxy {
     }
 
     /// When the client sends `needle`: forwards it, waits for the server to reply, discards the reply and
-    /// resets the client; the server sees an ordinary close. So the work is done and nobody was told.
+    /// resets the client; the server sees an ordinary close. So the work is done and the client is not told.
     /// One draw per occurrence; an empty needle ends it.
     pub fn cut_reply_after(&self, needle: &[u8], probability: f64) {
         let lost = LostReply { needle: needle.to_vec(), probability };
@@ -143,7 +143,7 @@ async fn accept(
             listener = loop {
                 match TcpListener::bind(addr).await {
                     Ok(listener) => break listener,
-                    // Someone was given our port for a moment; it is ours by right of having been told.
+                    // Another program was given this port for a moment; we wait, because the nodes know us by it.
                     Err(_) => sleep(Duration::from_millis(5)).await,
                 }
             };

@@ -25,7 +25,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::log::{Ending, KeptRequest, Log, OpenRequest, Record, Recording};
+use crate::log::{KeptRequest, Log, OpenRequest, Record, Recording, RequestEnd};
 use crate::script::{Answer, Reply, Script, ScriptedRequest};
 use crate::socket::Socket;
 use crate::stats::Histogram;
@@ -43,7 +43,7 @@ pub struct Receiver {
 }
 
 /// Connections that may wait to be accepted. The standard library's 128 are fewer than several nodes open at once, and
-/// whoever finds no place there waits for a second.
+/// a connection that finds no place there waits for a second.
 const BACKLOG: i32 = 4_096;
 
 impl Receiver {
@@ -277,7 +277,7 @@ async fn serve(
     if let (Script::Early(answer), None) = (&*script, behaviour) {
         open.arrived(None, || None);
         tokio::time::sleep(answer.after.draw()).await;
-        open.end(Ending::Answered(answer.status.as_u16()));
+        open.end(RequestEnd::Answered(answer.status.as_u16()));
         let mut response = respond(answer.clone());
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         return Ok(response);
@@ -317,7 +317,7 @@ async fn play(reply: Reply, open: OpenRequest) -> Result<Response<Full<Bytes>>, 
             if !latency.is_zero() {
                 tokio::time::sleep(latency).await;
             }
-            open.end(Ending::Answered(answer.status.as_u16()));
+            open.end(RequestEnd::Answered(answer.status.as_u16()));
             Ok(respond(answer))
         }
         Reply::Hang => {
@@ -327,11 +327,11 @@ async fn play(reply: Reply, open: OpenRequest) -> Result<Response<Full<Bytes>>, 
             match never {}
         }
         Reply::Close => {
-            open.end(Ending::Closed);
+            open.end(RequestEnd::Closed);
             Err(Cut::Close)
         }
         Reply::Reset => {
-            open.end(Ending::Reset);
+            open.end(RequestEnd::Reset);
             Err(Cut::Reset)
         }
     }

@@ -1,7 +1,7 @@
 //! A connection of the receiver, which can be asked whether the other side has hung up.
 //!
 //! A client may close one connection and send on the next before we have read the end of the first: both are ready at
-//! once, and nobody says in which order they are served. Only the socket itself knows, so it is asked.
+//! once, and it is not defined in which order they are served. Only the socket itself knows, so it is asked.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! A counter one can wait on: the waiter says how far, and is woken once, then. Nobody polls and the
+//! A counter one can wait on: the waiter says how far, and is woken once, then. Nothing polls, and the
 //! counting side pays two atomic operations.
 
 use std::sync::Mutex;
@@ -46,7 +46,7 @@ impl Tally {
             waiting.push((goal, wake));
             self.next.fetch_min(goal, SeqCst);
         }
-        // Only now look: whoever adds from here on sees our goal.
+        // Only now look: an `add` from here on sees our goal.
         if self.get() >= goal {
             return true;
         }
@@ -61,7 +61,7 @@ impl Tally {
         drop(waiting);
         let reached: Vec<(u64, oneshot::Sender<()>)> = reached;
         for (_, sender) in reached {
-            // A waiter who timed out is gone; that is its own affair.
+            // A waiter that timed out is gone, and its receiver with it.
             let _ = sender.send(());
         }
     }

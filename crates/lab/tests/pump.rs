@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lab::{Case, Load, Pump, PumpConfig, Receiver, Recording, Reply, Script, Target, Until, judge, pump};
+use lab::{Evidence, Load, Pump, PumpConfig, Receiver, Recording, Reply, Script, Target, Until, judge, pump};
 
 fn to(receiver: &Receiver, path: &str, until: Until) -> PumpConfig {
     PumpConfig::new(Target::Url(receiver.url(path)), until)
@@ -119,8 +119,8 @@ async fn the_judge_agrees_with_a_faultless_run_and_sees_a_theft() {
     let a: Arc<str> = "a".into();
     let acked = judge::acked(&report.sent, |_| vec![a.clone()]);
     let limits = HashMap::from([(a.clone(), 2)]);
-    let mut case = Case { acked, received, limits, ..Case::default() };
-    assert!(case.judge().holds, "{}", case.judge());
-    case.received.pop();
-    assert_eq!(case.judge().lost, 1);
+    let mut evidence = Evidence { acked, received, limits, ..Evidence::default() };
+    assert!(evidence.judge().holds, "{}", evidence.judge());
+    evidence.received.pop();
+    assert_eq!(evidence.judge().lost, 1);
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lab::{Ending, Latency, Receiver, Recording, Reply, Script};
+use lab::{Latency, Receiver, Recording, Reply, RequestEnd, Script};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -43,7 +43,7 @@ async fn open_requests_are_counted_per_destination() {
     assert!(receiver.wait_for_ended(4, SOON).await);
     assert_eq!((receiver.open("a"), receiver.max_open("a")), (0, 3));
     let records = receiver.records("a");
-    assert!(records.iter().all(|record| record.ending == Ending::Aborted && record.end_us.is_some()));
+    assert!(records.iter().all(|record| record.end == RequestEnd::Aborted && record.end_us.is_some()));
     let open: Vec<u32> = records.iter().map(|record| record.open_at_start).collect();
     assert_eq!(open, [1, 2, 3]);
 }
@@ -79,8 +79,8 @@ async fn behaviours_come_by_url_and_override_the_script() {
     assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
     assert_eq!(status(post(&receiver, "/elsewhere/x").await.unwrap()), "503");
     assert_eq!((receiver.arrivals("a"), receiver.arrivals("/elsewhere/x"), receiver.total()), (7, 1, 8));
-    let endings: Vec<Ending> = receiver.records("a").iter().map(|record| record.ending).collect();
-    assert_eq!(endings[5..], [Ending::Closed, Ending::Reset]);
+    let endings: Vec<RequestEnd> = receiver.records("a").iter().map(|record| record.end).collect();
+    assert_eq!(endings[5..], [RequestEnd::Closed, RequestEnd::Reset]);
 }
 
 #[tokio::test]

@@ -8,15 +8,12 @@
 //! request is signed for its own time and verifies.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use client::{DeliveryQuery, NewDestination, Publish, ReplayInput};
+use client::{DeliveryQuery, ReplayInput};
 use domain::delivery::Status;
 use domain::signature::{SigningSecret, verify};
-use lab::{Record, Recording, Reply, Script};
 
-use crate::harness::{Options, Report, Testbed, TestbedPlan, retry_policy, wait_until};
+use crate::harness::prelude::*;
 
 const ATTEMPTS: u32 = 3;
 /// Less than the pause between two attempts and a bit: each must have been signed anew.

@@ -1,4 +1,4 @@
-//! Hazard: a row stands still for ever, or is lost, and nobody notices.
+//! Hazard: a row stands still for ever, or is lost, and no one is told.
 //!
 //! After load with retries and dead letters `doctor --audit` looks at the tables beside the running node. Then each
 //! fault is planted in them: a waiting delivery is deleted, an event is, a dead letter loses its attempt, deliveries
@@ -7,13 +7,8 @@
 //! Holds if the audit first finds nothing, within seconds, and then each fault, with examples and what to do, and exits
 //! with 1. All other checks that settle accounts end with the same audit.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use lab::{Reply, Until};
-
 use crate::harness::doctor::{Diagnosis, doctor};
-use crate::harness::{Fleet, Options, Report, StoreKind, Testbed, TestbedPlan, pump_all};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 4;
 const REJECTS: usize = 1;
@@ -24,17 +19,17 @@ const FREED_SHARDS: u64 = 3;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, 4).await?;
-    testbed.receiver.script(&fleet.names[REJECTS], Reply::status(400));
+    let source = RoutedSource::make(&testbed, DESTINATIONS, 4).await?;
+    testbed.receiver.script(&source.names[REJECTS], Reply::status(400));
     let count = options.count(2_000);
-    pump_all(fleet.pump(Until::Count(count))).await?;
+    pump_all(source.pump(Until::Count(count))).await?;
     testbed.must_drain(Duration::from_secs(30), report).await?;
 
     let clean = doctor(&testbed, &["--audit"]).await?;
     report.must(clean.code == Some(0), format!("a clean store: {:?} {:?}", clean.code, clean.troubles()));
     report.must_be_at_most("clean_audit_seconds", clean.took, 5.0);
 
-    plant(&testbed, &fleet).await?;
+    plant(&testbed, &source).await?;
     let found = doctor(&testbed, &["--audit"]).await?;
     report.note("audit_seconds_with_faults", found.took.as_secs_f64());
     report.must(found.code == Some(1), format!("doctor ends with {:?}: {}", found.code, found.said));
@@ -52,17 +47,17 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.tear_down().await
 }
 
-async fn plant(testbed: &Testbed, fleet: &Fleet) -> Result<()> {
+async fn plant(testbed: &Testbed, source: &RoutedSource) -> Result<()> {
     // What waits for these two goes nowhere.
     for at in [PAUSED, FORGOTTEN] {
-        testbed.client.pause(fleet.ids[at]).await?;
-        let mut config = fleet.pump(Until::Count(WAITING));
-        config.event_types = vec![format!("lab.{}", fleet.names[at])];
+        testbed.client.pause(source.destinations[at]).await?;
+        let mut config = source.pump(Until::Count(WAITING));
+        config.event_types = vec![format!("lab.{}", source.names[at])];
         lab::pump::run(config).await?;
     }
     let database = &testbed.database;
     let [rejects, paused, forgotten] =
-        [REJECTS, PAUSED, FORGOTTEN].map(|at| database.literal(fleet.ids[at].bytes()));
+        [REJECTS, PAUSED, FORGOTTEN].map(|at| database.literal(source.destinations[at].bytes()));
     let one = |sql: &str| format!("({sql} limit 1)");
     let lost = one(&format!("select delivery_id from queue where destination_id = {paused}"));
     database.write(&format!("delete from queue where delivery_id = {lost}")).await?;
@@ -88,7 +83,7 @@ async fn plant(testbed: &Testbed, fleet: &Fleet) -> Result<()> {
     Ok(())
 }
 
-/// The node sleeps, with a lease that does not end, and some of its shards are nobody's.
+/// The node sleeps, with a lease that does not end, and some of its shards have no owner.
 async fn free_shards(testbed: &Testbed) -> Result<()> {
     testbed.process()?.freeze().await?;
     let later = match testbed.database.kind() {

@@ -11,16 +11,14 @@
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
 use domain::id::EventId;
-use lab::{Pump, PumpReport, Until};
+use lab::PumpReport;
 use tokio::process::Command;
 
 use crate::harness::backlog::BacklogTemplate;
 use crate::harness::doctor::{self, node_command};
-use crate::harness::{Background, Fleet, Options, Pairs, Report, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const PAIRS: usize = 3;
 const TIMES: f64 = 3.0;
@@ -34,15 +32,15 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.stop().await?;
     template.copy(&testbed.database, 1, options.count(200_000)).await?;
     testbed.start().await?;
-    let fleet = Fleet::assemble(&testbed, 10, 8).await?;
+    let source = RoutedSource::make(&testbed, 10, 8).await?;
 
     let (mut p99_ms, mut made, mut acked) = (Pairs::default(), Vec::new(), Vec::new());
     for round in 0..PAIRS {
-        let sent = load(options, &fleet, round * 2).await?;
+        let sent = load(options, &source, round * 2).await?;
         p99_ms.alone.push(sent.latency.percentile_ms(99.0));
         acked.extend(answered_before(&sent, u64::MAX));
         let backups = make_backups(&testbed, round);
-        let sent = load(options, &fleet, round * 2 + 1).await?;
+        let sent = load(options, &source, round * 2 + 1).await?;
         made = backups.finish().await?;
         p99_ms.beside.push(sent.latency.percentile_ms(99.0));
         let first = made.first().context("no backup was made")?;
@@ -71,12 +69,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.tear_down().await
 }
 
-async fn load(options: &Options, fleet: &Fleet, turn: usize) -> Result<PumpReport> {
-    let mut config = fleet.pump(Until::Elapsed(options.seconds(6))).open(options.rate(500.0));
+async fn load(options: &Options, source: &RoutedSource, turn: usize) -> Result<PumpReport> {
+    let mut config = source.pump(Until::Elapsed(options.seconds(6))).open(options.rate(500.0));
     config.first_n = turn as u64 * 10_000_000;
-    let sent = Pump::start(config)?.report().await;
-    ensure!(sent.accepted == sent.offered, "not everything was accepted: {sent}");
-    Ok(sent)
+    pump_all(config).await
 }
 
 /// What was answered before this moment.
@@ -107,13 +103,11 @@ async fn restored(
     second.start().await?;
     let open = "select count(*) from queue q join destinations d on d.id = q.destination_id where d.paused_at is null";
     let mut left = 0;
-    for _ in 0..300 {
+    becomes(Duration::from_secs(30), 100, async || {
         left = second.database.number(open).await?;
-        if left == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+        Ok(left == 0)
+    })
+    .await?;
     report.must_be("not_ended_on_the_copy", left, 0);
     doctor::audit(&second, report).await?;
     second.tear_down().await

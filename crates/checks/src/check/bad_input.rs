@@ -7,16 +7,14 @@
 //! Holds if each has its status and its code, and no table has changed.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
 use client::{ApiKeyInput, NewAccount};
 use domain::id::DestinationId;
 use serde_json::Value;
 
+use crate::harness::prelude::*;
 use crate::harness::raw_http::{self, RawAnswer, json_request, request};
 use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
-use crate::harness::{Database, Fleet, Options, Report, Testbed, TestbedPlan};
 
 const SIX_MIB: usize = 6 * 1024 * 1024;
 /// Heads have ten seconds; bodies thirty, or five at less than a kilobyte a second.
@@ -25,13 +23,13 @@ const BODY_CLOSED_WITHIN: f64 = 32.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 2, 4).await?;
+    let source = RoutedSource::make(&testbed, 2, 4).await?;
     let revoked = revoked_key(&testbed).await?;
     let foreign = foreign_destination(&testbed).await?;
     let cursor = cursor_of_destinations(&testbed).await?;
     let before = table_sizes(&testbed.database).await?;
 
-    let ingest = fleet.ingest_path();
+    let ingest = source.ingest_path();
     let long = vec![b'x'; SIX_MIB];
     let chunked = chunked_request(&ingest, &long);
     let get = |path: String| json_request("GET", &path, API_KEY, "");

@@ -7,18 +7,12 @@
 //! Holds if all of that holds, no log speaks of a prepared statement, no advisory lock is left, and no connection is idle
 //! in a transaction while a receiver sleeps. Needs pgbouncer.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use client::{DeliveryQuery, EventQuery, NewDestination, NewRoute, Publish};
-use lab::Reply;
-use serde_json::json;
-use tokio::time::sleep;
+use client::{DeliveryQuery, EventQuery, NewRoute};
 
 use super::nodes_killed;
 use crate::harness::pooler::Pooler;
 use crate::harness::postgres_server::{PostgresServer, target_dir};
-use crate::harness::{Database, Options, Report, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const POOL: usize = 4;
 const ASLEEP: Duration = Duration::from_secs(2);
@@ -90,7 +84,7 @@ async fn every_call(testbed: &Testbed, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// While every request takes two seconds, nobody may hold a transaction, and nobody a lock afterwards.
+/// While every request takes two seconds, no connection may be idle in a transaction, and no lock may be left afterwards.
 async fn idle_while_receivers_sleep(testbed: &Testbed, report: &mut Report) -> Result<()> {
     let server = testbed.server()?;
     testbed.receiver.script("sleepy", Reply::ok().after(ASLEEP));

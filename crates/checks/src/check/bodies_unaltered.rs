@@ -7,18 +7,16 @@
 //! Holds if every body arrives with the hash it was sent with, and nothing is lost or sent twice.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
 use bytes::Bytes;
-use client::{Accepted, Client, NewRoute, Publish};
+use client::{Accepted, Client, NewRoute};
 use http::{HeaderName, HeaderValue, header};
+use lab::body;
 use lab::judge::Acked;
-use lab::{Reply, Script, body};
 use rand::RngExt as _;
 use tokio::task::JoinSet;
 
-use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
+use crate::harness::prelude::*;
 
 const SENDERS: u64 = 32;
 const RETRIED: u64 = 10;
@@ -26,8 +24,8 @@ const RETRIED: u64 = 10;
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let count = options.count(10_000);
     let testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
-    testbed.client.create_route(&NewRoute::to(fleet.ids[0])).await?;
+    let source = RoutedSource::make(&testbed, 1, 100).await?;
+    testbed.client.create_route(&NewRoute::to(source.destinations[0])).await?;
     testbed.receiver.default_script(Script::custom(|request| {
         let retried = body::hash(request.body).is_multiple_of(RETRIED);
         if retried && request.attempt == 1 { Reply::status(500) } else { Reply::ok() }
@@ -36,7 +34,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut senders = JoinSet::new();
     for sender in 0..SENDERS {
         let (anonymous, keyed) = (Client::without_key(&testbed.base_url())?, testbed.client.clone());
-        let (path, destination) = (fleet.ingest_path(), fleet.names[0].clone());
+        let (path, destination) = (source.ingest_path(), source.names[0].clone());
         let mine = (sender..count).step_by(SENDERS as usize);
         senders.spawn(async move {
             let mut acked = Vec::new();
@@ -55,7 +53,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let retries = testbed.receiver.snapshot().iter().filter(|record| record.attempt == 2).count();
     report.note("retried", retries);
     report.must(retries as u64 > count / 20, "hardly anything was retried");
-    settle_accounts(&testbed, &fleet, acked, Vec::new(), report).await?;
+    settle_accounts(&testbed, &source, Evidence { acked, ..Evidence::default() }, report).await?;
     testbed.tear_down().await
 }
 

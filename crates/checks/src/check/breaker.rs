@@ -11,16 +11,11 @@
 //! everything is delivered.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
-use anyhow::Result;
-use client::NewDestination;
 use domain::id::DestinationId;
-use lab::{Reply, Script};
-use tokio::time::sleep;
 
 use crate::harness::bursts::{Pauses, until_success};
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, retry_policy, wait_until};
+use crate::harness::prelude::*;
 
 const FAILURES: u64 = 5;
 const AT_LEAST: u64 = 20;

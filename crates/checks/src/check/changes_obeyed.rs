@@ -6,16 +6,11 @@
 //! Holds if one second after each answer no request starts with the old setting; if what is left at the deletion is
 //! cancelled, the log stays quiet, and the events are still there to be read.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
 use client::{NewRoute, NewSource};
 use domain::id::DestinationId;
-use lab::{PumpConfig, Record, Recording, Reply, Target, Until};
-use serde_json::json;
-use tokio::time::sleep;
+use lab::Target;
 
-use crate::harness::{Options, Report, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const SLOTS: u32 = 20;
 const LATENCY: Duration = Duration::from_millis(50);

@@ -3,9 +3,7 @@
 //!
 //! Holds if every start is ready within a second.
 
-use anyhow::Result;
-
-use crate::harness::{Options, Report, TestbedPlan};
+use crate::harness::prelude::*;
 
 const WITHIN_SECONDS: f64 = 1.0;
 

@@ -6,14 +6,7 @@
 //! Holds if the CPU time that nodes and database spend on an event grows by less than 15 % from one node to four (median
 //! of three), and everything arrives.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use lab::{Recording, Until};
-use serde_json::json;
-use tokio::time::sleep;
-
-use crate::harness::{CpuTime, Fleet, Options, Report, TestbedPlan, median, rounded, us_per_event};
+use crate::harness::prelude::*;
 
 const MANY: usize = 4;
 const PAIRS: usize = 3;
@@ -58,10 +51,10 @@ impl Cost {
 async fn cost(options: &Options, nodes: usize, report: &mut Report) -> Result<Cost> {
     let testbed = TestbedPlan::new(options)?.nodes(nodes).start_balanced().await?;
     testbed.receiver.recording(Recording::Counts);
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
     let load = |span| {
         let connections = options.count(CONNECTIONS) as usize;
-        let mut config = fleet.pump_singly(Until::Elapsed(span)).connections(connections);
+        let mut config = source.pump_singly(Until::Elapsed(span)).connections(connections);
         config.keep_log = false;
         match options.rate {
             Some(rate) => config.open(rate),

@@ -1,4 +1,4 @@
-//! Hazard: a file that was cut or damaged while nobody looked.
+//! Hazard: a file that was cut or damaged while no node ran.
 //!
 //! Under load the node is killed, and its database with the log is put aside. (a) The log is cut at twenty random places
 //! (`--count`), and a node is started on each. (b) The log is written into the database, and one bit of it is turned
@@ -17,17 +17,13 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use lab::{Pump, Until};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::time::sleep;
 
 use crate::harness::database::{checkpoint, open_read_only};
 use crate::harness::doctor::{diagnose, doctor, node_command};
-use crate::harness::{Database, Fleet, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const TIMES: u64 = 20;
 const DAMAGED: i32 = 3;
@@ -49,12 +45,12 @@ async fn damaged_files(options: &Options, report: &mut Report) -> Result<()> {
     report.note("seed", seed);
     let mut dice = StdRng::seed_from_u64(seed);
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 5, 4).await?;
+    let source = RoutedSource::make(&testbed, 5, 4).await?;
     // What is not about events is in the database itself from here on.
     testbed.stop().await?;
     checkpoint(&file_of(&testbed)?)?;
     testbed.start().await?;
-    let mut config = fleet.pump(Until::Stopped).open(options.rate(100.0));
+    let mut config = source.pump(Until::Stopped).open(options.rate(100.0));
     config.retry_for = Duration::ZERO;
     config.answer_timeout = Duration::from_secs(1);
     let pump = Pump::start(config)?;

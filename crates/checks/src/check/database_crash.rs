@@ -7,29 +7,22 @@
 //! within five seconds after the server accepts connections; if nothing is lost, duplicates are within the budget
 //! (each crash counts as a moment at which answers may not have been written down), and the node never exits.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::{Fault, FaultKind, Pump, Until};
-use tokio::time::sleep;
-
-use crate::harness::ingest_probe::{IngestProbe, wait_until_all_accept};
-use crate::harness::multi_node::{settle_fleet, start_usual_fleet};
-use crate::harness::{Options, Report};
+use crate::harness::ingest_probe::{IngestProbe, SERVING_WITHIN, wait_until_all_accept};
+use crate::harness::multi_node::{drain_and_settle, start_usual_nodes};
+use crate::harness::prelude::*;
 
 const AWAY: Duration = Duration::from_secs(3);
 const UNHURT: Duration = Duration::from_secs(5);
-const SERVING_WITHIN: f64 = 5.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let (mut testbed, fleet) = start_usual_fleet(options).await?;
+    let (mut testbed, source) = start_usual_nodes(options).await?;
     let server = testbed.server()?;
 
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(500.0)))?;
+    let pump = Pump::start(source.pump(Until::Stopped).open(options.rate(500.0)))?;
     let (mut crashes, mut slowest, mut meanwhile) = (Vec::new(), Duration::ZERO, Vec::new());
     for _ in 0..options.count(3) {
         sleep(options.seconds(UNHURT.as_secs())).await;
-        let probe = IngestProbe::start(&testbed, &fleet, Duration::from_millis(100));
+        let probe = IngestProbe::start(&testbed, &source, Duration::from_millis(100));
         let mut crash = Fault::of_all(FaultKind::DatabaseAway, testbed.receiver.now_us());
         server.crash().await?;
         let away_since = Instant::now();
@@ -38,7 +31,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         server.resume().await?;
         crash.until_us = Some(testbed.receiver.now_us());
         crashes.push(crash);
-        slowest = slowest.max(wait_until_all_accept(&testbed, &fleet, Duration::from_secs(20)).await?);
+        slowest = slowest.max(wait_until_all_accept(&testbed, &source, Duration::from_secs(20)).await?);
         let answers = probe.finish().await?.into_iter();
         meanwhile.extend(answers.filter(|answer| answer.is_between(away_since, away_until)));
     }
@@ -50,6 +43,6 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let wrong: Vec<_> = other.map(|answer| answer.status).collect();
     report.must(wrong.is_empty(), format!("answered while the database was away: {wrong:?}"));
     report.must_be_at_most("slowest_recovery_seconds", slowest, SERVING_WITHIN);
-    settle_fleet(&mut testbed, &fleet, &sent, crashes, report).await?;
+    drain_and_settle(&mut testbed, &source, &sent, crashes, report).await?;
     testbed.tear_down().await
 }

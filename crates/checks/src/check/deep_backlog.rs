@@ -7,14 +7,8 @@
 //! Holds if the node serves within three seconds of its start, keeps below 256 MiB, and delivers at least 80 % as fast from
 //! the deep backlog as from the shallow one.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use lab::{Recording, Reply};
-use tokio::time::sleep;
-
 use crate::harness::backlog::BacklogTemplate;
-use crate::harness::{Options, Report, Testbed, TestbedPlan, mib};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: u64 = 1_000;
 const SHALLOW_EACH: u64 = 100;

@@ -9,20 +9,14 @@
 //! lost. Needs the debug build.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
 use client::Client;
 use lab::process::get_status;
-use lab::{Fault, FaultKind, Until};
-use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::harness::audit::{Circumstances, settle_accounts_on};
 use crate::harness::postgres_server::root;
+use crate::harness::prelude::*;
 use crate::harness::testbed::{API_KEY, free_addr};
-use crate::harness::{Fleet, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan, raw_http};
 
 const DESTINATIONS: usize = 5;
 const SLOTS: u32 = 4;
@@ -85,11 +79,11 @@ async fn one_loop(options: &Options, row: &LoopRow) -> Result<Report> {
         .short_retention(None, 1)
         .env("POSTHASTE_TEST_ROLLUP_EVERY_SECONDS", "1")
         .env("POSTHASTE_ADMIN_LISTEN", &admin.to_string())
-        // Nobody is there: spans are dropped, and the exporter has something to do.
+        // Nothing listens there: spans are dropped, and the exporter has something to do.
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
         .env("POSTHASTE_SHUTDOWN_GRACE", "2s");
     let mut testbed = plan.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
     testbed.stop().await?;
     testbed.set_env("POSTHASTE_FAIL", Some(&failpoint(&row.name)));
     // It may die on the way to being ready.
@@ -98,10 +92,10 @@ async fn one_loop(options: &Options, row: &LoopRow) -> Result<Report> {
     let pid = testbed.process()?.pid();
 
     let _callers = callers(&testbed, admin);
-    let mut config = fleet.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0));
+    let mut config = source.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0));
     config.retry_for = Duration::from_secs(60);
     let pump = lab::Pump::start(config)?;
-    let mut on = Circumstances::default();
+    let (mut faults, mut unknown_settlements) = (Vec::new(), 0);
     if row.is_restarted {
         sleep(options.seconds(3)).await;
         part.must(testbed.is_running() && testbed.process()?.pid() == pid, "the process ended");
@@ -114,10 +108,10 @@ async fn one_loop(options: &Options, row: &LoopRow) -> Result<Report> {
     } else {
         let ended = testbed.wait_for_exit(options.seconds(3) + Duration::from_secs(15)).await;
         part.must(ended, "the process did not end");
-        on.faults = vec![Fault::of_all(FaultKind::Kill, testbed.receiver.now_us())];
+        faults = vec![Fault::of_all(FaultKind::Kill, testbed.receiver.now_us())];
         // What was answered and could not be written any more is asked for again: the price of it, and no more than that.
         let written = TableAudit::of(&testbed.database).await?.delivered;
-        on.unknown_settlements = testbed.receiver.succeeded().saturating_sub(written);
+        unknown_settlements = testbed.receiver.succeeded().saturating_sub(written);
         let status = testbed.process_mut()?.wait(Duration::from_secs(1)).await?;
         part.must(status.and_then(|it| it.code()) == Some(1), format!("it ended with {status:?}"));
         part.must(testbed.log().contains("this node must end"), "the log does not say why");
@@ -130,13 +124,13 @@ async fn one_loop(options: &Options, row: &LoopRow) -> Result<Report> {
     let log = testbed.log();
     part.must(log.contains(&name) || log.contains(&thread), "the log does not name it");
     let sent = pump.report().await;
-    testbed.must_drain(Duration::from_secs(60), &mut part).await?;
-    settle_accounts_on(&testbed, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
+    let evidence = Evidence { unknown_settlements, ..source.evidence(&sent, faults) };
+    settle_accounts(&testbed, &source, evidence, &mut part).await?;
     testbed.tear_down().await?;
     Ok(part)
 }
 
-/// Somebody who follows the stream, and somebody at the admin address.
+/// A client that follows the stream, and one at the admin address.
 fn callers(testbed: &Testbed, admin: SocketAddr) -> JoinSet<()> {
     let mut callers = JoinSet::new();
     let (addr, key) = (testbed.addr, format!("Bearer {API_KEY}"));

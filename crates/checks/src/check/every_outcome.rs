@@ -9,20 +9,15 @@
 //! and if 410 disables the destination, and what comes after it is neither sent nor lost.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use client::Publish;
 use domain::destination::DisabledReason;
 use domain::id::DestinationId;
 use domain::retry::RetryPolicy;
-use lab::Reply;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::harness::database::Cell;
+use crate::harness::prelude::*;
 use crate::harness::testbed::free_addr;
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, rounded};
 
 const PAUSES: [f64; 3] = [1.0, 2.0, 3.0];
 const JITTER: f64 = 0.2;
@@ -50,7 +45,7 @@ enum Behaviour {
     Replies(Reply),
     /// Speaks, but not HTTP.
     Babbles,
-    /// Nobody is there.
+    /// Nothing listens there.
     Refuses,
     /// Speaks HTTP where TLS is expected.
     NoTls,
@@ -299,8 +294,8 @@ async fn deliveries(testbed: &Testbed, destination: DestinationId) -> Result<Vec
         "select delivery_id, number, spent, started_at, duration_us, outcome, http_status, ending, reason
          from attempts where destination_id = {id} order by delivery_id, attempt_id"
     );
-    let text = |cell: &Cell| cell.text().map(str::to_owned);
-    let mut deliveries: Vec<(Cell, Vec<TimedAttempt>)> = Vec::new();
+    let text = |cell: &SqlValue| cell.text().map(str::to_owned);
+    let mut deliveries: Vec<(SqlValue, Vec<TimedAttempt>)> = Vec::new();
     for row in testbed.database.rows(&sql).await? {
         let started = row[3].number().unwrap_or(0) as f64 / 1e6;
         let fact = TimedAttempt {

@@ -7,15 +7,11 @@
 //! Holds if each time the node stops taking events (503, and not ready) or exits with an error within a second, never
 //! flushes its log again, acknowledges nothing in between, and after a restart nothing acknowledged is lost.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
+use lab::Sent;
 use lab::process::get_status;
-use lab::{Pump, Sent, Until};
-use tokio::time::sleep;
 
+use crate::harness::prelude::*;
 use crate::harness::strace::{Strace, SystemCall};
-use crate::harness::{Fleet, Options, Report, Testbed, TestbedPlan, raw_http, settle_accounts, wait_until};
 
 const LAST: u64 = 30;
 /// An answer may be on its way when the flush fails: that of the flush before.
@@ -38,14 +34,14 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 async fn one_failure(options: &Options, n: u64) -> Result<(Duration, Report)> {
     let mut part = Report::default();
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 3, 4).await?;
+    let source = RoutedSource::make(&testbed, 3, 4).await?;
     let inject = format!("inject=fdatasync,fsync:error=EIO:when={n}");
     let strace = Strace::attach(&testbed, &["-e", "trace=fdatasync,fsync", "-e", &inject]).await?;
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(50.0)))?;
+    let pump = Pump::start(source.pump(Until::Stopped).open(options.rate(50.0)))?;
 
     let failure = injected(&strace).await?;
     let failed_us = failure.at_us.saturating_sub(lab::clock::unix_us() - testbed.receiver.now_us());
-    let noticed = refuses(&mut testbed, &fleet).await?;
+    let noticed = refuses(&mut testbed, &source).await?;
     let noticed_us = testbed.receiver.now_us();
     part.must(noticed.is_some(), "it neither refused events nor exited within a second");
     // Time enough to flush again, if it were to.
@@ -65,8 +61,9 @@ async fn one_failure(options: &Options, n: u64) -> Result<(Duration, Report)> {
     };
     part.must_be("acknowledged_in_between", sent.sent.iter().filter(in_between).count(), 0);
     // From the failure on, what was answered could not be written down.
-    let (promised, lost_words) = (fleet.promised(&sent.sent), vec![failed_us, noticed_us, kill]);
-    settle_accounts(&testbed, &fleet, promised, lost_words, &mut part).await?;
+    let [failed, noticed_at] = [failed_us, noticed_us].map(|at_us| Fault::of_all(FaultKind::Kill, at_us));
+    settle_accounts(&testbed, &source, source.evidence(&sent, vec![failed, noticed_at, kill]), &mut part)
+        .await?;
     testbed.tear_down().await?;
     Ok((noticed.unwrap_or_default(), part))
 }
@@ -83,10 +80,10 @@ async fn injected(strace: &Strace) -> Result<SystemCall> {
 }
 
 /// How long it took until the node was gone, or refused events and said that it is not ready.
-async fn refuses(testbed: &mut Testbed, fleet: &Fleet) -> Result<Option<Duration>> {
+async fn refuses(testbed: &mut Testbed, source: &RoutedSource) -> Result<Option<Duration>> {
     let began = Instant::now();
     let second = Duration::from_secs(1);
-    let request = fleet.ingest_request("probe", b"{}");
+    let request = source.ingest_request("probe", b"{}");
     while began.elapsed() < second {
         if !testbed.is_running() {
             return Ok(Some(began.elapsed()));

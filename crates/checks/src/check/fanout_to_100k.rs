@@ -1,25 +1,19 @@
-//! Hazard: one event for 100,000 destinations holds up everybody else, or takes all memory.
+//! Hazard: one event for 100,000 destinations holds up every other account, or takes all memory.
 //!
 //! 100,000 destinations of one account (`--count`), one event for all of them; meanwhile another account sends 50 events
 //! a second (`--rate`), as it did alone before.
 //!
 //! Holds if all deliveries are durable within ten seconds, each once; if no write transaction takes longer than 100 ms;
 //! if memory grows by no more than 128 MiB; and if the other account's events arrive within twice the time they took
-//! before (99th percentile). SQLite lets nobody look at the transaction that runs, but an answer waits for two of them
+//! before (99th percentile). SQLite shows no other connection the transaction that runs, but an answer waits for two of them
 //! at most: there the slowest answer to the other account is held to 200 ms. All of them arrive in the end.
 
-use std::time::{Duration, Instant};
+use client::{ApiKeyInput, Client, NewAccount};
+use lab::Target;
 
-use anyhow::{Result, ensure};
-use client::{ApiKeyInput, Client, NewAccount, Publish};
-use lab::{Pump, PumpConfig, Recording, Target, Until};
-use tokio::time::sleep;
-
+use crate::harness::large_fanout;
+use crate::harness::prelude::*;
 use crate::harness::testbed::{OPERATOR_KEY, add_destination};
-use crate::harness::{
-    Background, Database, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan, large_fanout, mib,
-    rounded,
-};
 
 const DESTINATIONS: u64 = 100_000;
 const DURABLE_WITHIN: f64 = 10.0;

@@ -5,12 +5,7 @@
 //!
 //! Holds if in every round all fifty have answered within 260 ms after the producer had its 202.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use lab::{PumpConfig, Reply, Until};
-
-use crate::harness::{Fleet, Options, Report, TestbedPlan};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 50;
 const LATENCY: Duration = Duration::from_millis(200);
@@ -18,7 +13,7 @@ const WITHIN_MS: f64 = 260.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, 5).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, 5).await?;
     testbed.receiver.default_script(Reply::ok().after(LATENCY));
     let (mut slowest, mut all) = (0.0f64, Vec::new());
     for round in 0..=options.count(10) {
@@ -27,7 +22,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         let config = PumpConfig {
             event_types: vec!["lab.all".into()],
             connections: 1,
-            ..PumpConfig::new(fleet.target(), Until::Count(1))
+            ..PumpConfig::new(source.target(), Until::Count(1))
         };
         let sent = lab::pump::run(config).await?.sent.remove(0);
         ensure!(sent.acked(), "the event was answered {}", sent.status);

@@ -6,13 +6,8 @@
 //! Holds if every event is accepted, 99 of 100 within 20 ms, and each has its 5,000 deliveries in the end, none missing
 //! and none twice. An event is answered after a flush, so how long the disk takes for one beside all that is told with it.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::{PumpConfig, Recording, Until};
-use tokio::time::sleep;
-
-use crate::harness::{Options, Report, TestbedPlan, disk, large_fanout, rounded};
+use crate::harness::prelude::*;
+use crate::harness::{disk, large_fanout};
 
 const DESTINATIONS: u64 = 5_000;
 const P99_MS: f64 = 20.0;
@@ -38,9 +33,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let disk = disk.finish().await?;
     let lag = large_fanout::expansions(&testbed.database).await?;
     let ended = Instant::now();
-    while large_fanout::expansions(&testbed.database).await? > 0 && ended.elapsed() < PATIENCE {
-        sleep(Duration::from_millis(50)).await;
-    }
+    becomes(PATIENCE, 50, async || Ok(large_fanout::expansions(&testbed.database).await? == 0)).await?;
     report.note("offered", sent.offered);
     report.must_be("accepted", sent.accepted, sent.offered);
     report.note("p50_ms", rounded(sent.latency.percentile_ms(50.0)));

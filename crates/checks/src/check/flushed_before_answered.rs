@@ -6,22 +6,19 @@
 //! in full and had returned when the answer was written.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use anyhow::Result;
-use lab::{Pump, Until};
-
+use crate::harness::prelude::*;
 use crate::harness::strace::{Strace, SystemCall};
-use crate::harness::{Fleet, Options, Report, TestbedPlan};
 
 const WATCHED: &str = "trace=fdatasync,fsync,read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg";
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 4, 4).await?;
+    let source = RoutedSource::make(&testbed, 4, 4).await?;
     let strace = Strace::attach(&testbed, &["-e", WATCHED]).await?;
-    let sent =
-        Pump::start(fleet.pump(Until::Elapsed(options.seconds(20))).open(options.rate(50.0)))?.report().await;
+    let sent = Pump::start(source.pump(Until::Elapsed(options.seconds(20))).open(options.rate(50.0)))?
+        .report()
+        .await;
     testbed.quiesce(Duration::from_secs(30)).await?;
     let calls = strace.detach().await?;
     let seen = acknowledgements(&calls);

@@ -10,21 +10,15 @@
 
 mod chores;
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use client::{NewDestination, Publish};
-use lab::{Recording, Reply};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
+use crate::harness::multi_node::LEASE;
+use crate::harness::prelude::*;
 use crate::harness::testbed::add_destination;
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan};
 
 const ROUTES: u64 = 5_000;
 const ROUNDS: usize = 3;
 const STILL: u64 = 15;
-const LEASE_SECONDS: f64 = 10.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let routes = options.count(ROUTES);
@@ -64,7 +58,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         sleep(Duration::from_secs(1)).await;
     }
     report.note("frozen_within_the_chore", frozen_in_it);
-    report.must_be_at_most("gone_on_after_seconds", slowest, 2.0 * LEASE_SECONDS);
+    report.must_be_at_most("gone_on_after_seconds", slowest, 2 * LEASE);
     let wanted = ROUNDS as u64 * routes;
     testbed.must_drain(Duration::from_secs(120), report).await?;
     let sql = "select count(*) from attempts where ending = 'delivered'";

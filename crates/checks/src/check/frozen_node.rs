@@ -8,29 +8,26 @@
 //! limit and those that were under way at the stop; if the others have taken over within the lease and two seconds;
 //! and if the node has its share of the lanes again within twenty seconds of its thaw, in the same process.
 
-use std::time::Duration;
-
-use anyhow::Result;
 use lab::nemesis::{Act, Schedule};
-use lab::{Pump, Until};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use crate::harness::multi_node::{at_work_after, lanes_of, settle_fleet, start_usual_fleet};
-use crate::harness::{Options, Report};
+use crate::harness::multi_node::{
+    TAKEN_OVER_WITHIN, at_work_after, drain_and_settle, lanes_of, start_usual_nodes,
+};
+use crate::harness::prelude::*;
 
 const STILL: u64 = 25;
 const FIRST: Duration = Duration::from_secs(10);
 const CALM: Duration = Duration::from_secs(5);
-const TAKEN_OVER_WITHIN: f64 = 12.0;
 const BACK_WITHIN: Duration = Duration::from_secs(20);
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let still = options.seconds(STILL);
-    let (mut testbed, fleet) = start_usual_fleet(options).await?;
+    let (mut testbed, source) = start_usual_nodes(options).await?;
     let times: Vec<Duration> = (0..options.count(2) as u32).map(|n| FIRST + (still + CALM) * n).collect();
     let schedule = Schedule::at(options.seed(), &times, testbed.nodes.len(), Act::Freeze { still });
     report.note("seed", schedule.seed);
-    let mut config = fleet.pump(Until::Stopped).open(options.rate(500.0));
+    let mut config = source.pump(Until::Stopped).open(options.rate(500.0));
     // A frozen door says nothing; a producer with others to go to does not wait for long.
     config.answer_timeout = Duration::from_secs(3);
     let pump = Pump::start(config)?;
@@ -46,9 +43,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     sleep(CALM).await;
     let sent = pump.finish().await;
-    let (_, ownership) = settle_fleet(&mut testbed, &fleet, &sent, faults.clone(), report).await?;
+    let (_, ownership) = drain_and_settle(&mut testbed, &source, &sent, faults.clone(), report).await?;
 
-    let (records, tenures) = (testbed.receiver.snapshot(), ownership.tenures(&testbed, &fleet));
+    let (records, tenures) = (testbed.receiver.snapshot(), ownership.tenures(&testbed, &source));
     let mut slowest = 0.0f64;
     for (freeze, pid) in faults.iter().filter_map(|freeze| Some((freeze, freeze.sender?))) {
         let lanes = lanes_of(&tenures, pid, freeze.at_us);

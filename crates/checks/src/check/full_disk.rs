@@ -9,14 +9,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use lab::{Pump, Reply, Until};
-use tokio::time::sleep;
 
 use crate::harness::postgres_server::target_dir;
-use crate::harness::{Fleet, Options, Report, TestbedPlan, raw_http, settle_accounts};
+use crate::harness::prelude::*;
 
 const DISK_MIB: usize = 64;
 const TAKEN_MIB: usize = 32;
@@ -29,15 +24,15 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let taken = disk.path.join("taken");
     std::fs::write(&taken, vec![1; TAKEN_MIB << 20])?;
     let mut testbed = TestbedPlan::new(options)?.data_dir(&disk.path.join("data")).start().await?;
-    let fleet = Fleet::assemble(&testbed, 1, SLOTS as u32).await?;
+    let source = RoutedSource::make(&testbed, 1, SLOTS as u32).await?;
     testbed.receiver.default_script(Reply::ok().after(Duration::from_millis(200)));
 
-    let mut config = fleet.pump(Until::Stopped).open(options.rate(500.0));
+    let mut config = source.pump(Until::Stopped).open(options.rate(500.0));
     config.body_bytes = 8 * 1024;
     // Each event is sent once, so that every answer is in the log.
     config.retry_for = Duration::ZERO;
     let pump = Pump::start(config)?;
-    let (addr, request) = (testbed.addr, fleet.ingest_request("lab.probe", &[b'x'; 8192]));
+    let (addr, request) = (testbed.addr, source.ingest_request("lab.probe", &[b'x'; 8192]));
     let probe = || raw_http::exchange(addr, &request, Duration::from_secs(3));
 
     let began = Instant::now();
@@ -67,17 +62,14 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 
     std::fs::remove_file(&taken)?;
     let freed = Instant::now();
-    while probe().await?.status != Some(202) && freed.elapsed() < Duration::from_secs(10) {
-        sleep(Duration::from_millis(50)).await;
-    }
+    becomes(Duration::from_secs(10), 50, async || Ok(probe().await?.status == Some(202))).await?;
     report.must_be_at_most("accepting_again_after_seconds", freed.elapsed(), 5.0);
     sleep(Duration::from_secs(1)).await;
     let sent = pump.finish().await;
     report.must_be_accepted_or_refused(&sent);
     testbed.receiver.default_script(Reply::ok());
-    testbed.must_drain(Duration::from_secs(60), report).await?;
     testbed.must_be_running(report);
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), Vec::new(), report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, Vec::new()), report).await?;
     let integrity = testbed.database.rows("pragma integrity_check").await?;
     let sound = integrity.first().and_then(|row| row[0].text()) == Some("ok");
     report.must(sound, "the file is damaged");

@@ -1,4 +1,4 @@
-//! Hazard: what waits for a destination that may not be asked is looked over again and again, and everybody pays for it.
+//! Hazard: what waits for a destination that may not be asked is looked over again and again, at the expense of all other destinations.
 //!
 //! Nineteen destinations under a steady load (`--rate`), once alone and once beside one for which a million wait
 //! (`--count`), and which said 429 and asked for an hour. Three such pairs, one after the other, of `--seconds` each.
@@ -6,13 +6,8 @@
 //! Holds if the CPU time that node and database spend on an event of the others is the same within a tenth (median of
 //! three), and if the one that is held gets no request after its first ones, over the restarts too.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use lab::Reply;
-
 use crate::harness::bystanders::BystanderTestbed;
-use crate::harness::{CpuTime, Options, Pairs, Report, TestbedPlan, rounded, us_per_event};
+use crate::harness::prelude::*;
 
 const AN_HOUR: u64 = 3_600;
 const SLOTS: u32 = 5;

@@ -8,16 +8,14 @@
 //! the debug build.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
 use bytes::Bytes;
 use client::{AcceptedStatus, Client, Error};
 use domain::id::EventId;
 use http::{HeaderName, HeaderValue};
 use tokio::task::JoinSet;
 
-use crate::harness::{Fleet, Options, Report, TableAudit, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const AT_ONCE: usize = 200;
 const CRASHES: u64 = 3;
@@ -25,10 +23,10 @@ const CRASHES: u64 = 3;
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let keys = options.count(100);
     let mut testbed = TestbedPlan::with_failpoints(options)?.nodes(options.nodes(3)).start().await?;
-    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
+    let source = RoutedSource::make(&testbed, 1, 100).await?;
     let bases = testbed.nodes.iter().map(|node| Client::without_key(&node.base_url()));
     let clients = bases.collect::<Result<Vec<Client>, Error>>()?;
-    let (client, path) = (clients[0].clone(), fleet.ingest_path());
+    let (client, path) = (clients[0].clone(), source.ingest_path());
 
     let (mut split, mut created, mut conflicts) = (0u64, 0u64, 0u64);
     for n in 0..keys {

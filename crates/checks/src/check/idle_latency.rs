@@ -2,12 +2,7 @@
 //!
 //! Holds if the median is under ten milliseconds.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use lab::Until;
-
-use crate::harness::{Options, Report, TestbedPlan};
+use crate::harness::prelude::*;
 
 const P50_MS: f64 = 10.0;
 

@@ -11,12 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use anyhow::{Result, ensure};
-use lab::{Ending, FaultKind, promises};
-use serde_json::json;
+use lab::{RequestEnd, promises};
 
 use crate::harness::logbook::{self, AttemptRow, Logbook};
-use crate::harness::{Options, Report};
+use crate::harness::prelude::*;
 
 const KINDS: [FaultKind; 6] = [
     FaultKind::Kill,
@@ -36,7 +34,7 @@ pub(crate) async fn run(_options: &Options, report: &mut Report) -> Result<()> {
         let book = logbook::read(file)?;
         let broken = broken_rules(&book);
         report.must(broken.is_empty(), format!("{}: {}", book.check, broken.join("; ")));
-        for fault in &book.case.faults {
+        for fault in &book.evidence.faults {
             *faults.entry(fault.kind).or_insert(0u64) += 1;
         }
         for fact in &book.attempts {
@@ -45,7 +43,7 @@ pub(crate) async fn run(_options: &Options, report: &mut Report) -> Result<()> {
             met.extend(fact.late.then(|| "late".to_owned()));
         }
         judged.push(
-            json!({ "check": book.check, "requests": book.case.received.len(), "facts": book.attempts.len() }),
+            json!({ "check": book.check, "requests": book.evidence.received.len(), "facts": book.attempts.len() }),
         );
     }
     for kind in KINDS {
@@ -61,12 +59,12 @@ pub(crate) async fn run(_options: &Options, report: &mut Report) -> Result<()> {
 }
 
 fn broken_rules(book: &Logbook) -> Vec<String> {
-    let verdict = book.case.judge();
+    let verdict = book.evidence.judge();
     let mut deliveries: HashMap<&str, Vec<&AttemptRow>> = HashMap::new();
     for fact in &book.attempts {
         deliveries.entry(&fact.delivery).or_default().push(fact);
     }
-    let received = &book.case.received;
+    let received = &book.evidence.received;
     let answered: HashSet<&str> =
         received.iter().filter(|record| record.succeeded()).map(|record| &*record.delivery_id).collect();
     let [mut twice, mut gaps, mut unfounded, mut unreasoned] = [0u64; 4];
@@ -83,7 +81,7 @@ fn broken_rules(book: &Logbook) -> Vec<String> {
     let known: HashSet<(&str, i64)> =
         book.attempts.iter().filter_map(|fact| Some((fact.delivery.as_str(), fact.number?))).collect();
     let unrecorded = received.iter().filter(|record| {
-        matches!(record.ending, Ending::Answered(_))
+        matches!(record.end, RequestEnd::Answered(_))
             && !known.contains(&(&*record.delivery_id, i64::from(record.attempt)))
     });
     let unrecorded = (unrecorded.count() as u64).saturating_sub(verdict.budget);

@@ -1,4 +1,4 @@
-//! Hazard: one producer that is far too fast takes the node away from those who keep to their limits.
+//! Hazard: one producer that is far too fast takes the node away from producers that keep to their limits.
 //!
 //! Two keys with the same limit. First B alone, at its limit: the baseline. Then A at twenty times its limit beside B at
 //! its own. `--seconds` is how long both run, `--rate` the limit.
@@ -7,15 +7,11 @@
 //! which it is let in again; and if B does not notice: at least 99.9 % accepted, and a p99 of no more than one and a
 //! half times its baseline.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
 use client::ApiKeyInput;
-use lab::{PumpConfig, Target, Until};
+use lab::Target;
 use serde_json::Value;
 
-use crate::harness::raw_http;
-use crate::harness::{Options, Report, Testbed, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const LIMIT: f64 = 100.0;
 const TOO_FAST: f64 = 20.0;
@@ -67,7 +63,7 @@ fn at(testbed: &Testbed, key: &str, per_second: f64, how_long: Duration) -> Pump
     .open(per_second)
 }
 
-/// A batch of five seconds' worth empties the bucket; who then waits as long as told is let in.
+/// A batch of five seconds' worth empties the bucket; a producer that then waits as long as it is told is let in.
 async fn retry_after_is_right(testbed: &Testbed, key: &str, limit: f64, report: &mut Report) -> Result<()> {
     let event = r#"{"type":"lab.event","data":1}"#;
     let batch = format!("{{\"events\":[{}]}}", vec![event; (limit * 5.0).min(1_000.0) as usize].join(","));
@@ -85,7 +81,7 @@ async fn retry_after_is_right(testbed: &Testbed, key: &str, limit: f64, report: 
     let again = post(testbed, "/v1/events", key, event).await?;
     report.must_be("after_waiting_as_told", again.status.unwrap_or(0), 202);
     let body: Value = serde_json::from_str(again.body()).unwrap_or_default();
-    report.must(body["id"].is_string(), "who is let in gets an id");
+    report.must(body["id"].is_string(), "an accepted event has no id");
     Ok(())
 }
 

@@ -15,15 +15,12 @@ mod chores;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use lab::{Latency, Pump, Reply, Script, Until};
-use serde_json::json;
+use lab::Latency;
 
 use super::killed_while_expanding;
 use crate::harness::postgres_server::root;
-use crate::harness::{Fleet, Options, Report, StoreKind, TestbedPlan, settle_accounts};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 6;
 const SLOTS: u32 = 4;
@@ -54,12 +51,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
             _ => &AT_HITS[..],
         };
         for at_hit in at_hits.iter().copied() {
-            let (died, part) = if large {
-                killed_while_expanding::died_at(options, place, at_hit).await
-            } else if let Some(done) = chores::died_at(options, place, at_hit).await {
-                done
-            } else {
-                one_place(options, place, at_hit).await
+            let (died, part) = match (large, of_chores) {
+                (true, _) => killed_while_expanding::died_at(options, place, at_hit).await,
+                (_, true) => chores::died_at(options, place, at_hit).await,
+                _ => one_place(options, place, at_hit).await,
             }
             .with_context(|| place.clone())?;
             if died {
@@ -78,7 +73,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 async fn one_place(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
     let mut part = Report::default();
     let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
     let quick = Latency::Uniform { from: Duration::from_millis(2), to: Duration::from_millis(20) };
     testbed.receiver.default_script(Reply::ok().after(quick));
     // Fails once, then no more: a retry is what is wanted, not the long tail of many.
@@ -99,12 +94,12 @@ async fn one_place(options: &Options, place: &str, at_hit: u64) -> Result<(bool,
     // The place may be on the way to being ready.
     let _ = testbed.start().await;
 
-    let pump = Pump::start(fleet.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0)))?;
+    let pump = Pump::start(source.pump(Until::Elapsed(options.seconds(3))).open(options.rate(100.0)))?;
     let limit = options.seconds(3) + Duration::from_secs(3);
     let (died, died_us) = testbed.restart_after_abort(place, limit, &mut part).await?;
     let sent = pump.report().await;
-    testbed.must_drain(Duration::from_secs(60), &mut part).await?;
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), vec![died_us], &mut part).await?;
+    let death = Fault::of_all(FaultKind::Kill, died_us);
+    settle_accounts(&testbed, &source, source.evidence(&sent, vec![death]), &mut part).await?;
     testbed.tear_down().await?;
     Ok((died, part))
 }

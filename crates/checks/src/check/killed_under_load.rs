@@ -6,14 +6,10 @@
 //! Holds if nothing is lost, duplicates stay within what was open or unwritten at the kills, no destination ever has
 //! more requests open than its limit, and every restart serves within a second.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::{Pump, Reply, Script, Until};
 use tokio::time::sleep_until;
 
 use crate::harness::multi_node::SLOW_ENOUGH;
-use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 20;
 const SLOTS: u32 = 4;
@@ -24,16 +20,16 @@ const SERVING_WITHIN: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let span = options.seconds(30);
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
     let well = Reply::ok().after(SLOW_ENOUGH);
     testbed.receiver.default_script(well.clone());
     let ill = Reply::status(500).after(SLOW_ENOUGH);
     let until = Instant::now() + (span / 3).min(Duration::from_secs(10));
     testbed
         .receiver
-        .script(&fleet.names[DESTINATIONS - 1], Script::FailUntil { until, fail: ill, then: well });
+        .script(&source.names[DESTINATIONS - 1], Script::FailUntil { until, fail: ill, then: well });
 
-    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(options.rate(500.0)))?;
+    let pump = Pump::start(source.pump(Until::Elapsed(span)).open(options.rate(500.0)))?;
     let began = tokio::time::Instant::now();
     let (mut kills, mut slowest) = (Vec::new(), Duration::ZERO);
     while began.elapsed() + KILL_EVERY < span {
@@ -42,10 +38,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         slowest = slowest.max(testbed.start().await?);
     }
     let sent = pump.report().await;
-    testbed.must_drain(Duration::from_secs(60), report).await?;
     report.note("kills", kills.len());
     report.must_be_at_most("slowest_restart_seconds", slowest, SERVING_WITHIN);
     report.must_all_be_accepted(&sent);
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), kills, report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, kills), report).await?;
     testbed.tear_down().await
 }

@@ -6,14 +6,10 @@
 //! Holds if every event that was acknowledged has one delivery for each destination, none missing and none twice, and
 //! all of them arrive.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
 use domain::id::EventId;
-use lab::Recording;
-use tokio::time::sleep;
 
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, large_fanout, rounded, wait_until};
+use crate::harness::large_fanout;
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 5_000;
 /// A kill that comes too late meets nothing: so many more events are tried.

@@ -9,18 +9,13 @@
 //! without what it belongs to is left. What an event takes on disk is told, with
 //! `--only bytes` nothing else; and how long the disk took for a page of its own beside both loads.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
 use domain::limits;
-use lab::{Histogram, Load, PumpConfig, Recording, Reply, Until};
-use tokio::time::sleep;
+use lab::{Histogram, Load};
 
+use crate::harness::disk;
 use crate::harness::history::LongHistory;
+use crate::harness::prelude::*;
 use crate::harness::scrape::Scrape;
-use crate::harness::{
-    Background, Database, Options, Report, StoreKind, Testbed, TestbedPlan, disk, rounded, wait_until,
-};
 
 const DAYS: u64 = 8;
 const KEPT_DAYS: u64 = 7;
@@ -157,7 +152,7 @@ async fn count_old(testbed: &Testbed, history: &LongHistory) -> Result<u64> {
     testbed.database.number(&format!("select count(*) from events where id < {id}")).await
 }
 
-/// Watches for locks that keep everybody out, where there can be any; the longest, in milliseconds.
+/// Watches for locks that keep every other session out, where there can be any; the longest, in milliseconds.
 async fn watch_locks(database: &Database) -> Result<Option<Background<f64>>> {
     if database.kind() == StoreKind::Sqlite {
         return Ok(None);

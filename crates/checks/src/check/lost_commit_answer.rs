@@ -6,13 +6,10 @@
 //! Holds if every key is exactly one event, everything acknowledged is stored and delivered, and no event lacks a
 //! delivery that it was committed with.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use lab::{Proxy, Pump, Until};
+use lab::Proxy;
 
 use crate::harness::postgres_server::PostgresServer;
-use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
+use crate::harness::prelude::*;
 
 /// The first words of the ingest statement.
 const NEEDLE: &[u8] = b"posthaste:ingest";
@@ -21,10 +18,10 @@ const LOST: f64 = 0.2;
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let proxy = Proxy::start(PostgresServer::start().await?.addr()?)?;
     let mut testbed = TestbedPlan::new(options)?.database_addr(proxy.addr()).start().await?;
-    let fleet = Fleet::assemble(&testbed, 5, 20).await?;
+    let source = RoutedSource::make(&testbed, 5, 20).await?;
 
     proxy.cut_reply_after(NEEDLE, LOST);
-    let pump = Pump::start(fleet.pump(Until::Elapsed(options.seconds(30))).open(options.rate(200.0)))?;
+    let pump = Pump::start(source.pump(Until::Elapsed(options.seconds(30))).open(options.rate(200.0)))?;
     let sent = pump.report().await;
     proxy.heal().await;
     testbed.must_drain(Duration::from_secs(60), report).await?;
@@ -37,6 +34,6 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must_be("events_stored", stored, acked);
     let tried_again = sent.sent.iter().map(|sent| sent.tries).max().context("nothing was sent")?;
     report.note("most_tries", tried_again);
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), Vec::new(), report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, Vec::new()), report).await?;
     testbed.tear_down().await
 }

@@ -7,19 +7,11 @@
 //! 50 ms and say how many wait (estimated, on PostgreSQL), and the hanging one never has more requests open than its
 //! limit, though all of them time out together.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use client::Publish;
-use lab::{Recording, Reply};
-use tokio::time::sleep;
-
 use crate::harness::backlog::BacklogTemplate;
+use crate::harness::prelude::*;
 use crate::harness::scrape::Scrape;
-use crate::harness::{Options, Report, TestbedPlan, rounded};
 
 const LIMIT_MB: f64 = 150.0;
-const SCRAPE_MS: f64 = if cfg!(debug_assertions) { 500.0 } else { 50.0 };
 const SLOTS: u32 = 100;
 const EVENTS: u64 = 500;
 
@@ -42,7 +34,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         sleep(options.seconds(15) / EVENTS as u32).await;
     }
     let scrape = Scrape::of(&testbed.nodes[0]).await?;
-    report.must_be_at_most("scrape_ms", scrape.took.as_secs_f64() * 1e3, SCRAPE_MS);
+    scrape.must_be_quick(report);
     let depth = scrape.sum("posthaste_queue_depth") / options.count(1_000_000) as f64;
     report.note("depth_told", rounded(depth));
     report.must((0.5..2.0).contains(&depth), format!("metrics say that {depth} times as many wait as do"));

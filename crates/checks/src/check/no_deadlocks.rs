@@ -7,17 +7,14 @@
 //! ends once, and nothing waits at the end.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use client::{Client, Error, NewDestination, NewRoute};
+use client::{Client, Error, NewRoute};
 use domain::id::{DestinationId, SourceId};
-use lab::{Pump, Recording, Until};
 use rand::RngExt;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-use crate::harness::{Fleet, Options, Report, TableAudit, TestbedPlan};
+use crate::harness::prelude::*;
 
 const DESTINATIONS: usize = 200;
 const CHANGES_PER_SECOND: u32 = 50;
@@ -29,18 +26,19 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::of_several(options)?.start_balanced().await?;
     testbed.receiver.recording(Recording::Counts);
     let server = testbed.server()?;
-    let fleet = Fleet::assemble(&testbed, options.count(DESTINATIONS as u64) as usize, 4).await?;
+    let source = RoutedSource::make(&testbed, options.count(DESTINATIONS as u64) as usize, 4).await?;
     let before = server.number(DEADLOCKS).await?;
-    let mut config = fleet.pump(Until::Stopped).open(options.rate(10.0));
+    let mut config = source.pump(Until::Stopped).open(options.rate(10.0));
     config.event_types = vec!["lab.all".into()];
     let pump = Pump::start(config)?;
 
     // Ten at a time, each with destinations of its own: two changes of one would rightly be told of each other.
     let mut changers = JoinSet::new();
-    for (number, ids) in fleet.ids.chunks(fleet.ids.len().div_ceil(CHANGERS)).enumerate() {
+    for (number, ids) in source.destinations.chunks(source.destinations.len().div_ceil(CHANGERS)).enumerate()
+    {
         let clients = testbed.nodes.iter().map(|node| node.client.clone()).collect();
         let anew = testbed.destination_with_slots("new", 4);
-        let changer = Changer { number, clients, ids: ids.to_vec(), source: fleet.source, anew };
+        let changer = Changer { number, clients, ids: ids.to_vec(), source: source.id, anew };
         changers.spawn(changer.run(span));
     }
     let (mut ids, mut answers) = (Vec::new(), BTreeMap::new());

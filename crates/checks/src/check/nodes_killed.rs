@@ -5,25 +5,20 @@
 //! the others have taken over.
 //!
 //! Holds if nothing is lost, duplicates stay within what the killed had open or unwritten, no destination ever has more
-//! requests open than its limit, and nobody sends for a lane it does not own; if the lanes of a killed node are at work
+//! requests open than its limit, and no node sends for a lane it does not own; if the lanes of a killed node are at work
 //! a second after its restart, and within the lease and two seconds if it stays away.
 
-use std::time::Duration;
-
-use anyhow::Result;
 use lab::nemesis::{Act, Schedule};
-use lab::{Fault, Pump, Until};
-use tokio::time::sleep;
 
-use crate::harness::multi_node::{at_work_after, lanes_of, play_kills, settle_fleet, start_fleet};
-use crate::harness::{Options, Report, TestbedPlan};
+use crate::harness::multi_node::{
+    LEASE, TAKEN_OVER_WITHIN, at_work_after, drain_and_settle, lanes_of, play_kills, start_nodes,
+};
+use crate::harness::prelude::*;
 
 const EVERY: Duration = Duration::from_secs(3);
 const DOWN: Duration = Duration::from_secs(1);
-const LEASE: Duration = Duration::from_secs(10);
 /// The promise is the release build's; a debug build on a busy machine has more time.
 const BACK_WITHIN: f64 = if cfg!(debug_assertions) { 4.0 } else { 1.0 };
-const TAKEN_OVER_WITHIN: f64 = 12.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     play(options, TestbedPlan::of_several(options)?, options.seconds(60), report).await
@@ -36,11 +31,11 @@ pub(crate) async fn play(
     span: Duration,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut testbed, fleet) = start_fleet(plan, 20, 4).await?;
+    let (mut testbed, source) = start_nodes(plan, 20, 4).await?;
     let nodes = testbed.nodes.len();
     let schedule = Schedule::every(options.seed(), EVERY, span, nodes, Act::Kill { down: DOWN });
     report.note("seed", schedule.seed);
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(500.0)))?;
+    let pump = Pump::start(source.pump(Until::Stopped).open(options.rate(500.0)))?;
     let restarts = play_kills(&mut testbed, &schedule).await?;
     let mut faults: Vec<Fault> = restarts.iter().map(|(kill, _)| *kill).collect();
     // One that does not come back.
@@ -57,9 +52,9 @@ pub(crate) async fn play(
     };
     let sent = pump.finish().await;
     report.note("kills", faults.len());
-    let (_, ownership) = settle_fleet(&mut testbed, &fleet, &sent, faults, report).await?;
+    let (_, ownership) = drain_and_settle(&mut testbed, &source, &sent, faults, report).await?;
 
-    let (records, tenures) = (testbed.receiver.snapshot(), ownership.tenures(&testbed, &fleet));
+    let (records, tenures) = (testbed.receiver.snapshot(), ownership.tenures(&testbed, &source));
     let mut slowest = 0.0f64;
     for (kill, back_us) in restarts {
         let Some(pid) = kill.sender else { continue };

@@ -10,15 +10,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use client::{NewDestination, Publish};
 use domain::destination::Ordering;
 use lab::body::{Stamp, make, stamp};
-use lab::{Record, Reply, Script};
 
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, retry_policy, rounded};
+use crate::harness::prelude::*;
 
 const SLOTS: u32 = 10;
 const KEYS: u64 = 50;

@@ -10,19 +10,14 @@
 //! had open or unwritten; and if while the one is blocked the p99 of all others is at most a fifth above what it is
 //! otherwise (medians of three).
 
-use std::time::Duration;
-
-use anyhow::Result;
-use client::NewDestination;
 use domain::destination::Ordering;
 use lab::nemesis::{Act, Schedule};
-use lab::{Fault, Pump, Record, Reply, Script, Until};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::harness::audit::settle_accounts_of_all;
 use crate::harness::bystanders::end_to_end_of;
 use crate::harness::multi_node::{SLOW_ENOUGH, play_kills, start_watched};
-use crate::harness::{Fleet, Options, Pairs, Report, Testbed, TestbedPlan, retry_policy, rounded};
+use crate::harness::prelude::*;
 
 const ORDERED: usize = 5;
 const DESTINATIONS: usize = 20;
@@ -42,17 +37,17 @@ const FLOOR_MS: f64 = 10.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = start_watched(TestbedPlan::of_several(options)?).await?;
-    let fleet = Fleet::assemble_with(&testbed, DESTINATIONS, SLOTS, kind).await?;
+    let source = RoutedSource::make_with(&testbed, DESTINATIONS, SLOTS, kind).await?;
     let well = Reply::ok().after(SLOW_ENOUGH);
     testbed.receiver.default_script(well.clone());
-    let pump = Pump::start(fleet.pump_singly(Until::Stopped).open(options.rate(100.0)))?;
+    let pump = Pump::start(source.pump_singly(Until::Stopped).open(options.rate(100.0)))?;
 
     sleep(Duration::from_secs(2)).await;
     let mut p99_ms = Pairs::default();
     for _ in 0..PAIRS {
-        p99_ms.alone.push(p99_of_others(&testbed, &fleet).await);
+        p99_ms.alone.push(p99_of_others(&testbed, &source).await);
         testbed.receiver.script(BLOCKED, Reply::status(503));
-        p99_ms.beside.push(p99_of_others(&testbed, &fleet).await);
+        p99_ms.beside.push(p99_of_others(&testbed, &source).await);
         testbed.receiver.script(BLOCKED, well.clone());
     }
     let (well_ms, blocked_ms) = p99_ms.medians("p99_ms_of_the_others", "p99_ms_beside_a_blocked_one", report);
@@ -80,14 +75,15 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.note("drained_after_seconds", rounded(ended.elapsed().as_secs_f64()));
     testbed.must_be_running(report);
 
-    let promised = fleet.promised_singly(&sent.sent);
-    let (verdict, _) = settle_accounts_of_all(&testbed, &fleet, promised, faults, report).await?;
+    let acked = source.promised_singly(&sent.sent);
+    let evidence = Evidence { acked, faults, ..Evidence::default() };
+    let (verdict, _) = settle_accounts_of_all(&testbed, &source, evidence, report).await?;
     report.must_be("inversions", verdict.inversions, 0);
     report.must_be("dead_letters", verdict.dead_lettered, 0);
-    let most = fleet.ordered.iter().map(|name| testbed.receiver.max_open(name)).max().unwrap_or(0);
+    let most = source.ordered.iter().map(|name| testbed.receiver.max_open(name)).max().unwrap_or(0);
     report.must_be("most_open_at_an_ordered_one", most, 1);
     let records = testbed.receiver.snapshot();
-    let ordered = records.iter().filter(|record| fleet.ordered.contains(&record.destination));
+    let ordered = records.iter().filter(|record| source.ordered.contains(&record.destination));
     let unnumbered = ordered.filter(|record| record.sequence.is_none()).count() as u64;
     report.must_be("ordered_requests_without_a_sequence", unnumbered, 0);
     testbed.tear_down().await
@@ -104,11 +100,11 @@ fn kind(at: usize, plan: NewDestination) -> NewDestination {
 }
 
 /// From post to first arrival, of what arrives from now on at all but the one that is blocked.
-async fn p99_of_others(testbed: &Testbed, fleet: &Fleet) -> f64 {
+async fn p99_of_others(testbed: &Testbed, source: &RoutedSource) -> f64 {
     let from_us = testbed.receiver.now_us();
     sleep(SPAN).await;
     let first_since = |record: &Record| {
         record.start_us >= from_us && record.attempt <= 1 && *record.destination != *BLOCKED
     };
-    rounded(end_to_end_of(&testbed.receiver, &fleet.names, first_since).percentile_ms(99.0))
+    rounded(end_to_end_of(&testbed.receiver, &source.names, first_since).percentile_ms(99.0))
 }

@@ -8,15 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
+use crate::harness::prelude::*;
 use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
-use crate::harness::{Fleet, Options, Report, TestbedPlan, raw_http};
 
 const AWAY: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 8;
@@ -34,7 +31,7 @@ type Answers = BTreeMap<String, BTreeMap<String, u64>>;
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.nodes(options.nodes(1)).start().await?;
     let server = testbed.server()?;
-    let fleet = Fleet::assemble(&testbed, 2, 4).await?;
+    let source = RoutedSource::make(&testbed, 2, 4).await?;
     testbed.add_destination(&testbed.destination("sole"), &[]).await?;
     let event = client::Publish::json("outage", "{}")?;
     let accepted = testbed.client.publish(&event).await?;
@@ -44,7 +41,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     for number in 0..CLIENTS {
         // Each has a destination of its own to change: two at once would rightly be told of each other.
         let own = testbed.client.create_destination(&testbed.destination(&format!("own{number}"))).await?.id;
-        let calls = calls(&fleet, &own.to_string(), &accepted.id.to_string());
+        let calls = calls(&source, &own.to_string(), &accepted.id.to_string());
         let addr = testbed.nodes[number % testbed.nodes.len()].addr;
         for call in &calls {
             let answer = raw_http::exchange(addr, &call.bytes, Duration::from_secs(5)).await?;
@@ -81,13 +78,13 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.tear_down().await
 }
 
-fn calls(fleet: &Fleet, destination: &str, event: &str) -> Vec<ApiCall> {
+fn calls(source: &RoutedSource, destination: &str, event: &str) -> Vec<ApiCall> {
     let own = format!("/v1/destinations/{destination}");
     let event_body = "{\"type\":\"outage\",\"data\":{}}";
     let call = |name, bytes| ApiCall { name, bytes };
     let mut calls = vec![
         call("publish", raw_http::json_request("POST", "/v1/events", API_KEY, event_body)),
-        call("ingest", fleet.ingest_request("lab.nobody", b"{}")),
+        call("ingest", source.ingest_request("lab.nobody", b"{}")),
         call("update", raw_http::json_request("PATCH", &own, API_KEY, "{\"name\":\"sole\"}")),
         call("accounts", raw_http::json_request("GET", "/v1/accounts", OPERATOR_KEY, "")),
     ];

@@ -12,17 +12,9 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use lab::{Pump, PumpConfig, Reply, Until};
-use serde_json::json;
-use tokio::time::sleep;
 
 use crate::harness::ingest_probe::IngestProbe;
-use crate::harness::{
-    Background, Fleet, Options, Report, Testbed, TestbedPlan, mib, raw_http, rounded, settle_accounts,
-};
+use crate::harness::prelude::*;
 
 const LIMIT_MIB: u64 = 768;
 const MEMORY_MIB: f64 = 512.0;
@@ -40,8 +32,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     confine(&mut testbed);
     testbed.start().await?;
     pin_ourselves()?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
-    let load = |until| PumpConfig { body_bytes: BODY_BYTES, ..fleet.pump_singly(until) };
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
+    let load = |until| PumpConfig { body_bytes: BODY_BYTES, ..source.pump_singly(until) };
     let warm = lab::pump::run(load(Until::Elapsed(MEASURED)).connections(128)).await?;
     let capacity = options.rate.unwrap_or(warm.rate);
     report.note("capacity_per_second", rounded(capacity));
@@ -50,9 +42,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     // A tenth of the capacity: about a second for each request, well within its deadline, and few slots.
     let slots = (capacity / 10.0 / DESTINATIONS as f64).round().max(1.0);
     let slow = Duration::from_secs_f64((slots * DESTINATIONS as f64 / (capacity / 10.0)).min(1.5));
-    set_slots(&testbed, &fleet, slots as u32).await?;
+    set_slots(&testbed, &source, slots as u32).await?;
     testbed.receiver.default_script(Reply::ok().after(slow));
-    let probe = IngestProbe::start(&testbed, &fleet, Duration::from_millis(200));
+    let probe = IngestProbe::start(&testbed, &source, Duration::from_millis(200));
     let health = watch_health(testbed.addr);
     let mut config = load(Until::Elapsed(options.seconds(60))).open(capacity * TIMES).connections(1_024);
     config.retry_for = Duration::ZERO;
@@ -65,9 +57,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     let sent = pump.report().await;
     testbed.receiver.default_script(Reply::ok());
-    set_slots(&testbed, &fleet, SLOTS).await?;
+    set_slots(&testbed, &source, SLOTS).await?;
     let answers = probe.finish().await?;
-    let normal = back_to_normal(&testbed, &fleet).await?;
+    let normal = back_to_normal(&testbed, &source).await?;
     let slowest_health = health.finish().await?;
 
     report.note("pump", &sent);
@@ -87,14 +79,13 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must_be_at_most("normal_after_seconds", normal, 5.0);
     testbed.must_be_running(report);
     testbed.must_drain(Duration::from_secs(180), report).await?;
-    let mut promised = fleet.promised_singly(&warm.sent);
-    promised.extend(fleet.promised_singly(&sent.sent));
-    settle_accounts(&testbed, &fleet, promised, Vec::new(), report).await?;
+    let acked = [source.promised_singly(&warm.sent), source.promised_singly(&sent.sent)].concat();
+    settle_accounts(&testbed, &source, Evidence { acked, ..Evidence::default() }, report).await?;
     testbed.tear_down().await
 }
 
-async fn set_slots(testbed: &Testbed, fleet: &Fleet, slots: u32) -> Result<()> {
-    for id in &fleet.ids {
+async fn set_slots(testbed: &Testbed, source: &RoutedSource, slots: u32) -> Result<()> {
+    for id in &source.destinations {
         // A node that is too busy for events may be too busy for this.
         let patch = json!({ "max_concurrency": slots });
         let mut tries = 0;
@@ -123,12 +114,12 @@ fn pin_ourselves() -> Result<()> {
 }
 
 /// Until ten events in a row are accepted within a tenth of a second each.
-async fn back_to_normal(testbed: &Testbed, fleet: &Fleet) -> Result<f64> {
+async fn back_to_normal(testbed: &Testbed, source: &RoutedSource) -> Result<f64> {
     let began = Instant::now();
     let mut in_a_row = 0;
     while in_a_row < 10 {
         ensure!(began.elapsed() < Duration::from_secs(60), "still not as before after a minute");
-        let answer = IngestProbe::ask_once(testbed, fleet).await?;
+        let answer = IngestProbe::ask_once(testbed, source).await?;
         let normal = answer.accepted() && answer.took.as_secs_f64() * 1e3 <= NORMAL_MS;
         in_a_row = if normal { in_a_row + 1 } else { 0 };
         sleep(Duration::from_millis(20)).await;

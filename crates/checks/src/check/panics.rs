@@ -9,15 +9,10 @@
 //! faults (within a tenth), and the log tells of the panics without their message and without a payload. Needs the
 //! debug build.
 
-use std::time::{Duration, Instant};
+use lab::Latency;
+use serde_json::Value;
 
-use anyhow::{Context, Result};
-use lab::{Latency, Reply, Until};
-use serde_json::{Value, json};
-use tokio::time::sleep;
-
-use crate::harness::audit::{Circumstances, settle_accounts_on};
-use crate::harness::{Fleet, Options, Report, Testbed, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const PLACES: [&str; 3] = ["send.before", "send.answered", "settle.before"];
 const DESTINATIONS: usize = 10;
@@ -56,7 +51,7 @@ impl PanicRun {
 async fn one_run(options: &Options, place: Option<&str>, report: &mut Report) -> Result<PanicRun> {
     let mut part = Report::default();
     let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, DESTINATIONS, SLOTS).await?;
+    let source = RoutedSource::make(&testbed, DESTINATIONS, SLOTS).await?;
     let latency = Latency::Uniform { from: Duration::from_millis(2), to: Duration::from_millis(20) };
     testbed.receiver.default_script(Reply::ok().after(latency));
     // Setting up has reached places too.
@@ -68,24 +63,22 @@ async fn one_run(options: &Options, place: Option<&str>, report: &mut Report) ->
     let threads_before = threads(pid);
 
     let began = Instant::now();
-    let mut config = fleet.pump(Until::Elapsed(options.seconds(20))).open(options.rate(500.0));
+    let mut config = source.pump(Until::Elapsed(options.seconds(20))).open(options.rate(500.0));
     config.retry_for = Duration::from_secs(5);
     let sent = lab::pump::run(config).await?;
     let per_second = testbed.receiver.succeeded() as f64 / began.elapsed().as_secs_f64();
-    // Of a node that has ended there is nothing to wait for.
-    let patience = Duration::from_secs(if testbed.is_running() { 60 } else { 0 });
-    testbed.must_drain(patience, &mut part).await?;
+    testbed.must_drain(Duration::from_secs(60), &mut part).await?;
     let alive = testbed.is_running() && testbed.process()?.pid() == pid;
     part.must(alive, "the process ended");
     // An answer that was lost in a panic is asked for again: the price of it, and no more than that.
     let answered = testbed.receiver.snapshot().len() as u64;
-    let on = Circumstances {
-        unknown_settlements: if place == Some("send.answered") { answered / 50 + 1 } else { 0 },
-        ..Circumstances::default()
-    };
-    settle_accounts_on(&testbed, &fleet, fleet.promised(&sent.sent), on, &mut part).await?;
+    let mut evidence = source.evidence(&sent, Vec::new());
+    if place == Some("send.answered") {
+        evidence.unknown_settlements = answered / 50 + 1;
+    }
+    settle_accounts(&testbed, &source, evidence, &mut part).await?;
     if alive {
-        all_slots_are_free(&testbed, &fleet, &mut part).await?;
+        all_slots_are_free(&testbed, &source, &mut part).await?;
         let enough = threads_before + SPARE_THREADS;
         let after = threads_when_idle(pid, enough).await;
         part.must(after <= enough, format!("{after} threads, {threads_before} at the start"));
@@ -103,15 +96,15 @@ async fn one_run(options: &Options, place: Option<&str>, report: &mut Report) ->
 }
 
 /// Slow receivers and more than enough events: each destination must come to have all its slots in use.
-async fn all_slots_are_free(testbed: &Testbed, fleet: &Fleet, part: &mut Report) -> Result<()> {
+async fn all_slots_are_free(testbed: &Testbed, source: &RoutedSource, part: &mut Report) -> Result<()> {
     testbed.receiver.clear();
     testbed.receiver.default_script(Reply::ok().after(Duration::from_millis(300)));
-    let mut config = fleet.pump(Until::Count(u64::from(SLOTS) * 3));
+    let mut config = source.pump(Until::Count(u64::from(SLOTS) * 3));
     config.event_types = vec!["lab.all".into()];
     lab::pump::run(config).await?;
     let left = testbed.quiesce(Duration::from_secs(30)).await?;
     part.must_be("left_after_the_slots_were_counted", left, 0);
-    let most = fleet.names.iter().map(|name| testbed.receiver.max_open(name));
+    let most = source.names.iter().map(|name| testbed.receiver.max_open(name));
     let wrong = most.filter(|most| *most != SLOTS).count();
     part.must_be("destinations_without_all_their_slots", wrong, 0);
     Ok(())
@@ -119,10 +112,7 @@ async fn all_slots_are_free(testbed: &Testbed, fleet: &Fleet, part: &mut Report)
 
 /// Threads for blocking work leave when they have been idle for a while.
 async fn threads_when_idle(pid: u32, enough: usize) -> usize {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while threads(pid) > enough && Instant::now() < deadline {
-        sleep(Duration::from_millis(100)).await;
-    }
+    let _ = becomes(Duration::from_secs(15), 100, async || Ok(threads(pid) <= enough)).await;
     threads(pid)
 }
 

@@ -9,16 +9,12 @@
 //! what they were before.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use client::{DeliveryQuery, Publish, ReplayInput, ReplayView};
+use client::{DeliveryQuery, ReplayInput, ReplayView};
 use domain::{delivery::Status, replay::ReplayStatus};
-use lab::Reply;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::harness::{Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const CLIENTS: usize = 8;
 const KILL_EVERY: Duration = Duration::from_secs(2);
@@ -83,7 +79,7 @@ async fn dead_letters(testbed: &Testbed, count: u64) -> Result<()> {
 }
 
 /// The facts about everything that was not replayed.
-async fn originals(testbed: &Testbed) -> Result<Vec<Vec<crate::harness::Cell>>> {
+async fn originals(testbed: &Testbed) -> Result<Vec<Vec<SqlValue>>> {
     let detail = match testbed.database.kind() {
         StoreKind::Sqlite => "detail",
         StoreKind::Postgres => "detail, detail_packed",
@@ -96,7 +92,7 @@ async fn originals(testbed: &Testbed) -> Result<Vec<Vec<crate::harness::Cell>>> 
     testbed.database.rows(&sql).await
 }
 
-/// Eight options, nodes die; the replay when it is completed.
+/// Eight clients ask while nodes die; gives the replay when it is completed.
 async fn replayed_under_fire(
     testbed: &mut Testbed,
     key: &str,
@@ -116,7 +112,7 @@ async fn replayed_under_fire(
         clients.spawn(async move {
             let until = Instant::now() + PATIENCE;
             loop {
-                // Whoever gets no answer, or asks a node that is down, asks again.
+                // A client that gets no answer, or asks a node that is down, asks again.
                 match client.create_replay(&asked, Some(&key)).await {
                     Ok(replay) => return Ok(replay.id),
                     Err(error) if Instant::now() >= until => return Err(error),

@@ -9,16 +9,13 @@
 //! without what it belongs to, if a replay of what is gone is refused and never a fault, if what has ended is gone soon
 //! after, and memory stays flat.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use client::{DeliveryQuery, NewDestination, ReplayInput};
+use client::{DeliveryQuery, ReplayInput};
 use domain::delivery::Status;
 use domain::id::DeliveryId;
-use lab::{Load, Pump, Recording, Reply, Until};
-use tokio::time::sleep;
+use lab::Load;
 
-use crate::harness::{Options, Report, Testbed, TestbedPlan, mib, orphans, retry_policy};
+use crate::harness::orphans;
+use crate::harness::prelude::*;
 
 const MEMORY_MIB: f64 = 256.0;
 /// Rows, at the least: a million events of a day with all that belongs to them in half an hour.
@@ -73,10 +70,11 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let (began, to_forget) = (Instant::now(), kept(&testbed).await?);
     let soon = Duration::from_secs(30 + to_forget / FORGETS_A_SECOND);
     let mut left = to_forget;
-    while left > 0 && began.elapsed() < soon {
-        sleep(Duration::from_millis(500)).await;
+    becomes(soon, 500, async || {
         left = kept(&testbed).await?;
-    }
+        Ok(left == 0)
+    })
+    .await?;
     report.note("rows_to_forget", to_forget);
     report.note("forgotten_after_seconds", began.elapsed().as_secs());
     report.must_be("left_of_what_has_ended", left, 0);

@@ -9,15 +9,13 @@
 //! spends a retry or ends undelivered; and if the others keep 95 % of their throughput.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use anyhow::{Context, Result};
-use lab::{Reply, Script};
-use serde_json::{Map, json};
+use serde_json::Map;
 
 use crate::harness::bursts::{Pauses, until_success};
 use crate::harness::bystanders::{Bystanders, must_be_unharmed};
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan};
+use crate::harness::prelude::*;
 
 const LADDER: [u64; 3] = [2, 3, 4];
 const ASKED: [u64; 3] = [2, 2, 2];
@@ -51,7 +49,7 @@ struct RetryAfterCase {
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.env("POSTHASTE_THROTTLE_LADDER", "2,3,4").start().await?;
-    let bystanders = Bystanders::assemble(&testbed).await?;
+    let bystanders = Bystanders::make(&testbed).await?;
     let mut ids = Vec::new();
     for case in &CASES {
         let plan = testbed.destination_with_slots(case.name, SLOTS);

@@ -9,17 +9,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
 use client::{Client, Error};
 use domain::id::DeliveryId;
-use lab::{Pump, Record, Reply, Script, Until};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use crate::harness::{Fleet, Options, Report, TableAudit, TestbedPlan};
+use crate::harness::prelude::*;
 
 const CALLS: u64 = 50;
 /// So that the calls are about one delivery's moment and not about the node's capacity.
@@ -35,12 +32,12 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let deliveries = options.count(200);
     let mut testbed = TestbedPlan::of_several(options)?.start().await?;
     // Not waiting until the lanes are shared out: that they change hands meanwhile must not matter either.
-    let fleet = Fleet::assemble(&testbed, 1, 100).await?;
+    let source = RoutedSource::make(&testbed, 1, 100).await?;
     let status = |request: &lab::ScriptedRequest<'_>| if request.attempt < 3 { 500 } else { 200 };
     testbed
         .receiver
         .default_script(Script::custom(move |request| Reply::status(status(request)).after(LATENCY)));
-    let mut config = fleet.pump(Until::Count(deliveries)).open(PER_SECOND);
+    let mut config = source.pump(Until::Count(deliveries)).open(PER_SECOND);
     config.event_types = vec!["lab.d00".into()];
     let pump = Pump::start(config)?;
     let clients: Vec<Client> = testbed.nodes.iter().map(|node| node.client.clone()).collect();
@@ -106,7 +103,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         if !well && examples.len() < 5 {
             let shown = |record: &Record| {
                 let (start, end) = (record.start_us / 1000, record.end_us.unwrap_or(0) / 1000);
-                format!("#{} {start}-{end} ms by {:?}: {:?}", record.attempt, record.sender, record.ending)
+                format!("#{} {start}-{end} ms by {:?}: {:?}", record.attempt, record.sender, record.end)
             };
             examples.push(of_one.iter().map(shown).collect::<Vec<_>>().join(", "));
         }

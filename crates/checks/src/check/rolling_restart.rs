@@ -6,22 +6,18 @@
 //! Holds if nothing is lost and nothing is doubled, no event arrives later than two seconds after its producer first
 //! sent it, no request is cut off, and each node exits with 0.
 
-use std::time::Duration;
+use lab::RequestEnd;
 
-use anyhow::{Context, Result};
-use lab::{Ending, Fault, FaultKind, Pump, Record, Until};
-use tokio::time::sleep;
-
-use crate::harness::multi_node::{settle_fleet, start_fleet};
-use crate::harness::{Options, Report, TestbedPlan};
+use crate::harness::multi_node::{drain_and_settle, start_nodes};
+use crate::harness::prelude::*;
 
 const LATEST_SECONDS: f64 = 2.0;
 const CALM: Duration = Duration::from_secs(3);
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let nodes = options.nodes(3);
-    let (mut testbed, fleet) = start_fleet(TestbedPlan::of_several(options)?, 20, 8).await?;
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(1_000.0)))?;
+    let (mut testbed, source) = start_nodes(TestbedPlan::of_several(options)?, 20, 8).await?;
+    let pump = Pump::start(source.pump(Until::Stopped).open(options.rate(1_000.0)))?;
     sleep(CALM).await;
     let (mut faults, mut slowest_stop, mut slowest_share) = (Vec::new(), 0.0f64, 0.0f64);
     for at in (0..options.count(1)).flat_map(|_| 0..nodes) {
@@ -40,10 +36,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let sent = pump.finish().await;
     report.note("slowest_stop_seconds", slowest_stop);
     report.note("slowest_to_even_shares_seconds", slowest_share);
-    let (verdict, _) = settle_fleet(&mut testbed, &fleet, &sent, faults, report).await?;
+    let (verdict, _) = drain_and_settle(&mut testbed, &source, &sent, faults, report).await?;
     report.must_be("doubled", verdict.duplicates, 0);
     let records = testbed.receiver.snapshot();
-    let cut = records.iter().filter(|record| record.ending == Ending::Aborted).count();
+    let cut = records.iter().filter(|record| record.end == RequestEnd::Aborted).count();
     report.must_be("cut_off", cut, 0);
     let first = |record: &&Record| record.attempt <= 1;
     let latest = records.iter().filter(first).filter_map(|record| record.end_to_end_us).max();

@@ -5,23 +5,19 @@
 //! Holds if the second exits with code 5 within two seconds, and the first neither loses nor refuses anything nor
 //! logs a word about it.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::{Pump, Until};
 use tokio::process::Command;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use crate::harness::prelude::*;
 use crate::harness::testbed::free_addr;
-use crate::harness::{Fleet, Options, Report, TestbedPlan, settle_accounts};
 
 const IN_USE: i32 = 5;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 2, 4).await?;
+    let source = RoutedSource::make(&testbed, 2, 4).await?;
     let said_before = testbed.log();
-    let pump = Pump::start(fleet.pump(Until::Stopped).open(options.rate(50.0)))?;
+    let pump = Pump::start(source.pump(Until::Stopped).open(options.rate(50.0)))?;
     sleep(Duration::from_secs(1)).await;
 
     let began = Instant::now();
@@ -43,6 +39,6 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.must_be_running(report);
     report.must(sent.accepted == sent.offered && sent.retries == 0, "the first node refused events");
     report.must(testbed.log() == said_before, "the first node has something to say about it");
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), Vec::new(), report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, Vec::new()), report).await?;
     testbed.tear_down().await
 }

@@ -7,14 +7,9 @@
 //! Holds if by the receiver's own log the slots are in use at least 98 % of the time, and the 99th percentile of the
 //! attempts' duration does not grow with the number of slots.
 
-use std::time::Duration;
+use lab::{Histogram, Latency};
 
-use anyhow::Result;
-use lab::{Histogram, Latency, Pump, Reply, Until};
-use serde_json::json;
-use tokio::time::sleep;
-
-use crate::harness::{Options, Report, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const SLOTS: [u32; 4] = [10, 20, 50, 100];
 const MEAN_SECONDS: f64 = 0.3;

@@ -7,14 +7,8 @@
 //! Holds if beside it the 99th percentile from post to arrival is at most a second, and at most a fifth above that without
 //! it (median of three), and if all slots of the slow one are in use.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use lab::Reply;
-use serde_json::json;
-
 use crate::harness::bystanders::BystanderTestbed;
-use crate::harness::{Options, Pairs, Report, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const SLOW: Duration = Duration::from_secs(5);
 const SLOTS: u32 = 5;

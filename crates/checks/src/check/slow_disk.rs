@@ -6,14 +6,8 @@
 //! Holds if what is accepted is accepted within two seconds (99th percentile), what is not gets 503, the node stays
 //! below 512 MiB, and nothing accepted is lost. Needs strace.
 
-use std::time::Duration;
-
-use anyhow::Result;
-use lab::{Pump, Until};
-use tokio::time::sleep;
-
+use crate::harness::prelude::*;
 use crate::harness::strace::Strace;
-use crate::harness::{Fleet, Options, Report, TestbedPlan, mib, settle_accounts};
 
 const DELAY: &str = "inject=fdatasync:delay_enter=200000";
 const WITHIN_SECONDS: f64 = 2.0;
@@ -22,10 +16,10 @@ const MEMORY_MIB: f64 = 512.0;
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let span = options.seconds(30);
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 5, 20).await?;
+    let source = RoutedSource::make(&testbed, 5, 20).await?;
     let strace = Strace::attach(&testbed, &["-e", "trace=fdatasync", "-e", DELAY]).await?;
 
-    let mut config = fleet.pump(Until::Elapsed(span)).open(options.rate(500.0)).connections(1_024);
+    let mut config = source.pump(Until::Elapsed(span)).open(options.rate(500.0)).connections(1_024);
     config.retry_for = Duration::ZERO;
     let pump = Pump::start(config)?;
     let mut most = 0;
@@ -41,8 +35,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must_be_at_most("accepted_p99_seconds", sent.latency.percentile(99.0), WITHIN_SECONDS);
     report.must_be_at_most("most_memory_mib", mib(most), MEMORY_MIB);
     report.must_be_accepted_or_refused(&sent);
-    testbed.must_drain(Duration::from_secs(60), report).await?;
     testbed.must_be_running(report);
-    settle_accounts(&testbed, &fleet, fleet.promised(&sent.sent), Vec::new(), report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, Vec::new()), report).await?;
     testbed.tear_down().await
 }

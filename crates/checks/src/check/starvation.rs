@@ -1,4 +1,4 @@
-//! Hazard: a destination with a long backlog starves all others, because whoever looks for work wades through it.
+//! Hazard: a destination with a long backlog starves all others, because the fetcher wades through it in search of work.
 //!
 //! A thousand destinations with ten waiting deliveries each, once alone and once beside a destination that is at its
 //! limit with a million waiting (`--count`); everything waits in the tables when the node starts. Three such pairs,
@@ -7,13 +7,8 @@
 //! Holds if the thousand drain as fast beside the backlog as without it, within a fifth (median of three), and the
 //! CPU that node and database spend on them, which is where a dearer fetch would show, is the same within a fifth.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use lab::{Recording, Reply};
-
 use crate::harness::backlog::BacklogTemplate;
-use crate::harness::{CpuTime, Options, Report, Testbed, TestbedPlan, median, rounded};
+use crate::harness::prelude::*;
 
 const OTHERS: usize = 1_000;
 const EACH: u64 = 10;

@@ -8,12 +8,7 @@
 //! Holds if in the best of three rounds at least 8,000 events a second go through on SQLite, and 5,000 on PostgreSQL, and
 //! none is missing in any. The best, because whatever else the machine has to do only ever takes away.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-use lab::{PumpConfig, Recording, Until};
-
-use crate::harness::{CpuTime, Options, Report, StoreKind, Testbed, TestbedPlan, rounded, us_per_event};
+use crate::harness::prelude::*;
 
 const SLOTS: u32 = 1_000;
 const CONNECTIONS: u64 = 128;

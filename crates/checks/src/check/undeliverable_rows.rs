@@ -1,4 +1,4 @@
-//! Hazard: a row that nobody can deliver any more stops the worker, or takes its neighbours along.
+//! Hazard: a row that cannot be delivered any more stops the worker, or takes its neighbours along.
 //!
 //! Twenty deliveries wait for each of several destinations; the node is stopped and the rows are spoiled in the
 //! tables: a header no HTTP can carry, a URL that does not parse, a secret that does not open, settings that are no
@@ -7,16 +7,12 @@
 //! Holds if every spoiled delivery ends as a dead letter that says why, if everything for the healthy destinations
 //! arrives, and if the process lives on without a panic.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
 use bytes::Bytes;
 use client::Client;
 use domain::id::DestinationId;
-use lab::Until;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::harness::{Database, Fleet, Options, Report, TableAudit, TestbedPlan, pump_all};
+use crate::harness::prelude::*;
 
 const EACH: u64 = 20;
 const HEALTHY: [usize; 2] = [0, 1];
@@ -31,31 +27,36 @@ const GREATEST: usize = 5 * 1024 * 1024;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, SIZE, 4).await?;
-    for id in &fleet.ids {
+    let source = RoutedSource::make(&testbed, SIZE, 4).await?;
+    for id in &source.destinations {
         testbed.client.pause(*id).await?;
     }
     // In turns of one to each and one to all: twice a turn for each.
     let turns = EACH / 2;
-    pump_all(fleet.pump(Until::Count(turns * (SIZE as u64 + 1)))).await?;
+    pump_all(source.pump(Until::Count(turns * (SIZE as u64 + 1)))).await?;
     let anonymous = Client::without_key(&testbed.base_url())?;
     for body in [Bytes::new(), Bytes::from(vec![b'z'; GREATEST])] {
         let headers =
             [(http::HeaderName::from_static("x-event-type"), http::HeaderValue::from_static("lab.d00"))];
-        anonymous.ingest(&fleet.ingest_path(), &headers, body).await?;
+        anonymous.ingest(&source.ingest_path(), &headers, body).await?;
     }
     testbed.stop().await?;
 
-    spoil(&testbed.database, fleet.ids[BAD_HEADER], |doc| doc["headers"] = json!([["x-\u{1}", "a\r\nb: c"]]))
-        .await?;
-    spoil(&testbed.database, fleet.ids[BAD_URL], |doc| doc["url"] = json!("http://[half an address")).await?;
-    spoil(&testbed.database, fleet.ids[BAD_SECRET], |doc| {
+    spoil(&testbed.database, source.destinations[BAD_HEADER], |doc| {
+        doc["headers"] = json!([["x-\u{1}", "a\r\nb: c"]])
+    })
+    .await?;
+    spoil(&testbed.database, source.destinations[BAD_URL], |doc| {
+        doc["url"] = json!("http://[half an address")
+    })
+    .await?;
+    spoil(&testbed.database, source.destinations[BAD_SECRET], |doc| {
         doc["secret"]["current"] = json!("AQJrMQAAAAAAAAAA")
     })
     .await?;
-    let id = testbed.database.literal(fleet.ids[BAD_SETTINGS].bytes());
+    let id = testbed.database.literal(source.destinations[BAD_SETTINGS].bytes());
     testbed.database.write(&format!("update destinations set doc = '{{' where id = {id}")).await?;
-    let id = testbed.database.literal(fleet.ids[NO_EVENT].bytes());
+    let id = testbed.database.literal(source.destinations[NO_EVENT].bytes());
     let sole = "select event_id from queue group by event_id having count(*) = 1";
     testbed
         .database
@@ -69,7 +70,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.start().await?;
     testbed.must_drain(Duration::from_secs(30), report).await?;
     let healthy = HEALTHY.len() as u64 * EACH + 2;
-    let arrived: u64 = HEALTHY.iter().map(|at| testbed.receiver.succeeded_at(&fleet.names[*at])).sum();
+    let arrived: u64 = HEALTHY.iter().map(|at| testbed.receiver.succeeded_at(&source.names[*at])).sum();
     report.must_be("healthy_delivered", arrived, healthy);
     for (what, at, wanted) in [
         ("bad_header", BAD_HEADER, EACH),
@@ -78,7 +79,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         ("bad_settings", BAD_SETTINGS, EACH),
         ("no_event", NO_EVENT, EACH / 2),
     ] {
-        let id = testbed.database.literal(fleet.ids[at].bytes());
+        let id = testbed.database.literal(source.destinations[at].bytes());
         let dead = format!(
             "select count(*) from attempts where destination_id = {id} and ending = 'dead_letter'
              and reason = 'undeliverable'"

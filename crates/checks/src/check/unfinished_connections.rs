@@ -7,16 +7,12 @@
 //! the good traffic is all accepted and its 99th percentile stays within twice the baseline, and if the node keeps its
 //! memory (512 MiB) and lives.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::Until;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::harness::{Fleet, Options, Report, TestbedPlan, mib, rounded};
+use crate::harness::prelude::*;
 
 const HALF_HEADS: usize = 5_000;
 const SLOW_BODIES: usize = 2_000;
@@ -31,15 +27,15 @@ const MEMORY_MIB: f64 = 512.0;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let fleet = Fleet::assemble(&testbed, 5, 20).await?;
-    let load = |span| fleet.pump(Until::Elapsed(span)).open(options.rate(100.0));
+    let source = RoutedSource::make(&testbed, 5, 20).await?;
+    let load = |span| source.pump(Until::Elapsed(span)).open(options.rate(100.0));
     let alone = lab::pump::run(load(options.seconds(10))).await?;
 
     let scale = options.count(HALF_HEADS as u64 + SLOW_BODIES as u64) as usize;
     let (heads, bodies) =
         (scale * HALF_HEADS / (HALF_HEADS + SLOW_BODIES), scale * SLOW_BODIES / (HALF_HEADS + SLOW_BODIES));
     let mut attackers = JoinSet::new();
-    let (addr, path) = (testbed.addr, fleet.ingest_path());
+    let (addr, path) = (testbed.addr, source.ingest_path());
     let head = format!("POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d");
     for at in 0..heads {
         let head = head.clone();

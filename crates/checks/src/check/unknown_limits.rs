@@ -1,4 +1,4 @@
-//! Hazard: a receiver with limits that nobody knows needs settings that nobody can guess.
+//! Hazard: a receiver with limits that are not known needs settings that cannot be guessed.
 //!
 //! A receiver that lets one request a second through and says 429 with `Retry-After: 1` to all others, as Slack does; a
 //! destination with `max_concurrency` 1 and no other setting; thirty events (`--count`) at once.
@@ -6,14 +6,9 @@
 //! Holds if everything arrives, nothing is dead-lettered, and no delivery spends a retry.
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use client::NewDestination;
-use lab::{Reply, Script};
 
 use crate::harness::audit::must_all_be_delivered_unspent;
-use crate::harness::{Options, Report, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Twice what the receiver itself needs for an event.

@@ -1,4 +1,4 @@
-//! Hazard: the database is set up to forget what it has acknowledged, and nobody notices before the first crash.
+//! Hazard: the database is set up to forget what it has acknowledged, and that is noticed at the first crash.
 //!
 //! `serve` and `doctor` are started on SQLite with `synchronous=normal`; and on PostgreSQL with `synchronous_commit` off
 //! for the database, for the role and in the URL, then with `fsync` off and with `full_page_writes` off for the server.
@@ -6,15 +6,12 @@
 //! Holds if each time both end with code 4 and name the setting and what to do, and if with `--accept-data-loss` the node
 //! serves and `/readyz` tells the setting; and if without such a setting it tells none.
 
-use std::time::Duration;
-
-use anyhow::{Context, Result};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::harness::doctor::{diagnose, node_command};
 use crate::harness::postgres_server::PostgresServer;
-use crate::harness::{Database, Options, Report, StoreKind, Testbed, TestbedPlan, wait_until};
+use crate::harness::prelude::*;
 
 const UNSAFE: i32 = 4;
 
@@ -34,7 +31,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 }
 
 async fn on_postgres(options: &Options, report: &mut Report) -> Result<()> {
-    // A database of its own: settings of one are nobody else's.
+    // A database of its own: its settings concern no other.
     let server = PostgresServer::start().await?.with_new_database().await?;
     let database = Database::Postgres { server: server.clone(), schema: None };
     let mut testbed = TestbedPlan::new(options)?.database(database).start().await?;

@@ -1,5 +1,5 @@
 //! Hazard: a receiver that counts requests in windows is run against again and again, or left alone for too long; or
-//! everybody else waits with it.
+//! the other destinations wait with it.
 //!
 //! A receiver that answers the first twenty requests of every five seconds with 200, and the others with 429 and the whole
 //! seconds until the window's end, plus one; a destination of five slots with eighty events (`--count`). Nineteen others
@@ -9,14 +9,10 @@
 //! limit than the destination has slots; and if the others keep 95 % of their throughput.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use lab::{Reply, Script};
 
 use crate::harness::audit::must_all_be_delivered_unspent;
 use crate::harness::bystanders::{Bystanders, must_be_unharmed};
-use crate::harness::{Options, Report, TestbedPlan, rounded};
+use crate::harness::prelude::*;
 
 const WINDOW: Duration = Duration::from_secs(5);
 const ALLOWED: u64 = 20;
@@ -25,7 +21,7 @@ const LATENCY: Duration = Duration::from_millis(20);
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.start().await?;
-    let bystanders = Bystanders::assemble(&testbed).await?;
+    let bystanders = Bystanders::make(&testbed).await?;
     testbed.add_destination(&testbed.destination_with_slots("counting", SLOTS), &[]).await?;
     let pump = bystanders.load(options.rate(100.0)).await?;
     let before = bystanders.watch(&testbed.receiver, options.seconds(8)).await;

@@ -9,17 +9,13 @@
 //! or its node says that it is not ready; and if nothing is lost and nothing doubled. Needs libfaketime.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use anyhow::Result;
 use lab::nemesis::ShiftedClock;
 use lab::process::get_status;
-use lab::{Pump, Record, Recording, Reply, Script, Until};
-use tokio::time::sleep;
 
-use crate::harness::multi_node::settle_fleet;
+use crate::harness::multi_node::drain_and_settle;
 use crate::harness::ownership::OwnershipLog;
-use crate::harness::{Fleet, Options, Report, TestbedPlan};
+use crate::harness::prelude::*;
 
 const HOUR: i64 = 3_600;
 /// The pauses of all checks before the second and the third attempt, in seconds; they vary by a fifth.
@@ -44,7 +40,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.start_all().await?;
     testbed.wait_until_balanced(Duration::from_secs(30)).await?;
     OwnershipLog::begin(&testbed.database).await?;
-    let fleet = Fleet::assemble(&testbed, 20, 4).await?;
+    let source = RoutedSource::make(&testbed, 20, 4).await?;
     testbed.receiver.recording(Recording::FullWithBodies);
     let failing = |request: &lab::ScriptedRequest<'_>| {
         let unwell = request.destination.as_bytes().last().is_some_and(|last| last % 4 == 0);
@@ -55,7 +51,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let span = options.seconds(40);
     let from_us = testbed.receiver.now_us();
     // Slowly enough for four slots, with three attempts for every event of a destination that fails.
-    let pump = Pump::start(fleet.pump(Until::Elapsed(span)).open(options.rate(200.0)))?;
+    let pump = Pump::start(source.pump(Until::Elapsed(span)).open(options.rate(200.0)))?;
     sleep(span / 2).await;
     let last = &clocks[nodes - 1];
     let home = shifts[(nodes - 1) % shifts.len()];
@@ -63,7 +59,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     sleep(span / 8).await;
     last.shift(home)?;
     let sent = pump.report().await;
-    let (verdict, ownership) = settle_fleet(&mut testbed, &fleet, &sent, Vec::new(), report).await?;
+    let (verdict, ownership) = drain_and_settle(&mut testbed, &source, &sent, Vec::new(), report).await?;
     report.must_be("doubled", verdict.duplicates, 0);
     report.must_be("nodes_replaced", ownership.losses(&testbed, &[]).len(), 0);
     report.must_be("shards_that_changed_hands", ownership.handovers(from_us..u64::MAX), 0);

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use domain::id::{DestinationId, EventId};
-use lab::judge::{Acked, Tenure};
-use lab::{Case, Fault, FaultKind, Verdict};
+use lab::{Evidence, Fault, FaultKind, Verdict};
 use serde::Serialize;
 
 use super::doctor;
 use super::logbook;
 use super::ownership::OwnershipLog;
-use super::{Database, Fleet, Report, Testbed};
+use super::{Database, Report, RoutedSource, Testbed};
 
 /// What the tables say of themselves; every field but the first three should be zero once all is delivered.
 #[derive(Debug, Default, Serialize)]
@@ -101,7 +101,7 @@ pub(crate) async fn must_all_be_delivered_unspent(testbed: &Testbed, report: &mu
 /// (event, destination) of dead letters whose attempts are all recorded.
 pub(crate) async fn dead_letters(
     database: &Database,
-    fleet: &Fleet,
+    source: &RoutedSource,
 ) -> Result<HashSet<(Arc<str>, Arc<str>)>> {
     let rows = database
         .rows(
@@ -111,71 +111,34 @@ pub(crate) async fn dead_letters(
                  where a.delivery_id = d.delivery_id and a.number is not null and not a.late)",
         )
         .await?;
-    let pair = |row: &Vec<super::database::Cell>| {
+    let pair = |row: &Vec<super::database::SqlValue>| {
         let event: Arc<str> = EventId::from_bytes(row[0].id()?).to_string().into();
-        Some((event, fleet.name_of(DestinationId::from_bytes(row[1].id()?))?))
+        Some((event, source.name_of(DestinationId::from_bytes(row[1].id()?))?))
     };
     Ok(rows.iter().filter_map(pair).collect())
 }
 
-/// The judge's verdict and the tables' own, as rules of the report.
+/// Everything has had its time by then.
+const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Lets everything drain; then the judge's verdict and the tables' own are rules of the report. The evidence has what was
+/// promised and the faults; what arrived, and what is dead, is read here.
 pub(crate) async fn settle_accounts(
     testbed: &Testbed,
-    fleet: &Fleet,
-    promised: Vec<Acked>,
-    kills_us: Vec<u64>,
+    source: &RoutedSource,
+    evidence: Evidence,
     report: &mut Report,
 ) -> Result<Verdict> {
-    let faults = kills_us.iter().map(|at_us| Fault::of_all(FaultKind::Kill, *at_us)).collect();
-    settle_accounts_on(testbed, fleet, promised, Circumstances { faults, ..Circumstances::default() }, report)
-        .await
-}
-
-/// The same for several nodes: which of them owned what is read too, and no other may have sent.
-pub(crate) async fn settle_accounts_of_all(
-    testbed: &Testbed,
-    fleet: &Fleet,
-    promised: Vec<Acked>,
-    mut faults: Vec<Fault>,
-    report: &mut Report,
-) -> Result<(Verdict, OwnershipLog)> {
-    let ownership = OwnershipLog::read(testbed).await?;
-    ownership.must_hold(report);
-    faults.extend(ownership.losses(testbed, &faults));
-    report.note("faults", count_by_kind(&faults));
-    let tenures = ownership.tenures(testbed, fleet);
-    let on = Circumstances { faults, tenures, ..Circumstances::default() };
-    let verdict = settle_accounts_on(testbed, fleet, promised, on, report).await?;
-    Ok((verdict, ownership))
-}
-
-/// What the judge has to take into account.
-#[derive(Debug, Default)]
-pub(crate) struct Circumstances {
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) tenures: Vec<Tenure>,
-    pub(crate) unknown_settlements: u64,
-}
-
-pub(crate) async fn settle_accounts_on(
-    testbed: &Testbed,
-    fleet: &Fleet,
-    promised: Vec<Acked>,
-    on: Circumstances,
-    report: &mut Report,
-) -> Result<Verdict> {
-    let case = Case {
-        acked: promised,
+    testbed.must_drain(DRAINED_WITHIN, report).await?;
+    let evidence = Evidence {
         received: testbed.receiver.snapshot(),
-        dead: dead_letters(&testbed.database, fleet).await?,
-        limits: fleet.limits(),
-        ordered: fleet.ordered.clone(),
-        faults: on.faults,
-        tenures: on.tenures,
-        unknown_settlements: on.unknown_settlements,
+        dead: dead_letters(&testbed.database, source).await?,
+        limits: source.limits(),
+        ordered: source.ordered.clone(),
+        ..evidence
     };
-    let verdict = case.judge();
-    logbook::keep(&testbed.database, case).await?;
+    let verdict = evidence.judge();
+    logbook::keep(&testbed.database, evidence).await?;
     report.note("verdict", &verdict);
     for broken in &verdict.broken {
         report.must(false, broken);
@@ -185,6 +148,23 @@ pub(crate) async fn settle_accounts_on(
     report.must_be_kept(2, "a delivery has not ended", audit.waiting);
     doctor::audit(testbed, report).await?;
     Ok(verdict)
+}
+
+/// The same for several nodes: which of them owned what is read too, and no other may have sent.
+pub(crate) async fn settle_accounts_of_all(
+    testbed: &Testbed,
+    source: &RoutedSource,
+    mut evidence: Evidence,
+    report: &mut Report,
+) -> Result<(Verdict, OwnershipLog)> {
+    testbed.must_drain(DRAINED_WITHIN, report).await?;
+    let ownership = OwnershipLog::read(testbed).await?;
+    ownership.must_hold(report);
+    evidence.faults.extend(ownership.losses(testbed, &evidence.faults));
+    report.note("faults", count_by_kind(&evidence.faults));
+    evidence.tenures = ownership.tenures(testbed, source);
+    let verdict = settle_accounts(testbed, source, evidence, report).await?;
+    Ok((verdict, ownership))
 }
 
 fn count_by_kind(faults: &[Fault]) -> BTreeMap<FaultKind, u64> {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use lab::{Histogram, Pump, Receiver, Until};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::backlog::BacklogTemplate;
 use super::figures::rounded;
-use super::waiting::wait_until;
-use super::{Fleet, Report, StoreKind, Testbed, TestbedPlan};
+use super::waiting::{becomes, wait_until};
+use super::{Report, RoutedSource, StoreKind, Testbed, TestbedPlan};
 
 const NUMBER: usize = 19;
 const SLOTS: u32 = 5;
@@ -19,7 +19,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const KEPT: f64 = 0.95;
 
 pub(crate) struct Bystanders {
-    fleet: Fleet,
+    source: RoutedSource,
 }
 
 /// What arrived at them in a time.
@@ -30,13 +30,13 @@ pub(crate) struct ArrivalFigures {
 }
 
 impl Bystanders {
-    pub(crate) async fn assemble(testbed: &Testbed) -> Result<Bystanders> {
-        Ok(Bystanders { fleet: Fleet::assemble(testbed, NUMBER, SLOTS).await? })
+    pub(crate) async fn make(testbed: &Testbed) -> Result<Bystanders> {
+        Ok(Bystanders { source: RoutedSource::make(testbed, NUMBER, SLOTS).await? })
     }
 
     /// Begins a load of one event to each in turn, so many a second in all; returns when it has become steady.
     pub(crate) async fn load(&self, per_second: f64) -> Result<Pump> {
-        let pump = Pump::start(self.fleet.pump_singly(Until::Stopped).open(per_second))?;
+        let pump = Pump::start(self.source.pump_singly(Until::Stopped).open(per_second))?;
         sleep(WARM_UP).await;
         Ok(pump)
     }
@@ -47,7 +47,7 @@ impl Bystanders {
         sleep(span).await;
         let window = from_us..receiver.now_us();
         let end_to_end =
-            end_to_end_of(receiver, &self.fleet.names, |record| window.contains(&record.start_us));
+            end_to_end_of(receiver, &self.source.names, |record| window.contains(&record.start_us));
         let events = end_to_end.count();
         ArrivalFigures { events, per_second: events as f64 * 1e6 / (window.end - from_us) as f64, end_to_end }
     }
@@ -55,11 +55,9 @@ impl Bystanders {
     /// Ends the load: everything it brought must have arrived.
     pub(crate) async fn finish(&self, pump: Pump, receiver: &Receiver, report: &mut Report) {
         let sent = pump.finish().await;
-        let arrived = || self.fleet.names.iter().map(|name| receiver.succeeded_at(name)).sum::<u64>();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while arrived() < sent.accepted && Instant::now() < deadline {
-            sleep(Duration::from_millis(20)).await;
-        }
+        let arrived = || self.source.names.iter().map(|name| receiver.succeeded_at(name)).sum::<u64>();
+        // Whether it did in time is judged by the count.
+        let _ = becomes(Duration::from_secs(10), 20, async || Ok(arrived() >= sent.accepted)).await;
         report.must(sent.accepted == sent.offered, format!("the others' events were refused: {sent}"));
         report.must_be("arrived_at_the_others", arrived(), sent.accepted);
     }
@@ -101,7 +99,7 @@ impl BystanderTestbed {
     pub(crate) async fn start(plan: TestbedPlan, name: &str, slots: u32) -> Result<BystanderTestbed> {
         let testbed = plan.start().await?;
         let template = BacklogTemplate::make(&testbed, name, slots).await?;
-        let bystanders = Bystanders::assemble(&testbed).await?;
+        let bystanders = Bystanders::make(&testbed).await?;
         Ok(BystanderTestbed { testbed, bystanders, template })
     }
 

@@ -62,24 +62,24 @@ pub(crate) enum Database {
 
 /// A value of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Cell {
+pub(crate) enum SqlValue {
     Null,
     Number(i64),
     Text(String),
     Bytes(Vec<u8>),
 }
 
-impl Cell {
+impl SqlValue {
     pub(crate) fn number(&self) -> Option<i64> {
-        if let Cell::Number(number) = self { Some(*number) } else { None }
+        if let SqlValue::Number(number) = self { Some(*number) } else { None }
     }
 
     pub(crate) fn text(&self) -> Option<&str> {
-        if let Cell::Text(text) = self { Some(text) } else { None }
+        if let SqlValue::Text(text) = self { Some(text) } else { None }
     }
 
     pub(crate) fn id(&self) -> Option<[u8; 16]> {
-        if let Cell::Bytes(bytes) = self { bytes.as_slice().try_into().ok() } else { None }
+        if let SqlValue::Bytes(bytes) = self { bytes.as_slice().try_into().ok() } else { None }
     }
 }
 
@@ -107,7 +107,7 @@ impl Database {
     }
 
     /// Rows of a statement that reads.
-    pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Vec<SqlValue>>> {
         match self {
             Database::Sqlite { file } => {
                 let connection = open_read_only(file)?;
@@ -203,45 +203,45 @@ pub(crate) fn checkpoint(file: &Path) -> Result<()> {
     Ok(rusqlite::Connection::open(file)?.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(()))?)
 }
 
-/// A file that is only looked at: it must never be us who checkpoint or roll back what the node left.
+/// A file that is only looked at: a checkpoint or a rollback of what the node left must never be the check's doing.
 pub(crate) fn open_read_only(file: &Path) -> Result<rusqlite::Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Ok(rusqlite::Connection::open_with_flags(file, flags)?)
 }
 
-fn sqlite_rows(connection: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Vec<Vec<Cell>>> {
+fn sqlite_rows(connection: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Vec<Vec<SqlValue>>> {
     let mut statement = connection.prepare(sql)?;
     let width = statement.column_count();
     let row = |row: &rusqlite::Row<'_>| (0..width).map(|at| Ok(sqlite_cell(row.get_ref(at)?))).collect();
     statement.query_map([], row)?.collect()
 }
 
-fn sqlite_cell(value: ValueRef<'_>) -> Cell {
+fn sqlite_cell(value: ValueRef<'_>) -> SqlValue {
     match value {
-        ValueRef::Null => Cell::Null,
-        ValueRef::Integer(number) => Cell::Number(number),
-        ValueRef::Real(number) => Cell::Number(number as i64),
-        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Number(number),
+        ValueRef::Real(number) => SqlValue::Number(number as i64),
+        ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Bytes(bytes.to_vec()),
     }
 }
 
-fn postgres_row(row: &tokio_postgres::Row) -> Result<Vec<Cell>> {
-    let cell = |at: usize| -> Result<Option<Cell>> {
+fn postgres_row(row: &tokio_postgres::Row) -> Result<Vec<SqlValue>> {
+    let cell = |at: usize| -> Result<Option<SqlValue>> {
         Ok(match row.columns()[at].type_() {
-            &Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(|number| Cell::Number(number.into())),
-            &Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|number| Cell::Number(number.into())),
-            &Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(Cell::Number),
-            &Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(|flag| Cell::Number(flag.into())),
+            &Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(|number| SqlValue::Number(number.into())),
+            &Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|number| SqlValue::Number(number.into())),
+            &Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(SqlValue::Number),
+            &Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(|flag| SqlValue::Number(flag.into())),
             &Type::TEXT | &Type::VARCHAR | &Type::NAME => {
-                row.try_get::<_, Option<String>>(at)?.map(Cell::Text)
+                row.try_get::<_, Option<String>>(at)?.map(SqlValue::Text)
             }
-            &Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(Cell::Bytes),
+            &Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(SqlValue::Bytes),
             &Type::UUID => {
-                row.try_get::<_, Option<Uuid>>(at)?.map(|id| Cell::Bytes(id.into_bytes().to_vec()))
+                row.try_get::<_, Option<Uuid>>(at)?.map(|id| SqlValue::Bytes(id.into_bytes().to_vec()))
             }
             other => bail!("no cell for a column of type {other}"),
         })
     };
-    (0..row.len()).map(|at| Ok(cell(at)?.unwrap_or(Cell::Null))).collect()
+    (0..row.len()).map(|at| Ok(cell(at)?.unwrap_or(SqlValue::Null))).collect()
 }

@@ -7,7 +7,7 @@ use lab::process::cpu_time;
 
 use super::{Report, Testbed};
 
-/// Three decimals: nobody reads more.
+/// Three decimals are enough for a report.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -10,10 +10,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::waiting::{Background, wait_until};
-use super::{Fleet, Report, Testbed, raw_http};
+use super::{Report, RoutedSource, Testbed, raw_http};
 
 /// Longer than any answer should take: a node that hangs is to be seen hanging.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// When a trouble with the database is over every node accepts events again by then.
+pub(crate) const SERVING_WITHIN: Duration = Duration::from_secs(5);
 /// No route wants it.
 const EVENT_TYPE: &str = "lab.nobody";
 
@@ -59,9 +61,9 @@ impl ProbeAnswer {
 
 impl IngestProbe {
     /// Asks each node every so often, one request at a time.
-    pub(crate) fn start(testbed: &Testbed, fleet: &Fleet, every: Duration) -> IngestProbe {
+    pub(crate) fn start(testbed: &Testbed, source: &RoutedSource, every: Duration) -> IngestProbe {
         let of_node = |node: usize| {
-            let (addr, request) = (testbed.nodes[node].addr, fleet.ingest_request(EVENT_TYPE, b"{}"));
+            let (addr, request) = (testbed.nodes[node].addr, source.ingest_request(EVENT_TYPE, b"{}"));
             Background::task(|stop| async move {
                 let mut answers = Vec::new();
                 while !stop.is_set() {
@@ -75,8 +77,8 @@ impl IngestProbe {
     }
 
     /// One request to the first node, by a thread of its own.
-    pub(crate) async fn ask_once(testbed: &Testbed, fleet: &Fleet) -> Result<ProbeAnswer> {
-        let (addr, request) = (testbed.addr, fleet.ingest_request(EVENT_TYPE, b"{}"));
+    pub(crate) async fn ask_once(testbed: &Testbed, source: &RoutedSource) -> Result<ProbeAnswer> {
+        let (addr, request) = (testbed.addr, source.ingest_request(EVENT_TYPE, b"{}"));
         let asked = Instant::now();
         let answer = spawn_blocking(move || raw_http::exchange_blocking(addr, &request, PATIENCE)).await?;
         let took = answer.as_ref().map_or(PATIENCE, |answer| answer.took);
@@ -97,16 +99,28 @@ impl IngestProbe {
 /// Waits until every node accepts events, and says how long that took.
 pub(crate) async fn wait_until_all_accept(
     testbed: &Testbed,
-    fleet: &Fleet,
+    source: &RoutedSource,
     limit: Duration,
 ) -> Result<Duration> {
     let began = Instant::now();
-    let request = fleet.ingest_request(EVENT_TYPE, b"{}");
+    let request = source.ingest_request(EVENT_TYPE, b"{}");
     for (at, node) in testbed.nodes.iter().enumerate() {
         let otherwise = format!("{} does not accept", node.name);
         wait_until(&otherwise, limit, 20, async || Ok(ask(at, node.addr, &request).await.accepted())).await?;
     }
     Ok(began.elapsed())
+}
+
+/// Waits until every node accepts events; that must be so soon after the trouble was over.
+pub(crate) async fn must_accept_again(
+    testbed: &Testbed,
+    source: &RoutedSource,
+    over_since: Instant,
+    report: &mut Report,
+) -> Result<()> {
+    wait_until_all_accept(testbed, source, Duration::from_secs(30)).await?;
+    report.must_be_at_most("serving_again_after_seconds", over_since.elapsed(), SERVING_WITHIN);
+    Ok(())
 }
 
 /// Notes what was answered; anything but 202 and a proper 503 is a broken rule.

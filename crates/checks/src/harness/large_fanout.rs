@@ -7,15 +7,15 @@ use client::Publish;
 use domain::account::Account;
 use domain::destination::Destination;
 use domain::dice::Dice;
-use domain::id::{AccountId, DestinationId, EventId, RouteId};
+use domain::id::{DestinationId, EventId, RouteId};
 use domain::route::Route;
 use domain::seal::MasterKeys;
 use domain::time::Timestamp;
-use rusqlite::params;
+use serde::Serialize;
 use std::time::Duration;
 
 use super::testbed::{MASTER_KEY, PAUSES, retry_policy};
-use super::{Database, Testbed};
+use super::{Database, StoreKind, Testbed};
 
 /// The type of the events that all of them get.
 pub(crate) const EVENT_TYPE: &str = "fanout";
@@ -31,8 +31,14 @@ pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<(
     let version = row[1].number().context("a version")?;
     let keys = MasterKeys::parse(MASTER_KEY)?;
     let key = keys.data_key(account.id, &account.data_key)?;
-    let now = account.created_at;
-    let mut rows = Vec::with_capacity(size);
+    let (now, database) = (account.created_at, &testbed.database);
+    let common = format!("{}, {}, {}", database.literal(account.id.bytes()), version + 1, now.micros());
+    // Whether a route has settings of its own is a column of PostgreSQL's.
+    let (overrides, none) = match database.kind() {
+        StoreKind::Sqlite => ("", ""),
+        StoreKind::Postgres => (", overrides", ", false"),
+    };
+    let (mut destinations, mut routes) = (Vec::with_capacity(size), Vec::with_capacity(size));
     for at in 0..size {
         let id = DestinationId::at(now, RandomDice.bits());
         let name = format!("c{at:06}");
@@ -44,18 +50,24 @@ pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<(
         destination.secret.current =
             key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &RandomDice);
         let route = route_to(&destination, now);
-        rows.push(DestinationRow {
-            destination: id,
-            destination_doc: serde_json::to_string(&destination)?,
-            route: route.id,
-            route_doc: serde_json::to_string(&route)?,
-        });
+        let [own, of_route] = [id.bytes(), route.id.bytes()].map(|id| database.literal(id));
+        destinations.push(format!("({own}, {common}, {}, {})", id.shard(), quoted(&destination)?));
+        routes.push(format!("({of_route}, {common}, {own}, {}{none})", quoted(&route)?));
     }
-    for part in rows.chunks(STEP) {
-        write(&testbed.database, account.id, now, version, part).await?;
+    for (destinations, routes) in destinations.chunks(STEP).zip(routes.chunks(STEP)) {
+        let (destinations, routes) = (destinations.join(","), routes.join(","));
+        let write = format!(
+            "insert into destinations (id, account_id, version, created_at, shard, doc) values {destinations};
+             insert into routes (id, account_id, version, created_at, destination_id, doc{overrides}) values {routes}"
+        );
+        database.write(&write).await?;
     }
-    let changes = 2 * size;
-    testbed.database.write(&format!("update accounts set version = version + {changes}")).await
+    database.write(&format!("update accounts set version = version + {}", 2 * size)).await
+}
+
+/// A document as a literal of SQL.
+fn quoted(document: &impl Serialize) -> Result<String> {
+    Ok(format!("'{}'", serde_json::to_string(document)?.replace('\'', "''")))
 }
 
 /// Publishes one event for all of them, which is answered before its deliveries are made.
@@ -86,13 +98,6 @@ pub(crate) async fn expansions(database: &Database) -> Result<u64> {
     database.count("expansions").await
 }
 
-struct DestinationRow {
-    destination: DestinationId,
-    destination_doc: String,
-    route: RouteId,
-    route_doc: String,
-}
-
 fn route_to(destination: &Destination, now: Timestamp) -> Route {
     Route {
         id: RouteId::at(now, RandomDice.bits()),
@@ -110,60 +115,6 @@ fn route_to(destination: &Destination, now: Timestamp) -> Route {
         created_at: now,
         updated_at: now,
         version: 0,
-    }
-}
-
-async fn write(
-    database: &Database,
-    account: AccountId,
-    now: Timestamp,
-    version: i64,
-    rows: &[DestinationRow],
-) -> Result<()> {
-    match database {
-        Database::Sqlite { file } => {
-            let mut connection = rusqlite::Connection::open(file)?;
-            connection.pragma_update(None, "synchronous", "normal")?;
-            let transaction = connection.transaction()?;
-            for row in rows {
-                let shard = row.destination.shard();
-                transaction.prepare_cached(
-                    "insert into destinations (id, account_id, version, created_at, shard, doc) values (?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![row.destination.bytes(), account.bytes(), version + 1, now.micros(), shard, row.destination_doc])?;
-                transaction.prepare_cached(
-                    "insert into routes (id, account_id, version, created_at, destination_id, doc) values (?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![row.route.bytes(), account.bytes(), version + 1, now.micros(), row.destination.bytes(), row.route_doc])?;
-            }
-            Ok(transaction.commit()?)
-        }
-        Database::Postgres { .. } => {
-            let client = database.connect().await?;
-            let destinations: Vec<_> = rows.iter().map(|row| row.destination.uuid()).collect();
-            let shards: Vec<_> = rows.iter().map(|row| row.destination.shard() as i16).collect();
-            let docs: Vec<_> = rows.iter().map(|row| row.destination_doc.as_str()).collect();
-            let (routes, route_docs): (Vec<_>, Vec<_>) =
-                rows.iter().map(|row| (row.route.uuid(), row.route_doc.as_str())).unzip();
-            let (account, version, now) = (account.uuid(), version + 1, now.micros());
-            client
-                .execute(
-                    "insert into destinations (id, account_id, version, created_at, shard, doc)
-                     select d.id, $1, $2, $3, d.shard, d.doc
-                     from unnest($4::uuid[], $5::smallint[], $6::text[]) as d (id, shard, doc)",
-                    &[&account, &version, &now, &destinations, &shards, &docs],
-                )
-                .await?;
-            client
-                .execute(
-                    "insert into routes (id, account_id, overrides, version, created_at, destination_id, doc)
-                     select r.id, $1, false, $2, $3, r.destination_id, r.doc
-                     from unnest($4::uuid[], $5::uuid[], $6::text[]) as r (id, destination_id, doc)",
-                    &[&account, &version, &now, &routes, &destinations, &route_docs],
-                )
-                .await?;
-            Ok(())
-        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! What every check leaves behind for `judge_all_logs`: the producer's log, the receiver's log, the faults,
-//! who owned what, and the facts of the tables. One file a check and store, the latest run; under cargo's target folder.
+//! the owners of the shards, and the facts of the tables. One file a check and store, the latest run; under cargo's target folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 use domain::id::DeliveryId;
-use lab::Case;
+use lab::Evidence;
 use serde::{Deserialize, Serialize};
 
-use super::database::Cell;
+use super::database::SqlValue;
 use super::postgres_server::target_dir;
 use super::{Database, StoreKind};
 
@@ -20,8 +20,8 @@ const MOST_REQUESTS: usize = 300_000;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Logbook {
     pub(crate) check: String,
-    pub(crate) case: Case,
-    #[serde(alias = "facts")]
+    #[serde(alias = "case")]
+    pub(crate) evidence: Evidence,
     pub(crate) attempts: Vec<AttemptRow>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) fn begin(check: &str, store: StoreKind) {
     *RUNNING.lock().expect("no panic while the name is locked") = name;
 }
 
-pub(crate) async fn keep(database: &Database, case: Case) -> Result<()> {
-    if case.received.len() > MOST_REQUESTS {
+pub(crate) async fn keep(database: &Database, evidence: Evidence) -> Result<()> {
+    if evidence.received.len() > MOST_REQUESTS {
         return Ok(());
     }
     let check = RUNNING.lock().expect("no panic while the name is locked").clone();
-    let text = |cell: &Cell| cell.text().map(str::to_owned);
+    let text = |cell: &SqlValue| cell.text().map(str::to_owned);
     let rows =
         database.rows("select delivery_id, number, outcome, ending, reason, late from attempts").await?;
-    let attempt = |row: &Vec<Cell>| {
+    let attempt = |row: &Vec<SqlValue>| {
         Some(AttemptRow {
             delivery: DeliveryId::from_bytes(row[0].id()?).to_string(),
             number: row[1].number(),
@@ -66,7 +66,7 @@ pub(crate) async fn keep(database: &Database, case: Case) -> Result<()> {
     let folder = folder()?;
     fs::create_dir_all(&folder)?;
     let file = fs::File::create(folder.join(format!("{check}.json")))?;
-    let book = Logbook { check, case, attempts };
+    let book = Logbook { check, evidence, attempts };
     Ok(serde_json::to_writer(std::io::BufWriter::new(file), &book)?)
 }
 

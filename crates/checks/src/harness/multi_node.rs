@@ -11,23 +11,23 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::audit::settle_accounts_of_all;
 use super::ownership::OwnershipLog;
-use super::{Fleet, Options, Report, Testbed, TestbedPlan};
+use super::{Options, Report, RoutedSource, Testbed, TestbedPlan};
 
 /// Starts the nodes, waits until they share the shards, watches which owns what from then on, and makes the destinations.
-pub(crate) async fn start_fleet(
+pub(crate) async fn start_nodes(
     plan: TestbedPlan,
     destinations: usize,
     slots: u32,
-) -> Result<(Testbed, Fleet)> {
+) -> Result<(Testbed, RoutedSource)> {
     let testbed = start_watched(plan).await?;
-    let fleet = Fleet::assemble(&testbed, destinations, slots).await?;
+    let source = RoutedSource::make(&testbed, destinations, slots).await?;
     testbed.receiver.default_script(Reply::ok().after(SLOW_ENOUGH));
-    Ok((testbed, fleet))
+    Ok((testbed, source))
 }
 
 /// The usual: three nodes, twenty destinations of four slots.
-pub(crate) async fn start_usual_fleet(options: &Options) -> Result<(Testbed, Fleet)> {
-    start_fleet(TestbedPlan::of_several(options)?, 20, 4).await
+pub(crate) async fn start_usual_nodes(options: &Options) -> Result<(Testbed, RoutedSource)> {
+    start_nodes(TestbedPlan::of_several(options)?, 20, 4).await
 }
 
 /// Nodes that share the shards, and are watched from then on.
@@ -36,6 +36,11 @@ pub(crate) async fn start_watched(plan: TestbedPlan) -> Result<Testbed> {
     OwnershipLog::begin(&testbed.database).await?;
     Ok(testbed)
 }
+
+/// For how long a node may act without a renewal, by the settings of all checks.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// The lanes of a node that stays away are at work elsewhere by then.
+pub(crate) const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(12);
 
 /// Every fault finds requests open.
 pub(crate) const SLOW_ENOUGH: Latency =
@@ -55,18 +60,17 @@ pub(crate) async fn play_kills(testbed: &mut Testbed, schedule: &Schedule) -> Re
     Ok(kills)
 }
 
-/// Lets everything drain and settles the accounts.
-pub(crate) async fn settle_fleet(
+/// Everything was accepted, no node has ended, and the accounts are settled once nothing waits any more.
+pub(crate) async fn drain_and_settle(
     testbed: &mut Testbed,
-    fleet: &Fleet,
+    source: &RoutedSource,
     sent: &PumpReport,
     faults: Vec<Fault>,
     report: &mut Report,
 ) -> Result<(Verdict, OwnershipLog)> {
-    testbed.must_drain(Duration::from_secs(60), report).await?;
     report.must_all_be_accepted(sent);
     testbed.must_be_running(report);
-    settle_accounts_of_all(testbed, fleet, fleet.promised(&sent.sent), faults, report).await
+    settle_accounts_of_all(testbed, source, source.evidence(sent, faults), report).await
 }
 
 /// The destinations whose lanes a process owned at a moment.

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use lab::judge::Tenure;
 use lab::{Fault, FaultKind};
 
-use super::database::Cell;
-use super::{Database, Fleet, Report, Testbed};
+use super::database::SqlValue;
+use super::{Database, Report, RoutedSource, Testbed};
 
 /// A node's id, one of each start.
 type NodeId = [u8; 16];
@@ -81,10 +81,10 @@ impl OwnershipLog {
     pub(crate) async fn read(testbed: &Testbed) -> Result<OwnershipLog> {
         // Both clocks are this machine's; the receiver's began with the receiver.
         let began_us = lab::clock::unix_us() - testbed.receiver.now_us();
-        let at_us = |cell: &Cell| (cell.number().unwrap_or(0) as u64).saturating_sub(began_us);
+        let at_us = |cell: &SqlValue| (cell.number().unwrap_or(0) as u64).saturating_sub(began_us);
         let sql = "select (extract(epoch from at) * 1000000)::bigint, shard, node_id, epoch from check_owner_changes order by epoch, at";
         let rows = testbed.database.rows(sql).await?;
-        let change = |row: &Vec<Cell>| OwnerChange {
+        let change = |row: &Vec<SqlValue>| OwnerChange {
             at_us: at_us(&row[0]),
             shard: row[1].number().unwrap_or(0) as u16,
             owner: row[2].id(),
@@ -114,10 +114,10 @@ impl OwnershipLog {
     }
 
     /// Which node owned the lanes of these destinations.
-    pub(crate) fn tenures(&self, testbed: &Testbed, fleet: &Fleet) -> Vec<Tenure> {
+    pub(crate) fn tenures(&self, testbed: &Testbed, source: &RoutedSource) -> Vec<Tenure> {
         let rows: HashMap<NodeId, &NodeRow> = self.nodes.iter().map(|row| (row.id, row)).collect();
         let mut tenures = Vec::new();
-        for (name, id) in fleet.names.iter().zip(&fleet.ids) {
+        for (name, id) in source.names.iter().zip(&source.destinations) {
             let of_shard = self.changes.iter().filter(|change| change.shard == id.shard());
             let changes: Vec<&OwnerChange> = of_shard.collect();
             for (at, change) in changes.iter().enumerate() {

@@ -3,15 +3,15 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use lab::ChildProcess;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
 
 use super::postgres_server::PostgresServer;
 use super::testbed::free_addr;
+use super::wait_until;
 
 /// A running pooler, killed when dropped.
 pub(crate) struct Pooler {
@@ -21,7 +21,7 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    /// In front of this server's database, with so many connections for everybody.
+    /// In front of this server's database, with so many connections for all nodes together.
     pub(crate) async fn start(server: &PostgresServer, folder: &Path, pool: usize) -> Result<Pooler> {
         fs::create_dir_all(folder)?;
         let (addr, database) = (free_addr()?, server.addr()?);
@@ -47,12 +47,12 @@ impl Pooler {
         }
         let mut process = ChildProcess::start("pgbouncer", &args, &[], &log)
             .context("pgbouncer is needed (Debian's package of this name)")?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(addr).await.is_err() {
+        wait_until("pgbouncer does not come up", Duration::from_secs(10), 20, async || {
             let said = fs::read_to_string(&log).unwrap_or_default();
-            ensure!(process.is_running() && Instant::now() < deadline, "pgbouncer does not come up: {said}");
-            sleep(Duration::from_millis(20)).await;
-        }
+            ensure!(process.is_running(), "pgbouncer does not come up: {said}");
+            Ok(TcpStream::connect(addr).await.is_ok())
+        })
+        .await?;
         Ok(Pooler { addr, log, _process: process })
     }
 

@@ -52,7 +52,7 @@ impl PostgresServer {
         Ok(PostgresServer { url: format!("{place}/{name}"), home: self.home.clone() })
     }
 
-    /// Drops the database that [`PostgresServer::with_new_database`] has made, whoever is still in it.
+    /// Drops the database that [`PostgresServer::with_new_database`] has made, whatever connections it still has.
     pub(crate) async fn drop_database(&self) -> Result<()> {
         let (place, name) = self.url.rsplit_once('/').context("the server's URL has a database")?;
         let other = PostgresServer { url: format!("{place}/postgres"), home: self.home.clone() };

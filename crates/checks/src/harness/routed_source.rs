@@ -1,4 +1,4 @@
-//! A source and its destinations: most events go to one of them, every so many-th to all.
+//! A source with a route to each of its destinations: most events go to one of them, every so many-th to all.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use client::{NewDestination, NewRoute, NewSource};
 use domain::destination::Ordering;
 use domain::id::{DestinationId, SourceId};
 use lab::judge::{Acked, acked};
-use lab::{PumpConfig, PumpReport, Sent, Target, Until};
+use lab::{Evidence, Fault, PumpConfig, PumpReport, Sent, Target, Until};
 
 use super::test_node::TestNode;
 use super::{Testbed, raw_http};
@@ -21,11 +21,12 @@ pub(crate) async fn pump_all(config: PumpConfig) -> Result<PumpReport> {
 }
 
 /// Destination `dNN` gets the events of type `lab.dNN`, and all of them get those of type `lab.all`.
-pub(crate) struct Fleet {
-    pub(crate) names: Vec<Arc<str>>,
-    pub(crate) ids: Vec<DestinationId>,
-    pub(crate) source: SourceId,
+pub(crate) struct RoutedSource {
+    pub(crate) id: SourceId,
     pub(crate) token: String,
+    pub(crate) destinations: Vec<DestinationId>,
+    /// Of the destinations.
+    pub(crate) names: Vec<Arc<str>>,
     /// Those that get everything one at a time, in the order of the commits.
     pub(crate) ordered: HashSet<Arc<str>>,
     limit: u32,
@@ -34,25 +35,30 @@ pub(crate) struct Fleet {
     also_at: Vec<String>,
 }
 
-impl Fleet {
-    pub(crate) async fn assemble(testbed: &Testbed, size: usize, limit: u32) -> Result<Fleet> {
-        Fleet::assemble_with(testbed, size, limit, |_, plan| plan).await
+impl RoutedSource {
+    pub(crate) async fn make(testbed: &Testbed, size: usize, limit: u32) -> Result<RoutedSource> {
+        RoutedSource::make_with(testbed, size, limit, |_, plan| plan).await
     }
 
     /// The same with destinations of another kind, or of several: `change` is told their number.
-    pub(crate) async fn assemble_with(
+    pub(crate) async fn make_with(
         testbed: &Testbed,
         size: usize,
         limit: u32,
         change: impl Fn(usize, NewDestination) -> NewDestination,
-    ) -> Result<Fleet> {
-        let source = testbed.client.create_source(&NewSource::new("pump")).await?;
-        let token =
-            source.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?.to_owned();
-        let also_at = testbed.nodes[1..].iter().map(TestNode::base_url).collect();
-        let (names, ids, ordered) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut fleet =
-            Fleet { names, ids, source: source.id, token, ordered, limit, base: testbed.base_url(), also_at };
+    ) -> Result<RoutedSource> {
+        let made = testbed.client.create_source(&NewSource::new("pump")).await?;
+        let token = made.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?;
+        let mut source = RoutedSource {
+            id: made.id,
+            token: token.to_owned(),
+            destinations: Vec::new(),
+            names: Vec::new(),
+            ordered: HashSet::new(),
+            limit,
+            base: testbed.base_url(),
+            also_at: testbed.nodes[1..].iter().map(TestNode::base_url).collect(),
+        };
         for at in 0..size {
             let name = format!("d{at:02}");
             let plan = change(at, testbed.destination_with_slots(&name, limit));
@@ -61,12 +67,12 @@ impl Fleet {
             let route = NewRoute::from_source(source.id, destination.id);
             testbed.client.create_route(&NewRoute { event_types: types, ..route }).await?;
             if plan.ordering == Ordering::Strict {
-                fleet.ordered.insert(name.as_str().into());
+                source.ordered.insert(name.as_str().into());
             }
-            fleet.names.push(name.into());
-            fleet.ids.push(destination.id);
+            source.names.push(name.into());
+            source.destinations.push(destination.id);
         }
-        Ok(fleet)
+        Ok(source)
     }
 
     /// In turn, one event to each destination; over all nodes.
@@ -99,7 +105,12 @@ impl Fleet {
         raw_http::request("POST", &self.ingest_path(), &[("x-event-type", event_type)], body)
     }
 
-    /// What was promised to a producer that used [`Fleet::pump`].
+    /// What the judge is to know of a producer that used [`RoutedSource::pump`], and of the faults of its time.
+    pub(crate) fn evidence(&self, sent: &PumpReport, faults: Vec<Fault>) -> Evidence {
+        Evidence { acked: self.promised(&sent.sent), faults, ..Evidence::default() }
+    }
+
+    /// What was promised to a producer that used [`RoutedSource::pump`].
     pub(crate) fn promised(&self, sent: &[Sent]) -> Vec<Acked> {
         acked(sent, |sent| match self.names.get((sent.n % (self.names.len() as u64 + 1)) as usize) {
             Some(name) => vec![name.clone()],
@@ -107,7 +118,7 @@ impl Fleet {
         })
     }
 
-    /// And to one that used [`Fleet::pump_singly`]: event *n* goes to destination *n* mod their number.
+    /// And to one that used [`RoutedSource::pump_singly`]: event *n* goes to destination *n* mod their number.
     pub(crate) fn promised_singly(&self, sent: &[Sent]) -> Vec<Acked> {
         acked(sent, |sent| vec![self.names[(sent.n % self.names.len() as u64) as usize].clone()])
     }
@@ -118,7 +129,7 @@ impl Fleet {
     }
 
     pub(crate) fn name_of(&self, id: DestinationId) -> Option<Arc<str>> {
-        let at = self.ids.iter().position(|known| *known == id)?;
+        let at = self.destinations.iter().position(|known| *known == id)?;
         Some(self.names[at].clone())
     }
 }

@@ -5,8 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::Report;
 use super::test_node::TestNode;
 use super::testbed::OPERATOR_KEY;
+
+/// The promise is the release build's.
+const SCRAPE_MS: f64 = if cfg!(debug_assertions) { 500.0 } else { 50.0 };
 
 /// The samples of one scrape, or of several added up: by name and labels, as written.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +40,10 @@ impl Scrape {
             *self.samples.entry(sample.clone()).or_default() += value;
         }
         self.took = self.took.max(other.took);
+    }
+
+    pub(crate) fn must_be_quick(&self, report: &mut Report) {
+        report.must_be_at_most("scrape_ms", self.took.as_secs_f64() * 1e3, SCRAPE_MS);
     }
 
     /// All samples of this name together.

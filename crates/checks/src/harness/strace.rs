@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use lab::ChildProcess;
-use tokio::time::sleep;
 
-use super::Testbed;
+use super::{Testbed, wait_until};
 
 /// strace, attached to a testbed's node.
 pub(crate) struct Strace {
@@ -25,15 +24,13 @@ impl Strace {
         all.extend(args);
         let log = testbed.dir().join("strace.log");
         let mut process = ChildProcess::start("strace", &all, &[], &log)?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
+        wait_until("strace is not attached", Duration::from_secs(10), 5, async || {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
-            if said.contains("attached") {
-                return Ok(Strace { process, output });
-            }
-            ensure!(process.is_running() && Instant::now() < deadline, "strace could not attach: {said}");
-            sleep(Duration::from_millis(5)).await;
-        }
+            ensure!(process.is_running(), "strace could not attach: {said}");
+            Ok(said.contains("attached"))
+        })
+        .await?;
+        Ok(Strace { process, output })
     }
 
     /// Lets the node go.

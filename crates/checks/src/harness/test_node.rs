@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use client::Client;
 use lab::ChildProcess;
 use lab::process::Launch;
-use tokio::time::sleep;
+
+use super::waiting::becomes;
 
 /// How long anything may take to come up before the check is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -64,11 +65,7 @@ impl TestNode {
 
     /// Waits for the node to end by itself.
     pub(crate) async fn wait_for_exit(&mut self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
-        while self.is_running() && Instant::now() < deadline {
-            sleep(Duration::from_millis(2)).await;
-        }
-        !self.is_running()
+        becomes(limit, 2, async || Ok(!self.is_running())).await.unwrap_or(false)
     }
 
     /// Settings for the next start; None takes one away.

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use super::postgres_server::{PostgresServer, target_dir};
 use super::test_node::TestNode;
+use super::waiting::becomes;
 use super::{Database, Options, Report, StoreKind, raw_http};
 
 /// Well-formed, and of no use to anybody else.
@@ -242,9 +243,9 @@ impl Testbed {
         Ok(())
     }
 
-    /// kill -9; the moment, on the receiver's clock, when it is certainly dead.
-    pub(crate) async fn kill(&mut self) -> Result<u64> {
-        Ok(self.kill_node(0).await?.at_us)
+    /// kill -9; the fault is of the moment when it is certainly dead.
+    pub(crate) async fn kill(&mut self) -> Result<Fault> {
+        self.kill_node(0).await
     }
 
     pub(crate) async fn kill_node(&mut self, at: usize) -> Result<Fault> {
@@ -397,14 +398,13 @@ impl Testbed {
 
     /// Waits until nothing waits any more; what is left when time is up.
     pub(crate) async fn quiesce(&self, limit: Duration) -> Result<u64> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let left = self.database.number("select count(*) from queue").await?;
-            if left == 0 || Instant::now() >= deadline {
-                return Ok(left);
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+        let mut left = 0;
+        becomes(limit, 100, async || {
+            left = self.database.count("queue").await?;
+            Ok(left == 0)
+        })
+        .await?;
+        Ok(left)
     }
 
     /// How many shards each node owns, by the tables.

@@ -9,18 +9,30 @@ use anyhow::{Result, ensure};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
-/// Looks every so many milliseconds until it is so; fails, with what is said, when that takes longer than the limit.
+/// Looks every so many milliseconds until it is so or the time is up; says whether it is.
+pub(crate) async fn becomes(
+    limit: Duration,
+    every_ms: u64,
+    mut is_so: impl AsyncFnMut() -> Result<bool>,
+) -> Result<bool> {
+    let began = Instant::now();
+    while !is_so().await? {
+        if began.elapsed() >= limit {
+            return Ok(false);
+        }
+        sleep(Duration::from_millis(every_ms)).await;
+    }
+    Ok(true)
+}
+
+/// The same, and fails, with what is said, when the time is up.
 pub(crate) async fn wait_until(
     otherwise: &str,
     limit: Duration,
     every_ms: u64,
-    mut is_so: impl AsyncFnMut() -> Result<bool>,
+    is_so: impl AsyncFnMut() -> Result<bool>,
 ) -> Result<()> {
-    let began = Instant::now();
-    while !is_so().await? {
-        ensure!(began.elapsed() < limit, "{otherwise} after {limit:?}");
-        sleep(Duration::from_millis(every_ms)).await;
-    }
+    ensure!(becomes(limit, every_ms, is_so).await?, "{otherwise} after {limit:?}");
     Ok(())
 }
 

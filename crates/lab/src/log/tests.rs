@@ -2,7 +2,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// Both ends of a connection. Nobody reads here, so nobody notices by itself that the other side has closed.
+/// Both ends of a connection. No task reads here, so it is not noticed by itself that the other side has closed.
 async fn connection() -> (TcpStream, Socket) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -42,7 +42,7 @@ async fn an_excess_is_an_excess() {
 async fn what_has_ended_is_asked_no_more() {
     let log = Arc::new(Log::new(0, Script::ok(), Recording::Counts));
     let (_client, socket) = connection().await;
-    begin(&log, &socket).end(Ending::Answered(200));
+    begin(&log, &socket).end(RequestEnd::Answered(200));
     let destination = log.of("a");
     let state = destination.state();
     assert!(state.sockets.is_empty());

@@ -1,16 +1,11 @@
-//! The payloads: bits of some are turned over in the table while nobody looks.
+//! The payloads: bits of some are turned over in the table while no node runs.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use client::{Client, Publish};
+use client::Client;
 use domain::id::{DestinationId, EventId};
-use lab::Reply;
 
-use crate::harness::{
-    Cell, Database, Options, Report, StoreKind, TableAudit, Testbed, TestbedPlan, wait_until,
-};
+use crate::harness::prelude::*;
 
 const EVENTS: u64 = 60;
 /// One of so many is altered, one of so many is too large to be carried.
@@ -82,7 +77,7 @@ async fn all_tried(testbed: &Testbed) -> Result<()> {
 async fn turn_a_bit(database: &Database, id: EventId, place: usize) -> Result<()> {
     let of_it = format!("where id = {}", database.literal(id.bytes()));
     let rows = database.rows(&format!("select payload from events {of_it}")).await?;
-    let Some(Cell::Bytes(payload)) = rows.first().map(|row| row[0].clone()) else {
+    let Some(SqlValue::Bytes(payload)) = rows.first().map(|row| row[0].clone()) else {
         anyhow::bail!("{id} has no payload")
     };
     let mut payload = payload;

@@ -1,16 +1,11 @@
 //! The chores that one node does at a time: it sleeps in the middle of summing up, then of forgetting.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use lab::Recording;
-use serde_json::json;
-use tokio::time::sleep;
-
-use super::{LEASE_SECONDS, STILL};
+use super::STILL;
 use crate::check::long_history::summed_up;
 use crate::harness::history::LongHistory;
-use crate::harness::{Options, Report, Testbed, TestbedPlan, orphans, rollup_sums, wait_until};
+use crate::harness::multi_node::LEASE;
+use crate::harness::prelude::*;
+use crate::harness::{orphans, rollup_sums};
 
 const DAYS: u64 = 2;
 const EVENTS: u64 = 10_000;
@@ -29,7 +24,7 @@ pub(super) async fn fall_asleep(options: &Options, report: &mut Report) -> Resul
     testbed.start_all().await?;
 
     let went_on = sleeps(options, &testbed, "roll_up", "select count(*) from rollups").await?;
-    report.must_be_at_most("summed_up_by_another_after_seconds", went_on, 2.0 * LEASE_SECONDS);
+    report.must_be_at_most("summed_up_by_another_after_seconds", went_on, 2 * LEASE);
     summed_up(&testbed, PATIENCE).await?;
     rollup_sums::must_match_facts(&testbed.database, report).await?;
 
@@ -37,7 +32,7 @@ pub(super) async fn fall_asleep(options: &Options, report: &mut Report) -> Resul
     testbed.client.update_own_account(&json!({ "retention_days": 1 })).await?;
     let gone = format!("select case when count(*) < {before} then 1 else 0 end from events");
     let went_on = sleeps(options, &testbed, "prune", &gone).await?;
-    report.must_be_at_most("forgotten_by_another_after_seconds", went_on, 2.0 * LEASE_SECONDS);
+    report.must_be_at_most("forgotten_by_another_after_seconds", went_on, 2 * LEASE);
     let end = testbed.database.literal(history.end_of_first_day().bytes());
     let old = format!("select count(*) from events where id < {end}");
     let gone = async || Ok(testbed.database.number(&old).await? == 0);
@@ -52,7 +47,7 @@ pub(super) async fn fall_asleep(options: &Options, report: &mut Report) -> Resul
     testbed.tear_down().await
 }
 
-/// Stops whoever has the chore once it has begun (`begun` gives more than nothing), for as long as a sleep is; says how
+/// Stops the node that has the chore once it has begun (`begun` gives more than nothing), for as long as a sleep is; says how
 /// long it took until another had it.
 async fn sleeps(options: &Options, testbed: &Testbed, chore: &str, begun: &str) -> Result<f64> {
     let holder = format!(
@@ -66,7 +61,7 @@ async fn sleeps(options: &Options, testbed: &Testbed, chore: &str, begun: &str) 
     };
     let has_begun = async || Ok(testbed.database.number(begun).await? > 0);
     wait_until(&format!("{chore} does not begin"), PATIENCE, 20, has_begun).await?;
-    let (at, term) = read().await?.context("nobody has the chore")?;
+    let (at, term) = read().await?.context("no node has the chore")?;
     let mut freeze = testbed.freeze_node(at).await?;
     let (frozen, mut went_on) = (Instant::now(), f64::INFINITY);
     while frozen.elapsed() < options.seconds(STILL)

@@ -1,29 +1,28 @@
 //! Places that only a chore comes by: making the deliveries of a replay, forgetting, summing up.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use client::{DeliveryQuery, Publish, ReplayInput};
+use client::{DeliveryQuery, ReplayInput};
 use domain::{delivery::Status, replay::ReplayStatus};
-use lab::Reply;
-use serde_json::json;
 
 use crate::check::long_history::summed_up;
 use crate::harness::history::LongHistory;
-use crate::harness::{Options, Report, TableAudit, Testbed, TestbedPlan, orphans, rollup_sums, wait_until};
+use crate::harness::prelude::*;
+use crate::harness::{orphans, rollup_sums};
 
 const COUNT: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// None: the place belongs to no chore. Says whether it was reached so often.
-pub(super) async fn died_at(options: &Options, place: &str, at_hit: u64) -> Option<Result<(bool, Report)>> {
-    let (chore, _) = place.split_once('.')?;
-    Some(match chore {
-        "replay" => replaying(options, place, at_hit).await,
-        "prune" => forgetting(options, place, at_hit).await,
-        "rollup" => summing_up(options, place, at_hit).await,
-        _ => return None,
-    })
+/// Says whether the place was reached so often.
+pub(super) async fn died_at(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
+    let mut part = Report::default();
+    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
+    let died = match place.split_once('.') {
+        Some(("replay", _)) => replaying(&mut testbed, place, at_hit, &mut part).await?,
+        Some(("prune", _)) => forgetting(&mut testbed, place, at_hit, &mut part).await?,
+        Some(("rollup", _)) => summing_up(&mut testbed, place, at_hit, &mut part).await?,
+        _ => anyhow::bail!("{place} belongs to no chore"),
+    };
+    testbed.tear_down().await?;
+    Ok((died, part))
 }
 
 /// The node dies at this place, and is started again without it.
@@ -51,43 +50,38 @@ async fn replay_all(testbed: &Testbed, rate: u32) -> Result<client::ReplayView> 
     Ok(testbed.client.create_replay(&asked, None).await?)
 }
 
-async fn replaying(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
-    let mut part = Report::default();
-    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
-    dead_letters(&testbed, "d", COUNT).await?;
+async fn replaying(testbed: &mut Testbed, place: &str, at_hit: u64, part: &mut Report) -> Result<bool> {
+    dead_letters(testbed, "d", COUNT).await?;
     testbed.receiver.default_script(Reply::ok());
     testbed.stop().await?;
     testbed.abort_at(place, at_hit);
     testbed.start().await?;
-    let replay = replay_all(&testbed, COUNT as u32 / 2).await?;
-    let died = dies(&mut testbed, place, &mut part).await?;
+    let replay = replay_all(testbed, COUNT as u32 / 2).await?;
+    let died = dies(testbed, place, part).await?;
     let completed = async || Ok(testbed.client.replay(replay.id).await?.status == ReplayStatus::Completed);
     wait_until("the replay is not completed", PATIENCE, 50, completed).await?;
     let replay = testbed.client.replay(replay.id).await?;
     part.must_be("made", replay.created, COUNT);
     part.must_be("skipped", replay.skipped, 0);
-    testbed.must_drain(PATIENCE, &mut part).await?;
+    testbed.must_drain(PATIENCE, part).await?;
     let of_it = "from attempts where replay_id is not null and ending = 'delivered'";
     part.must_be("delivered", testbed.database.number(&format!("select count(*) {of_it}")).await?, COUNT);
     let origins = format!("select count(distinct origin) {of_it}");
     part.must_be("origins", testbed.database.number(&origins).await?, COUNT);
     part.must_be("counted", testbed.client.replay(replay.id).await?.delivered, COUNT);
-    TableAudit::of(&testbed.database).await?.must_hold(&mut part);
-    testbed.tear_down().await?;
-    Ok((died, part))
+    TableAudit::of(&testbed.database).await?.must_hold(part);
+    Ok(died)
 }
 
 /// Half of it has ended and has had its time, half waits.
-async fn forgetting(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
-    let mut part = Report::default();
-    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
-    dead_letters(&testbed, "d", COUNT).await?;
+async fn forgetting(testbed: &mut Testbed, place: &str, at_hit: u64, part: &mut Report) -> Result<bool> {
+    dead_letters(testbed, "d", COUNT).await?;
     testbed.receiver.default_script(Reply::ok());
-    replay_all(&testbed, 1_000).await?;
+    replay_all(testbed, 1_000).await?;
     let delivered = "select count(*) from attempts where replay_id is not null and ending = 'delivered'";
-    wait_for_number(&testbed, delivered, COUNT).await?;
+    wait_for_number(testbed, delivered, COUNT).await?;
     testbed.receiver.default_script(Reply::status(503));
-    publish_numbered(&testbed, "waits", COUNT).await?;
+    publish_numbered(testbed, "waits", COUNT).await?;
     testbed.client.update_own_account(&json!({ "retention_days": 1 })).await?;
     testbed.stop().await?;
     for (name, value) in [("", "1"), ("_RETENTION_DAY_SECONDS", "2"), ("_PRUNE_EVERY_SECONDS", "1")] {
@@ -96,36 +90,32 @@ async fn forgetting(options: &Options, place: &str, at_hit: u64) -> Result<(bool
     testbed.abort_at(place, at_hit);
     // It may come by before it is ready.
     let _ = testbed.start().await;
-    let died = dies(&mut testbed, place, &mut part).await?;
+    let died = dies(testbed, place, part).await?;
     let left = "select (select count(*) from events where type = 'dead') + (select count(*) from replays)";
-    wait_for_number(&testbed, left, 0).await?;
+    wait_for_number(testbed, left, 0).await?;
     let kept = "select count(*) from queue q join events e on e.id = q.event_id where e.type = 'waits'";
     part.must_be("what_waits", testbed.database.number(kept).await?, COUNT);
     part.must_be("orphans", orphans::count(&testbed.database).await?, 0);
     testbed.receiver.clear();
     testbed.receiver.default_script(Reply::ok());
-    testbed.must_drain(PATIENCE, &mut part).await?;
+    testbed.must_drain(PATIENCE, part).await?;
     part.must_be_at_least("arrived", testbed.receiver.succeeded(), COUNT);
     part.must_be("orphans_afterwards", orphans::count(&testbed.database).await?, 0);
-    testbed.tear_down().await?;
-    Ok((died, part))
+    Ok(died)
 }
 
-async fn summing_up(options: &Options, place: &str, at_hit: u64) -> Result<(bool, Report)> {
-    let mut part = Report::default();
-    let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
-    let history = LongHistory::prepare(&testbed, 1, 2_000).await?;
+async fn summing_up(testbed: &mut Testbed, place: &str, at_hit: u64, part: &mut Report) -> Result<bool> {
+    let history = LongHistory::prepare(testbed, 1, 2_000).await?;
     testbed.stop().await?;
     history.load(&testbed.database).await?;
     testbed.set_env("POSTHASTE_TEST", Some("1"));
     testbed.set_env("POSTHASTE_TEST_ROLLUP_EVERY_SECONDS", Some("1"));
     testbed.abort_at(place, at_hit);
     let _ = testbed.start().await;
-    let died = dies(&mut testbed, place, &mut part).await?;
-    summed_up(&testbed, Duration::from_secs(300)).await?;
-    rollup_sums::must_match_facts(&testbed.database, &mut part).await?;
-    testbed.tear_down().await?;
-    Ok((died, part))
+    let died = dies(testbed, place, part).await?;
+    summed_up(testbed, Duration::from_secs(300)).await?;
+    rollup_sums::must_match_facts(&testbed.database, part).await?;
+    Ok(died)
 }
 
 async fn wait_for_number(testbed: &Testbed, sql: &str, wanted: u64) -> Result<()> {

@@ -21,12 +21,16 @@ pub(crate) struct Served {
 }
 
 pub(crate) async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
+    served_with_grace(Duration::from_secs(10), configure).await
+}
+
+/// With this time for open requests to end in when the server stops.
+async fn served_with_grace(grace: Duration, configure: impl FnOnce(&mut ApiConfig)) -> Served {
     let world = World::with(configure).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving =
-        tokio::spawn(api::serve(listener, world.app.clone(), stop.clone(), Duration::from_secs(10)));
+    let serving = tokio::spawn(api::serve(listener, world.app.clone(), stop.clone(), grace));
     Served { world, address, stop, serving }
 }
 
@@ -163,7 +167,9 @@ async fn a_connection_too_many_is_turned_away() {
 
 #[tokio::test]
 async fn a_change_is_told_even_if_the_client_hangs_up() {
-    let Served { world, address, stop, serving } = served(|_| {}).await;
+    // The server waits for its grace, because a request of a client that has hung up is open all the same.
+    let grace = Duration::from_millis(100);
+    let Served { world, address, stop, serving } = served_with_grace(grace, |_| {}).await;
     let held = world.recording.hearing.lock().await;
     let mut stream = connect(address).await;
     let pause = format!(

@@ -132,10 +132,10 @@ impl ChildProcess {
         // A signal is only posted; on a busy machine the process may run on for a while, and would even
         // take a SIGTERM sent later first.
         loop {
-            match fields_of(self.pid)?.chars().next() {
-                Some('T') => return Ok(()),
-                Some('Z' | 'X') | None => return Err(io::Error::other("the process has ended")),
-                Some(_) => sleep(LOOK_EVERY).await,
+            match ProcessStat::of(self.pid)?.state {
+                'T' => return Ok(()),
+                'Z' | 'X' => return Err(io::Error::other("the process has ended")),
+                _ => sleep(LOOK_EVERY).await,
             }
         }
     }
@@ -149,7 +149,7 @@ impl ChildProcess {
     }
 
     pub fn cpu_time(&self) -> io::Result<Duration> {
-        cpu_time(self.pid)
+        Ok(ProcessStat::of(self.pid)?.cpu_time)
     }
 
     pub fn rss_bytes(&self) -> io::Result<u64> {
@@ -171,19 +171,31 @@ pub async fn get_status(addr: SocketAddr, path: &str, limit: Duration) -> io::Re
     timeout(limit, exchange).await?
 }
 
-/// User and system time of a process with all its threads, in steps of 10 ms.
-pub fn cpu_time(pid: u32) -> io::Result<Duration> {
-    let fields = fields_of(pid)?;
-    // Of all fields utime is the 14th and stime the 15th.
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
-    // USER_HZ is 100 on every Linux, whatever the kernel's own HZ.
-    Ok(Duration::from_millis(ticks * 10))
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessStat {
+    /// `T`: stopped; `Z` and `X`: dead.
+    pub state: char,
+    pub parent: u32,
+    /// User and system time of all its threads, in steps of 10 ms.
+    pub cpu_time: Duration,
+    /// The same of its children that have ended.
+    pub reaped_cpu_time: Duration,
 }
 
-/// The fields of `/proc/<pid>/stat` from the third, the state, on: the name before it may hold anything.
-fn fields_of(pid: u32) -> io::Result<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    Ok(stat.rsplit_once(')').map_or("", |(_, fields)| fields).trim_start().to_owned())
+impl ProcessStat {
+    pub fn of(pid: u32) -> io::Result<ProcessStat> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The state is the third field: the name before it may hold anything.
+        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok()).unwrap_or(0u64);
+        // USER_HZ is 100 on every Linux, whatever the kernel's own HZ.
+        let time = |user: usize| Duration::from_millis((number(user) + number(user + 1)) * 10);
+        let state = fields.first().and_then(|state| state.chars().next()).unwrap_or('X');
+        let parent = number(1) as u32;
+        Ok(ProcessStat { state, parent, cpu_time: time(11), reaped_cpu_time: time(13) })
+    }
 }
 
 /// Resident memory of a process.

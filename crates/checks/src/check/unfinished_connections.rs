@@ -7,10 +7,7 @@
 //! the good traffic is all accepted and its 99th percentile stays within twice the baseline, and if the node keeps its
 //! memory (512 MiB) and lives.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::harness::prelude::*;
 
@@ -37,22 +34,17 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut attackers = JoinSet::new();
     let (addr, path) = (testbed.addr, source.ingest_path());
     let head = format!("POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d");
-    for at in 0..heads {
-        let head = head.clone();
-        attackers.spawn(async move {
-            sleep(EVERY * at as u32).await;
-            (true, held(addr, head.as_bytes(), &[]).await)
-        });
-    }
-    let body = format!(
-        "POST {path} HTTP/1.1\r\nhost: checks\r\nx-event-type: lab.d00\r\ncontent-length: 10000\r\n\r\n{{"
-    );
-    for at in 0..bodies {
-        let body = body.clone();
-        attackers.spawn(async move {
-            sleep(EVERY * at as u32).await;
-            (false, held(addr, body.as_bytes(), b"x").await)
-        });
+    let body = format!("{head}00\r\ncontent-length: 10000\r\n\r\n{{");
+    for (count, beginning, more) in [(heads, head, &b""[..]), (bodies, body, b"x")] {
+        for at in 0..count {
+            let beginning = beginning.clone();
+            attackers.spawn(async move {
+                sleep(EVERY * at as u32).await;
+                let second = Duration::from_secs(1);
+                let held = raw_http::trickle(addr, beginning.as_bytes(), more, second, 60 * second).await;
+                (more.is_empty(), held.ok().map(|held| held.took.as_secs_f64()))
+            });
+        }
     }
     let beside = tokio::spawn(lab::pump::run(load(options.seconds(10).max(Duration::from_secs(35)))));
     let (mut slowest_head, mut slowest_body, mut failed, mut most) = (0.0f64, 0.0f64, 0u64, 0);
@@ -76,23 +68,4 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must_be_at_most("most_memory_mib", mib(most), MEMORY_MIB);
     testbed.must_be_running(report);
     testbed.tear_down().await
-}
-
-/// How long the server bore with a connection that sends a beginning, then a little every second, and never the end.
-/// None: it was not let in.
-async fn held(addr: std::net::SocketAddr, beginning: &[u8], more: &[u8]) -> Option<f64> {
-    let mut stream = TcpStream::connect(addr).await.ok()?;
-    let began = Instant::now();
-    stream.write_all(beginning).await.ok()?;
-    let mut answer = [0; 1024];
-    while began.elapsed() < Duration::from_secs(60) {
-        match timeout(Duration::from_secs(1), stream.read(&mut answer)).await {
-            // Closed, reset, or told no: the connection is given up.
-            Ok(Ok(0) | Err(_)) => break,
-            Ok(Ok(_)) => {}
-            Err(_) if !more.is_empty() && stream.write_all(more).await.is_err() => break,
-            Err(_) => {}
-        }
-    }
-    Some(began.elapsed().as_secs_f64())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use lab::process::cpu_time;
+use lab::process::ProcessStat;
 
 use super::{Report, Testbed};
 
@@ -63,7 +63,7 @@ impl CpuTime {
         for node in &testbed.nodes {
             nodes += node.process()?.cpu_time()?;
         }
-        Ok(CpuTime { nodes, database, own: cpu_time(std::process::id())? })
+        Ok(CpuTime { nodes, database, own: ProcessStat::of(std::process::id())?.cpu_time })
     }
 
     /// What was spent since then. A node that was started anew counts from its own beginning.

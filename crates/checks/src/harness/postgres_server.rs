@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use lab::process::ProcessStat;
 use tokio::process::Command;
 
 /// A running server.
@@ -75,40 +76,22 @@ impl PostgresServer {
     pub(crate) async fn cpu_time(&self) -> Result<Duration> {
         let client = super::database::connect(&self.url).await?;
         let backend: i32 = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
-        let postmaster = stat(backend as u32)?.parent;
-        let mut ticks = 0;
+        let postmaster = ProcessStat::of(backend as u32)?.parent;
+        let mut sum = Duration::ZERO;
         for entry in std::fs::read_dir("/proc")?.flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
             // A process may end while we look.
-            let Ok(stat) = stat(pid) else { continue };
+            let Ok(stat) = ProcessStat::of(pid) else { continue };
             if pid == postmaster {
-                ticks += stat.own_ticks + stat.reaped_ticks;
+                sum += stat.cpu_time + stat.reaped_cpu_time;
             } else if stat.parent == postmaster {
-                ticks += stat.own_ticks;
+                sum += stat.cpu_time;
             }
         }
-        // USER_HZ is 100 on every Linux.
-        Ok(Duration::from_millis(ticks * 10))
+        Ok(sum)
     }
-}
-
-struct Stat {
-    parent: u32,
-    own_ticks: u64,
-    /// Of children that have ended.
-    reaped_ticks: u64,
-}
-
-fn stat(pid: u32) -> Result<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name before it may hold anything; the state comes first after it, the parent second.
-    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let fields: Vec<u64> = fields.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    ensure!(fields.len() > 14, "/proc/{pid}/stat is short");
-    let [user, system, reaped_user, reaped_system] = [fields[11], fields[12], fields[13], fields[14]];
-    Ok(Stat { parent: fields[1] as u32, own_ticks: user + system, reaped_ticks: reaped_user + reaped_system })
 }
 
 async fn script(home: &Path, command: &str) -> Result<String> {

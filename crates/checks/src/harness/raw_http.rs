@@ -90,8 +90,8 @@ pub(crate) async fn trickle(
     every: Duration,
     limit: Duration,
 ) -> io::Result<RawAnswer> {
-    let began = Instant::now();
     let mut stream = TcpStream::connect(addr).await?;
+    let began = Instant::now();
     let (mut from, mut to) = stream.split();
     let mut text = Vec::new();
     to.write_all(beginning).await?;

@@ -54,6 +54,22 @@ fn every_page_that_the_documents_link_to_exists() {
     }
 }
 
+/// To look for examples takes seconds for each crate, so those that have none say so in their manifest.
+#[test]
+fn no_crate_that_leaves_examples_out_has_one() {
+    for file in all_files().iter().filter(|file| file.extension().is_some_and(|ending| ending == "rs")) {
+        let text = fs::read_to_string(file).expect("a source");
+        let lines = text.lines().map(str::trim_start);
+        let fences = lines.filter_map(|line| line.strip_prefix("//! ```").or(line.strip_prefix("/// ```")));
+        // Every other fence is the end of a block.
+        let is_example = fences.step_by(2).any(|kind| !["text", "json", "sh"].contains(&kind));
+        let manifest = file.ancestors().map(|folder| folder.join("Cargo.toml")).find(|file| file.exists());
+        let manifest = fs::read_to_string(manifest.expect("a crate has a manifest")).expect("a manifest");
+        let left_out = is_example && manifest.contains("doctest = false");
+        assert!(!left_out, "the example in {} would not be run", file.display());
+    }
+}
+
 #[test]
 fn what_looks_like_a_path_is_told_from_what_does_not() {
     let top = vec!["crates".to_owned(), "docs".to_owned()];

@@ -33,6 +33,8 @@ pub(super) const PAUSES: [u64; 7] = [1, 2, 4, 8, 8, 8, 8];
 /// Below the ports that Linux gives to outgoing connections: a client that dials a node which is down could
 /// otherwise be given that very port, and talk to itself.
 const PORTS: std::ops::Range<u16> = 21_000..25_000;
+/// So many for each process: two checks that run at once do not take each other's.
+const PORTS_EACH: u16 = 100;
 
 /// How a testbed is set; start with [`TestbedPlan::new`] and change what the check is about.
 pub(crate) struct TestbedPlan {
@@ -475,12 +477,14 @@ pub(crate) fn retry_policy(pauses: &[u64]) -> RetryPolicy {
 }
 
 pub(crate) fn free_addr() -> Result<SocketAddr> {
-    for _ in 0..100 {
-        let port = PORTS.start + rand::random::<u16>() % (PORTS.end - PORTS.start);
+    let shares = u32::from((PORTS.end - PORTS.start) / PORTS_EACH);
+    let own = PORTS.start + (std::process::id() % shares) as u16 * PORTS_EACH;
+    for _ in 0..PORTS_EACH {
+        let port = own + rand::random::<u16>() % PORTS_EACH;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         if TcpListener::bind(addr).is_ok() {
             return Ok(addr);
         }
     }
-    bail!("no free port between {} and {}", PORTS.start, PORTS.end)
+    bail!("no free port between {own} and {}", own + PORTS_EACH)
 }

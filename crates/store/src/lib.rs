@@ -11,6 +11,7 @@ mod catalog;
 mod checksum;
 mod chores;
 mod detail;
+mod documents;
 mod error;
 mod expand;
 pub mod failpoint;

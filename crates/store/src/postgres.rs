@@ -18,6 +18,7 @@ mod history;
 mod ingest;
 mod lanes;
 mod membership;
+mod new_deliveries;
 mod open;
 mod order;
 mod partitions;

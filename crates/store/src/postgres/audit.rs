@@ -2,7 +2,7 @@
 
 use super::{
     PostgresStore,
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
-    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
+    id::{DestinationId, EventId},
     time::Timestamp,
 };
 use std::sync::LazyLock;
@@ -37,8 +37,7 @@ impl Audit for PostgresStore {
             from_shard: shard as i16 => INT2, from_destination_id: id.uuid() => UUID, from_track: track => INT8,
             limit: limit as i64 => INT8,
         ];
-        let heads = connection.read(&AUDIT_HEADS, params).await?;
-        let heads: Vec<WaitingHead> = heads.all()?.into_iter().map(HeadRow::head).collect();
+        let heads = connection.read(&AUDIT_HEADS, params).await?.all(head)?;
         Ok(walked(heads.len(), limit, heads.last().map(|head| head.place), after_track, heads))
     }
 
@@ -64,9 +63,10 @@ impl Audit for PostgresStore {
             from_event_id: from.uuid() => UUID, limit: limit as i64 => INT8, max_deliveries: deliveries => INT8,
         ];
         let rows = connection.read(&AUDIT_FAN_OUTS, params).await?;
-        let fan_outs: Vec<FanOutRow> = rows.all()?;
-        let last = fan_outs.last().map(|row| row.id);
-        let found = fan_outs.into_iter().filter_map(FanOutRow::uneven).collect();
+        let fan_outs = rows.all(fan_out)?;
+        let last = fan_outs.last().map(|fan_out| fan_out.event_id);
+        let uneven = |fan_out: &UnevenFanOut| fan_out.promised != Some(fan_out.found);
+        let found = fan_outs.into_iter().filter(uneven).collect();
         // A short step may have been cut by its deliveries: only one that sees nothing is the last.
         Ok(Walked { looked_at: rows.len(), found, next: last.and_then(after_event) })
     }
@@ -82,76 +82,41 @@ impl Audit for PostgresStore {
             limit: limit as i64 => INT8,
         ];
         let rows = connection.read(&AUDIT_FACTS, params).await?;
-        let facts: Vec<FactWord<'_>> = rows.all()?.into_iter().map(FactRow::fact).collect();
+        let facts = rows.all(fact)?;
         let found = facts.iter().filter_map(FactWord::stray).collect();
         Ok(walked(rows.len(), limit, facts.last().map(|fact| fact.key), after_fact, found))
     }
 }
 
-row! {
-    struct HeadRow {
-        shard: u16,
-        destination_id: DestinationId,
-        track: i64,
-        delivery_id: DeliveryId,
-        due_at: Timestamp,
-        attempts: u32,
-    }
+fn head(cells: &mut Cells<'_, '_>) -> Result<WaitingHead, Unreadable> {
+    Ok(WaitingHead {
+        place: (cells.get("shard")?, cells.get("destination_id")?, cells.get("track")?),
+        delivery_id: cells.get("delivery_id")?,
+        due_at: cells.get("due_at")?,
+        attempts: cells.get("attempts")?,
+    })
 }
 
-impl HeadRow {
-    fn head(self) -> WaitingHead {
-        WaitingHead {
-            place: (self.shard, self.destination_id, self.track),
-            delivery_id: self.delivery_id,
-            due_at: self.due_at,
-            attempts: self.attempts,
-        }
-    }
-}
-
-row! {
-    struct FanOutRow {
-        id: EventId,
-        account_id: AccountId,
-        promised: Option<i32>,
-        found: u64,
-    }
-}
-
-impl FanOutRow {
-    fn uneven(self) -> Option<UnevenFanOut> {
-        let Self { id: event_id, account_id, .. } = self;
+/// Even or not.
+fn fan_out(cells: &mut Cells<'_, '_>) -> Result<UnevenFanOut, Unreadable> {
+    let promised: Option<i32> = cells.get("promised")?;
+    Ok(UnevenFanOut {
+        event_id: cells.get("id")?,
+        account_id: cells.get("account_id")?,
         // Whatever is wrong with a number, it is told and not stumbled over.
-        let promised = self.promised.map(|promised| promised.max(0) as u32);
-        let found = self.found as u32;
-        (promised != Some(found)).then_some(UnevenFanOut { event_id, account_id, promised, found })
-    }
+        promised: promised.map(|promised| promised.max(0) as u32),
+        found: cells.get::<u64>("found")? as u32,
+    })
 }
 
-row! {
-    struct FactRow<'r> {
-        delivery_id: DeliveryId,
-        attempt_id: AttemptId,
-        event_id: EventId,
-        ending: Option<&'r str>,
-        reason: Option<&'r str>,
-        has_event: bool,
-        has_delivery: bool,
-        has_attempts: bool,
-    }
-}
-
-impl<'r> FactRow<'r> {
-    fn fact(self) -> FactWord<'r> {
-        FactWord {
-            key: (self.delivery_id, self.attempt_id),
-            event_id: self.event_id,
-            ending: self.ending,
-            reason: self.reason,
-            has_event: self.has_event,
-            has_delivery: self.has_delivery,
-            has_attempts: self.has_attempts,
-        }
-    }
+fn fact<'r>(cells: &mut Cells<'r, '_>) -> Result<FactWord<'r>, Unreadable> {
+    Ok(FactWord {
+        key: (cells.get("delivery_id")?, cells.get("attempt_id")?),
+        event_id: cells.get("event_id")?,
+        ending: cells.get("ending")?,
+        reason: cells.get("reason")?,
+        has_event: cells.get("has_event")?,
+        has_delivery: cells.get("has_delivery")?,
+        has_attempts: cells.get("has_attempts")?,
+    })
 }

@@ -2,12 +2,11 @@
 
 use super::{
     PostgresStore,
-    rows::row,
     statement::{Statement, params, sql},
 };
 use crate::{AccountBacklog, Backlogs, StoreError};
 use async_trait::async_trait;
-use domain::{id::AccountId, limits};
+use domain::limits;
 use std::sync::LazyLock;
 
 static ACCOUNT_BACKLOGS: LazyLock<Statement> = sql!("account_backlogs");
@@ -19,16 +18,13 @@ impl Backlogs for PostgresStore {
         let params = params![
             sample_pages: limits::BACKLOG_SAMPLE_PAGES => INT8, limit: limit as i64 => INT8,
         ];
-        let backlogs = connection.read(&ACCOUNT_BACKLOGS, params).await?.all()?;
-        let backlog = |BacklogRow { account_id, rows, bytes }| AccountBacklog { account_id, rows, bytes };
-        Ok(backlogs.into_iter().map(backlog).collect())
-    }
-}
-
-row! {
-    struct BacklogRow {
-        account_id: AccountId,
-        rows: u64,
-        bytes: u64,
+        let backlogs = connection.read(&ACCOUNT_BACKLOGS, params).await?;
+        Ok(backlogs.all(|cells| {
+            Ok(AccountBacklog {
+                account_id: cells.get("account_id")?,
+                rows: cells.get("rows")?,
+                bytes: cells.get("bytes")?,
+            })
+        })?)
     }
 }

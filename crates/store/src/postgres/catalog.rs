@@ -9,12 +9,13 @@ mod targets;
 
 use super::{
     PostgresStore,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{AccountChanges, Catalog, Page, StoreError, Target};
-pub(super) use accounts::OrderingRow;
+pub(super) use accounts::ordering;
 use async_trait::async_trait;
-pub(super) use documents::RouteRow;
+use documents::StoredDocument as _;
 use domain::{
     account::{Account, ApiKey},
     destination::Destination,
@@ -122,7 +123,7 @@ impl Catalog for PostgresStore {
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
-        documents::get(&self.pools.general().await?, account, id.uuid()).await
+        documents::get(&self.pools.general().await?, account, id).await
     }
 
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
@@ -130,8 +131,7 @@ impl Catalog for PostgresStore {
     }
 
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
-        let before = page.before.unwrap_or(SourceId::MAX).uuid();
-        documents::list(&self.pools.general().await?, account, before, page.limit).await
+        documents::list(&self.pools.general().await?, account, page).await
     }
 
     async fn update_source(&self, changed: &Source) -> Result<Source, StoreError> {
@@ -144,7 +144,7 @@ impl Catalog for PostgresStore {
         id: SourceId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        documents::delete::<Source>(&self.pools.general().await?, account, id.uuid(), now).await
+        documents::delete::<Source>(&self.pools.general().await?, account, id, now).await
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ impl Catalog for PostgresStore {
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
-        documents::get(&self.pools.general().await?, account, id.uuid()).await
+        documents::get(&self.pools.general().await?, account, id).await
     }
 
     async fn destinations(
@@ -162,8 +162,7 @@ impl Catalog for PostgresStore {
         account: AccountId,
         page: Page<DestinationId>,
     ) -> Result<Vec<Destination>, StoreError> {
-        let before = page.before.unwrap_or(DestinationId::MAX).uuid();
-        documents::list(&self.pools.general().await?, account, before, page.limit).await
+        documents::list(&self.pools.general().await?, account, page).await
     }
 
     async fn update_destination(&self, changed: &Destination) -> Result<Destination, StoreError> {
@@ -176,7 +175,7 @@ impl Catalog for PostgresStore {
         id: DestinationId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        documents::delete::<Destination>(&self.pools.general().await?, account, id.uuid(), now).await
+        documents::delete::<Destination>(&self.pools.general().await?, account, id, now).await
     }
 
     async fn probe(
@@ -199,12 +198,11 @@ impl Catalog for PostgresStore {
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
-        documents::get(&self.pools.general().await?, account, id.uuid()).await
+        documents::get(&self.pools.general().await?, account, id).await
     }
 
     async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
-        let before = page.before.unwrap_or(RouteId::MAX).uuid();
-        documents::list(&self.pools.general().await?, account, before, page.limit).await
+        documents::list(&self.pools.general().await?, account, page).await
     }
 
     async fn update_route(&self, changed: &Route) -> Result<Route, StoreError> {
@@ -212,8 +210,13 @@ impl Catalog for PostgresStore {
     }
 
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        documents::delete::<Route>(&self.pools.general().await?, account, id.uuid(), now).await
+        documents::delete::<Route>(&self.pools.general().await?, account, id, now).await
     }
+}
+
+/// A route with its version.
+pub(super) fn route(cells: &mut Cells<'_, '_>) -> Result<Route, Unreadable> {
+    Route::read(cells)
 }
 
 fn document<T: Serialize>(value: &T) -> Result<String, StoreError> {

@@ -1,7 +1,7 @@
 //! A server that forgets is no place for promises: which of its settings can lose what it has acknowledged.
 
 use super::{
-    rows::{Rows, Unreadable, row},
+    rows::{Rows, Unreadable},
     statement::{Statement, sql},
 };
 use crate::UnsafeSetting;
@@ -11,18 +11,11 @@ pub(super) static UNSAFE_SETTINGS: LazyLock<Statement> = sql!("unsafe_settings")
 
 const LOST: &str = "a crash of the database loses events that were acknowledged";
 
-row! {
-    struct SettingRow<'r> {
-        name: &'r str,
-        value: &'r str,
-    }
-}
-
 pub(super) fn unsafe_settings(rows: &Rows) -> Result<Vec<UnsafeSetting>, Unreadable> {
-    let settings: Vec<SettingRow<'_>> = rows.all()?;
+    let settings: Vec<(&str, &str)> = rows.all(|cells| Ok((cells.get("name")?, cells.get("value")?)))?;
     let standbys =
-        settings.iter().any(|row| row.name == "synchronous_standby_names" && !row.value.is_empty());
-    Ok(settings.into_iter().filter_map(|row| judge(row.name, row.value, standbys)).collect())
+        settings.iter().any(|(name, value)| *name == "synchronous_standby_names" && !value.is_empty());
+    Ok(settings.into_iter().filter_map(|(name, value)| judge(name, value, standbys)).collect())
 }
 
 fn judge(name: &str, value: &str, standbys: bool) -> Option<UnsafeSetting> {

@@ -36,11 +36,9 @@ impl Look for PostgresLook {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let connection = self.store.pools.general().await?;
         let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
-        let found = match connection.read(&open::FOUND_TABLES, params).await?.one()? {
-            open::TablesRow { has_list: true, .. } => {
-                open::last_migration(&connection.read(&open::LAST_MIGRATION, params![]).await?)?
-            }
-            tables => tables.without_list(),
+        let found = match connection.read(&open::FOUND_TABLES, params).await?.one(open::without_list)? {
+            Some(found) => found,
+            None => open::last_migration(&connection.read(&open::LAST_MIGRATION, params![]).await?)?,
         };
         Ok(SchemaVersion { found, known: KNOWN_VERSION })
     }

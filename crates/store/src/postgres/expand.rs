@@ -1,18 +1,15 @@
 //! Expansions: a chunk is one statement, and the cursor's row is its lock.
 
 use super::{
-    PostgresStore,
-    catalog::{OrderingRow, RouteRow},
+    PostgresStore, catalog,
+    new_deliveries::DeliveryColumns,
     planned::{self, Definition, Planned},
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql, sql_file},
 };
 use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
 use async_trait::async_trait;
-use domain::{
-    id::{AccountId, EventId, RouteId},
-    time::Timestamp,
-};
+use domain::id::{EventId, RouteId};
 use std::sync::LazyLock;
 use uuid::Uuid;
 
@@ -55,14 +52,13 @@ impl Expansions for PostgresStore {
         let connection = self.pools.engine().await?;
         let after = after.unwrap_or(EventId::MIN).uuid();
         let params = params![after_event_id: after => UUID, limit: limit as i64 => INT8];
-        let open = connection.read(&OPEN_EXPANSIONS, params).await?.all()?;
-        Ok(open.into_iter().map(ExpansionRow::expansion).collect())
+        Ok(connection.read(&OPEN_EXPANSIONS, params).await?.all(expansion)?)
     }
 
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError> {
         let connection = self.pools.engine().await?;
-        let found = connection.read(&EXPANSION, params![event_id: event.uuid() => UUID]).await?.first()?;
-        Ok(found.map(ExpansionRow::expansion))
+        let params = params![event_id: event.uuid() => UUID];
+        Ok(connection.read(&EXPANSION, params).await?.first(expansion)?)
     }
 
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
@@ -80,17 +76,16 @@ impl Expansions for PostgresStore {
         if walk.known == Some(version) {
             return Ok(RoutePage::Unchanged);
         }
-        let routes: Vec<_> = rows.joined("version")?.into_iter().map(RouteRow::route).collect();
+        let routes = rows.joined("version", catalog::route)?;
         let destinations: Vec<Uuid> = routes.iter().map(|route| route.destination_id.uuid()).collect();
         let params = params![destination_ids: destinations => UUID_ARRAY];
-        let ordered = connection.read(&ORDERINGS_OF.call, params).await?;
-        let orderings = ordered.all()?.into_iter().map(OrderingRow::ordering).collect();
+        let orderings = connection.read(&ORDERINGS_OF.call, params).await?.all(catalog::ordering)?;
         Ok(RoutePage::Read { version, routes, orderings })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
         let connection = self.pools.engine().await?;
-        let columns = DeliveryColumns::of(chunk);
+        let columns = DeliveryColumns::of(&chunk.deliveries);
         let params = params![
             event_id: chunk.event_id.uuid() => UUID, from_cursor: chunk.from.map(|id| id.uuid()) => UUID,
             to_cursor: chunk.to.map(|id| id.uuid()) => UUID, done: chunk.done => BOOL,
@@ -104,60 +99,15 @@ impl Expansions for PostgresStore {
     }
 }
 
-row! {
-    struct ExpansionRow {
-        event_id: EventId,
-        account_id: AccountId,
-        account_version: i64,
-        cursor: Option<RouteId>,
-        deliveries: u32,
-        inline_routes: Vec<Uuid>,
-        created_at: Timestamp,
-    }
-}
-
-impl ExpansionRow {
-    fn expansion(self) -> Expansion {
-        Expansion {
-            event_id: self.event_id,
-            account_id: self.account_id,
-            account_version: self.account_version,
-            cursor: self.cursor,
-            deliveries: self.deliveries,
-            inline_routes: self.inline_routes.into_iter().map(RouteId::from_uuid).collect(),
-            created_at: self.created_at,
-        }
-    }
-}
-
-/// A chunk's deliveries, by columns.
-#[derive(Default)]
-struct DeliveryColumns {
-    id: Vec<Uuid>,
-    shard: Vec<i16>,
-    destination_id: Vec<Uuid>,
-    route_id: Vec<Uuid>,
-    track: Vec<i64>,
-    rank: Vec<i64>,
-    due_at: Vec<i64>,
-    created_at: Vec<i64>,
-    sequenced: Vec<bool>,
-}
-
-impl DeliveryColumns {
-    fn of(chunk: &Chunk) -> Self {
-        let mut columns = Self::default();
-        for delivery in &chunk.deliveries {
-            columns.id.push(delivery.id.uuid());
-            columns.shard.push(delivery.shard as i16);
-            columns.destination_id.push(delivery.destination_id.uuid());
-            columns.route_id.push(delivery.route_id.uuid());
-            columns.track.push(delivery.position.track);
-            columns.rank.push(delivery.position.rank);
-            columns.due_at.push(delivery.due_at.micros());
-            columns.created_at.push(delivery.id.made_at().micros());
-            columns.sequenced.push(delivery.sequenced);
-        }
-        columns
-    }
+fn expansion(cells: &mut Cells<'_, '_>) -> Result<Expansion, Unreadable> {
+    let inline_routes: Vec<Uuid> = cells.get("inline_routes")?;
+    Ok(Expansion {
+        event_id: cells.get("event_id")?,
+        account_id: cells.get("account_id")?,
+        account_version: cells.get("account_version")?,
+        cursor: cells.get("cursor")?,
+        deliveries: cells.get("deliveries")?,
+        inline_routes: inline_routes.into_iter().map(RouteId::from_uuid).collect(),
+        created_at: cells.get("created_at")?,
+    })
 }

@@ -2,10 +2,9 @@
 //! listener, and none is run while there is none.
 
 use super::{
-    PostgresStore,
-    gates::HoldRow,
+    PostgresStore, gates,
     pool::Connection,
-    rows::{EventRow, Rows, row},
+    rows::{self, Cells, Rows, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{
@@ -15,8 +14,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
-    delivery::Ending,
-    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{AttemptId, DestinationId, EventId},
     limits,
     time::Timestamp,
 };
@@ -122,17 +120,17 @@ impl FeedReader {
             let until = until.clone().ok_or_else(unreadable)?;
             let at = |stage| self.within(until_at, &until, stage);
             let mut entries = Vec::with_capacity(found.len());
-            let stamps = found.joined::<StampRow>("attempt_id")?;
-            for (stamp, row) in stamps.into_iter().zip(found.joined::<FactRow>("attempt_id")?) {
-                let id = row.attempt_id.uuid();
+            found.joined("attempt_id", |cells| {
+                let id: Uuid = cells.get("attempt_id")?;
                 from = AttemptId::from_uuid(Uuid::from_u128(id.as_u128().saturating_add(1)));
                 entries.push(FeedEntry {
-                    account_id: stamp.account_id,
+                    account_id: cells.get("account_id")?,
                     place: at(RoundStage::Facts { from }),
-                    stamp: FeedStamp(Written::By(stamp.written_by)),
-                    change: FeedChange::Delivery(Box::new(row.fact())),
+                    stamp: stamp(cells)?,
+                    change: FeedChange::Delivery(Box::new(fact(cells)?)),
                 });
-            }
+                Ok(())
+            })?;
             match below {
                 _ if entries.len() == self.limit => {
                     return Ok(FeedPage { entries, next: at(RoundStage::Facts { from }), more: true });
@@ -194,20 +192,20 @@ impl FeedReader {
             ];
             let rows = self.connection.read(&FEED_EVENTS, params).await?;
             found = rows.len();
-            for (row, event) in rows.each::<ReceivedRow>()?.zip(rows.each::<EventRow>()?) {
-                let (ReceivedRow { deliveries, size_bytes, written_by }, event) = (row?, event?.event());
+            rows.all(|cells| {
+                let event = rows::event(cells)?;
                 from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
+                let size_bytes: u32 = cells.get("size_bytes")?;
+                let account_id = event.account_id;
+                let record = EventRecord::received(event, size_bytes.into(), cells.get("deliveries")?);
                 entries.push(FeedEntry {
-                    account_id: event.account_id,
+                    account_id,
                     place: self.within(until_at, &until, RoundStage::Events { from }),
-                    stamp: FeedStamp(Written::By(written_by)),
-                    change: FeedChange::Event(Box::new(EventRecord::received(
-                        event,
-                        size_bytes.into(),
-                        deliveries,
-                    ))),
+                    stamp: stamp(cells)?,
+                    change: FeedChange::Event(Box::new(record)),
                 });
-            }
+                Ok(())
+            })?;
         }
         if found == self.limit {
             let next = self.within(until_at, &until, RoundStage::Events { from });
@@ -234,22 +232,24 @@ impl FeedReader {
             limit: self.limit as i64 => INT8,
         ];
         let rows = self.connection.read(&FEED_HOLDS, params).await?;
-        let changes: Vec<HoldChangeRow> = rows.all()?;
-        let mut after = (changed_at, destination);
-        for (index, hold) in rows.each::<HoldRow>()?.enumerate() {
-            let change = &changes[index];
+        let changes: Vec<(i64, DestinationId)> =
+            rows.all(|cells| Ok((cells.get("changed_at")?, cells.get("destination_id")?)))?;
+        let (mut after, mut index) = ((changed_at, destination), 0);
+        rows.all(|cells| {
             // Those that changed together are behind one only when all of them are.
-            if changes.get(index + 1).is_none_or(|later| later.key() != change.key()) {
-                after = change.key();
+            if changes.get(index + 1) != Some(&changes[index]) {
+                after = changes[index];
             }
-            let Some(hold) = hold?.hold() else { continue };
+            index += 1;
+            let Some(hold) = gates::hold(cells)? else { return Ok(()) };
             entries.push(FeedEntry {
-                account_id: change.account_id,
+                account_id: cells.get("account_id")?,
                 place: self.within(until_at, &until, RoundStage::Holds { after }),
-                stamp: FeedStamp(Written::By(change.written_by)),
-                change: FeedChange::Hold(change.destination_id, hold),
+                stamp: stamp(cells)?,
+                change: FeedChange::Hold(cells.get("destination_id")?, hold),
             });
-        }
+            Ok(())
+        })?;
         if rows.len() >= self.limit {
             let next = self.within(until_at, &until, RoundStage::Holds { after });
             return Ok(FeedPage { entries, next, more: true });
@@ -267,91 +267,39 @@ impl FeedReader {
     }
 }
 
-row! {
-    /// Whose fact it is, and the transaction that wrote it.
-    struct StampRow {
-        account_id: AccountId,
-        written_by: i64,
-    }
+/// The transaction that wrote it.
+fn stamp(cells: &mut Cells<'_, '_>) -> Result<FeedStamp, Unreadable> {
+    Ok(FeedStamp(Written::By(cells.get("written_by")?)))
 }
 
-row! {
-    struct FactRow<'r> {
-        attempt_id: AttemptId,
-        delivery_id: DeliveryId,
-        event_id: EventId,
-        event_type: String,
-        source_id: Option<SourceId>,
-        ordering_key: Option<String>,
-        route_id: RouteId,
-        destination_id: DestinationId,
-        replay_id: Option<ReplayId>,
-        origin: DeliveryId,
-        /// None: nothing was attempted.
-        number: Option<u32>,
-        attempts: u32,
-        spent: u32,
-        outcome: Option<&'r str>,
-        http_status: Option<u16>,
-        started_at: Option<Timestamp>,
-        duration_us: Option<i64>,
-        ending: Option<&'r str>,
-        reason: Option<&'r str>,
-        ended_at: Option<Timestamp>,
-        sequence: Option<i64>,
-        next_attempt_at: Option<Timestamp>,
-    }
+fn fact(cells: &mut Cells<'_, '_>) -> Result<FactRecord, Unreadable> {
+    Ok(FactRecord {
+        delivery_id: cells.get("delivery_id")?,
+        event_id: cells.get("event_id")?,
+        event_type: cells.get("event_type")?,
+        source_id: cells.get("source_id")?,
+        ordering_key: cells.get("ordering_key")?,
+        route_id: cells.get("route_id")?,
+        destination_id: cells.get("destination_id")?,
+        replay_id: cells.get("replay_id")?,
+        origin: cells.get("origin")?,
+        attempts: cells.get("attempts")?,
+        spent: cells.get("spent")?,
+        sequence: cells.get("sequence")?,
+        outcome: cells.known_word("outcome")?,
+        http_status: cells.get("http_status")?,
+        attempt: attempt(cells)?,
+        ending: cells.known_ending()?.zip(cells.get("ended_at")?),
+        next_attempt_at: cells.get("next_attempt_at")?,
+    })
 }
 
-impl FactRow<'_> {
-    fn fact(self) -> FactRecord {
-        let attempt = self.number.zip(self.started_at).map(|(_, started_at)| FactAttempt {
-            id: self.attempt_id,
-            started_at,
-            duration: Duration::from_micros(self.duration_us.unwrap_or_default().unsigned_abs()),
-        });
-        let ending = self.ending.and_then(|word| Ending::read(word, self.reason));
-        FactRecord {
-            delivery_id: self.delivery_id,
-            event_id: self.event_id,
-            event_type: self.event_type,
-            source_id: self.source_id,
-            ordering_key: self.ordering_key,
-            route_id: self.route_id,
-            destination_id: self.destination_id,
-            replay_id: self.replay_id,
-            origin: self.origin,
-            attempts: self.attempts,
-            spent: self.spent,
-            sequence: self.sequence,
-            outcome: self.outcome.and_then(|word| word.parse().ok()),
-            http_status: self.http_status,
-            attempt,
-            ending: ending.zip(self.ended_at),
-            next_attempt_at: self.next_attempt_at,
-        }
-    }
-}
-
-row! {
-    struct ReceivedRow {
-        deliveries: Option<u32>,
-        size_bytes: u32,
-        written_by: i64,
-    }
-}
-
-row! {
-    struct HoldChangeRow {
-        changed_at: i64,
-        destination_id: DestinationId,
-        account_id: AccountId,
-        written_by: i64,
-    }
-}
-
-impl HoldChangeRow {
-    fn key(&self) -> (i64, DestinationId) {
-        (self.changed_at, self.destination_id)
-    }
+/// None: an ending without one.
+fn attempt(cells: &mut Cells<'_, '_>) -> Result<Option<FactAttempt>, Unreadable> {
+    let (number, started_at): (Option<u32>, Option<Timestamp>) =
+        (cells.get("number")?, cells.get("started_at")?);
+    let Some((_, started_at)) = number.zip(started_at) else { return Ok(None) };
+    let micros = cells.get::<Option<i64>>("duration_us")?.unwrap_or_default().unsigned_abs();
+    let (id, duration) = (cells.get("attempt_id")?, Duration::from_micros(micros));
+    Ok(Some(FactAttempt { id, started_at, duration }))
 }

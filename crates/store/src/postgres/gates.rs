@@ -2,13 +2,13 @@
 
 use super::{
     PostgresStore,
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Params, Statement, params, sql},
 };
 use crate::{GateWord, Gates, HoldKey, StoreError, gates::latest};
 use async_trait::async_trait;
 use domain::{
-    gate::{HoldEntry, HoldReason},
+    gate::HoldEntry,
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -59,7 +59,7 @@ impl Gates for PostgresStore {
             before_reason: reason => TEXT, limit: limit as i64 => INT8,
         ];
         let rows = self.pools.general().await?.read(&HOLDS, params).await?;
-        Ok(rows.all()?.into_iter().filter_map(HoldRow::hold).collect())
+        Ok(rows.all(hold)?.into_iter().flatten().collect())
     }
 
     async fn prune_holds(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -106,22 +106,15 @@ impl HoldColumns {
     }
 }
 
-row! {
-    pub(super) struct HoldRow<'r> {
-        reason: &'r str,
-        since: Timestamp,
-        until: Option<Timestamp>,
-        detail: String,
-        step: Option<u32>,
-        ended_at: Option<Timestamp>,
-    }
-}
-
-impl HoldRow<'_> {
-    /// None: a reason that only a newer version knows.
-    pub(super) fn hold(self) -> Option<HoldEntry> {
-        let reason = self.reason.parse::<HoldReason>().ok()?;
-        let Self { since, until, detail, step, ended_at, .. } = self;
-        Some(HoldEntry { reason, since, until, detail, step, ended_at })
-    }
+/// None: a reason that only a newer version knows.
+pub(super) fn hold(cells: &mut Cells<'_, '_>) -> Result<Option<HoldEntry>, Unreadable> {
+    let Some(reason) = cells.known_word("reason")? else { return Ok(None) };
+    Ok(Some(HoldEntry {
+        reason,
+        since: cells.get("since")?,
+        until: cells.get("until")?,
+        detail: cells.get("detail")?,
+        step: cells.get("step")?,
+        ended_at: cells.get("ended_at")?,
+    }))
 }

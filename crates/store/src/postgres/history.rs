@@ -10,7 +10,10 @@ mod incomplete;
 pub(super) use deliveries::dead_letters_alone;
 pub(super) use events::FANOUT_COUNTS;
 
-use super::{PostgresStore, queue};
+use super::{
+    PostgresStore, queue,
+    rows::{Cells, FromColumn, Unreadable},
+};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
     GroupKey, History, Listed, Page, StoreError, SuccessRate,
@@ -115,13 +118,19 @@ fn bounds(filters: bool, limit: usize) -> (i64, i64) {
     (look_at as i64, limit as i64)
 }
 
-/// A page, and where the next one begins if there is one. `last`: the last there was to look at.
+/// The last there was to look at, and the last that was looked at.
+pub(super) fn page_ends<'r, K: FromColumn<'r>>(
+    cells: &mut Cells<'r, '_>,
+) -> Result<(Option<K>, Option<K>), Unreadable> {
+    Ok((cells.get("last_id")?, cells.get("looked_at_id")?))
+}
+
+/// A page, and where the next one begins if there is one.
 fn listed<T, K: Copy + Ord>(
     rows: Vec<T>,
     id_of: impl Fn(&T) -> K,
     limit: usize,
-    last: Option<K>,
-    looked_at: Option<K>,
+    (last, looked_at): (Option<K>, Option<K>),
 ) -> Listed<T, K> {
     // A full page goes on where it stopped, a short one where the scan stopped.
     let stopped = if rows.len() == limit { rows.last().map(id_of) } else { looked_at };
@@ -154,11 +163,6 @@ fn expression(pattern: &str) -> String {
     };
     let segments: Vec<&str> = pattern.split('.').map(segment).collect();
     format!("^{}$", segments.join("\\."))
-}
-
-/// A word that was written by a newer version, where there is no doing without it.
-fn unknown_word(what: &str, word: &str) -> StoreError {
-    StoreError::Unreadable(format!("the {what} `{word}` was written by a newer version").into())
 }
 
 #[cfg(test)]

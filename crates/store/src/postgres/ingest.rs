@@ -2,9 +2,10 @@
 
 use super::{
     PostgresStore,
+    new_deliveries::DeliveryColumns,
     planned::{Definition, Planned},
     pool::Connection,
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
@@ -108,36 +109,32 @@ async fn reasons(
     ];
     // Nothing is in doubt: what was committed is.
     let rows = connection.read(&COMMIT_LOST, params).await.map_err(unknown)?;
-    let found = rows.all::<LostRow<'_>>().map_err(Trouble::after_write)?;
-    Ok(lost.iter().zip(found).map(|(new, row)| (new.event.id, row.reason(new))).collect())
+    let mut asked = lost.iter();
+    let found = rows.all(|cells| asked.next().map(|new| Ok((new.event.id, reason(cells, new)?))).transpose());
+    Ok(found.map_err(Trouble::after_write)?.into_iter().flatten().collect())
 }
 
-row! {
-    struct LostRow<'r> {
-        known: bool,
-        account_version: Option<i64>,
-        event_id: Option<EventId>,
-        deliveries: Option<u32>,
-        body_hash: Option<&'r [u8]>,
-    }
-}
-
-impl LostRow<'_> {
-    fn reason(self, new: &NewEvent) -> Committed {
-        match (self.known, self.account_version, self.event_id) {
-            (true, ..) => Committed::New,
-            (_, None, _) => Committed::NoAccount(new.event.account_id),
-            (_, Some(version), _) if version != new.account_version => Committed::Stale,
-            (_, _, Some(winner)) if winner == new.event.id => Committed::New,
-            (_, _, Some(winner)) => Committed::Duplicate {
-                of: winner,
-                deliveries: self.deliveries,
-                body_hash: self.body_hash.unwrap_or_default().try_into().unwrap_or_default(),
-            },
-            // It changed and changed back, or its key was forgotten just now: worth another round.
-            (_, Some(_), None) => Committed::Stale,
-        }
-    }
+fn reason(cells: &mut Cells<'_, '_>, new: &NewEvent) -> Result<Committed, Unreadable> {
+    let known = cells.get("known")?;
+    let version: Option<i64> = cells.get("account_version")?;
+    let winner: Option<EventId> = cells.get("event_id")?;
+    Ok(match (known, version, winner) {
+        (true, ..) => Committed::New,
+        (_, None, _) => Committed::NoAccount(new.event.account_id),
+        (_, Some(version), _) if version != new.account_version => Committed::Stale,
+        (_, _, Some(winner)) if winner == new.event.id => Committed::New,
+        (_, _, Some(winner)) => Committed::Duplicate {
+            of: winner,
+            deliveries: cells.get("deliveries")?,
+            body_hash: cells
+                .get::<Option<&[u8]>>("body_hash")?
+                .unwrap_or_default()
+                .try_into()
+                .unwrap_or_default(),
+        },
+        // It changed and changed back, or its key was forgotten just now: worth another round.
+        (_, Some(_), None) => Committed::Stale,
+    })
 }
 
 /// The first statement has been committed: losing the second leaves the caller in the dark.
@@ -155,6 +152,7 @@ struct BatchColumns<'a> {
     events: EventColumns<'a>,
     keys: KeyColumns<'a>,
     deliveries: DeliveryColumns,
+    delivery_event_id: Vec<Uuid>,
     accounts: (Vec<Uuid>, Vec<i64>),
 }
 
@@ -192,20 +190,6 @@ struct KeyColumns<'a> {
     deliveries: Vec<Option<i32>>,
 }
 
-#[derive(Default)]
-struct DeliveryColumns {
-    id: Vec<Uuid>,
-    event_id: Vec<Uuid>,
-    shard: Vec<i16>,
-    destination_id: Vec<Uuid>,
-    route_id: Vec<Uuid>,
-    track: Vec<i64>,
-    rank: Vec<i64>,
-    due_at: Vec<i64>,
-    created_at: Vec<i64>,
-    sequenced: Vec<bool>,
-}
-
 impl<'a> BatchColumns<'a> {
     fn of(batch: &'a [NewEvent], now: Timestamp) -> Self {
         let mut rows = Self { now: now.micros(), ..Self::default() };
@@ -213,7 +197,10 @@ impl<'a> BatchColumns<'a> {
         for new in batch {
             rows.events.push(new);
             rows.keys.push(new);
-            rows.deliveries.push(new);
+            for delivery in &new.deliveries {
+                rows.deliveries.push(delivery);
+                rows.delivery_event_id.push(new.event.id.uuid());
+            }
             matched_at.insert((new.event.account_id.uuid(), new.account_version));
         }
         rows.accounts = matched_at.into_iter().unzip();
@@ -235,29 +222,24 @@ impl<'a> BatchColumns<'a> {
         self.keys.event_id.is_empty() && !expands && !self.deliveries.sequenced.contains(&true)
     }
 
+    /// Without what a plain batch has none of.
     fn plain_params(&self) -> Params<'_, '_> {
-        let Self { events: e, deliveries: d, accounts, .. } = self;
-        params![
-            current_account_id: accounts.0 => UUID_ARRAY, current_version: accounts.1 => INT8_ARRAY,
-            event_id: e.id => UUID_ARRAY, event_account_id: e.account_id => UUID_ARRAY,
-            event_account_version: e.account_version => INT8_ARRAY, event_source_id: e.source_id => UUID_ARRAY,
-            event_type: e.event_type => TEXT_ARRAY, event_idempotency_key: e.idempotency_key => TEXT_ARRAY,
-            event_content_type: e.content_type => TEXT_ARRAY, event_headers: e.headers => TEXT_ARRAY,
-            event_payload: e.payload => BYTEA_ARRAY, event_ordering_key: e.ordering_key => TEXT_ARRAY,
-            event_metadata: e.metadata => TEXT_ARRAY, event_received_at: e.received_at => INT8_ARRAY,
-            event_deliver_at: e.deliver_at => INT8_ARRAY, event_deliveries: e.deliveries => INT4_ARRAY,
-            event_size_bytes: e.size_bytes => INT4_ARRAY, event_payload_crc: e.payload_crc => INT4_ARRAY,
-            delivery_id: d.id => UUID_ARRAY, delivery_event_id: d.event_id => UUID_ARRAY,
-            delivery_shard: d.shard => INT2_ARRAY, delivery_destination_id: d.destination_id => UUID_ARRAY,
-            delivery_route_id: d.route_id => UUID_ARRAY, delivery_track: d.track => INT8_ARRAY,
-            delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
-            delivery_created_at: d.created_at => INT8_ARRAY,
-        ]
-        .owned()
+        self.params().without(&[
+            "now",
+            "event_keyed",
+            "delivery_sequenced",
+            "key_scope",
+            "key_hash",
+            "key_body_hash",
+            "key_event_id",
+            "key_account_id",
+            "key_account_version",
+            "key_deliveries",
+        ])
     }
 
     fn params(&self) -> Params<'_, '_> {
-        let Self { now, events: e, keys: k, deliveries: d, accounts } = self;
+        let Self { now, events: e, keys: k, deliveries: d, accounts, .. } = self;
         params![
             current_account_id: accounts.0 => UUID_ARRAY, current_version: accounts.1 => INT8_ARRAY,
             event_id: e.id => UUID_ARRAY, event_account_id: e.account_id => UUID_ARRAY,
@@ -268,7 +250,7 @@ impl<'a> BatchColumns<'a> {
             event_metadata: e.metadata => TEXT_ARRAY, event_received_at: e.received_at => INT8_ARRAY,
             event_deliver_at: e.deliver_at => INT8_ARRAY, event_deliveries: e.deliveries => INT4_ARRAY,
             event_size_bytes: e.size_bytes => INT4_ARRAY, event_payload_crc: e.payload_crc => INT4_ARRAY,
-            delivery_id: d.id => UUID_ARRAY, delivery_event_id: d.event_id => UUID_ARRAY,
+            delivery_id: d.id => UUID_ARRAY, delivery_event_id: self.delivery_event_id => UUID_ARRAY,
             delivery_shard: d.shard => INT2_ARRAY, delivery_destination_id: d.destination_id => UUID_ARRAY,
             delivery_route_id: d.route_id => UUID_ARRAY, delivery_track: d.track => INT8_ARRAY,
             delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
@@ -321,22 +303,5 @@ impl<'a> KeyColumns<'a> {
         self.account_id.push(new.event.account_id.uuid());
         self.account_version.push(new.account_version);
         self.deliveries.push(promised(new));
-    }
-}
-
-impl DeliveryColumns {
-    fn push(&mut self, new: &NewEvent) {
-        for delivery in &new.deliveries {
-            self.id.push(delivery.id.uuid());
-            self.event_id.push(new.event.id.uuid());
-            self.shard.push(delivery.shard as i16);
-            self.destination_id.push(delivery.destination_id.uuid());
-            self.route_id.push(delivery.route_id.uuid());
-            self.track.push(delivery.position.track);
-            self.rank.push(delivery.position.rank);
-            self.due_at.push(delivery.due_at.micros());
-            self.created_at.push(delivery.id.made_at().micros());
-            self.sequenced.push(delivery.sequenced);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     PostgresStore,
-    rows::{Rows, Unreadable, row},
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
@@ -46,7 +46,7 @@ impl Membership for PostgresStore {
         let params = params![node_id: node.uuid() => UUID, lease_us: micros(lease) => INT8];
         let rows = connection.write(&RENEW, params).await?;
         let now = rows.first_value("now")?.ok_or(StoreError::NodeLost)?;
-        Ok(Renewed { now, stamp: stamp(&rows)? })
+        Ok(Renewed { now, stamp: rows.one(stamp)? })
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
@@ -57,22 +57,21 @@ impl Membership for PostgresStore {
 
     async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
         let connection = self.pools.nodes().await?;
-        Ok(stamp(&connection.read(&ROLL_STAMP, params![]).await?)?)
+        Ok(connection.read(&ROLL_STAMP, params![]).await?.one(stamp)?)
     }
 
     async fn roll(&self) -> Result<Roll, StoreError> {
         let connection = self.pools.nodes().await?;
         let rows = connection.read(&ROLL, params![]).await?;
         let now = rows.first_value("now")?.ok_or(StoreError::NotFound { what: "shard" })?;
-        let numbers: Vec<Option<u16>> = rows.column("shard")?;
         let (mut members, mut shards) = (Vec::new(), Vec::new());
-        let owned = numbers.iter().zip(rows.each::<OwnedRow>()?.zip(rows.each::<MemberRow>()?));
-        for (number, (shard, member)) in owned {
-            match number {
-                Some(number) => shards.push(shard?.shard(*number)),
-                None => members.push(member?.member()?),
+        rows.all(|cells| {
+            match cells.get("shard")? {
+                Some(number) => shards.push(shard(cells, number)?),
+                None => members.push(member(cells)?),
             }
-        }
+            Ok(())
+        })?;
         Ok(Roll { now, members, shards })
     }
 
@@ -85,9 +84,9 @@ impl Membership for PostgresStore {
         let connection = self.pools.nodes().await?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let params = params![node_id: me.uuid() => UUID, limit: limit => INT8];
-        let rows = connection.write(&TAKE_SHARDS, params).await?.all()?.into_iter();
-        let mut taken: Vec<OwnedShard> =
-            rows.map(|TakenRow { shard, epoch }| OwnedShard { shard, epoch }).collect();
+        let rows = connection.write(&TAKE_SHARDS, params).await?;
+        let mut taken =
+            rows.all(|cells| Ok(OwnedShard { shard: cells.get("shard")?, epoch: cells.get("epoch")? }))?;
         taken.sort_unstable();
         Ok(taken)
     }
@@ -130,69 +129,36 @@ impl Membership for PostgresStore {
     }
 }
 
-row! {
-    struct StampRow {
-        members: u64,
-        expired: u64,
-        epochs: i64,
-        free: u64,
-        wanted: i64,
-    }
+fn stamp(cells: &mut Cells<'_, '_>) -> Result<RollStamp, Unreadable> {
+    Ok(RollStamp {
+        members: cells.get::<u64>("members")? as u32,
+        expired: cells.get::<u64>("expired")? as u32,
+        epochs: cells.get("epochs")?,
+        free: cells.get::<u64>("free")? as u32,
+        wanted: cells.get("wanted")?,
+    })
 }
 
-fn stamp(rows: &Rows) -> Result<RollStamp, Unreadable> {
-    let StampRow { members, expired, epochs, free, wanted } = rows.one()?;
-    Ok(RollStamp { members: members as u32, expired: expired as u32, epochs, free: free as u32, wanted })
+fn shard(cells: &mut Cells<'_, '_>, shard: u16) -> Result<ShardRow, Unreadable> {
+    let (owner, epoch, wanted_by) = (cells.get("node_id")?, cells.get("epoch")?, cells.get("wanted_by")?);
+    Ok(ShardRow { shard, owner, epoch, wanted_by })
 }
 
-row! {
-    struct TakenRow {
-        shard: u16,
-        epoch: i64,
-    }
-}
-
-row! {
-    struct OwnedRow {
-        node_id: Option<NodeId>,
-        epoch: i64,
-        wanted_by: Option<NodeId>,
-    }
-}
-
-impl OwnedRow {
-    fn shard(self, shard: u16) -> ShardRow {
-        ShardRow { shard, owner: self.node_id, epoch: self.epoch, wanted_by: self.wanted_by }
-    }
-}
-
-row! {
-    struct MemberRow<'r> {
-        node_id: NodeId,
-        label: String,
-        proof: String,
-        version: String,
-        role: &'r str,
-        address: Option<String>,
-        joined_at: Timestamp,
-        expires_at: Timestamp,
-        expired: bool,
-    }
-}
-
-impl MemberRow<'_> {
-    fn member(self) -> Result<Member, StoreError> {
-        let record = NodeRecord {
-            id: self.node_id,
-            label: self.label,
-            proof: self.proof,
-            version: self.version,
-            role: self.role.parse().map_err(|error| StoreError::Unreadable(Box::new(error)))?,
-            address: self.address,
-        };
-        let Self { joined_at, expires_at, expired, .. } = self;
-        Ok(Member { record, joined_at, expires_at, expired })
-    }
+fn member(cells: &mut Cells<'_, '_>) -> Result<Member, Unreadable> {
+    let record = NodeRecord {
+        id: cells.get("node_id")?,
+        label: cells.get("label")?,
+        proof: cells.get("proof")?,
+        version: cells.get("version")?,
+        role: cells.word("role")?,
+        address: cells.get("address")?,
+    };
+    Ok(Member {
+        record,
+        joined_at: cells.get("joined_at")?,
+        expires_at: cells.get("expires_at")?,
+        expired: cells.get("expired")?,
+    })
 }
 
 fn numbers(shards: &[u16]) -> Vec<i16> {

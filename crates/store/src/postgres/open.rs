@@ -2,7 +2,7 @@
 
 use super::{
     catalog, durability, expand, history, ingest, order, planned, queue,
-    rows::{Rows, Unreadable, row},
+    rows::{Cells, Rows, Unreadable},
     settle,
     statement::{Params, Statement, params, sql},
     tls,
@@ -100,29 +100,21 @@ async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError
 
 async fn found_tables(client: &Client) -> Result<FoundTables, OpenError> {
     let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
-    let tables = ask(client, &FOUND_TABLES, params).await.map_err(refused)?.one().map_err(unreadable)?;
-    match tables {
-        TablesRow { has_list: true, .. } => {
+    let tables = ask(client, &FOUND_TABLES, params).await.map_err(refused)?;
+    match tables.one(without_list).map_err(unreadable)? {
+        Some(found) => Ok(found),
+        None => {
             let last = ask(client, &LAST_MIGRATION, params![]).await.map_err(refused)?;
             last_migration(&last).map_err(unreadable)
         }
-        tables => Ok(tables.without_list()),
     }
 }
 
-row! {
-    /// Which tables there are.
-    pub(super) struct TablesRow {
-        pub(super) has_list: bool,
-        has_others: bool,
-    }
-}
-
-impl TablesRow {
-    /// The list of migrations comes before any other table: ours without it are from before the first release.
-    pub(super) fn without_list(&self) -> FoundTables {
-        if self.has_others { FoundTables::Unreleased } else { FoundTables::None }
-    }
+/// None where there is a list of migrations. It comes before any other table: ours without it are from before the first
+/// release.
+pub(super) fn without_list(cells: &mut Cells<'_, '_>) -> Result<Option<FoundTables>, Unreadable> {
+    let found = if cells.get("has_others")? { FoundTables::Unreleased } else { FoundTables::None };
+    Ok(if cells.get("has_list")? { None } else { Some(found) })
 }
 
 /// The version in the newest entry.

@@ -3,12 +3,11 @@
 use super::{
     planned::{self, Definition, Planned},
     pool::Connection,
-    rows::row,
+    rows,
     statement::{Params, params, sql_file},
 };
 use crate::{DueDelivery, StoreError, TrackHead};
 use domain::{
-    delivery::Position,
     id::{DeliveryId, DestinationId, NodeId},
     time::Timestamp,
 };
@@ -54,24 +53,11 @@ pub(super) async fn tracks(
         shard: shard as i16 => INT2, destination_id: destination.uuid() => UUID, from_track: from => INT8,
         limit: limit as i64 => INT8,
     ];
-    let heads = connection.read(&TRACKS.call, params).await?.all()?;
-    Ok(heads.into_iter().map(TrackRow::head).collect())
-}
-
-row! {
-    struct TrackRow {
-        track: i64,
-        rank: i64,
-        delivery_id: DeliveryId,
-        due_at: Timestamp,
-    }
-}
-
-impl TrackRow {
-    fn head(self) -> TrackHead {
-        let Self { track, rank, delivery_id, due_at } = self;
-        TrackHead { track, first: Position { track, rank, delivery_id }, due_at }
-    }
+    let heads = connection.read(&TRACKS.call, params).await?;
+    Ok(heads.all(|cells| {
+        let first = rows::position(cells)?;
+        Ok(TrackHead { track: first.track, first, due_at: cells.get("due_at")? })
+    })?)
 }
 
 /// One answer per turn, in order: whether it was taken.

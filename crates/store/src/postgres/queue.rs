@@ -4,7 +4,7 @@ use super::{
     PostgresStore, order,
     planned::{self, Definition, Planned},
     pool::Connection,
-    rows::{EventRow, Rows, Unreadable, WaitingRow, row},
+    rows::{self, Cells, Rows, Unreadable},
     settle,
     statement::{Params, Statement, params, sql, sql_file},
 };
@@ -14,7 +14,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
-    delivery::{Delivery, Position},
+    delivery::Delivery,
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     limits,
@@ -83,7 +83,7 @@ impl Queue for PostgresStore {
             event_ids: Vec::from_iter(ids) => UUID_ARRAY,
             max_payload_bytes: limits::CARRIED_BYTES as i32 => INT4,
         ];
-        let events = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
+        let events = carried(&connection.read(&FETCH_EVENTS, params).await?);
         for WindowDelivery { window, shard, delivery } in waiting {
             let carried = events.get(&delivery.event_id);
             fetched[window].push(FetchedDelivery {
@@ -100,7 +100,7 @@ impl Queue for PostgresStore {
         let connection = self.pools.engine().await?;
         let params =
             params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
-        let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?)?;
+        let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?);
         match found.remove(&event) {
             Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
             found => Ok(found.map(|carried| carried.event)),
@@ -135,8 +135,14 @@ impl Queue for PostgresStore {
             next_shards: scan.next_shards() => INT2_ARRAY, after_shard: shard => INT2,
             after_destination_id: destination.uuid() => UUID, limit: limit as i64 => INT8,
         ];
-        let heads = connection.read(&LANES.call, params).await?.all()?;
-        Ok(heads.into_iter().map(LaneRow::head).collect())
+        let heads = connection.read(&LANES.call, params).await?;
+        Ok(heads.all(|cells| {
+            Ok(LaneHead {
+                shard: cells.get("shard")?,
+                destination_id: cells.get("destination_id")?,
+                first: rows::position(cells)?,
+            })
+        })?)
     }
 
     async fn tracks(
@@ -175,7 +181,7 @@ impl Queue for PostgresStore {
             account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, now: now.micros() => INT8,
         ];
         let moved = connection.write(&RETRY_NOW, params).await?;
-        Ok(moved.first()?.map(WaitingRow::delivery))
+        Ok(moved.first(rows::waiting)?)
     }
 
     async fn cancel(
@@ -192,7 +198,7 @@ impl Queue for PostgresStore {
         ];
         let cancelled = connection.write(&CANCEL, params).await?;
         self.feed_signal.notify();
-        Ok(cancelled.first()?.map(WaitingRow::delivery))
+        Ok(cancelled.first(rows::waiting)?)
     }
 
     async fn backlog(
@@ -203,8 +209,8 @@ impl Queue for PostgresStore {
         let connection = self.pools.general().await?;
         let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
         let params = params![destination_ids: ids => UUID_ARRAY, limit: limit => INT8];
-        let backlogs = connection.read(&BACKLOG.call, params).await?.all()?;
-        Ok(backlogs.into_iter().map(|BacklogRow { rows, oldest }| (rows, oldest)).collect())
+        let backlogs = connection.read(&BACKLOG.call, params).await?;
+        Ok(backlogs.all(|cells| Ok((cells.get("rows")?, cells.get("oldest")?)))?)
     }
 }
 
@@ -246,10 +252,11 @@ async fn waiting(connection: &Connection, windows: &[Window]) -> Result<Vec<Wind
 fn readable(read: &Rows, windows: &[Window]) -> Result<(Vec<WindowDelivery>, Vec<usize>), Unreadable> {
     let (mut waiting, mut unreadable) = (Vec::with_capacity(read.len()), vec![0; windows.len()]);
     let places: Vec<usize> = read.column("place")?;
-    for (place, row) in places.into_iter().zip(read.each::<WaitingRow>()?) {
+    let rows = read.each(|cells| Ok((cells.get("shard")?, rows::waiting(cells)?)));
+    for (place, row) in places.into_iter().zip(rows) {
         let window = place - 1; // counted from 1 in SQL
         match row {
-            Ok(row) => waiting.push(WindowDelivery { window, shard: row.shard, delivery: row.delivery() }),
+            Ok((shard, delivery)) => waiting.push(WindowDelivery { window, shard, delivery }),
             Err(error) => {
                 let destination_id = windows[window].destination_id;
                 tracing::error!(%destination_id, %error, "a delivery does not read back and is left where it is");
@@ -295,15 +302,6 @@ impl WindowColumns {
     }
 }
 
-row! {
-    struct PayloadRow<'r> {
-        payload: Option<&'r [u8]>,
-        payload_crc: Option<i32>,
-        /// Of the payload as it was accepted.
-        size_bytes: u32,
-    }
-}
-
 /// An event, without its payload if that is too large or altered.
 struct CarriedEvent {
     event: Arc<Event>,
@@ -312,60 +310,38 @@ struct CarriedEvent {
 }
 
 impl CarriedEvent {
-    fn read(event: EventRow<'_>, stored: PayloadRow<'_>) -> Self {
-        let PayloadRow { payload: stored, payload_crc, size_bytes } = stored;
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable> {
+        let stored: Option<&[u8]> = cells.get("payload")?;
+        // The size is that of the payload as it was accepted.
+        let (size_bytes, payload_crc): (u32, _) = (cells.get("size_bytes")?, cells.get("payload_crc")?);
         let payload = stored.and_then(|stored| payload::read(stored, size_bytes as usize, payload_crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
-        let event = Event { payload: payload.unwrap_or_default(), ..event.event() };
-        Self { event: Arc::new(event), has_payload, altered }
+        let event = Event { payload: payload.unwrap_or_default(), ..rows::event(cells)? };
+        Ok(Self { event: Arc::new(event), has_payload, altered })
     }
 }
 
 /// One that does not read back is as good as missing: its deliveries must end, and the others go on.
-fn carried(read: &Rows) -> Result<HashMap<EventId, CarriedEvent>, Unreadable> {
+fn carried(read: &Rows) -> HashMap<EventId, CarriedEvent> {
     let mut events = HashMap::with_capacity(read.len());
-    for (event, stored) in read.each::<EventRow>()?.zip(read.each::<PayloadRow>()?) {
-        match (event, stored) {
-            (Ok(event), Ok(stored)) => {
-                events.insert(event.id, CarriedEvent::read(event, stored));
+    for carried in read.each(CarriedEvent::read) {
+        match carried {
+            Ok(carried) => {
+                events.insert(carried.event.id, carried);
             }
-            (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "an event does not read back"),
+            Err(error) => tracing::error!(%error, "an event does not read back"),
         }
     }
-    Ok(events)
+    events
 }
 
 /// As it is stored, for a person to look at: nothing asks whether that is what was accepted.
 pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
     let params = params![event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
     let rows = connection.read(&FETCH_EVENTS, params).await?;
-    let stored: Option<(EventRow<'_>, PayloadRow<'_>)> = rows.first()?.zip(rows.first()?);
-    Ok(stored.map(|(event, stored)| {
-        let payload = payload::shown(stored.payload.unwrap_or_default(), stored.size_bytes as usize);
-        Event { payload, ..event.event() }
-    }))
-}
-
-row! {
-    struct LaneRow {
-        shard: u16,
-        destination_id: DestinationId,
-        track: i64,
-        rank: i64,
-        delivery_id: DeliveryId,
-    }
-}
-
-impl LaneRow {
-    fn head(self) -> LaneHead {
-        let Self { shard, destination_id, track, rank, delivery_id } = self;
-        LaneHead { shard, destination_id, first: Position { track, rank, delivery_id } }
-    }
-}
-
-row! {
-    struct BacklogRow {
-        rows: i64,
-        oldest: Option<Timestamp>,
-    }
+    Ok(rows.first(|cells| {
+        let (stored, size_bytes): (Option<&[u8]>, u32) = (cells.get("payload")?, cells.get("size_bytes")?);
+        let payload = payload::shown(stored.unwrap_or_default(), size_bytes as usize);
+        Ok(Event { payload, ..rows::event(cells)? })
+    })?)
 }

@@ -4,8 +4,9 @@ mod walk;
 
 use super::{
     PostgresStore,
+    new_deliveries::DeliveryColumns,
     pool::Transaction,
-    rows::{Doc, Rows, row},
+    rows::{Cells, Doc, Rows, Unreadable},
     statement::{Statement, params, sql},
     trouble::Trouble,
 };
@@ -16,7 +17,7 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
-    id::{AccountId, ApiKeyId, DeliveryId, NodeId, ReplayId},
+    id::{AccountId, ApiKeyId, DeliveryId, ReplayId},
     limits,
     time::Timestamp,
 };
@@ -63,8 +64,7 @@ impl Replays for PostgresStore {
         let params = params![
             account_id: account.uuid() => UUID, before_replay_id: before => UUID, limit: page.limit as i64 => INT8,
         ];
-        let replays = connection.read(&REPLAYS, params).await?;
-        Ok(replays.all()?.into_iter().map(ReplayRow::replay).collect())
+        Ok(connection.read(&REPLAYS, params).await?.all(replay)?)
     }
 
     async fn switch_replay(
@@ -104,8 +104,8 @@ impl Replays for PostgresStore {
 
     async fn open_replays(&self, limit: usize) -> Result<Vec<OpenReplay>, StoreError> {
         let connection = self.pools.engine().await?;
-        let open = connection.read(&OPEN_REPLAYS, params![limit: limit as i64 => INT8]).await?.all()?;
-        Ok(open.into_iter().map(OpenReplayRow::replay).collect())
+        let params = params![limit: limit as i64 => INT8];
+        Ok(connection.read(&OPEN_REPLAYS, params).await?.all(open_replay)?)
     }
 
     async fn hold_replay(&self, hold: &ReplayHold) -> Result<Option<OpenReplay>, StoreError> {
@@ -119,7 +119,7 @@ impl Replays for PostgresStore {
             return Ok(None);
         }
         let params = params![replay_id: hold.id.uuid() => UUID];
-        Ok(connection.read(&OPEN_REPLAY, params).await?.first()?.map(OpenReplayRow::replay))
+        Ok(connection.read(&OPEN_REPLAY, params).await?.first(open_replay)?)
     }
 
     async fn originals(&self, walk: &OriginalWalk) -> Result<Originals, StoreError> {
@@ -162,8 +162,10 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
     ];
     if transaction.run(&INSERT_REPLAY, params).await?.is_empty() {
         let params = params![account_id: account.uuid() => UUID, key_hash: hash => BYTEA];
-        let known: Option<KnownRow> = transaction.run(&REPLAY_OF_KEY, params).await?.first()?;
-        let KnownRow { id, body_hash } = known.ok_or(StoreError::Changed)?;
+        let known = transaction.run(&REPLAY_OF_KEY, params).await?;
+        let known =
+            known.first(|cells| Ok((cells.get("id")?, cells.get::<Option<Vec<u8>>>("body_hash")?)))?;
+        let (id, body_hash) = known.ok_or(StoreError::Changed)?;
         return Ok(CreatedReplay::Known {
             replay: get(transaction, account, id).await?,
             body_hash: body_hash.unwrap_or_default().try_into().unwrap_or_default(),
@@ -183,14 +185,6 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
         return Err(StoreError::NotFound { what: "event" });
     }
     Ok(CreatedReplay::New(get(transaction, account, new.id).await?))
-}
-
-row! {
-    /// The replay that was made with a key before.
-    struct KnownRow {
-        id: ReplayId,
-        body_hash: Option<Vec<u8>>,
-    }
 }
 
 /// Its row stays locked until it has been read: a switch back meanwhile comes after.
@@ -216,7 +210,7 @@ async fn get(transaction: &Transaction<'_>, account: AccountId, id: ReplayId) ->
 }
 
 fn one(rows: &Rows) -> Result<Replay, StoreError> {
-    rows.first()?.map(ReplayRow::replay).ok_or(StoreError::NotFound { what: "replay" })
+    rows.first(replay)?.ok_or(StoreError::NotFound { what: "replay" })
 }
 
 /// Its row is locked to the end: a pause or a cancel waits that long, and then nothing more is made.
@@ -248,10 +242,12 @@ async fn make(
     if deliveries.is_empty() {
         return Ok(0);
     }
-    let columns = ReplayedColumns::of(deliveries);
+    let (origins, events): (Vec<Uuid>, Vec<Uuid>) =
+        deliveries.iter().map(|replayed| (replayed.origin.uuid(), replayed.event_id.uuid())).unzip();
+    let columns = DeliveryColumns::of(deliveries.iter().map(|replayed| &replayed.delivery));
     let params = params![
-        replay_id: replay.uuid() => UUID, origin: columns.origin => UUID_ARRAY,
-        event_id: columns.event_id => UUID_ARRAY, delivery_id: columns.id => UUID_ARRAY,
+        replay_id: replay.uuid() => UUID, origin: origins => UUID_ARRAY,
+        event_id: events => UUID_ARRAY, delivery_id: columns.id => UUID_ARRAY,
         shard: columns.shard => INT2_ARRAY, destination_id: columns.destination_id => UUID_ARRAY,
         route_id: columns.route_id => UUID_ARRAY, track: columns.track => INT8_ARRAY,
         rank: columns.rank => INT8_ARRAY, due_at: columns.due_at => INT8_ARRAY,
@@ -289,109 +285,38 @@ pub(super) async fn count(
     Ok(())
 }
 
-row! {
-    struct ReplayRow<'r> {
-        id: ReplayId,
-        account_id: AccountId,
-        status: &'r str,
-        rate: u32,
-        matched: u64,
-        matched_exact: bool,
-        created: u64,
-        skipped: u64,
-        delivered: u64,
-        dead_letter: u64,
-        created_at: Timestamp,
-        finished_at: Option<Timestamp>,
-        doc: Doc<ReplayDoc>,
-    }
+fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
+    let Doc(ReplayDoc { filter, created_by }) = cells.get("doc")?;
+    let replay = Replay {
+        id: cells.get("id")?,
+        account_id: cells.get("account_id")?,
+        filter,
+        rate: cells.get("rate")?,
+        matched: cells.get("matched")?,
+        matched_exact: cells.get("matched_exact")?,
+        created: cells.get("created")?,
+        skipped: cells.get("skipped")?,
+        delivered: cells.get("delivered")?,
+        dead_letter: cells.get("dead_letter")?,
+        status: ReplayStatus::read(cells.get("status")?),
+        created_by,
+        created_at: cells.get("created_at")?,
+        finished_at: cells.get("finished_at")?,
+    };
+    Ok(replay.told())
 }
 
-impl ReplayRow<'_> {
-    fn replay(self) -> Replay {
-        let Doc(ReplayDoc { filter, created_by }) = self.doc;
-        let replay = Replay {
-            id: self.id,
-            account_id: self.account_id,
-            filter,
-            rate: self.rate,
-            matched: self.matched,
-            matched_exact: self.matched_exact,
-            created: self.created,
-            skipped: self.skipped,
-            delivered: self.delivered,
-            dead_letter: self.dead_letter,
-            status: ReplayStatus::read(self.status),
-            created_by,
-            created_at: self.created_at,
-            finished_at: self.finished_at,
-        };
-        replay.told()
-    }
-}
-
-row! {
-    struct OpenReplayRow {
-        id: ReplayId,
-        account_id: AccountId,
-        rate: u32,
-        cursor: Option<DeliveryId>,
-        created_at: Timestamp,
-        held_by: Option<NodeId>,
-        held_until: Option<Timestamp>,
-        holder_lives: bool,
-        doc: Doc<ReplayDoc>,
-    }
-}
-
-impl OpenReplayRow {
-    fn replay(self) -> OpenReplay {
-        OpenReplay {
-            id: self.id,
-            account_id: self.account_id,
-            filter: self.doc.0.filter,
-            rate: self.rate,
-            cursor: self.cursor,
-            created_at: self.created_at,
-            held_by: self.held_by,
-            held_until: self.held_until,
-            holder_lives: self.holder_lives,
-        }
-    }
-}
-
-/// A chunk's deliveries, by columns.
-#[derive(Default)]
-struct ReplayedColumns {
-    origin: Vec<Uuid>,
-    event_id: Vec<Uuid>,
-    id: Vec<Uuid>,
-    shard: Vec<i16>,
-    destination_id: Vec<Uuid>,
-    route_id: Vec<Uuid>,
-    track: Vec<i64>,
-    rank: Vec<i64>,
-    due_at: Vec<i64>,
-    created_at: Vec<i64>,
-    sequenced: Vec<bool>,
-}
-
-impl ReplayedColumns {
-    fn of(deliveries: &[Replayed]) -> Self {
-        let mut columns = Self::default();
-        for Replayed { origin, event_id, delivery } in deliveries {
-            columns.origin.push(origin.uuid());
-            columns.event_id.push(event_id.uuid());
-            columns.id.push(delivery.id.uuid());
-            columns.shard.push(delivery.shard as i16);
-            columns.destination_id.push(delivery.destination_id.uuid());
-            columns.route_id.push(delivery.route_id.uuid());
-            columns.track.push(delivery.position.track);
-            columns.rank.push(delivery.position.rank);
-            columns.due_at.push(delivery.due_at.micros());
-            columns.created_at.push(delivery.id.made_at().micros());
-            columns.sequenced.push(delivery.sequenced);
-        }
-        columns
-    }
+fn open_replay(cells: &mut Cells<'_, '_>) -> Result<OpenReplay, Unreadable> {
+    let Doc(ReplayDoc { filter, .. }) = cells.get("doc")?;
+    Ok(OpenReplay {
+        id: cells.get("id")?,
+        account_id: cells.get("account_id")?,
+        filter,
+        rate: cells.get("rate")?,
+        cursor: cells.get("cursor")?,
+        created_at: cells.get("created_at")?,
+        held_by: cells.get("held_by")?,
+        held_until: cells.get("held_until")?,
+        holder_lives: cells.get("holder_lives")?,
+    })
 }

@@ -6,7 +6,7 @@ use super::{
     PostgresStore, chores,
     partitions::Day,
     pool::{Connection, Transaction},
-    rows::{Rows, Unreadable, row},
+    rows::{Rows, Unreadable},
     statement::{Statement, params, sql, sql_file},
     trouble::Trouble,
 };
@@ -44,10 +44,12 @@ impl Retention for PostgresStore {
             account_id: walk.account_id.uuid() => UUID, from_event_id: walk.from.uuid() => UUID,
             below_event_id: before.uuid() => UUID, limit: walk.events as i64 + 1 => INT8,
         ];
-        let looked_at: Vec<OldEventRow> = connection.read(&OLD_EVENTS, params).await?.all()?;
-        let next = looked_at.get(walk.events).map(|row| row.id);
-        let going = looked_at.iter().take(walk.events).filter(|row| !row.needed);
-        let going: Vec<EventId> = going.map(|row| row.id).collect();
+        let looked_at = connection.read(&OLD_EVENTS, params).await?;
+        let looked_at: Vec<(EventId, bool)> =
+            looked_at.all(|cells| Ok((cells.get("id")?, cells.get("needed")?)))?;
+        let next = looked_at.get(walk.events).map(|(id, _)| *id);
+        let going = looked_at.iter().take(walk.events).filter(|(_, needed)| !needed);
+        let going: Vec<EventId> = going.map(|(id, _)| *id).collect();
         let transaction = connection.begin().await?;
         let forgotten = forget(&transaction, term, &going, walk.rows).await;
         let forgotten = transaction.end(forgotten).await?;
@@ -66,8 +68,9 @@ impl Retention for PostgresStore {
             from_delivery_id: walk.from.uuid() => UUID, below_delivery_id: before.uuid() => UUID,
             limit: walk.deliveries as i64 => INT8,
         ];
-        let pruned = connection.write(&PRUNE_FACTS, params).await?.first()?;
-        Ok(pruned.map(|PrunedRow { gone, next_delivery_id }| Pruned { rows: gone, next: next_delivery_id }))
+        let pruned = connection.write(&PRUNE_FACTS, params).await?;
+        Ok(pruned
+            .first(|cells| Ok(Pruned { rows: cells.get("gone")?, next: cells.get("next_delivery_id")? }))?)
     }
 
     async fn prune_replays(
@@ -105,20 +108,6 @@ impl Retention for PostgresStore {
             }
         }
         Ok(Some(0))
-    }
-}
-
-row! {
-    struct OldEventRow {
-        id: EventId,
-        needed: bool,
-    }
-}
-
-row! {
-    struct PrunedRow {
-        gone: usize,
-        next_delivery_id: Option<DeliveryId>,
     }
 }
 
@@ -285,12 +274,14 @@ async fn forget(
     let params = params![
         event_ids: locked => UUID_ARRAY, from_delivery_id: from => UUID, limit: most as i64 => INT8,
     ];
-    let found: Vec<EndedRow> = transaction.run(&ENDED_OF_EVENTS, params).await?.all()?;
+    let found = transaction.run(&ENDED_OF_EVENTS, params).await?;
+    let found: Vec<(EventId, Option<DeliveryId>)> =
+        found.all(|cells| Ok((cells.get("event_id")?, cells.get("delivery_id")?)))?;
     // The last one may have more.
-    let left: Option<EventId> = if found.len() == most { found.last().map(|row| row.event_id) } else { None };
-    let deliveries: Vec<DeliveryId> = found.iter().filter_map(|row| row.delivery_id).collect();
-    let mut events: Vec<Uuid> =
-        found.iter().map(|row| row.event_id).filter(|id| Some(*id) != left).map(|id| id.uuid()).collect();
+    let left = if found.len() == most { found.last().map(|(event, _)| *event) } else { None };
+    let deliveries: Vec<DeliveryId> = found.iter().filter_map(|(_, delivery)| *delivery).collect();
+    let complete = found.iter().map(|(event, _)| *event).filter(|event| Some(*event) != left);
+    let mut events: Vec<Uuid> = complete.map(|event| event.uuid()).collect();
     events.dedup();
     let facts = forget_facts(transaction, &deliveries).await?;
     if events.is_empty() {
@@ -299,13 +290,6 @@ async fn forget(
     let params = params![event_ids: events => UUID_ARRAY];
     let gone: usize = transaction.run(&FORGET_EVENTS, params).await?.value("gone")?;
     Ok(Some((facts + gone, left)))
-}
-
-row! {
-    struct EndedRow {
-        event_id: EventId,
-        delivery_id: Option<DeliveryId>,
-    }
 }
 
 async fn forget_deliveries(

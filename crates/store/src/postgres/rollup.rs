@@ -2,13 +2,12 @@
 
 use super::{
     PostgresStore,
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql, sql_file},
 };
 use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
-    delivery::Ending,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     limits,
     rollup::{FanoutSums, SKETCH_BOUNDS, Span, Sums},
@@ -71,10 +70,10 @@ impl Rollups for PostgresStore {
         let connection = self.pools.general().await?;
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
         let rows = connection.read(&SUM_FACTS, params).await?;
-        for (place, row) in rows.each::<PlaceRow>()?.zip(rows.each::<SumRow>()?) {
-            let PlaceRow { account_id, destination_id } = place?;
-            row?.add_to(sums.entry((account_id, destination_id)).or_default());
-        }
+        rows.all(|cells| {
+            let place = (cells.get("account_id")?, cells.get("destination_id")?);
+            add_facts(cells, sums.entry(place).or_default())
+        })?;
         Ok(Summed { sums: sums.into_iter().collect(), next: (end < to).then(|| end.micros()) })
     }
 
@@ -83,10 +82,14 @@ impl Rollups for PostgresStore {
         let params = params![
             from_event_id: EventId::at(from, 0).uuid() => UUID, below_event_id: EventId::at(to, 0).uuid() => UUID,
         ];
-        let counts = connection.read(&COUNT_EVENTS, params).await?.all()?;
-        let count =
-            |EventCountRow { account_id, events, deliveries }| EventCount { account_id, events, deliveries };
-        Ok(counts.into_iter().map(count).collect())
+        let counts = connection.read(&COUNT_EVENTS, params).await?;
+        Ok(counts.all(|cells| {
+            Ok(EventCount {
+                account_id: cells.get("account_id")?,
+                events: cells.get("events")?,
+                deliveries: cells.get("deliveries")?,
+            })
+        })?)
     }
 
     async fn sum_fanouts(
@@ -100,9 +103,11 @@ impl Rollups for PostgresStore {
         let params = params![
             from_event_id: from.uuid() => UUID, below_event_id: end => UUID, limit: limit as i64 + 1 => INT8,
         ];
-        let sizes: Vec<SizeRow> = connection.read(&FANOUT_SIZES, params).await?.all()?;
-        let taken = at_once(sizes.iter().take(limit).map(|row| row.deliveries));
-        let next = sizes.get(taken).map(|row| row.id);
+        let sizes = connection.read(&FANOUT_SIZES, params).await?;
+        let sizes: Vec<(EventId, Option<i32>)> =
+            sizes.all(|cells| Ok((cells.get("id")?, cells.get("deliveries")?)))?;
+        let taken = at_once(sizes.iter().take(limit).map(|(_, deliveries)| *deliveries));
+        let next = sizes.get(taken).map(|(id, _)| *id);
         // A fan-out's deliveries are made within a day, give or take what clocks differ.
         let oldest = DeliveryId::at(from.made_at().minus(limits::ID_SLACK), 0).uuid();
         let newest = DeliveryId::at(to.plus(limits::ID_SLACK), 0).uuid();
@@ -112,10 +117,11 @@ impl Rollups for PostgresStore {
             from_delivery_id: oldest => UUID, below_delivery_id: newest => UUID,
         ];
         let mut sums: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
-        for row in connection.read(&FANOUTS, params).await?.all::<FanoutRow>()? {
-            let sums = sums.entry(row.account_id).or_default();
-            row.fanned().add_to(sums);
-        }
+        connection.read(&FANOUTS, params).await?.all(|cells| {
+            let account = cells.get("account_id")?;
+            fanned(cells)?.add_to(sums.entry(account).or_default());
+            Ok(())
+        })?;
         Ok((sums.into_iter().collect(), next))
     }
 
@@ -185,8 +191,8 @@ impl Rollups for PostgresStore {
             span: kind.as_str() => TEXT, starts_since: from.micros() => INT8, starts_before: to.micros() => INT8,
         ];
         let connection = self.pools.general().await?;
-        let found = connection.read(&ROLLUPS, params).await?.all()?;
-        Ok(found.into_iter().map(|RollupRow { starts_at, doc }| (starts_at, doc)).collect())
+        let found = connection.read(&ROLLUPS, params).await?;
+        Ok(found.all(|cells| Ok((cells.get("starts_at")?, cells.get("doc")?)))?)
     }
 
     async fn sum_tail(
@@ -205,7 +211,8 @@ impl Rollups for PostgresStore {
         ];
         let connection = self.pools.general().await?;
         let rows = connection.read(&SUM_TAIL, params).await?;
-        let TailRow { facts, events, deliveries } = rows.one()?;
+        let (facts, events, deliveries): (u64, u64, u64) =
+            rows.one(|cells| Ok((cells.get("facts")?, cells.get("events")?, cells.get("deliveries")?)))?;
         if facts > limit as u64 || events > limit as u64 {
             return Ok(None);
         }
@@ -213,9 +220,7 @@ impl Rollups for PostgresStore {
         if destination.is_none() {
             (tail.events, tail.deliveries) = (events, deliveries);
         }
-        for row in rows.joined::<SumRow>("count")? {
-            row.add_to(&mut tail);
-        }
+        rows.joined("count", |cells| add_facts(cells, &mut tail))?;
         Ok(Some(tail))
     }
 
@@ -226,72 +231,22 @@ impl Rollups for PostgresStore {
     }
 }
 
-row! {
-    struct PlaceRow {
-        account_id: AccountId,
-        destination_id: DestinationId,
-    }
-}
-
-row! {
-    struct SumRow<'r> {
-        attempted: bool,
-        outcome: Option<&'r str>,
-        http_status: Option<u16>,
-        bucket: Option<i32>,
-        ending: Option<&'r str>,
-        reason: Option<&'r str>,
-        count: u64,
-    }
-}
-
-impl SumRow<'_> {
-    /// A newer version's words do not count.
-    fn add_to(&self, sums: &mut Sums) {
-        if self.attempted
-            && let Some(outcome) = self.outcome.and_then(|word| word.parse().ok())
-        {
-            *sums.outcomes.entry(outcome).or_default() += self.count;
-            if let Some(status) = self.http_status {
-                *sums.http_statuses.entry(status).or_default() += self.count;
-            }
-            sums.latency.note_in(self.bucket.unwrap_or(0) as u8, self.count);
+/// Facts that are alike, and how many they are. A newer version's words do not count.
+fn add_facts(cells: &mut Cells<'_, '_>, sums: &mut Sums) -> Result<(), Unreadable> {
+    let (attempted, count): (bool, u64) = (cells.get("attempted")?, cells.get("count")?);
+    let (outcome, http_status) = (cells.known_word("outcome")?, cells.get("http_status")?);
+    let bucket: Option<i32> = cells.get("bucket")?;
+    if let (true, Some(outcome)) = (attempted, outcome) {
+        *sums.outcomes.entry(outcome).or_default() += count;
+        if let Some(status) = http_status {
+            *sums.http_statuses.entry(status).or_default() += count;
         }
-        if let Some(ending) = self.ending.and_then(|word| Ending::read(word, self.reason)) {
-            sums.note_endings(ending, self.count);
-        }
+        sums.latency.note_in(bucket.unwrap_or(0) as u8, count);
     }
-}
-
-row! {
-    struct EventCountRow {
-        account_id: AccountId,
-        events: u64,
-        deliveries: u64,
+    if let Some(ending) = cells.known_ending()? {
+        sums.note_endings(ending, count);
     }
-}
-
-row! {
-    struct RollupRow {
-        starts_at: Timestamp,
-        doc: String,
-    }
-}
-
-row! {
-    struct TailRow {
-        facts: u64,
-        events: u64,
-        deliveries: u64,
-    }
-}
-
-row! {
-    struct SizeRow {
-        id: EventId,
-        /// None while they are being made.
-        deliveries: Option<i32>,
-    }
+    Ok(())
 }
 
 /// How many of these fan-outs are counted in one statement, by their sizes: one at least.
@@ -308,29 +263,15 @@ fn at_once(sizes: impl Iterator<Item = Option<i32>>) -> usize {
         .count()
 }
 
-row! {
-    struct FanoutRow {
-        account_id: AccountId,
-        received_at: Timestamp,
-        deliveries: Option<u32>,
-        waits: bool,
-        delivered: u64,
-        not_delivered: u64,
-        last_at: Option<Timestamp>,
-    }
-}
-
-impl FanoutRow {
-    fn fanned(self) -> Fanned {
-        Fanned {
-            received_at: self.received_at,
-            deliveries: self.deliveries,
-            waits: self.waits,
-            delivered: self.delivered as u32,
-            not_delivered: self.not_delivered as u32,
-            last_at: self.last_at,
-        }
-    }
+fn fanned(cells: &mut Cells<'_, '_>) -> Result<Fanned, Unreadable> {
+    Ok(Fanned {
+        received_at: cells.get("received_at")?,
+        deliveries: cells.get("deliveries")?,
+        waits: cells.get("waits")?,
+        delivered: cells.get::<u64>("delivered")? as u32,
+        not_delivered: cells.get::<u64>("not_delivered")? as u32,
+        last_at: cells.get("last_at")?,
+    })
 }
 
 #[cfg(test)]

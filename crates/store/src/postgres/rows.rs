@@ -1,10 +1,10 @@
-//! Rows and what they stand for. A struct made by [`row!`] has a field for each column it reads, with the column's name;
-//! the names are looked up once for all rows of an answer. What does not read is an error that names the statement and
-//! the column.
+//! Rows and what they stand for. Cells are read by the names of their columns, into what they are for. What does not
+//! read is an error that names the statement and the column.
 
 use crate::{BoxError, StoreError};
 use domain::{
-    delivery::{Delivery, Position},
+    delivery::{Delivery, Ending, Position},
+    destination::Ordering,
     event::{Event, EventType},
     id::{
         AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
@@ -13,8 +13,9 @@ use domain::{
     time::Timestamp,
 };
 use serde::de::DeserializeOwned;
+use std::str::FromStr;
 use tokio_postgres::{
-    Column, Row,
+    Row,
     types::{FromSql, Type},
 };
 use uuid::Uuid;
@@ -40,45 +41,55 @@ impl Rows {
     }
 
     /// All of them, or the first trouble.
-    pub(super) fn all<'r, T: FromRow<'r>>(&'r self) -> Result<Vec<T>, Unreadable> {
-        self.each()?.collect()
+    pub(super) fn all<'r, T>(
+        &'r self,
+        read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<Vec<T>, Unreadable> {
+        self.each(read).collect()
     }
 
     /// One by one, for a caller that goes on without those that do not read.
-    pub(super) fn each<'r, T: FromRow<'r>>(
+    pub(super) fn each<'r, T>(
         &'r self,
-    ) -> Result<impl Iterator<Item = Result<T, Unreadable>>, Unreadable> {
-        let missing = |column: &'static str| self.unreadable(column, "there is no such column");
-        let columns = self.rows.first().map_or(&[][..], Row::columns);
-        // An answer without rows does not tell its columns.
-        let places = match columns {
-            [] => Vec::new(),
-            columns => places(columns, T::COLUMNS).map_err(missing)?,
-        };
-        Ok(self.rows.iter().map(move |row| {
-            T::read(&mut Cells { row, places: places.iter() })
-                .map_err(|(column, why)| self.unreadable(column, why))
-        }))
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> impl Iterator<Item = Result<T, Unreadable>> {
+        let mut places = Vec::new();
+        self.rows
+            .iter()
+            .map(move |row| read(&mut Cells { statement: self.statement, row, places: &mut places, next: 0 }))
     }
 
     /// Those in which this column is not null: where a left join finds nothing, it answers with a row of nulls.
-    pub(super) fn joined<'r, T: FromRow<'r>>(&'r self, key: &'static str) -> Result<Vec<T>, Unreadable> {
-        let keys = self.column::<Option<Anything>>(key)?;
-        self.each()?.zip(keys).filter_map(|(row, key)| key.map(|_| row)).collect()
+    pub(super) fn joined<'r, T>(
+        &'r self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<Vec<T>, Unreadable> {
+        let found = self.each(|cells| match cells.get::<Option<Anything>>(key)? {
+            Some(Anything) => read(cells).map(Some),
+            None => Ok(None),
+        });
+        found.filter_map(Result::transpose).collect()
     }
 
-    pub(super) fn first<'r, T: FromRow<'r>>(&'r self) -> Result<Option<T>, Unreadable> {
-        self.each()?.next().transpose()
+    pub(super) fn first<'r, T>(
+        &'r self,
+        read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<Option<T>, Unreadable> {
+        self.each(read).next().transpose()
     }
 
     /// Of a statement that always answers with a row.
-    pub(super) fn one<'r, T: FromRow<'r>>(&'r self) -> Result<T, Unreadable> {
-        self.first()?.ok_or_else(|| self.unreadable("*", "there is no row"))
+    pub(super) fn one<'r, T>(
+        &'r self,
+        read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<T, Unreadable> {
+        self.first(read)?.ok_or_else(|| Unreadable::new(self.statement, "*", "there is no row"))
     }
 
     /// One column of all of them.
     pub(super) fn column<'r, T: FromColumn<'r>>(&'r self, name: &'static str) -> Result<Vec<T>, Unreadable> {
-        self.rows.iter().map(|row| self.cell(row, name)).collect()
+        self.all(|cells| cells.get(name))
     }
 
     /// One column of the first of them.
@@ -86,21 +97,12 @@ impl Rows {
         &'r self,
         name: &'static str,
     ) -> Result<Option<T>, Unreadable> {
-        self.rows.first().map(|row| self.cell(row, name)).transpose()
+        self.first(|cells| cells.get(name))
     }
 
     /// One column of the row of a statement that always answers with one.
     pub(super) fn value<'r, T: FromColumn<'r>>(&'r self, name: &'static str) -> Result<T, Unreadable> {
-        self.first_value(name)?.ok_or_else(|| self.unreadable(name, "there is no row"))
-    }
-
-    fn cell<'r, T: FromColumn<'r>>(&self, row: &'r Row, name: &'static str) -> Result<T, Unreadable> {
-        let raw = row.try_get(name).map_err(|error| self.unreadable(name, error))?;
-        T::of(raw).map_err(|error| self.unreadable(name, error))
-    }
-
-    fn unreadable(&self, column: &str, why: impl Into<BoxError>) -> Unreadable {
-        Unreadable { statement: self.statement, column: column.to_owned(), why: why.into() }
+        self.one(|cells| cells.get(name))
     }
 }
 
@@ -110,9 +112,15 @@ impl Rows {
 #[error("`{column}` in the answer to `{statement}` does not read: {why}")]
 pub(super) struct Unreadable {
     statement: &'static str,
-    column: String,
+    column: &'static str,
     #[source]
     why: BoxError,
+}
+
+impl Unreadable {
+    fn new(statement: &'static str, column: &'static str, why: impl Into<BoxError>) -> Self {
+        Self { statement, column, why: why.into() }
+    }
 }
 
 impl From<Unreadable> for StoreError {
@@ -121,69 +129,63 @@ impl From<Unreadable> for StoreError {
     }
 }
 
-/// Where each of these columns stands; else the one that is missing.
-fn places(columns: &[Column], names: &[&'static str]) -> Result<Vec<usize>, &'static str> {
-    let place = |name: &&'static str| columns.iter().position(|column| column.name() == *name).ok_or(*name);
-    names.iter().map(place).collect()
-}
-
-/// What can be read from a row. See [`row!`].
-pub(super) trait FromRow<'r>: Sized {
-    const COLUMNS: &'static [&'static str];
-
-    fn read(cells: &mut Cells<'r, '_>) -> Result<Self, (&'static str, BoxError)>;
-}
-
-/// The cells of a row, in the order in which they were asked for.
+/// The cells of a row, by the names of their columns.
 pub(super) struct Cells<'r, 'p> {
+    statement: &'static str,
     row: &'r Row,
-    places: std::slice::Iter<'p, usize>,
+    /// What the rows before were asked for, in that order, and where it stands.
+    places: &'p mut Vec<(&'static str, usize)>,
+    next: usize,
 }
 
 impl<'r> Cells<'r, '_> {
-    /// `column` is its name, for the error.
-    pub(super) fn next<T: FromColumn<'r>>(
-        &mut self,
-        column: &'static str,
-    ) -> Result<T, (&'static str, BoxError)> {
-        let place = *self.places.next().expect("a place for every column that is asked for");
-        let raw = self.row.try_get(place).map_err(|error| (column, error.into()))?;
-        T::of(raw).map_err(|error| (column, error))
+    pub(super) fn get<T: FromColumn<'r>>(&mut self, column: &'static str) -> Result<T, Unreadable> {
+        let place = self.place(column)?;
+        let raw = self.row.try_get(place).map_err(|error| self.unreadable(column, error))?;
+        T::of(raw).map_err(|error| self.unreadable(column, error))
     }
-}
 
-/// Declares a struct that is read from a row: each field from the column of its name.
-macro_rules! row {
-    ($(#[$meta:meta])* $vis:vis struct $name:ident<$life:lifetime> {
-        $($(#[$about:meta])* $seen:vis $field:ident: $kind:ty,)*
-    }) => {
-        $(#[$meta])*
-        $vis struct $name<$life> { $($(#[$about])* $seen $field: $kind,)* }
+    /// A word, for readers that can do without it: one that only a newer version knows is none.
+    pub(super) fn known_word<T: FromStr>(&mut self, column: &'static str) -> Result<Option<T>, Unreadable> {
+        Ok(self.get::<Option<&str>>(column)?.and_then(|word| word.parse().ok()))
+    }
 
-        $crate::postgres::rows::row!(impl $life $name<$life> { $($field)* });
-    };
-    ($(#[$meta:meta])* $vis:vis struct $name:ident {
-        $($(#[$about:meta])* $seen:vis $field:ident: $kind:ty,)*
-    }) => {
-        $(#[$meta])*
-        $vis struct $name { $($(#[$about])* $seen $field: $kind,)* }
+    /// A word that there is no doing without.
+    pub(super) fn word<T: FromStr>(&mut self, column: &'static str) -> Result<T, Unreadable> {
+        let word: &str = self.get(column)?;
+        word.parse().map_err(|_| self.unknown_word(column, word))
+    }
 
-        $crate::postgres::rows::row!(impl 'r $name { $($field)* });
-    };
-    (impl $life:lifetime $name:ty { $($field:ident)* }) => {
-        impl<$life> $crate::postgres::rows::FromRow<$life> for $name {
-            const COLUMNS: &'static [&'static str] = &[$(stringify!($field)),*];
+    /// Of `ending` and `reason`; none also where only a newer version knows it.
+    pub(super) fn known_ending(&mut self) -> Result<Option<Ending>, Unreadable> {
+        let (word, reason): (Option<&str>, _) = (self.get("ending")?, self.get("reason")?);
+        Ok(word.and_then(|word| Ending::read(word, reason)))
+    }
 
-            fn read(
-                cells: &mut $crate::postgres::rows::Cells<$life, '_>,
-            ) -> Result<Self, (&'static str, $crate::BoxError)> {
-                // Read as they are written: in the order of the columns.
-                Ok(Self { $($field: cells.next(stringify!($field))?),* })
+    pub(super) fn unknown_word(&self, column: &'static str, word: &str) -> Unreadable {
+        self.unreadable(column, format!("`{word}` was written by a newer version"))
+    }
+
+    pub(super) fn unreadable(&self, column: &'static str, why: impl Into<BoxError>) -> Unreadable {
+        Unreadable::new(self.statement, column, why)
+    }
+
+    /// A name is looked for once for all rows of an answer, as long as they are asked for the same in the same order.
+    fn place(&mut self, column: &'static str) -> Result<usize, Unreadable> {
+        let asked = self.next;
+        self.next += 1;
+        match self.places.get(asked) {
+            Some((name, place)) if *name == column => Ok(*place),
+            _ => {
+                let place = self.row.columns().iter().position(|known| known.name() == column);
+                let place = place.ok_or_else(|| self.unreadable(column, "there is no such column"))?;
+                self.places.truncate(asked);
+                self.places.push((column, place));
+                Ok(place)
             }
         }
-    };
+    }
 }
-pub(super) use row;
 
 /// What a column can hold, made of what the driver reads.
 pub(super) trait FromColumn<'r>: Sized {
@@ -232,6 +234,14 @@ impl FromColumn<'_> for Timestamp {
     }
 }
 
+impl<'r> FromColumn<'r> for Ordering {
+    type Raw = &'r str;
+
+    fn of(raw: &'r str) -> Result<Self, BoxError> {
+        Ok(Self::read(raw))
+    }
+}
+
 impl<'r, T: FromColumn<'r>> FromColumn<'r> for Option<T> {
     type Raw = Option<T::Raw>;
 
@@ -272,91 +282,52 @@ impl<'r, T: DeserializeOwned> FromColumn<'r> for Doc<T> {
     }
 }
 
-row! {
-    /// A delivery that waits.
-    pub(super) struct WaitingRow<'r> {
-        pub(super) shard: u16,
-        delivery_id: DeliveryId,
-        account_id: AccountId,
-        event_id: EventId,
-        destination_id: DestinationId,
-        route_id: RouteId,
-        replay_id: Option<ReplayId>,
-        origin: DeliveryId,
-        track: i64,
-        rank: i64,
-        due_at: Timestamp,
-        attempts: u32,
-        spent: u32,
-        tls_errors: u32,
-        last_outcome: Option<&'r str>,
-        last_http_status: Option<u16>,
-        created_at: Timestamp,
-        available_at: Timestamp,
-        payload_bytes: u32,
-        sequence: Option<i64>,
-    }
+/// Of `track`, `rank` and `delivery_id`.
+pub(super) fn position(cells: &mut Cells<'_, '_>) -> Result<Position, Unreadable> {
+    let (track, rank, delivery_id) = (cells.get("track")?, cells.get("rank")?, cells.get("delivery_id")?);
+    Ok(Position { track, rank, delivery_id })
 }
 
-impl WaitingRow<'_> {
-    pub(super) fn delivery(self) -> Delivery {
-        Delivery {
-            id: self.delivery_id,
-            account_id: self.account_id,
-            event_id: self.event_id,
-            destination_id: self.destination_id,
-            route_id: self.route_id,
-            replay_id: self.replay_id,
-            origin: self.origin,
-            position: Position { track: self.track, rank: self.rank, delivery_id: self.delivery_id },
-            due_at: self.due_at,
-            attempts: self.attempts,
-            spent: self.spent,
-            tls_errors: self.tls_errors,
-            // A newer version's word is none.
-            last_outcome: self.last_outcome.and_then(|word| word.parse().ok()),
-            last_http_status: self.last_http_status,
-            created_at: self.created_at,
-            available_at: self.available_at,
-            payload_bytes: self.payload_bytes,
-            sequence: self.sequence,
-        }
-    }
+/// A delivery that waits.
+pub(super) fn waiting(cells: &mut Cells<'_, '_>) -> Result<Delivery, Unreadable> {
+    let position = position(cells)?;
+    Ok(Delivery {
+        id: position.delivery_id,
+        position,
+        account_id: cells.get("account_id")?,
+        event_id: cells.get("event_id")?,
+        destination_id: cells.get("destination_id")?,
+        route_id: cells.get("route_id")?,
+        replay_id: cells.get("replay_id")?,
+        origin: cells.get("origin")?,
+        due_at: cells.get("due_at")?,
+        attempts: cells.get("attempts")?,
+        spent: cells.get("spent")?,
+        tls_errors: cells.get("tls_errors")?,
+        last_outcome: cells.known_word("last_outcome")?,
+        last_http_status: cells.get("last_http_status")?,
+        created_at: cells.get("created_at")?,
+        available_at: cells.get("available_at")?,
+        payload_bytes: cells.get("payload_bytes")?,
+        sequence: cells.get("sequence")?,
+    })
 }
 
-row! {
-    /// An event without its payload. What a person or a newer version has made unreadable of it does not
-    /// keep the rest from being delivered.
-    pub(super) struct EventRow<'r> {
-        pub(super) id: EventId,
-        account_id: AccountId,
-        source_id: Option<SourceId>,
-        event_type: &'r str,
-        idempotency_key: Option<String>,
-        content_type: String,
-        headers: &'r str,
-        ordering_key: Option<String>,
-        metadata: &'r str,
-        received_at: Timestamp,
-        deliver_at: Option<Timestamp>,
-    }
-}
-
-impl EventRow<'_> {
-    pub(super) fn event(self) -> Event {
-        Event {
-            id: self.id,
-            account_id: self.account_id,
-            source_id: self.source_id,
-            event_type: self.event_type.parse().unwrap_or_else(|_| EventType::unknown()),
-            idempotency_key: self.idempotency_key,
-            content_type: self.content_type,
-            headers: serde_json::from_str(self.headers).unwrap_or_default(),
-            payload: bytes::Bytes::new(),
-            ordering_key: self.ordering_key,
-            metadata: serde_json::from_str(self.metadata).unwrap_or_default(),
-            received_at: self.received_at,
-            deliver_at: self.deliver_at,
-        }
-    }
+/// An event without its payload. What a person or a newer version has made unreadable of it does not keep the rest from
+/// being delivered.
+pub(super) fn event(cells: &mut Cells<'_, '_>) -> Result<Event, Unreadable> {
+    Ok(Event {
+        id: cells.get("id")?,
+        account_id: cells.get("account_id")?,
+        source_id: cells.get("source_id")?,
+        event_type: cells.get::<&str>("event_type")?.parse().unwrap_or_else(|_| EventType::unknown()),
+        idempotency_key: cells.get("idempotency_key")?,
+        content_type: cells.get("content_type")?,
+        headers: serde_json::from_str(cells.get("headers")?).unwrap_or_default(),
+        payload: bytes::Bytes::new(),
+        ordering_key: cells.get("ordering_key")?,
+        metadata: serde_json::from_str(cells.get("metadata")?).unwrap_or_default(),
+        received_at: cells.get("received_at")?,
+        deliver_at: cells.get("deliver_at")?,
+    })
 }

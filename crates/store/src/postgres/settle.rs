@@ -4,7 +4,7 @@ use super::{
     planned::{self, Definition, Planned},
     pool::{Connection, Transaction},
     replay,
-    rows::{Rows, Unreadable, row},
+    rows::{Rows, Unreadable},
     statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
@@ -185,16 +185,10 @@ async fn switch(
     Ok(())
 }
 
-row! {
-    struct WrittenRow {
-        attempt_id: Uuid,
-        late: bool,
-    }
-}
-
 /// A fact that was there before is not among them: this time nothing moved.
 fn written(rows: &Rows) -> Result<Written, Unreadable> {
-    Ok(rows.all()?.into_iter().map(|WrittenRow { attempt_id, late }| (attempt_id, !late)).collect())
+    let moved = rows.all(|cells| Ok((cells.get("attempt_id")?, !cells.get::<bool>("late")?)))?;
+    Ok(moved.into_iter().collect())
 }
 
 /// What a person would have liked to see is not worth a delivery that is sent for ever: without it the fact fits.

@@ -28,8 +28,6 @@ use rusqlite::Connection;
 use std::collections::BTreeSet;
 
 pub(super) const CHANGED_DESTINATIONS: &str = sql!("changed_destinations");
-const DELETE_ROUTES_OF_SOURCE: &str = sql!("delete_routes_of_source");
-const DELETE_ROUTES_OF_DESTINATION: &str = sql!("delete_routes_of_destination");
 const ORDERINGS_OF: &str = sql!("orderings_of");
 
 #[async_trait]
@@ -174,18 +172,8 @@ impl Catalog for SqliteStore {
         id: SourceId,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(Priority::Api, move |connection| {
-            let version = documents::delete::<Source>(connection, account, id, now)?;
-            bound!(
-                DELETE_ROUTES_OF_SOURCE,
-                id: id,
-                now: now,
-                version: version,
-            )
-            .execute(connection)?;
-            Ok(())
-        })
-        .await
+        self.write(Priority::Api, move |connection| documents::delete::<Source>(connection, account, id, now))
+            .await
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
@@ -219,15 +207,7 @@ impl Catalog for SqliteStore {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(Priority::Api, move |connection| {
-            let version = documents::delete::<Destination>(connection, account, id, now)?;
-            bound!(
-                DELETE_ROUTES_OF_DESTINATION,
-                id: id,
-                now: now,
-                version: version,
-            )
-            .execute(connection)?;
-            Ok(())
+            documents::delete::<Destination>(connection, account, id, now)
         })
         .await
     }
@@ -263,12 +243,7 @@ impl Catalog for SqliteStore {
 
     async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
         let route = route.clone();
-        self.write(Priority::Api, move |connection| {
-            accounts::known_version(connection, route.account_id)?;
-            has_ends(connection, &route)?;
-            documents::create(connection, &route)
-        })
-        .await
+        self.write(Priority::Api, move |connection| documents::create(connection, &route)).await
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
@@ -281,27 +256,13 @@ impl Catalog for SqliteStore {
 
     async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
         let route = route.clone();
-        self.write(Priority::Api, move |connection| {
-            documents::version::<Route>(connection, route.account_id, route.id)?;
-            has_ends(connection, &route)?;
-            documents::update(connection, &route)
-        })
-        .await
+        self.write(Priority::Api, move |connection| documents::update(connection, &route)).await
     }
 
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Priority::Api, move |connection| {
-            documents::delete::<Route>(connection, account, id, now).map(|_version| ())
-        })
-        .await
+        self.write(Priority::Api, move |connection| documents::delete::<Route>(connection, account, id, now))
+            .await
     }
-}
-
-/// A route leads from a source of its account, or from none, to a destination of its account.
-fn has_ends(connection: &Connection, route: &Route) -> Result<(), Trouble> {
-    documents::version::<Destination>(connection, route.account_id, route.destination_id)?;
-    route.source_id.map(|id| documents::version::<Source>(connection, route.account_id, id)).transpose()?;
-    Ok(())
 }
 
 /// The ordered destinations among those that these routes lead to.

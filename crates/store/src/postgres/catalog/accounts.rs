@@ -3,17 +3,16 @@
 use super::{
     super::{
         pool::{Connection, Transaction},
-        rows::{Doc, row},
+        rows::{Cells, Doc, Unreadable},
         statement::{Statement, params, sql},
     },
-    document,
-    documents::RouteRow,
+    document, route,
 };
 use crate::{AccountChanges, Page, StoreError};
 use domain::{
     account::Account,
     destination::Ordering,
-    id::{AccountId, DestinationId, RouteId},
+    id::{AccountId, DestinationId},
 };
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -43,19 +42,18 @@ pub(super) async fn create(connection: &Connection, new: &Account) -> Result<Acc
 }
 
 pub(super) async fn get(connection: &Connection, id: AccountId) -> Result<Account, StoreError> {
-    let found = connection.read(&ACCOUNT, params![id: id.uuid() => UUID]).await?.first()?;
-    found.map(AccountRow::account).ok_or(StoreError::NotFound { what: "account" })
+    let found = connection.read(&ACCOUNT, params![id: id.uuid() => UUID]).await?.first(account)?;
+    found.ok_or(StoreError::NotFound { what: "account" })
 }
 
 pub(super) async fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
     let before = page.before.unwrap_or(AccountId::MAX).uuid();
     let params = params![before_id: before => UUID, limit: page.limit as i64 => INT8];
-    let accounts = connection.read(&ACCOUNTS, params).await?.all()?;
-    Ok(accounts.into_iter().map(AccountRow::account).collect())
+    Ok(connection.read(&ACCOUNTS, params).await?.all(account)?)
 }
 
 pub(super) async fn first(connection: &Connection) -> Result<Option<Account>, StoreError> {
-    Ok(connection.read(&FIRST_ACCOUNT, params![]).await?.first()?.map(AccountRow::account))
+    Ok(connection.read(&FIRST_ACCOUNT, params![]).await?.first(account)?)
 }
 
 pub(super) async fn update(connection: &Connection, changed: &Account) -> Result<Account, StoreError> {
@@ -94,16 +92,15 @@ pub(super) async fn changes(
     let version = rows.first_value("account_version")?.ok_or(StoreError::NotFound { what: "account" })?;
     let mut changes = AccountChanges { version, ..AccountChanges::default() };
     // Where nothing has changed there is one row, without a route.
-    let routes = rows.joined::<ChangedRow>("id")?.into_iter().zip(rows.each::<RouteRow>()?);
-    for (ChangedRow { id, deleted }, route) in routes {
-        match deleted {
-            true => changes.removed_routes.push(id),
-            false => changes.routes.push(route?.route()),
+    rows.joined("id", |cells| {
+        match cells.get("deleted")? {
+            true => changes.removed_routes.push(cells.get("id")?),
+            false => changes.routes.push(route(cells)?),
         }
-    }
+        Ok(())
+    })?;
     // Read later than the version: what has changed in between is read once more.
-    let ordered = connection.read(&ORDERINGS, params).await?;
-    changes.orderings = ordered.all()?.into_iter().map(OrderingRow::ordering).collect();
+    changes.orderings = connection.read(&ORDERINGS, params).await?.all(ordering)?;
     Ok(changes)
 }
 
@@ -129,35 +126,11 @@ pub(super) async fn changed_destinations(
     Ok(connection.read(&CHANGED_DESTINATIONS, params).await?.column("id")?)
 }
 
-row! {
-    struct AccountRow {
-        doc: Doc<Account>,
-        version: i64,
-    }
+fn account(cells: &mut Cells<'_, '_>) -> Result<Account, Unreadable> {
+    let Doc(account) = cells.get("doc")?;
+    Ok(Account { version: cells.get("version")?, ..account })
 }
 
-impl AccountRow {
-    fn account(self) -> Account {
-        Account { version: self.version, ..self.doc.0 }
-    }
-}
-
-row! {
-    struct ChangedRow {
-        id: RouteId,
-        deleted: bool,
-    }
-}
-
-row! {
-    pub(in super::super) struct OrderingRow<'r> {
-        id: DestinationId,
-        ordering: &'r str,
-    }
-}
-
-impl OrderingRow<'_> {
-    pub(in super::super) fn ordering(self) -> (DestinationId, Ordering) {
-        (self.id, Ordering::read(self.ordering))
-    }
+pub(in super::super) fn ordering(cells: &mut Cells<'_, '_>) -> Result<(DestinationId, Ordering), Unreadable> {
+    Ok((cells.get("id")?, cells.get("ordering")?))
 }

@@ -3,7 +3,7 @@
 use super::{
     super::{
         pool::Connection,
-        rows::{Doc, row},
+        rows::{Cells, Doc, Unreadable},
         statement::{Statement, params, sql},
     },
     document, micros,
@@ -35,8 +35,7 @@ pub(super) async fn create(connection: &Connection, key: &ApiKey) -> Result<(), 
 }
 
 pub(super) async fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
-    let found = connection.read(&API_KEY_BY_LOOKUP, params![lookup: lookup => TEXT]).await?.first()?;
-    Ok(found.map(ApiKeyRow::key))
+    Ok(connection.read(&API_KEY_BY_LOOKUP, params![lookup: lookup => TEXT]).await?.first(read)?)
 }
 
 pub(super) async fn list(
@@ -48,8 +47,7 @@ pub(super) async fn list(
         account_id: account.map(|id| id.uuid()) => UUID,
         before_id: page.before.unwrap_or(ApiKeyId::MAX).uuid() => UUID, limit: page.limit as i64 => INT8,
     ];
-    let keys = connection.read(&API_KEYS, params).await?.all()?;
-    Ok(keys.into_iter().map(ApiKeyRow::key).collect())
+    Ok(connection.read(&API_KEYS, params).await?.all(read)?)
 }
 
 pub(super) async fn revoke(
@@ -72,16 +70,7 @@ pub(super) async fn touch(connection: &Connection, id: ApiKeyId, now: Timestamp)
     Ok(())
 }
 
-row! {
-    struct ApiKeyRow {
-        doc: Doc<ApiKey>,
-        last_used_at: Option<Timestamp>,
-        revoked_at: Option<Timestamp>,
-    }
-}
-
-impl ApiKeyRow {
-    fn key(self) -> ApiKey {
-        ApiKey { last_used_at: self.last_used_at, revoked_at: self.revoked_at, ..self.doc.0 }
-    }
+fn read(cells: &mut Cells<'_, '_>) -> Result<ApiKey, Unreadable> {
+    let Doc(key) = cells.get("doc")?;
+    Ok(ApiKey { last_used_at: cells.get("last_used_at")?, revoked_at: cells.get("revoked_at")?, ..key })
 }

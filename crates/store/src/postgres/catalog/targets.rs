@@ -4,18 +4,14 @@ use super::{
     super::{
         planned::{self, Definition, Planned},
         pool::Connection,
-        rows::{Unreadable, row},
+        rows::{Cells, Unreadable},
         statement::{params, sql_file},
     },
-    documents::DestinationRow,
+    documents::StoredDocument as _,
 };
 use crate::{BoxError, KeptGate, StoreError, Target};
 use domain::{
-    account::Account,
-    destination::Destination,
-    id::{AccountId, DestinationId},
-    route::Route,
-    seal::Sealed,
+    account::Account, destination::Destination, id::DestinationId, route::Route, seal::Sealed,
     time::Timestamp,
 };
 use std::sync::LazyLock;
@@ -41,59 +37,47 @@ pub(super) async fn get(
 ) -> Result<Vec<Option<Target>>, StoreError> {
     let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     let rows = connection.read(&TARGETS.call, params![destination_ids: uuids => UUID_ARRAY]).await?;
-    let (targets, destinations) = (rows.all::<TargetRow<'_>>()?, rows.each::<DestinationRow<'_>>()?);
-    let found = ids.iter().zip(targets).zip(destinations);
-    Ok(found.map(|((id, row), destination)| row.target(*id, destination.map(Into::into))).collect())
+    let mut asked = ids.iter();
+    Ok(rows.all(|cells| asked.next().map_or(Ok(None), |id| read(cells, *id)))?)
 }
 
-row! {
-    /// Beside the destination's own columns; all null where there is no such destination.
-    struct TargetRow<'r> {
-        account_id: Option<AccountId>,
-        account_version: Option<i64>,
-        shard: Option<u16>,
-        account_doc: Option<&'r str>,
-        /// Of routes that override something.
-        route_docs: Vec<&'r str>,
-        route_versions: Vec<i64>,
-        gate_doc: Option<&'r str>,
-        gate_kept_at: Option<Timestamp>,
-    }
+/// All null where there is no such destination.
+fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Target>, Unreadable> {
+    let Some(account_id) = cells.get("account_id")? else { return Ok(None) };
+    let account =
+        serde_json::from_str::<Account>(cells.get::<Option<&str>>("account_doc")?.unwrap_or_default());
+    // What does not read back stops the deliveries of its own destination, and no other's.
+    let unreadable = |error: BoxError| {
+        tracing::error!(destination_id = %id, %error, "a destination does not read back");
+        (Err(error.to_string()), Sealed::default())
+    };
+    let (destination, data_key) = match (Destination::read(cells), account) {
+        (Ok(destination), Ok(account)) => (Ok(destination), account.data_key),
+        (Err(error), _) => unreadable(error.into()),
+        (_, Err(error)) => unreadable(error.into()),
+    };
+    // One that does not read has nothing to say; the destination's own settings hold.
+    let (docs, versions): (Vec<&str>, Vec<i64>) = (cells.get("route_docs")?, cells.get("route_versions")?);
+    let overrides = docs
+        .iter()
+        .zip(versions)
+        .filter_map(|(doc, version)| Some(Route { version, ..serde_json::from_str(doc).ok()? }));
+    Ok(Some(Target {
+        id,
+        account_id,
+        account_version: cells.get::<Option<i64>>("account_version")?.unwrap_or_default(),
+        shard: cells.get::<Option<u16>>("shard")?.unwrap_or_else(|| id.shard()),
+        destination,
+        data_key,
+        overrides: overrides.collect(),
+        gate: gate(cells)?,
+    }))
 }
 
-impl TargetRow<'_> {
-    fn target(self, id: DestinationId, destination: Result<Destination, Unreadable>) -> Option<Target> {
-        let account_id = self.account_id?;
-        let account = serde_json::from_str::<Account>(self.account_doc.unwrap_or_default());
-        // What does not read back stops the deliveries of its own destination, and no other's.
-        let unreadable = |error: BoxError| {
-            tracing::error!(destination_id = %id, %error, "a destination does not read back");
-            (Err(error.to_string()), Sealed::default())
-        };
-        let (destination, data_key) = match (destination, account) {
-            (Ok(destination), Ok(account)) => (Ok(destination), account.data_key),
-            (Err(error), _) => unreadable(error.into()),
-            (_, Err(error)) => unreadable(error.into()),
-        };
-        // One that does not read has nothing to say; the destination's own settings hold.
-        let overrides = self.route_docs.iter().zip(&self.route_versions).filter_map(|(doc, version)| {
-            Some(Route { version: *version, ..serde_json::from_str(doc).ok()? })
-        });
-        Some(Target {
-            id,
-            account_id,
-            account_version: self.account_version.unwrap_or_default(),
-            shard: self.shard.unwrap_or_else(|| id.shard()),
-            destination,
-            data_key,
-            overrides: overrides.collect(),
-            gate: self.gate(),
-        })
-    }
-
-    /// A newer version's words are none.
-    fn gate(&self) -> Option<KeptGate> {
-        let record = serde_json::from_str(self.gate_doc?).ok()?;
-        Some(KeptGate { record, kept_at: self.gate_kept_at? })
-    }
+/// A newer version's words are none.
+fn gate(cells: &mut Cells<'_, '_>) -> Result<Option<KeptGate>, Unreadable> {
+    let (doc, kept_at): (Option<&str>, Option<Timestamp>) =
+        (cells.get("gate_doc")?, cells.get("gate_kept_at")?);
+    let record = doc.and_then(|doc| serde_json::from_str(doc).ok());
+    Ok(record.zip(kept_at).map(|(record, kept_at)| KeptGate { record, kept_at }))
 }

@@ -1,17 +1,13 @@
 //! Attempts of a delivery and of a destination, and how many of the latest went well.
 
-use super::{
-    super::{
-        pool::Connection,
-        rows::row,
-        statement::{Statement, params, sql},
-    },
-    unknown_word,
+use super::super::{
+    pool::Connection,
+    rows::{Cells, Unreadable},
+    statement::{Statement, params, sql},
 };
 use crate::{AttemptRecord, StoreError, SuccessRate, detail, history::first_counted};
 use domain::{
-    id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
-    outcome::Outcome,
+    id::{AccountId, AttemptId, DeliveryId, DestinationId},
     time::Timestamp,
 };
 use std::{sync::LazyLock, time::Duration};
@@ -30,8 +26,7 @@ pub(super) async fn of_delivery(
     let params = params![
         account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, limit: limit as i64 => INT8,
     ];
-    let rows = connection.read(&ATTEMPTS_OF_DELIVERY, params).await?;
-    rows.all()?.into_iter().map(AttemptRow::record).collect()
+    Ok(connection.read(&ATTEMPTS_OF_DELIVERY, params).await?.all(record)?)
 }
 
 pub(super) async fn of_destination(
@@ -47,8 +42,7 @@ pub(super) async fn of_destination(
         before_delivery_id: delivery.uuid() => UUID, before_attempt_id: attempt.uuid() => UUID,
         limit: limit as i64 => INT8,
     ];
-    let rows = connection.read(&ATTEMPTS_OF_DESTINATION, params).await?;
-    rows.all()?.into_iter().map(AttemptRow::record).collect()
+    Ok(connection.read(&ATTEMPTS_OF_DESTINATION, params).await?.all(record)?)
 }
 
 pub(super) async fn success_rates(
@@ -62,53 +56,28 @@ pub(super) async fn success_rates(
         destination_ids: ids => UUID_ARRAY, since: since.micros() => INT8,
         from_delivery_id: first_counted(since).uuid() => UUID, limit: limit as i64 => INT8,
     ];
-    let rates = connection.read(&SUCCESS_RATES, params).await?.all()?;
-    Ok(rates.into_iter().map(|RateRow { successes, attempts }| SuccessRate { successes, attempts }).collect())
+    let rates = connection.read(&SUCCESS_RATES, params).await?;
+    Ok(rates.all(|cells| {
+        Ok(SuccessRate { successes: cells.get("successes")?, attempts: cells.get("attempts")? })
+    })?)
 }
 
-row! {
-    struct RateRow {
-        successes: u32,
-        attempts: u32,
-    }
-}
-
-row! {
-    struct AttemptRow<'r> {
-        attempt_id: AttemptId,
-        delivery_id: DeliveryId,
-        event_id: EventId,
-        destination_id: DestinationId,
-        number: u32,
-        started_at: Timestamp,
-        duration_us: i64,
-        outcome: &'r str,
-        http_status: Option<u16>,
-        detail: Option<&'r str>,
-        detail_packed: Option<&'r [u8]>,
-        node_id: NodeId,
-        late: bool,
-    }
-}
-
-impl AttemptRow<'_> {
-    fn record(self) -> Result<AttemptRecord, StoreError> {
-        Ok(AttemptRecord {
-            id: self.attempt_id,
-            delivery_id: self.delivery_id,
-            event_id: self.event_id,
-            destination_id: self.destination_id,
-            number: self.number,
-            started_at: self.started_at,
-            duration: Duration::from_micros(self.duration_us.max(0) as u64),
-            outcome: self.outcome.parse::<Outcome>().map_err(|_| unknown_word("outcome", self.outcome))?,
-            http_status: self.http_status,
-            detail: match self.detail_packed {
-                Some(packed) => detail::of_packed(packed),
-                None => detail::of_text(self.detail.unwrap_or_default().as_bytes()),
-            },
-            node: self.node_id,
-            late: self.late,
-        })
-    }
+fn record(cells: &mut Cells<'_, '_>) -> Result<AttemptRecord, Unreadable> {
+    Ok(AttemptRecord {
+        id: cells.get("attempt_id")?,
+        delivery_id: cells.get("delivery_id")?,
+        event_id: cells.get("event_id")?,
+        destination_id: cells.get("destination_id")?,
+        number: cells.get("number")?,
+        started_at: cells.get("started_at")?,
+        duration: Duration::from_micros(cells.get::<i64>("duration_us")?.max(0) as u64),
+        outcome: cells.word("outcome")?,
+        http_status: cells.get("http_status")?,
+        detail: match cells.get("detail_packed")? {
+            Some(packed) => detail::of_packed(packed),
+            None => detail::of_text(cells.get::<Option<&str>>("detail")?.unwrap_or_default().as_bytes()),
+        },
+        node: cells.get("node_id")?,
+        late: cells.get("late")?,
+    })
 }

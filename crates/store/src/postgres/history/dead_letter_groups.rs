@@ -2,14 +2,11 @@
 
 use super::super::{
     pool::Connection,
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{DeadLetterGroup, GroupKey, StoreError};
-use domain::{
-    id::{AccountId, DeliveryId, DestinationId},
-    outcome::DeadReason,
-};
+use domain::id::{AccountId, DestinationId};
 use std::sync::LazyLock;
 
 static DEAD_LETTER_GROUPS: LazyLock<Statement> = sql!("dead_letter_groups");
@@ -27,28 +24,17 @@ pub(super) async fn list(
         limit: limit as i64 => INT8,
     ];
     let rows = connection.read(&DEAD_LETTER_GROUPS, params).await?;
-    Ok(rows.all()?.into_iter().filter_map(GroupRow::group).collect())
+    Ok(rows.all(group)?.into_iter().flatten().collect())
 }
 
-row! {
-    struct GroupRow<'r> {
-        destination_id: DestinationId,
-        reason: &'r str,
-        http_status: Option<u16>,
-        oldest: DeliveryId,
-        newest: DeliveryId,
-        count: u64,
-    }
-}
-
-impl GroupRow<'_> {
-    /// A reason of a newer version has no name here.
-    fn group(self) -> Option<DeadLetterGroup> {
-        let key = GroupKey {
-            destination_id: self.destination_id,
-            reason: self.reason.parse::<DeadReason>().ok()?,
-            http_status: self.http_status,
-        };
-        Some(DeadLetterGroup { key, count: self.count, oldest: self.oldest, newest: self.newest })
-    }
+/// A reason of a newer version has no name here.
+fn group(cells: &mut Cells<'_, '_>) -> Result<Option<DeadLetterGroup>, Unreadable> {
+    let Some(reason) = cells.known_word("reason")? else { return Ok(None) };
+    let (destination_id, http_status) = (cells.get("destination_id")?, cells.get("http_status")?);
+    Ok(Some(DeadLetterGroup {
+        key: GroupKey { destination_id, reason, http_status },
+        count: cells.get("count")?,
+        oldest: cells.get("oldest")?,
+        newest: cells.get("newest")?,
+    }))
 }

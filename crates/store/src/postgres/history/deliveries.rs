@@ -3,16 +3,15 @@
 use super::{
     super::{
         pool::Connection,
-        rows::row,
+        rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql},
     },
-    bounds, expressions, listed, some, unknown_word, uuids,
+    bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
 use domain::{
-    delivery::{Delivery, Ending, Position, Status},
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
-    time::Timestamp,
+    delivery::{Ending, Status},
+    id::{AccountId, DeliveryId},
 };
 use std::sync::LazyLock;
 
@@ -68,10 +67,8 @@ pub(super) async fn list(
             connection.read(&DELIVERIES_OF_REPLAY, params).await?
         }
     };
-    let PageRow { last_id, looked_at_id } = read.one()?;
-    let found = read.joined("delivery_id")?.into_iter().map(DeliveryRow::record);
-    let found = found.collect::<Result<_, _>>()?;
-    Ok(listed(found, |record: &DeliveryRecord| record.id, page.limit, last_id, looked_at_id))
+    let found = read.joined("delivery_id", record)?;
+    Ok(listed(found, |record: &DeliveryRecord| record.id, page.limit, read.one(page_ends)?))
 }
 
 pub(super) async fn get(
@@ -80,9 +77,8 @@ pub(super) async fn get(
     id: DeliveryId,
 ) -> Result<DeliveryRecord, StoreError> {
     let params = params![account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID];
-    let rows = connection.read(&DELIVERY, params).await?;
-    let found: Option<DeliveryRow<'_>> = rows.first()?;
-    found.ok_or(StoreError::NotFound { what: "delivery" })?.record()
+    let found = connection.read(&DELIVERY, params).await?.first(record)?;
+    found.ok_or(StoreError::NotFound { what: "delivery" })
 }
 
 /// Which deliveries are wanted, by their status.
@@ -118,106 +114,37 @@ pub(in super::super) fn dead_letters_alone(filter: &DeliveryFilter) -> bool {
     !filter.statuses.is_empty() && filter.statuses.iter().all(|status| *status == Status::DeadLetter)
 }
 
-row! {
-    struct PageRow {
-        /// The last there was to look at.
-        last_id: Option<DeliveryId>,
-        /// The last that was looked at.
-        looked_at_id: Option<DeliveryId>,
-    }
-}
-
-row! {
-    /// What waits has a place and times, what has ended has an ending.
-    struct DeliveryRow<'r> {
-        delivery_id: DeliveryId,
-        account_id: AccountId,
-        event_id: EventId,
-        destination_id: DestinationId,
-        route_id: RouteId,
-        replay_id: Option<ReplayId>,
-        origin: DeliveryId,
-        track: Option<i64>,
-        rank: Option<i64>,
-        due_at: Option<Timestamp>,
-        attempts: u32,
-        spent: u32,
-        tls_errors: Option<u32>,
-        last_outcome: Option<&'r str>,
-        last_http_status: Option<u16>,
-        created_at: Option<Timestamp>,
-        available_at: Option<Timestamp>,
-        payload_bytes: Option<u32>,
-        sequence: Option<i64>,
-        ending: Option<&'r str>,
-        reason: Option<&'r str>,
-        ended_at: Option<Timestamp>,
-        event_type: Option<String>,
-        source_id: Option<SourceId>,
-        ordering_key: Option<String>,
-    }
-}
-
-impl DeliveryRow<'_> {
-    fn record(self) -> Result<DeliveryRecord, StoreError> {
-        let (created_at, state) = match self.ending {
-            None => {
-                let delivery = self.delivery().ok_or_else(|| half_read(self.delivery_id))?;
-                (delivery.created_at, DeliveryState::Waiting(Box::new(delivery)))
-            }
-            Some(status) => {
-                let ending =
-                    Ending::read(status, self.reason).ok_or_else(|| unknown_word("ending", status))?;
-                let at = self.ended_at.ok_or_else(|| half_read(self.delivery_id))?;
-                (self.delivery_id.made_at(), DeliveryState::Ended { ending, at })
-            }
-        };
-        Ok(DeliveryRecord {
-            id: self.delivery_id,
-            account_id: self.account_id,
-            event_id: self.event_id,
-            event_type: self.event_type.unwrap_or_default(),
-            source_id: self.source_id,
-            route_id: self.route_id,
-            destination_id: self.destination_id,
-            replay_id: self.replay_id,
-            origin: self.origin,
-            attempts: self.attempts,
-            spent: self.spent,
-            last_outcome: self.last_outcome.and_then(|word| word.parse().ok()),
-            last_http_status: self.last_http_status,
-            ordering_key: self.ordering_key,
-            sequence: self.sequence,
-            created_at,
-            state,
-        })
-    }
-
-    /// None if something of it is missing.
-    fn delivery(&self) -> Option<Delivery> {
-        Some(Delivery {
-            id: self.delivery_id,
-            account_id: self.account_id,
-            event_id: self.event_id,
-            destination_id: self.destination_id,
-            route_id: self.route_id,
-            replay_id: self.replay_id,
-            origin: self.origin,
-            position: Position { track: self.track?, rank: self.rank?, delivery_id: self.delivery_id },
-            due_at: self.due_at?,
-            attempts: self.attempts,
-            spent: self.spent,
-            tls_errors: self.tls_errors?,
-            last_outcome: self.last_outcome.and_then(|word| word.parse().ok()),
-            last_http_status: self.last_http_status,
-            created_at: self.created_at?,
-            available_at: self.available_at?,
-            payload_bytes: self.payload_bytes?,
-            sequence: self.sequence,
-        })
-    }
-}
-
-fn half_read(id: DeliveryId) -> StoreError {
-    StoreError::Unreadable(format!("the delivery {id} neither waits nor has ended").into())
+/// What waits has a place and times, what has ended has an ending.
+fn record(cells: &mut Cells<'_, '_>) -> Result<DeliveryRecord, Unreadable> {
+    let id: DeliveryId = cells.get("delivery_id")?;
+    let (created_at, state) = match cells.get("ending")? {
+        None => {
+            let delivery = rows::waiting(cells)?;
+            (delivery.created_at, DeliveryState::Waiting(Box::new(delivery)))
+        }
+        Some(word) => {
+            let ending = Ending::read(word, cells.get("reason")?);
+            let ending = ending.ok_or_else(|| cells.unknown_word("ending", word))?;
+            (id.made_at(), DeliveryState::Ended { ending, at: cells.get("ended_at")? })
+        }
+    };
+    Ok(DeliveryRecord {
+        id,
+        account_id: cells.get("account_id")?,
+        event_id: cells.get("event_id")?,
+        event_type: cells.get::<Option<String>>("event_type")?.unwrap_or_default(),
+        source_id: cells.get("source_id")?,
+        route_id: cells.get("route_id")?,
+        destination_id: cells.get("destination_id")?,
+        replay_id: cells.get("replay_id")?,
+        origin: cells.get("origin")?,
+        attempts: cells.get("attempts")?,
+        spent: cells.get("spent")?,
+        last_outcome: cells.known_word("last_outcome")?,
+        last_http_status: cells.get("last_http_status")?,
+        ordering_key: cells.get("ordering_key")?,
+        sequence: cells.get("sequence")?,
+        created_at,
+        state,
+    })
 }

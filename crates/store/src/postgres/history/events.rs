@@ -4,10 +4,10 @@ use super::{
     super::{
         planned::{Definition, Planned},
         pool::Connection,
-        rows::{EventRow, row},
+        rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql, sql_file},
     },
-    bounds, expressions, listed, some, uuids,
+    bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError};
 use domain::{
@@ -83,10 +83,9 @@ pub(super) async fn list_by(
         _ => params,
     };
     let read = connection.read(statement, params).await?;
-    let PageRow { last_id, looked_at_id } = read.one()?;
-    let found = read.joined("id")?.into_iter().zip(read.joined("id")?).collect();
+    let found = read.joined("id", sized)?;
     let events = records(connection, found, Some(limits::FANOUT_COUNTED)).await?;
-    Ok(listed(events, |record: &EventRecord| record.event.id, page.limit, last_id, looked_at_id))
+    Ok(listed(events, |record: &EventRecord| record.event.id, page.limit, read.one(page_ends)?))
 }
 
 pub(super) async fn get(
@@ -96,8 +95,7 @@ pub(super) async fn get(
 ) -> Result<EventRecord, StoreError> {
     let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
     let read = connection.read(&EVENT, params).await?;
-    let found = read.all()?.into_iter().zip(read.all()?).collect();
-    records(connection, found, None).await?.pop().ok_or(StoreError::NotFound { what: "event" })
+    records(connection, read.all(sized)?, None).await?.pop().ok_or(StoreError::NotFound { what: "event" })
 }
 
 pub(super) async fn alone(
@@ -107,7 +105,7 @@ pub(super) async fn alone(
 ) -> Result<Event, StoreError> {
     let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
     let read = connection.read(&EVENT, params).await?;
-    read.first()?.map(EventRow::event).ok_or(StoreError::NotFound { what: "event" })
+    read.first(rows::event)?.ok_or(StoreError::NotFound { what: "event" })
 }
 
 pub(super) async fn fanouts(
@@ -115,52 +113,41 @@ pub(super) async fn fanouts(
     events: &[EventId],
 ) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
     let ids: Vec<Uuid> = events.iter().map(|id| id.uuid()).collect();
-    let totals = connection.read(&FANOUT_TOTALS, params![event_ids: ids => UUID_ARRAY]).await?.all()?;
-    let totals: HashMap<EventId, Option<u32>> =
-        totals.into_iter().map(|TotalRow { id, deliveries }| (id, deliveries)).collect();
+    let totals = connection.read(&FANOUT_TOTALS, params![event_ids: ids => UUID_ARRAY]).await?;
+    let totals = totals.all(|cells| Ok((cells.get("id")?, cells.get("deliveries")?)))?;
+    let totals: HashMap<EventId, Option<u32>> = totals.into_iter().collect();
     let at_most = Some(limits::FANOUT_COUNTED);
     let counts = fanout_counts(connection, events, at_most).await?;
-    let of = |(id, counts): (&EventId, CountsRow)| Some(counts.fanout(*totals.get(id)?, at_most));
+    let of = |(id, counts): (&EventId, CountedFanout)| Some(counts.of(*totals.get(id)?, at_most));
     Ok(events.iter().zip(counts).map(of).collect())
 }
 
-row! {
-    struct PageRow {
-        /// The last there was to look at.
-        last_id: Option<EventId>,
-        /// The last that was looked at.
-        looked_at_id: Option<EventId>,
-    }
+/// Without its payload, but with how large that is.
+struct SizedEvent {
+    event: Event,
+    size_bytes: u32,
+    /// None while an expansion makes them.
+    deliveries: Option<u32>,
 }
 
-row! {
-    struct SizeRow {
-        size_bytes: u32,
-        /// None while an expansion makes them.
-        deliveries: Option<u32>,
-    }
-}
-
-row! {
-    struct TotalRow {
-        id: EventId,
-        deliveries: Option<u32>,
-    }
+fn sized(cells: &mut Cells<'_, '_>) -> Result<SizedEvent, Unreadable> {
+    let (size_bytes, deliveries) = (cells.get("size_bytes")?, cells.get("deliveries")?);
+    Ok(SizedEvent { event: rows::event(cells)?, size_bytes, deliveries })
 }
 
 /// With how far their fan-outs are. In a statement of its own: the events tell in which days their deliveries can be,
 /// and a plan for all days of a long retention takes longer than the reading.
 async fn records(
     connection: &Connection,
-    found: Vec<(EventRow<'_>, SizeRow)>,
+    found: Vec<SizedEvent>,
     at_most: Option<usize>,
 ) -> Result<Vec<EventRecord>, StoreError> {
-    let ids: Vec<EventId> = found.iter().map(|(event, _)| event.id).collect();
+    let ids: Vec<EventId> = found.iter().map(|sized| sized.event.id).collect();
     let counts = fanout_counts(connection, &ids, at_most).await?;
-    let record = |((event, size), counts): ((EventRow<'_>, SizeRow), CountsRow)| EventRecord {
-        event: event.event(),
-        size_bytes: size.size_bytes.into(),
-        fanout: counts.fanout(size.deliveries, at_most),
+    let record = |(sized, counts): (SizedEvent, CountedFanout)| EventRecord {
+        event: sized.event,
+        size_bytes: sized.size_bytes.into(),
+        fanout: counts.of(sized.deliveries, at_most),
     };
     Ok(found.into_iter().zip(counts).map(record).collect())
 }
@@ -170,7 +157,7 @@ async fn fanout_counts(
     connection: &Connection,
     events: &[EventId],
     at_most: Option<usize>,
-) -> Result<Vec<CountsRow>, StoreError> {
+) -> Result<Vec<CountedFanout>, StoreError> {
     let Some(oldest) = events.iter().min() else { return Ok(Vec::new()) };
     let from = DeliveryId::at(oldest.made_at().minus(limits::ID_SLACK), 0).uuid();
     let ids: Vec<Uuid> = events.iter().map(|id| id.uuid()).collect();
@@ -178,29 +165,29 @@ async fn fanout_counts(
         event_ids: ids => UUID_ARRAY, from_delivery_id: from => UUID,
         limit: at_most.map(|most| most as i64) => INT8,
     ];
-    Ok(connection.read(&FANOUT_COUNTS.call, params).await?.all()?)
+    Ok(connection.read(&FANOUT_COUNTS.call, params).await?.all(CountedFanout::read)?)
 }
 
-row! {
-    struct CountsRow {
-        waiting: u64,
-        delivered: u64,
-        dead_letter: u64,
-        cancelled: u64,
-        last_at: Option<Timestamp>,
-    }
+/// What was counted, and when the last of it ended.
+struct CountedFanout {
+    counts: FanoutCounts,
+    last_at: Option<Timestamp>,
 }
 
-impl CountsRow {
-    /// `total` is None while an expansion makes them.
-    fn fanout(self, total: Option<u32>, at_most: Option<usize>) -> FanoutCounts {
-        let fanout = FanoutCounts {
-            waiting: self.waiting as u32,
-            delivered: self.delivered as u32,
-            dead_letter: self.dead_letter as u32,
-            cancelled: self.cancelled as u32,
+impl CountedFanout {
+    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable> {
+        let counts = FanoutCounts {
+            waiting: cells.get::<u64>("waiting")? as u32,
+            delivered: cells.get::<u64>("delivered")? as u32,
+            dead_letter: cells.get::<u64>("dead_letter")? as u32,
+            cancelled: cells.get::<u64>("cancelled")? as u32,
             ..FanoutCounts::default()
         };
-        fanout.of(total, at_most, self.last_at)
+        Ok(Self { counts, last_at: cells.get("last_at")? })
+    }
+
+    /// `total` is None while an expansion makes them.
+    fn of(self, total: Option<u32>, at_most: Option<usize>) -> FanoutCounts {
+        self.counts.of(total, at_most, self.last_at)
     }
 }

@@ -2,15 +2,14 @@
 //! entries at a time.
 
 use super::super::{
-    history::{dead_letters_alone, expressions, some, uuids},
+    history::{dead_letters_alone, expressions, page_ends, some, uuids},
     pool::Connection,
-    rows::{Rows, row},
+    rows::{Cells, Rows, Unreadable},
     statement::{Statement, params, sql},
 };
 use crate::{DeliveryFilter, Original, OriginalWalk, Originals, Selection, StoreError, Survey, replay::AsOf};
 use domain::{
-    destination::Ordering,
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
+    id::{AccountId, DeliveryId, ReplayId},
     limits,
     time::Timestamp,
 };
@@ -57,18 +56,11 @@ pub(super) async fn survey(
             (rows, exact, Vec::new())
         }
     };
-    let counts = rows.joined::<CountRow>("destination_id")?;
-    let by_destination: Vec<_> = counts.into_iter().map(|row| (row.destination_id, row.count)).collect();
+    let by_destination: Vec<(_, u64)> =
+        rows.joined("destination_id", |cells| Ok((cells.get("destination_id")?, cells.get("count")?)))?;
     let matched = by_destination.iter().map(|(_, count)| count).sum();
     let unknown = unknown.into_iter().map(DeliveryId::from_uuid).collect();
     Ok(Survey { matched, exact, by_destination, unknown })
-}
-
-row! {
-    struct CountRow {
-        destination_id: DestinationId,
-        count: u64,
-    }
 }
 
 pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, StoreError> {
@@ -85,22 +77,12 @@ pub(super) async fn originals(connection: &Connection, walk: &OriginalWalk) -> R
         except: Some(replay.id),
     };
     let read = scan.run(connection, &ORIGINALS).await?;
-    let PageRow { last_id, looked_at_id } = read.one()?;
-    let found = read.joined::<OriginalRow>("delivery_id")?;
-    let rows: Vec<Original> = found.into_iter().map(OriginalRow::original).collect();
+    let (last, looked_at): (Option<DeliveryId>, _) = read.one(page_ends)?;
+    let rows = read.joined("delivery_id", original)?;
     // A full page goes on where it stopped, a short one where the scan stopped.
-    let stopped = if rows.len() == *limit { rows.last().map(|row| row.id) } else { looked_at_id };
-    let next = stopped.filter(|stopped| last_id.is_some_and(|last| last > *stopped));
+    let stopped = if rows.len() == *limit { rows.last().map(|row| row.id) } else { looked_at };
+    let next = stopped.filter(|stopped| last.is_some_and(|last| last > *stopped));
     Ok(Originals { rows, missing: 0, next })
-}
-
-row! {
-    struct PageRow {
-        /// The last there was to look at.
-        last_id: Option<DeliveryId>,
-        /// The last that was looked at.
-        looked_at_id: Option<DeliveryId>,
-    }
 }
 
 /// Of ids that were given.
@@ -122,7 +104,7 @@ async fn given(connection: &Connection, walk: &OriginalWalk) -> Result<Originals
     ];
     let read = connection.read(&ORIGINALS_GIVEN, params).await?;
     let missing = (ids.len() - read.len()) as u32;
-    Ok(Originals { rows: read.all()?.into_iter().map(OriginalRow::original).collect(), missing, next })
+    Ok(Originals { rows: read.all(original)?, missing, next })
 }
 
 /// What is looked for, and how far.
@@ -176,28 +158,14 @@ fn before(id: DeliveryId) -> Uuid {
     Uuid::from_u128(id.uuid().as_u128().saturating_sub(1))
 }
 
-row! {
-    struct OriginalRow<'r> {
-        delivery_id: DeliveryId,
-        origin: DeliveryId,
-        event_id: EventId,
-        route_id: RouteId,
-        destination_id: DestinationId,
-        ordering_key: Option<String>,
-        ordering: Option<&'r str>,
-    }
-}
-
-impl OriginalRow<'_> {
-    fn original(self) -> Original {
-        Original {
-            id: self.delivery_id,
-            origin: self.origin,
-            event_id: self.event_id,
-            route_id: self.route_id,
-            destination_id: self.destination_id,
-            ordering_key: self.ordering_key,
-            ordering: self.ordering.map(Ordering::read),
-        }
-    }
+fn original(cells: &mut Cells<'_, '_>) -> Result<Original, Unreadable> {
+    Ok(Original {
+        id: cells.get("delivery_id")?,
+        origin: cells.get("origin")?,
+        event_id: cells.get("event_id")?,
+        route_id: cells.get("route_id")?,
+        destination_id: cells.get("destination_id")?,
+        ordering_key: cells.get("ordering_key")?,
+        ordering: cells.get("ordering")?,
+    })
 }

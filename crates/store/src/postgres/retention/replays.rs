@@ -3,7 +3,6 @@
 use super::super::{
     chores,
     pool::Transaction,
-    rows::row,
     statement::{Statement, params, sql},
     trouble::Trouble,
 };
@@ -41,22 +40,14 @@ pub(super) async fn forget(
             account_id: walk.account_id.uuid() => UUID, replay_id: id.uuid() => UUID,
             from_delivery_id: from.uuid() => UUID, limit: room as i64 => INT8,
         ];
-        let made: MadeRow = transaction.run(&FORGET_MADE, params).await?.one()?;
-        room -= made.looked_at.min(room);
-        rows += made.gone;
-        if let Some(left) = made.next_delivery_id {
+        let made = transaction.run(&FORGET_MADE, params).await?;
+        room -= made.value::<usize>("looked_at")?.min(room);
+        rows += made.value::<usize>("gone")?;
+        if let Some(left) = made.value("next_delivery_id")? {
             return Ok(Some(Pruned { rows, next: Some((id, left)) }));
         }
         let gone = transaction.run(&FORGET_REPLAY, params![replay_id: id.uuid() => UUID]).await?;
         rows += gone.value::<usize>("gone")?;
     }
     Ok(Some(Pruned { rows, next: None }))
-}
-
-row! {
-    struct MadeRow {
-        looked_at: usize,
-        gone: usize,
-        next_delivery_id: Option<DeliveryId>,
-    }
 }

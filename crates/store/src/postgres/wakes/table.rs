@@ -3,7 +3,7 @@
 
 use super::super::{
     pool::{Connection, Pools},
-    rows::row,
+    rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
     trouble::Trouble,
 };
@@ -47,7 +47,7 @@ impl ToldRounds {
         let told = connection.write(&TELL_TABLE, params![shards: rows => INT2_ARRAY]).await?;
         let mut own = self.own();
         if own.looking {
-            for RoundRow { shard, round } in told.all()? {
+            for (shard, round) in told.all(shard_and_round)? {
                 own.told.entry(shard).or_default().push(round);
             }
         }
@@ -59,11 +59,8 @@ impl ToldRounds {
     }
 }
 
-row! {
-    struct RoundRow {
-        shard: i16,
-        round: i64,
-    }
+fn shard_and_round(cells: &mut Cells<'_, '_>) -> Result<(i16, i64), Unreadable> {
+    Ok((cells.get("shard")?, cells.get("round")?))
 }
 
 /// What has to be counted up. An account's change is left out: its version is polled as often as this table is.
@@ -122,8 +119,8 @@ impl<'a> TablePoll<'a> {
             connection.write(&READS_WAKES, params![]).await?;
             self.said_at = Some(Instant::now());
         }
-        let rounds = connection.read(&ROUNDS, params![]).await?.all()?;
-        Ok(rounds.into_iter().map(|RoundRow { shard, round }| (shard, round)).collect())
+        let rounds = connection.read(&ROUNDS, params![]).await?.all(shard_and_round)?;
+        Ok(rounds.into_iter().collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What sources, destinations and routes have in common: an owner, a uid, a version, a document, and an afterlife.
+//! Sources, destinations and routes: see [`crate::documents`] for what they have in common.
 
 use super::{
     super::{
@@ -8,11 +8,10 @@ use super::{
     },
     accounts,
 };
-use crate::{Page, StoreError};
+use crate::{Page, StoreError, documents::Document};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
-    id::{AccountId, DestinationId, RouteId, SourceId},
-    limits,
+    id::AccountId,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -20,45 +19,44 @@ use domain::{
 use rusqlite::{Connection, ErrorCode};
 use serde::Serialize;
 
-/// Configuration that belongs to an account. The statements are whole texts, one kind at a time, so that anyone can
-/// explain them; what they select begins with version and document.
-pub(super) trait Document: Clone + Sized {
-    type Id: Id + Value;
-    const WHAT: &'static str;
-    const GET: &'static str;
-    const LIST: &'static str;
-    const VERSION: &'static str;
-    const COUNT: &'static str;
-    const DELETE: &'static str;
-    const FIRST_PAGE: Self::Id;
-    /// How many of them an account may have, and their name.
-    const MOST: Option<(usize, &'static str)> = None;
-
-    fn id(&self) -> Self::Id;
-    fn account_id(&self) -> AccountId;
-    fn version_mut(&mut self) -> &mut i64;
+/// A document with its columns.
+pub(super) trait StoredDocument: Document<Id: Id + Value> {
     fn read(columns: &mut Columns<'_>) -> Result<Self, Trouble>;
-    fn insert(&self, connection: &Connection) -> Result<(), Trouble>;
-    fn overwrite(&self, connection: &Connection) -> Result<(), Trouble>;
+    fn insert(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize>;
+    fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize>;
+
+    /// Nothing that it leads to is missing.
+    fn has_ends(&self, _: &Connection) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// What hangs on a row goes with it.
+    fn delete_routes(_: &Connection, _: Self::Id, _: Timestamp, _: i64) -> rusqlite::Result<usize> {
+        Ok(0)
+    }
 }
 
-pub(super) fn get<D: Document>(connection: &Connection, account: AccountId, id: D::Id) -> Result<D, Trouble> {
+pub(super) fn get<D: StoredDocument>(
+    connection: &Connection,
+    account: AccountId,
+    id: D::Id,
+) -> Result<D, Trouble> {
     bound!(D::GET, id: id, account_id: account)
         .first(connection, D::read)?
         .ok_or(StoreError::NotFound { what: D::WHAT }.into())
 }
 
-pub(super) fn list<D: Document>(
+pub(super) fn list<D: StoredDocument>(
     connection: &Connection,
     account: AccountId,
     page: Page<D::Id>,
 ) -> Result<Vec<D>, Trouble> {
-    let before = page.before.unwrap_or(D::FIRST_PAGE);
-    bound!(D::LIST, account_id: account, before: before, limit: page.limit).all(connection, D::read)
+    let before = page.before.unwrap_or(D::LAST_ID);
+    bound!(D::LIST, account_id: account, before_id: before, limit: page.limit).all(connection, D::read)
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.
-pub(super) fn version<D: Document>(
+pub(super) fn version<D: StoredDocument>(
     connection: &Connection,
     account: AccountId,
     id: D::Id,
@@ -68,46 +66,51 @@ pub(super) fn version<D: Document>(
         .ok_or(StoreError::NotFound { what: D::WHAT }.into())
 }
 
-pub(super) fn create<D: Document>(connection: &Connection, document: &D) -> Result<D, Trouble> {
-    let mut document = document.clone();
-    *document.version_mut() = accounts::next_version(connection, document.account_id())?;
-    has_room::<D>(connection, document.account_id(), *document.version_mut())?;
-    document.insert(connection)?;
-    Ok(document)
+pub(super) fn create<D: StoredDocument>(connection: &Connection, new: &D) -> Result<D, Trouble> {
+    let new = new.kept(accounts::next_version(connection, new.account_id())?);
+    new.has_ends(connection)?;
+    has_room::<D>(connection, new.account_id(), new.version())?;
+    new.insert(connection, &document(&new)?).map_err(taken)?;
+    Ok(new)
 }
 
 /// Each of them took a version when it was created, so an account that has had fewer changes has room. Any other is
 /// counted, which is a range of an index without a look at the rows: there is no number beside them that could go wrong.
-fn has_room<D: Document>(connection: &Connection, account: AccountId, version: i64) -> Result<(), Trouble> {
-    let Some((most, what)) = D::MOST.filter(|(most, _)| version > *most as i64) else { return Ok(()) };
-    let count = bound!(D::COUNT, account_id: account, limit: most)
+fn has_room<D: StoredDocument>(
+    connection: &Connection,
+    account: AccountId,
+    version: i64,
+) -> Result<(), Trouble> {
+    let Some((max, what)) = D::MAX.filter(|(max, _)| version > *max as i64) else { return Ok(()) };
+    let count = bound!(D::COUNT, account_id: account, limit: max)
         .one(connection, |columns| Ok(columns.count()? as usize))?;
-    if count < most { Ok(()) } else { Err(StoreError::Full { what }.into()) }
+    if count < max { Ok(()) } else { Err(StoreError::Full { what }.into()) }
 }
 
 /// Writes only over the version it was read with.
-pub(super) fn update<D: Document>(connection: &Connection, document: &D) -> Result<D, Trouble> {
-    let mut document = document.clone();
-    let known = version::<D>(connection, document.account_id(), document.id())?;
-    if known != *document.version_mut() {
+pub(super) fn update<D: StoredDocument>(connection: &Connection, changed: &D) -> Result<D, Trouble> {
+    let found = version::<D>(connection, changed.account_id(), changed.id())?;
+    changed.has_ends(connection)?;
+    if found != changed.version() {
         return Err(StoreError::Changed.into());
     }
-    *document.version_mut() = accounts::next_version(connection, document.account_id())?;
-    document.overwrite(connection)?;
-    Ok(document)
+    let changed = changed.kept(accounts::next_version(connection, changed.account_id())?);
+    changed.overwrite(connection, &document(&changed)?).map_err(taken)?;
+    Ok(changed)
 }
 
-/// Marks the row deleted and gives the version at which it went.
-pub(super) fn delete<D: Document>(
+/// Marks a row as deleted, then what hangs on it.
+pub(super) fn delete<D: StoredDocument>(
     connection: &Connection,
     account: AccountId,
     id: D::Id,
     now: Timestamp,
-) -> Result<i64, Trouble> {
+) -> Result<(), Trouble> {
     version::<D>(connection, account, id)?;
     let version = accounts::next_version(connection, account)?;
-    bound!(D::DELETE, id: id, now: now, version: version).execute(connection)?;
-    Ok(version)
+    bound!(D::DELETE, id: id, account_id: account, now: now, version: version).execute(connection)?;
+    D::delete_routes(connection, id, now, version)?;
+    Ok(())
 }
 
 pub(super) fn source_by_token(connection: &Connection, token_hash: &[u8]) -> Result<Option<Source>, Trouble> {
@@ -123,63 +126,13 @@ pub(in super::super) fn route(columns: &mut Columns<'_>) -> Result<Route, Troubl
     Route::read(columns)
 }
 
-/// The texts that differ by no more than the table's name and the columns beside the document.
-macro_rules! statements {
-    ($table:literal, $columns:literal) => {
-        const GET: &'static str = concat!(
-            "select version, doc",
-            $columns,
-            " from ",
-            $table,
-            " where id = :id and account_id = :account_id and deleted_at is null"
-        );
-        const LIST: &'static str = concat!(
-            "select version, doc",
-            $columns,
-            " from ",
-            $table,
-            " where account_id = :account_id and id < :before and deleted_at is null
-             order by id desc limit :limit"
-        );
-        const VERSION: &'static str = concat!(
-            "select version from ",
-            $table,
-            " where id = :id and account_id = :account_id and deleted_at is null"
-        );
-        const COUNT: &'static str = concat!(
-            "select count(*) from (select 1 from ",
-            $table,
-            " where account_id = :account_id and deleted_at is null limit :limit)"
-        );
-        const DELETE: &'static str =
-            concat!("update ", $table, " set deleted_at = :now, version = :version where id = :id");
-    };
-}
-
-impl Document for Source {
-    type Id = SourceId;
-    const WHAT: &'static str = "source";
-    const FIRST_PAGE: SourceId = SourceId::MAX;
-    statements!("sources", ", token_hash");
-
-    fn id(&self) -> SourceId {
-        self.id
-    }
-
-    fn account_id(&self) -> AccountId {
-        self.account_id
-    }
-
-    fn version_mut(&mut self) -> &mut i64 {
-        &mut self.version
-    }
-
+impl StoredDocument for Source {
     fn read(columns: &mut Columns<'_>) -> Result<Self, Trouble> {
         let (version, source) = (columns.get()?, columns.document(Self::WHAT)?);
         Ok(Self { version, token_hash: columns.get()?, ..source })
     }
 
-    fn insert(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn insert(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const INSERT: &str = sql!("insert_source");
         bound!(
             INSERT,
@@ -189,14 +142,12 @@ impl Document for Source {
             version: self.version,
             created_at: self.created_at,
             token_hash: self.token_hash,
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
     }
 
-    fn overwrite(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_source");
         bound!(
             UPDATE,
@@ -204,36 +155,23 @@ impl Document for Source {
             uid: self.uid,
             version: self.version,
             token_hash: self.token_hash,
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
+    }
+
+    fn delete_routes(
+        connection: &Connection,
+        id: Self::Id,
+        now: Timestamp,
+        version: i64,
+    ) -> rusqlite::Result<usize> {
+        const DELETE_ROUTES: &str = sql!("delete_routes_of_source");
+        bound!(DELETE_ROUTES, id: id, now: now, version: version).execute(connection)
     }
 }
 
-impl Document for Destination {
-    type Id = DestinationId;
-    const WHAT: &'static str = "destination";
-    const FIRST_PAGE: DestinationId = DestinationId::MAX;
-    const MOST: Option<(usize, &'static str)> = Some((limits::DESTINATIONS_PER_ACCOUNT, "destinations"));
-    statements!(
-        "destinations",
-        ", paused_at, resumed_at, disabled_at, disabled_reason, probed_at, deleted_at"
-    );
-
-    fn id(&self) -> DestinationId {
-        self.id
-    }
-
-    fn account_id(&self) -> AccountId {
-        self.account_id
-    }
-
-    fn version_mut(&mut self) -> &mut i64 {
-        &mut self.version
-    }
-
+impl StoredDocument for Destination {
     fn read(columns: &mut Columns<'_>) -> Result<Self, Trouble> {
         let (version, destination) = (columns.get()?, columns.document(Self::WHAT)?);
         let switch = Switch {
@@ -246,7 +184,7 @@ impl Document for Destination {
         Ok(Self { version, switch, ..destination })
     }
 
-    fn insert(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn insert(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const INSERT: &str = sql!("insert_destination");
         let disabled = self.switch.disabled.as_ref();
         bound!(
@@ -261,14 +199,12 @@ impl Document for Destination {
             resumed_at: self.switch.resumed_at,
             disabled_at: disabled.map(|disabled| disabled.at),
             disabled_reason: disabled.map(|disabled| disabled.reason.as_str()),
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
     }
 
-    fn overwrite(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_destination");
         let disabled = self.switch.disabled.as_ref();
         bound!(
@@ -280,11 +216,19 @@ impl Document for Destination {
             resumed_at: self.switch.resumed_at,
             disabled_at: disabled.map(|disabled| disabled.at),
             disabled_reason: disabled.map(|disabled| disabled.reason.as_str()),
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
+    }
+
+    fn delete_routes(
+        connection: &Connection,
+        id: Self::Id,
+        now: Timestamp,
+        version: i64,
+    ) -> rusqlite::Result<usize> {
+        const DELETE_ROUTES: &str = sql!("delete_routes_of_destination");
+        bound!(DELETE_ROUTES, id: id, now: now, version: version).execute(connection)
     }
 }
 
@@ -293,31 +237,13 @@ fn disabled(columns: &mut Columns<'_>) -> Result<Option<Disabled>, Trouble> {
     Ok(at.zip(reason).map(|(at, reason)| Disabled { at, reason: DisabledReason::parse(reason) }))
 }
 
-impl Document for Route {
-    type Id = RouteId;
-    const WHAT: &'static str = "route";
-    const FIRST_PAGE: RouteId = RouteId::MAX;
-    const MOST: Option<(usize, &'static str)> = Some((limits::ROUTES_PER_ACCOUNT, "routes"));
-    statements!("routes", "");
-
-    fn id(&self) -> RouteId {
-        self.id
-    }
-
-    fn account_id(&self) -> AccountId {
-        self.account_id
-    }
-
-    fn version_mut(&mut self) -> &mut i64 {
-        &mut self.version
-    }
-
+impl StoredDocument for Route {
     fn read(columns: &mut Columns<'_>) -> Result<Self, Trouble> {
         let version = columns.get()?;
         Ok(Self { version, ..columns.document(Self::WHAT)? })
     }
 
-    fn insert(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn insert(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const INSERT: &str = sql!("insert_route");
         bound!(
             INSERT,
@@ -328,14 +254,12 @@ impl Document for Route {
             created_at: self.created_at,
             source_id: self.source_id,
             destination_id: self.destination_id,
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
     }
 
-    fn overwrite(&self, connection: &Connection) -> Result<(), Trouble> {
+    fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_route");
         bound!(
             UPDATE,
@@ -344,11 +268,16 @@ impl Document for Route {
             version: self.version,
             source_id: self.source_id,
             destination_id: self.destination_id,
-            doc: document(self)?,
+            doc: doc,
         )
         .execute(connection)
-        .map(|_| ())
-        .map_err(taken)
+    }
+
+    /// It leads from a source of its account, or from none, to a destination of its account.
+    fn has_ends(&self, connection: &Connection) -> Result<(), Trouble> {
+        version::<Destination>(connection, self.account_id, self.destination_id)?;
+        self.source_id.map(|id| version::<Source>(connection, self.account_id, id)).transpose()?;
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
         trouble::{Reach, Trouble},
     },
     accounts,
-    documents::{Document as _, route},
+    documents::{StoredDocument as _, route},
 };
 use crate::{StoreError, Target};
 use domain::{

@@ -1,3 +1,0 @@
-select version
-from destinations
-where id = :id and account_id = :account_id and deleted_at is null

@@ -1,3 +1,0 @@
-select doc, version, token_hash
-from sources
-where id = :id and account_id = :account_id and deleted_at is null

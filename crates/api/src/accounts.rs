@@ -54,7 +54,7 @@ pub(crate) async fn create(
         uid: input.uid,
         name: input.name,
         retention_days: input.retention_days,
-        data_key: app.vault.master().new_data_key(id, &*app.dice),
+        data_key: app.secrets.master().new_data_key(id, &*app.dice),
         created_at: now,
         updated_at: now,
         version: 0,

@@ -87,7 +87,7 @@ pub(crate) async fn create(
         name: input.name,
         kind,
         lookup: parts.lookup().into(),
-        hash: app.vault.hash(parts.secret.as_bytes()).to_vec(),
+        hash: app.secrets.hash(parts.secret.as_bytes()).to_vec(),
         scopes,
         source_id: input.source_id,
         rate_limit: input.rate_limit,

@@ -1,16 +1,16 @@
-//! What every handler shares: the store, the doors to the engine, the caches and the settings.
+//! What every handler shares: the store, the handles of the engine, the caches and the settings.
 
 use crate::{
     auth::{self, Keys},
-    backlog::Backlog,
     cache::Cache,
     error::ApiError,
+    full_backlogs::FullBacklogs,
     ingest_url::SourceCache,
+    installation_secrets::InstallationSecrets,
     metrics::Figures,
     rate::{RateBuckets, RateMeters, RateStatus},
     request::OncePerSecond,
     stream::{self, Hub},
-    vault::Vault,
 };
 use async_trait::async_trait;
 use domain::{
@@ -43,15 +43,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Handed to every handler; cloning it is cheap.
 #[derive(Clone)]
-pub struct App(Arc<Inner>);
+pub struct App(Arc<AppState>);
 
-pub struct Inner {
+pub struct AppState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) announce: Arc<dyn Announce>,
     pub(crate) lanes: Arc<dyn Lanes>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) addresses: Arc<AddressPolicy>,
     pub(crate) sender: Arc<dyn TestSend>,
     pub(crate) config: ApiConfig,
@@ -59,7 +59,7 @@ pub struct Inner {
     pub(crate) sources: SourceCache,
     pub(crate) admission: Admission,
     pub(crate) rates: RateBuckets,
-    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) full_backlogs: Arc<FullBacklogs>,
     pub(crate) hub: Hub,
     pub(crate) health: Arc<Health>,
     pub(crate) figures: Arc<Figures>,
@@ -77,10 +77,10 @@ pub struct Parts {
     pub lanes: Arc<dyn Lanes>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<dyn Dice>,
-    pub vault: Arc<Vault>,
+    pub secrets: Arc<InstallationSecrets>,
     pub addresses: Arc<AddressPolicy>,
     pub sender: Arc<dyn TestSend>,
-    /// Whoever else counts something in this process.
+    /// What else in this process is told in metrics.
     pub scraped: Vec<Arc<dyn Scraped>>,
     /// The owner of every loop of the process.
     pub supervisor: Supervisor,
@@ -110,7 +110,7 @@ pub struct ApiConfig {
     pub dev: bool,
     pub version: &'static str,
     pub deadlines: Deadlines,
-    /// Who hears of events that came in.
+    /// Where spans of events that came in go.
     pub tracer: Tracer,
 }
 
@@ -173,7 +173,7 @@ pub trait TestSend: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     draining: AtomicBool,
-    /// The same for those who wait for it.
+    /// The same, to be waited for.
     closing: CancellationToken,
     failed: AtomicBool,
     pub(crate) refusals: OncePerSecond,
@@ -212,7 +212,7 @@ impl Observer for CommitObserver {
 }
 
 impl App {
-    /// Nothing is committed until somebody runs the [`Background`].
+    /// Nothing is committed until the [`Background`] runs.
     pub fn start(parts: Parts) -> (Self, Background) {
         let Parts {
             store,
@@ -220,7 +220,7 @@ impl App {
             lanes,
             clock,
             dice,
-            vault,
+            secrets,
             addresses,
             sender,
             scraped,
@@ -240,15 +240,15 @@ impl App {
             tracer: config.tracer.clone(),
             settings: ingest::Settings { queue: config.ingest_queue, ..ingest::Settings::default() },
         });
-        let backlog = Arc::new(Backlog::default());
+        let full_backlogs = Arc::new(FullBacklogs::default());
         let cap = config.backlog;
-        let app = Self(Arc::new(Inner {
+        let app = Self(Arc::new(AppState {
             store,
             announce,
             lanes,
             clock,
             dice,
-            vault,
+            secrets,
             addresses,
             sender,
             config,
@@ -256,7 +256,7 @@ impl App {
             sources: SourceCache::new(),
             admission,
             rates: RateBuckets::new(),
-            backlog,
+            full_backlogs,
             hub: Hub::default(),
             health,
             figures,
@@ -269,7 +269,7 @@ impl App {
         (app, background)
     }
 
-    /// Ask once per request, and tell everybody below.
+    /// Ask once per request, and hand it down.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -286,7 +286,7 @@ impl App {
             return Ok(key);
         }
         let wrapped = self.store.account(account).await?.data_key;
-        let key = self.vault.master().data_key(account, &wrapped).map_err(ApiError::from_bug)?;
+        let key = self.secrets.master().data_key(account, &wrapped).map_err(ApiError::from_bug)?;
         let key = Arc::new(key);
         self.data_keys.put(account, key.clone());
         Ok(key)
@@ -299,7 +299,7 @@ impl App {
         account: AccountId,
         meters: &RateMeters,
     ) -> Result<RateStatus, ApiError> {
-        self.backlog.check(account)?;
+        self.full_backlogs.check(account)?;
         self.rates.take(meters)
     }
 
@@ -347,15 +347,15 @@ impl App {
         self.0.health.closing.cancel();
     }
 
-    /// Waits for that: who answers for as long as anybody listens ends now.
+    /// Waits for that: a stream, which has no end of its own, ends now.
     pub(crate) async fn closing(&self) {
         self.0.health.closing.cancelled().await;
     }
 }
 
 impl Deref for App {
-    type Target = Inner;
-    fn deref(&self) -> &Inner {
+    type Target = AppState;
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
@@ -393,7 +393,7 @@ impl Background {
         let watching = {
             let (app, told) = (app.clone(), stop.clone());
             supervisor.start_draining(Loop::BacklogWatch, &stop, move |_| {
-                app.backlog.clone().watch(app.store.clone(), cap, told.clone())
+                app.full_backlogs.clone().watch(app.store.clone(), cap, told.clone())
             })
         };
         let reader = app.clone();

@@ -165,7 +165,7 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
     let presented = PresentedKey::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
     let known = app.keys.known(&*app.store, presented.lookup).await?;
     let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
-    let same = bool::from(app.vault.hash(presented.secret.as_bytes())[..].ct_eq(expected));
+    let same = bool::from(app.secrets.hash(presented.secret.as_bytes())[..].ct_eq(expected));
     let now = app.now();
     match known {
         Some(known) if same && known.key.kind == presented.kind => {

@@ -20,7 +20,7 @@ use crate::{
     path::Id,
     problems,
     read::{self, Revision},
-    views::{self, LaneState},
+    views::{self, LaneSummary},
 };
 use auth::Sealer;
 use axum::{Json, extract::State};
@@ -65,7 +65,7 @@ pub(crate) async fn create(
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
     let created = app.store.create_destination(&destination).await;
     let destination = app.config_written(account, &[id], created).await?;
-    let view = views::revealing(views::destination(&destination, &LaneState::default()), &secret.expose());
+    let view = views::revealing(views::destination(&destination, &LaneSummary::default()), &secret.expose());
     Ok(Versioned::created(Revision { version: destination.version, view }))
 }
 

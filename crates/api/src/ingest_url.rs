@@ -136,7 +136,7 @@ impl SourceCache {
 
 impl App {
     async fn source_by_token(&self, token: &str) -> Result<IngestSource, ApiError> {
-        let hash = self.vault.hash(token.as_bytes());
+        let hash = self.secrets.hash(token.as_bytes());
         if let Some(found) = self.sources.by_token.get(&hash) {
             return IngestSource::require_enabled(found);
         }

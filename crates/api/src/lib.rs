@@ -8,8 +8,8 @@
 //! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
 
 // The hot path.
-mod backlog;
 mod event_text;
+mod full_backlogs;
 mod ingest_url;
 mod publish;
 mod rate;
@@ -23,6 +23,7 @@ mod cache;
 mod docs;
 pub mod error;
 mod health;
+pub mod installation_secrets;
 pub mod json;
 pub mod keys;
 mod metrics;
@@ -33,7 +34,6 @@ pub mod read;
 mod request;
 pub mod router;
 pub mod server;
-pub mod vault;
 
 // The resources.
 mod accounts;

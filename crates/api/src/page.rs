@@ -88,7 +88,7 @@ impl<T> List<T> {
     fn seal<K: CursorKey>(&self, app: &App, account: Option<AccountId>, key: &K) -> String {
         let mut bytes = Vec::with_capacity(K::BYTES + TAG_BYTES);
         key.write(&mut bytes);
-        let tag = app.vault.cursor_tag(&self.tagged(account, &bytes));
+        let tag = app.secrets.cursor_tag(&self.tagged(account, &bytes));
         bytes.extend_from_slice(&tag[..TAG_BYTES]);
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -98,7 +98,7 @@ impl<T> List<T> {
             || ApiError::invalid_cursor("the cursor does not belong to this list with these filters");
         let bytes = URL_SAFE_NO_PAD.decode(cursor).map_err(|_| foreign())?;
         let (key, tag) = bytes.split_at_checked(K::BYTES).ok_or_else(foreign)?;
-        let expected = app.vault.cursor_tag(&self.tagged(account, key));
+        let expected = app.secrets.cursor_tag(&self.tagged(account, key));
         if !bool::from(expected[..TAG_BYTES].ct_eq(tag)) {
             return Err(foreign());
         }

@@ -139,7 +139,7 @@ pub async fn replays(
 
 /// With what it waits for.
 pub(crate) fn show_replay(app: &App, replay: &Replay) -> ReplayView {
-    let full = !replay.status.ended() && app.backlog.is_full(replay.account_id);
+    let full = !replay.status.ended() && app.full_backlogs.is_full(replay.account_id);
     views::replay(replay, full)
 }
 

@@ -201,7 +201,7 @@ pub(crate) async fn one(
     replayed: Replayed,
     key: Option<ReplayKey>,
 ) -> Result<DeliveryId, ApiError> {
-    app.backlog.check(ctx.account_id())?;
+    app.full_backlogs.check(ctx.account_id())?;
     let origin = replayed.origin;
     let new =
         NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };

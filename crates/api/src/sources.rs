@@ -1,4 +1,4 @@
-//! Sources: the doors events come in by.
+//! Sources: where events of others come in.
 
 use crate::{
     app::App,
@@ -27,7 +27,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-/// 192 bits, 32 characters: nobody guesses a door.
+/// 192 bits, 32 characters: not to be guessed.
 const TOKEN_BYTES: usize = 24;
 
 patch_schema!(SourcePatch as "SourcePatch" of NewSource);
@@ -238,7 +238,7 @@ fn give_token(app: &App, source: &mut Source, key: &DataKey) {
     app.dice.fill(bytes.as_mut());
     let token = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_ref()));
     source.token = key.seal(&Source::token_place(source.id), token.as_bytes(), &*app.dice);
-    source.token_hash = app.vault.hash(token.as_bytes()).to_vec();
+    source.token_hash = app.secrets.hash(token.as_bytes()).to_vec();
 }
 
 fn shown(app: &App, source: &Source, key: &DataKey) -> Result<Revision<SourceView>, ApiError> {

@@ -1,4 +1,4 @@
-//! Checks at the door: everything that is wrong with a body is found at once and said with its place.
+//! Checks of bodies: everything that is wrong with a body is found at once and said with its place.
 
 use crate::error::{ApiError, FieldError};
 use domain::{limits, retry::RetryPolicy};

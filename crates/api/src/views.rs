@@ -19,7 +19,7 @@ pub(crate) use account::account;
 pub(crate) use api_key::api_key;
 pub(crate) use attempt::{EveryRequest, attempt};
 pub(crate) use delivery::delivery;
-pub(crate) use destination::{LaneState, destination, hold_entry, revealing};
+pub(crate) use destination::{LaneSummary, destination, hold_record, revealing};
 pub(crate) use event::{event, event_detail};
 pub(crate) use node::node;
 pub(crate) use replay::{dead_letter_group, replay, replay_estimate};

@@ -54,7 +54,7 @@ impl Client {
     }
 }
 
-/// Sources, and the door they open.
+/// Sources, and the URLs they open.
 impl Client {
     pub async fn create_source(&self, source: &NewSource) -> Result<SourceView, Error> {
         self.post("/v1/sources", source).await

@@ -99,7 +99,7 @@ pub struct HoldView {
 /// A hold in a destination's history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = HoldEntry)]
-pub struct HoldEntryView {
+pub struct HoldRecordView {
     #[schema(value_type = schema::HoldReason)]
     pub reason: HoldReason,
     #[schema(value_type = schema::Timestamp)]

@@ -31,7 +31,7 @@ pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
 pub use delivery::{DeliveryDetailView, DeliveryQuery, DeliveryView, WaitingForView};
 pub use destination::{
-    AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldEntryView, HoldView,
+    AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView,
     NewDestination, RotateSecret, SchemeInput, SecretView, SigningInput, SigningView, TestEvent,
 };
 pub use event::{EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView};

@@ -1,6 +1,6 @@
 //! What is told as it happens.
 
-use crate::{DestinationStatus, HoldEntryView, HoldView, schema};
+use crate::{DestinationStatus, HoldRecordView, HoldView, schema};
 use domain::{
     delivery::{EndReason, Status},
     id::{AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
@@ -87,7 +87,7 @@ pub struct DestinationChangeView {
     #[schema(required)]
     pub throttle_reason: Option<String>,
     /// The line of its history that was written.
-    pub change: HoldEntryView,
+    pub change: HoldRecordView,
 }
 
 /// Different filters narrow, the values of one widen; none is no filter.

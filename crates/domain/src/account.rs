@@ -42,7 +42,7 @@ words! {
     }
 }
 
-/// A key as it is kept: enough to recognise it, nothing that would let somebody use it.
+/// A key as it is kept: enough to recognise it, not enough to use it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApiKey {
     pub id: ApiKeyId,

@@ -160,7 +160,7 @@ const FORBIDDEN_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// Global unicast: everything else in IPv6 is special or not yet given to anybody.
+/// Global unicast: everything else in IPv6 is special or not yet given out.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
 
 /// Within global unicast: protocol assignments with Teredo, documentation twice, and 6to4.

@@ -1,6 +1,6 @@
-//! A token bucket: how many events a second somebody may bring in.
+//! A token bucket: how many events a second a key or a source may bring in.
 //!
-//! It holds one second's worth and fills all the time. Whoever finds at least one token may take as many as they need,
+//! It holds one second's worth and fills all the time. A request that finds at least one token may take as many as it needs,
 //! into debt if need be, and the next one waits until it is paid back: a batch larger than the bucket gets through, and
 //! the pace holds all the same. Time is what passed on a clock that never jumps.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What the bucket holds when it is full.
 const BURST: Duration = Duration::from_secs(1);
 
-/// One number is all there is to remember: when it will be full again, if nobody takes anything.
+/// One number is all there is to remember: when it will be full again, if nothing is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Bucket {
     full_at: Duration,

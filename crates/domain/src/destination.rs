@@ -143,7 +143,7 @@ impl Ordering {
     }
 
     /// The track of a delivery: for ever the same, whatever happens to be known of other keys. Two keys may share one; an
-    /// event without a key has one of its own, and waits for nobody.
+    /// event without a key has one of its own, and waits for none.
     pub fn track(self, key: Option<&str>, delivery: DeliveryId) -> i64 {
         let mixed = match (self, key) {
             (Self::None, _) => return Position::UNORDERED,

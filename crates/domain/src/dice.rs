@@ -1,6 +1,6 @@
-//! Chance, as somebody else's business: ids, secrets and jitter are drawn outside and handed in.
+//! Chance: ids, secrets and jitter are drawn outside of the rules and handed in.
 
-/// Who draws. The binary has a cryptographic one, the simulator a seeded one.
+/// Draws. The binary has a cryptographic one, the simulator a seeded one.
 pub trait Dice: Send + Sync {
     /// 128 even bits: enough for an id.
     fn bits(&self) -> u128;

@@ -41,7 +41,7 @@ pub const FILTER_MAX_BYTES: usize = 4 * 1024;
 pub const FILTER_MAX_CLAUSES: usize = 64;
 pub const FILTER_MAX_DEPTH: usize = 16;
 /// Questions asked of array elements while matching one event: 64 clauses over 780 elements, or 10 over 5,000.
-/// Without it, 62 clauses over a megabyte of small numbers took half a second of everybody's ingest; with it, the
+/// Without it, 62 clauses over a megabyte of small numbers took half a second of all ingest; with it, the
 /// worst found is 4.5 ms (a `$in` of 890 numbers; release build, best of 40 on two busy cores), the rest below 2 ms.
 pub const FILTER_MAX_STEPS: usize = 50_000;
 

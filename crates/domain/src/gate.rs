@@ -19,7 +19,7 @@ use std::time::Duration;
 use throttle::Throttle;
 
 pub use breaker::BreakerSettings;
-pub use record::{GateRecord, HoldEntry};
+pub use record::{GateRecord, HoldRecord};
 
 /// How an installation judges its destinations.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,7 +151,7 @@ impl Gate {
         (self.ramp.is_some() || !record.is_empty()).then_some(record)
     }
 
-    /// Goes on from what the last owner wrote: with one probe when the holds are over, for nobody knows how far its
+    /// Goes on from what the last owner wrote: with one probe when the holds are over, for it is not known how far its
     /// ramp had come.
     pub fn restore(&mut self, record: &GateRecord, now: Timestamp) {
         self.throttle.window.clone_from(&record.throttle);

@@ -28,7 +28,7 @@ use crate::{
 };
 use denied::Denied;
 use order::{Order, TrackRows};
-use pace::{Beat, Pace};
+use pace::{Pace, StartInterval};
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -36,7 +36,7 @@ use std::{
 use window::WindowSize;
 
 pub use explain::{Binding, Explanation, WaitKind, WaitingFor};
-pub use order::Head;
+pub use order::TrackHead;
 pub use window::{TrackQuery, WindowQuery};
 
 /// One destination's lane. `C` is what travels with a delivery; the lane never looks into it.
@@ -97,8 +97,8 @@ pub struct WindowRow<C> {
 #[derive(Debug, Clone, Copy)]
 struct KnownDelivery {
     stage: DeliveryStage,
-    /// Where a fetch last saw its row and left it alone: "retry now" moves rows while we have them in hand, and who
-    /// lets go of one must look there.
+    /// Where a fetch last saw its row and left it alone: "retry now" moves rows while we have them in hand, and a
+    /// lane that lets go of one must look there.
     seen: Option<Position>,
 }
 
@@ -113,7 +113,7 @@ enum DeliveryStage {
     /// Its attempt has ended, the settlement is not yet durable.
     Unflushed,
     /// Its time has come; the store is giving it its number.
-    Turning,
+    Numbering,
 }
 
 impl From<DeliveryStage> for KnownDelivery {
@@ -156,8 +156,8 @@ pub enum LaneAction<C> {
     Start(LoadedDelivery<C>),
     /// Ends without an attempt.
     End(LoadedDelivery<C>, Ending),
-    /// Takes its turn in this track.
-    Turn(LoadedDelivery<C>, i64),
+    /// Its time has come: the store gives it its number in this track.
+    Number(LoadedDelivery<C>, i64),
 }
 
 impl<C> Default for Lane<C> {
@@ -221,7 +221,7 @@ impl<C> Lane<C> {
         self.known.entry(id).or_insert(DeliveryStage::Expected.into());
     }
 
-    /// The commit failed, or nobody knows how it ended: without a row that was seen there is no such delivery.
+    /// The commit failed, or it is not known how it ended: without a row that was seen there is no such delivery.
     pub fn forgotten(&mut self, id: DeliveryId) {
         if let Some(seen) = self.no_longer_expected(id).flatten() {
             self.look_at(seen);
@@ -314,7 +314,7 @@ impl<C> Lane<C> {
     }
 
     /// The look for tracks that [`Lane::wants_tracks`] asked for has come back.
-    pub fn swept(&mut self, query: &TrackQuery, heads: &[Head], complete: bool, now: Timestamp) {
+    pub fn swept(&mut self, query: &TrackQuery, heads: &[TrackHead], complete: bool, now: Timestamp) {
         let ending = self.is_ending();
         if let Some(order) = self.order.as_mut().filter(|_| query.life == self.life) {
             order.swept(heads, complete, ending, |id| self.known.contains_key(&id), now);
@@ -328,12 +328,12 @@ impl<C> Lane<C> {
     }
 
     /// Its number has been given, and it stands at the end of this track; or where it stood, to be looked at again.
-    pub fn turned(&mut self, id: DeliveryId, place: Position) {
-        if self.known.get(&id).is_some_and(|known| known.stage == DeliveryStage::Turning) {
+    pub fn numbered(&mut self, id: DeliveryId, place: Position) {
+        if self.known.get(&id).is_some_and(|known| known.stage == DeliveryStage::Numbering) {
             self.known.remove(&id);
         }
         if let Some(order) = &mut self.order {
-            order.turned();
+            order.numbered();
         }
         self.look_at(place);
     }
@@ -397,12 +397,12 @@ impl<C> Lane<C> {
         }
     }
 
-    /// The destination had another owner, who wrote this about its gate. To be told before anything starts.
+    /// The destination had another owner, which wrote this about its gate. To be told before anything starts.
     pub fn restore(&mut self, record: &GateRecord, now: Timestamp) {
         self.gate.restore(record, now);
     }
 
-    /// Since when the lane is this node's: whoever had it before may have started something until then.
+    /// Since when the lane is this node's: the owner before may have started something until then.
     pub fn owned_since(&mut self, since: Timestamp) {
         self.pace.owned_since(since);
     }
@@ -427,13 +427,13 @@ impl<C> Lane<C> {
     /// Whether a row that was read is to be left alone, because what is known here is newer.
     fn is_in_hand(&mut self, row: &Delivery) -> bool {
         if let Some(known) = self.known.get_mut(&row.id) {
-            if known.stage == DeliveryStage::Turning && row.position.track != Position::AWAITS_TIME {
-                self.known.remove(&row.id); // it has had its turn, and this is the first to tell
+            if known.stage == DeliveryStage::Numbering && row.position.track != Position::AWAITS_TIME {
+                self.known.remove(&row.id); // it has its number, and this row is the first to tell
                 return false;
             }
-            let turned = known.seen.is_some_and(|seen| seen.track > Position::UNORDERED);
-            if turned && row.position.track == Position::AWAITS_TIME {
-                return true; // as it was before its turn
+            let numbered = known.seen.is_some_and(|seen| seen.track > Position::UNORDERED);
+            if numbered && row.position.track == Position::AWAITS_TIME {
+                return true; // as it was before it was numbered
             }
             let before = known.seen.replace(row.position);
             // Moved since it came into memory: it is taken again, with its new due time.
@@ -496,8 +496,9 @@ impl<C> Lane<C> {
             self.drop_loaded();
             self.life += 1;
             self.order = ordered.then(Box::default);
-            self.known
-                .retain(|_, known| !matches!(known.stage, DeliveryStage::Expected | DeliveryStage::Turning));
+            self.known.retain(|_, known| {
+                !matches!(known.stage, DeliveryStage::Expected | DeliveryStage::Numbering)
+            });
             (self.unseen, self.left_over, self.fetching) = (None, None, false);
             self.settled_meanwhile.clear();
             self.look(Position::START);
@@ -556,7 +557,7 @@ impl<C> Lane<C> {
 
     /// Until when the rate limit lets nothing start; None if it lets something start now.
     fn paced_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.pace.earliest(Beat::of(self.rate_limit?)).filter(|at| *at > now)
+        self.pace.earliest(StartInterval::of(self.rate_limit?)).filter(|at| *at > now)
     }
 
     /// Live, as far as what is due goes: a retry that waits for tomorrow does not stand in today's way.

@@ -52,7 +52,7 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Events in one batch request.
 pub const BATCH_EVENTS: usize = 1_000;
-/// Requests that wait for the committer; beyond, the door answers 503.
+/// Requests that wait for the committer; beyond, ingest answers 503.
 pub const INGEST_QUEUE: usize = 8_192;
 /// How long an event should wait for the committer at most. While they wait longer, fewer are let in: what cannot be
 /// stored soon is better refused now.
@@ -99,7 +99,7 @@ pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
 pub const LONG_MATCHES: usize = 2;
 /// An event waits this long for one of those threads.
 pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
-/// With less free than this no event is let in. More than the reserve: giving that up must not open the door.
+/// With less free than this no event is let in. More than the reserve: giving that up must not let events in.
 pub const INGEST_FREE_BYTES: u64 = 8 * 1024 * 1024;
 /// An event's id is made when it is received; a list by time looks this much further, should the two have differed.
 pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
@@ -311,17 +311,17 @@ pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
 /// within these bounds.
-pub const BEAT_TIMES: u32 = 4;
-pub const BEAT_MIN: Duration = Duration::from_millis(5);
-pub const BEAT_MAX: Duration = Duration::from_millis(40);
+pub const BATCH_INTERVAL_TIMES: u32 = 4;
+pub const BATCH_INTERVAL_MIN: Duration = Duration::from_millis(5);
+pub const BATCH_INTERVAL_MAX: Duration = Duration::from_millis(40);
 
 // --- Tracks of ordered lanes ----------------------------------------------------------------------------------------
 
-/// Rows read of one track of an ordered lane, scheduled deliveries that take their turn together, tracks listed at once.
+/// Rows read of one track of an ordered lane, scheduled deliveries that are numbered together, tracks listed at once.
 pub const TRACK_ROWS: usize = 16;
-pub const TURNS: usize = 256;
+pub const NUMBERED_AT_ONCE: usize = 256;
 /// Scheduled deliveries of a node that wait for the batches before them; the others stay with their lanes.
-pub const TURNS_WAITING: usize = 4_096;
+pub const NUMBERING_WAITING: usize = 4_096;
 pub const TRACKS_LISTED: usize = 1_000;
 /// Ordered lanes whose tracks are being looked for at once, of a node.
 pub const SWEEPS_AT_ONCE: usize = 2;
@@ -334,15 +334,15 @@ pub const TRACKS_AGAIN: Duration = Duration::from_secs(1);
 
 // --- Lanes in memory ------------------------------------------------------------------------------------------------
 
-/// Messages that may wait for the dispatcher (who sends more waits), and how many it takes in before lanes run again.
+/// Messages that may wait for the dispatcher (a sender of more waits), and how many it takes in before lanes run again.
 pub const DISPATCHER_INBOX: usize = 8_192;
-pub const DISPATCHER_TURN: usize = 1_024;
-/// Deliveries a lane starts before the next lane has its turn.
-pub const LANE_TURN: usize = 8;
+pub const DISPATCHER_BATCH: usize = 1_024;
+/// Deliveries a lane starts before the next lane may.
+pub const LANE_STEPS: usize = 8;
 /// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
 pub const LOADED_FRESH: Duration = Duration::from_secs(1);
 /// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
-/// stale before its turn comes: with thousands of lanes at work each has one or two turns a second.
+/// stale before it is started: with thousands of lanes at work each may start something once or twice a second.
 pub const WINDOW_MIN: usize = 16;
 pub const WINDOW_LEAST: usize = 2;
 pub const WINDOW_MAX: usize = 2_048;
@@ -461,7 +461,7 @@ pub const LOOP_DEATHS_WITHIN: Duration = Duration::from_secs(600);
 
 // --- Many nodes -----------------------------------------------------------------------------------------------------
 
-/// A node's claim on its lanes, and how often it is renewed.
+/// A node's lease, and how often it is renewed.
 pub const LEASE: Duration = Duration::from_secs(10);
 pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// Nothing starts in the last part of a lease.

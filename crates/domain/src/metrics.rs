@@ -1,5 +1,5 @@
-//! Counting without getting in anybody's way: counters and histograms made of atomics, and the text that Prometheus
-//! reads. Raising one takes nanoseconds, no lock and no memory; whatever is dear is done when somebody asks.
+//! Counting without getting in the way of the work: counters and histograms made of atomics, and the text that Prometheus
+//! reads. Raising one takes nanoseconds, no lock and no memory; whatever is dear is done when metrics are asked for.
 //!
 //! Ours and not a library's: those take a lock for every observation, and want a map for whatever has a label.
 

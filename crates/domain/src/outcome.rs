@@ -67,7 +67,7 @@ pub enum Fault {
     Unbuildable,
     /// The stored payload is not what was accepted: no request was made.
     Altered,
-    /// What proves to the destination who sends could not be had: no request was made.
+    /// The credential could not be had: no request was made.
     NoCredential,
 }
 
@@ -128,7 +128,7 @@ pub fn classify(response: &ResponseFacts<'_>, policy: &RetryPolicy) -> Classifie
         return judged(Outcome::Rejected, Next::DeadLetter(DeadReason::Rejected));
     }
 
-    // Any answer we retry may say when: who names a time is not called before it (RFC 9110 asks it of 503 only).
+    // Any answer we retry may say when: a destination that names a time is not called before it (RFC 9110 asks it of 503 only).
     let retry = Next::Retry { not_before: response.retry_after };
     match response.status {
         200..=299 => judged(Outcome::Success, Next::Deliver),

@@ -1,4 +1,4 @@
-//! Who owns which shard, and what a node does about it: a pure state machine, one per membership of a node.
+//! Which node owns which shard, and what a node does about it: a pure state machine, one per membership of a node.
 //!
 //! It is told what happens (what was taken, given, drained) and shown the members and the shards at
 //! one moment; it answers with a [`Plan`]. Every node comes to the same shares from the same picture: so many shards each,
@@ -22,7 +22,7 @@ pub struct MemberView {
     pub id: NodeId,
     /// Has a share of the shards.
     pub owns_lanes: bool,
-    /// Its lease has ended and nobody has reaped it: it may come back, so it keeps its share, but nothing is asked of it.
+    /// Its lease has ended and it has not been reaped: it may come back, so it keeps its share, but nothing is asked of it.
     pub expired: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct ShardRow {
     pub wanted_by: Option<NodeId>,
 }
 
-/// A shard, and the epoch at which somebody came to own it.
+/// A shard, and the epoch at which it came to be owned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnedShard {
     pub shard: u16,
@@ -48,15 +48,15 @@ pub struct OwnedShard {
 pub struct Plan {
     /// No longer ours: drop their lanes.
     pub lost: Vec<u16>,
-    /// Ours since somebody gave them to us.
+    /// Ours since another node gave them to us.
     pub gained: Vec<OwnedShard>,
     /// So many free ones to take.
     pub take: usize,
     /// Of others' shards, those to ask for.
     pub ask: Vec<u16>,
-    /// Wanted by another who is to have them: start nothing more there, finish, give them up.
+    /// Wanted by another node that is to have them: start nothing more there, finish, give them up.
     pub drain: Vec<u16>,
-    /// Were being drained, and nobody wants them any more or we can no longer spare them.
+    /// Were being drained, and no node wants them any more or we can no longer spare them.
     pub undrain: Vec<u16>,
     /// Wanted by another and not given.
     pub keep: Vec<u16>,
@@ -79,7 +79,7 @@ pub struct Ownership {
 struct Holding {
     epoch: i64,
     draining_since: Option<Duration>,
-    /// Has been given up as far as we know, and nobody has said so: there is no way back but the next look at the shards.
+    /// Has been given up as far as we know, and the store has not confirmed it: there is no way back but the next look at the shards.
     in_doubt: bool,
     /// When it was last taken back because it did not drain.
     kept_at: Option<Duration>,
@@ -167,7 +167,7 @@ impl Ownership {
         plan
     }
 
-    /// We are going: everything drains, and this is who gets what. From now on nothing is taken and nothing is asked for.
+    /// We are going: everything drains, and this is which node gets what. From now on nothing is taken and nothing is asked for.
     pub fn leave(
         &mut self,
         members: &[MemberView],
@@ -205,7 +205,7 @@ impl Ownership {
         drained.iter().filter_map(release).collect()
     }
 
-    /// Shards that have not drained in time and are to be taken back. Who leaves takes nothing back.
+    /// Shards that have not drained in time and are to be taken back. A node that leaves takes nothing back.
     pub fn overdue(&self, now: Duration) -> Vec<u16> {
         let is_over = |holding: &Holding| drain_ends(holding).is_some_and(|at| at <= now);
         let over = self.held.iter().filter(|(_, holding)| !self.leaving && is_over(holding));
@@ -245,7 +245,7 @@ impl Ownership {
         self.taken(&plan.gained);
     }
 
-    /// Gives to those who ask as long as we are above our share, and says no to the rest.
+    /// Gives to the nodes that ask as long as we are above our share, and says no to the rest.
     fn give(
         &mut self,
         members: &[MemberView],
@@ -294,7 +294,7 @@ impl Ownership {
             return 0;
         }
         let since = *self.free_since.get_or_insert(now);
-        // Whoever they would be due to does not come for them: rather too many at one node than waiting at none.
+        // The node they would be due to does not come for them: rather too many at one node than waiting at none.
         let unclaimed = now.saturating_sub(since) >= limits::SHARD_FREE;
         if unclaimed { book.free } else { book.free.min(missing) }
     }
@@ -305,7 +305,7 @@ impl Ownership {
         let mut wanted = missing.min(limits::SHARDS_ASKED).saturating_sub(waiting);
         let mut surplus = book.surplus.clone();
         let mut asked = Vec::new();
-        // From our own place in the round on, so that two who ask at once ask for different ones.
+        // From our own place in the round on, so that two nodes that ask at once ask for different ones.
         let rank = book.shares.keys().position(|id| *id == self.me).unwrap_or(0);
         let start = rank * shards.len() / book.shares.len().max(1);
         for row in shards[start..].iter().chain(&shards[..start]) {
@@ -325,7 +325,7 @@ impl Ownership {
     }
 }
 
-/// How sure a member is of its own lease: only who renews steadily may judge others.
+/// How sure a member is of its own lease: only one that renews steadily may judge others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steadiness {
     renewals: u32,
@@ -342,13 +342,13 @@ impl Steadiness {
         self.renewals = self.renewals.saturating_add(1);
     }
 
-    /// A renewal failed or came too late: whoever else is late may be as innocent as we are.
+    /// A renewal failed or came too late: other nodes that are late may be as innocent as we are.
     pub fn interrupted(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether expired members may be declared dead by us. After an outage of the store everybody's lease has ended:
-    /// who comes back first waits for the others.
+    /// Whether expired members may be declared dead by us. After an outage of the store every lease has ended:
+    /// the node that comes back first waits for the others.
     pub fn may_reap(&self, lease: Duration, now: Duration) -> bool {
         self.renewals >= 2 && now.saturating_sub(self.since) >= lease / 2
     }
@@ -363,7 +363,7 @@ struct Book {
     /// Of every member that owns lanes.
     shares: BTreeMap<NodeId, usize>,
     counts: BTreeMap<NodeId, usize>,
-    /// What a member that answers has above its share and nobody wants yet.
+    /// What a member that answers has above its share and no node wants yet.
     surplus: BTreeMap<NodeId, usize>,
     free: usize,
 }

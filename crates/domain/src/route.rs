@@ -72,7 +72,7 @@ impl Route {
             return Some(Why::EventType);
         }
         let filter = self.filter.as_ref()?;
-        // Matching allocates nothing; only a mismatch that somebody wants explained does.
+        // Matching allocates nothing; only a mismatch that is to be explained does.
         if filter.matches(&event.subject()) {
             None
         } else {

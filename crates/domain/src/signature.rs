@@ -20,7 +20,7 @@ pub const SECRET_MAX_BYTES: usize = 64;
 /// Current and previous secret, doubled; more would only multiply the hashing a stranger can ask of us.
 pub const SECRETS_TRIED: usize = 4;
 
-/// A sender in the middle of a rotation presents two or three signatures; a hundred is somebody guessing.
+/// A sender in the middle of a rotation presents two or three signatures; a hundred is a guess.
 pub const SIGNATURES_TRIED: usize = 8;
 
 const SECRET_PREFIX: &str = "whsec_";
@@ -41,9 +41,9 @@ impl SigningSecret {
         }
     }
 
-    /// The text a receiver configures: `whsec_` and the bytes in base64. Say it only to who may hear it.
+    /// The text a receiver configures: `whsec_` and the bytes in base64. To be shown only to a key with the scope for it.
     pub fn expose(&self) -> Zeroizing<String> {
-        // Sized beforehand: a string that grows leaves copies of its start behind, and nobody wipes those.
+        // Sized beforehand: a string that grows leaves copies of its start behind, and those are not wiped.
         let mut text = String::with_capacity(SECRET_PREFIX.len() + SECRET_MAX_BYTES.div_ceil(3) * 4);
         text.push_str(SECRET_PREFIX);
         STANDARD.encode_string(self.0.as_slice(), &mut text);

@@ -1,4 +1,4 @@
-//! Sources: the doors events come in by.
+//! Sources: where events of others come in.
 
 use crate::{
     id::{AccountId, SourceId},

@@ -1,4 +1,4 @@
-//! Instants as microseconds since 1970, and the trait by which everybody outside the rules asks for the time.
+//! Instants as microseconds since 1970, and the trait by which all code outside the rules asks for the time.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{fmt, str::FromStr, time::Duration};
@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, time::Duration};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
-/// Who tells the time. The binary has the real one, tests and the simulator have theirs.
+/// Tells the time. The binary has the real one, tests and the simulator have theirs.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// The store has just said what time it is. A clock that follows the store goes on from there.

@@ -1,8 +1,8 @@
-//! Traces: which one an event belongs to (W3C Trace Context), and what is told of it to whoever collects them.
+//! Traces: which one an event belongs to (W3C Trace Context), and what is told of it to a collector.
 //!
 //! Nothing is kept for it but the header a producer sent. The ids of our own spans are those we have already: an event
 //! without a trace begins one that has the event's number, and the span of an event or an attempt has the last eight
-//! bytes of its id. So whoever has an id can name the span, on any node and after a restart.
+//! bytes of its id. So an id is enough to name the span, on any node and after a restart.
 
 use crate::{
     event::Event,
@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc};
 
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Where a span stands: its trace, itself, and whether anybody wants to see it.
+/// Where a span stands: its trace, itself, and whether it is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
     pub trace_id: u128,
@@ -47,7 +47,7 @@ impl TraceContext {
     }
 
     /// Where the event stands as our own span. One that came without a trace begins one, and it is recorded: a receiver
-    /// would keep nothing of what its sender says nobody wants.
+    /// would keep nothing of what its sender does not want.
     pub fn of_event(event: &Event) -> Self {
         let span_id = span_of_event(event.id);
         match Self::received(event) {
@@ -136,12 +136,12 @@ impl From<i64> for Attribute {
     }
 }
 
-/// Who takes spans. Never waits: what it cannot take at once is lost, and counted.
+/// Takes spans. Never waits: what it cannot take at once is lost, and counted.
 pub trait Spans: Send + Sync {
     fn take(&self, span: Span);
 }
 
-/// The way to whoever collects spans; usually nobody does.
+/// The way to the collector of spans; usually there is none.
 #[derive(Clone, Default)]
 pub struct Tracer(Option<Arc<dyn Spans>>);
 
@@ -150,7 +150,7 @@ impl Tracer {
         Self(Some(spans))
     }
 
-    /// Tells of a span that somebody wants to see; if nobody does, it is not even made.
+    /// Tells of a span that is wanted; one that is not is not even made.
     pub fn tell(&self, context: TraceContext, span: impl FnOnce() -> Span) {
         if let Some(spans) = self.0.as_ref().filter(|_| context.is_sampled()) {
             spans.take(span());

@@ -9,11 +9,11 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use crate::{board::Board, dispatcher::Message, start::EngineSettings};
+use crate::{dispatcher::Message, ownership_view::OwnershipView, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use replay::{Backlog, Replayer};
+use replay::{FullBacklogs, Replayer};
 use std::sync::Arc;
 use store::{Expansion, Store};
 use supervisor::{Life, Loop, Supervisor};
@@ -29,7 +29,7 @@ pub(crate) struct Chores {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) settings: EngineSettings,
-    pub(crate) board: Arc<Board>,
+    pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) rescans: Arc<Rescans>,
     pub(crate) inbox: mpsc::Sender<Message>,
 }
@@ -63,8 +63,9 @@ impl Chores {
 
     fn rescan(&self, life: Life) -> impl Future<Output = ()> + use<> {
         let (rescans, store) = (Arc::clone(&self.rescans), Arc::clone(&self.store));
-        let (dice, board, every) = (Arc::clone(&self.dice), Arc::clone(&self.board), self.settings.rescan);
-        rescan::run(life, rescans, store, dice, board, every, self.inbox.clone())
+        let (dice, ownership_view, every) =
+            (Arc::clone(&self.dice), Arc::clone(&self.ownership_view), self.settings.rescan);
+        rescan::run(life, rescans, store, dice, ownership_view, every, self.inbox.clone())
     }
 
     fn prune(&self) -> impl Future<Output = ()> + use<> {
@@ -73,12 +74,12 @@ impl Chores {
 
     fn retention(&self) -> prune::Retention {
         let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
-        prune::Retention::new(&self.store, &self.clock, &self.board, self.settings.lease, settings)
+        prune::Retention::new(&self.store, &self.clock, &self.ownership_view, self.settings.lease, settings)
     }
 
     fn roll_up(&self, part: rollup::Part) -> rollup::RollUp {
         let EngineSettings { lease, rollup_every, .. } = self.settings;
-        rollup::RollUp::new(part, &self.store, &self.clock, &self.board, lease, rollup_every)
+        rollup::RollUp::new(part, &self.store, &self.clock, &self.ownership_view, lease, rollup_every)
     }
 
     fn replayer(&self) -> Replayer {
@@ -86,9 +87,9 @@ impl Chores {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             dice: Arc::clone(&self.dice),
-            board: Arc::clone(&self.board),
+            ownership_view: Arc::clone(&self.ownership_view),
             dispatcher: self.inbox.clone(),
-            backlog: Backlog::new(self.settings.backlog),
+            backlog: FullBacklogs::new(self.settings.backlog),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What is known when a destination is made ready is simply there. What expires has a [`CredentialSource`] that keeps
 //! it, gets another one when it is needed and is told when the destination refused it. Waiting for one happens in the
-//! attempt's slot, within its deadline and under its claim (`sink::attempt`): nothing is sent if that ends meanwhile.
+//! attempt's slot, within its deadline and under the node's lease (`sink::attempt`): nothing is sent if that ends meanwhile.
 
 use crate::sink::AttemptFacts;
 use async_trait::async_trait;
@@ -38,7 +38,7 @@ pub trait CredentialSource: Send + Sync {
     /// The one it has, if that is still good: most attempts need no more.
     fn at_hand(&self, now: Timestamp) -> Option<Arc<Credential>>;
 
-    /// Gets one. Called by every attempt that finds none at hand, and dropped when its deadline has come or its claim has
+    /// Gets one. Called by every attempt that finds none at hand, and dropped when its deadline has come or its lease has
     /// ended: what is to outlive that must be a task of the source's own.
     async fn obtain(&self, now: Timestamp) -> Result<Arc<Credential>, CredentialError>;
 

@@ -1,7 +1,7 @@
 //! The loop over the lanes: things that happened come in as messages, lanes say what to do, it is done.
 //!
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
-//! waits for anybody: requests, reads and flushes are tasks of their own that answer with a message.
+//! waits: requests, reads and flushes are tasks of their own that answer with a message.
 
 mod entry;
 mod figures;
@@ -15,10 +15,10 @@ mod single_read;
 mod waiting_lanes;
 
 use crate::{
-    board::Board,
     fetcher::{Fetcher, LaneSweep},
+    ownership_view::OwnershipView,
     sender::AttemptEnd,
-    settler::{Flushed, PendingSettlement},
+    settler::{DurableSettlement, PendingSettlement},
     wakes::Outbox,
 };
 use domain::{
@@ -52,7 +52,7 @@ pub(crate) struct Dispatcher {
     shards: Shards,
     lanes: LaneTable,
     fetcher: Fetcher,
-    board: Arc<Board>,
+    ownership_view: Arc<OwnershipView>,
     /// To the other nodes.
     outbox: Arc<Outbox>,
     /// To the owner.
@@ -61,7 +61,7 @@ pub(crate) struct Dispatcher {
     waiting_lanes: WaitingLanes,
     /// When something was last made for a crowd.
     made_at: Option<Timestamp>,
-    /// Lanes that may have something to start, in turn.
+    /// Lanes that may have something to start, one after the other.
     ready: VecDeque<DestinationId>,
     /// Lanes that the node's capacity held back.
     starved: VecDeque<DestinationId>,
@@ -72,11 +72,11 @@ pub(crate) struct Dispatcher {
     /// Looks for the tracks of ordered lanes: one a lane, a few of them under way.
     sweeps: VecDeque<LaneSweep>,
     sweeping: usize,
-    /// Scheduled deliveries of ordered lanes whose time has come.
-    turns: VecDeque<DueDelivery>,
+    /// Scheduled deliveries of ordered lanes whose time has come: the store is to number them.
+    to_number: VecDeque<DueDelivery>,
     fetching: SingleRead,
     reading: SingleRead,
-    turning: SingleRead,
+    numbering: SingleRead,
     stopping: bool,
 }
 
@@ -84,14 +84,14 @@ impl Dispatcher {
     pub(crate) fn new(
         runner: AttemptRunner,
         fetcher: Fetcher,
-        board: Arc<Board>,
+        ownership_view: Arc<OwnershipView>,
         outbox: Arc<Outbox>,
         reports: mpsc::UnboundedSender<ShardReport>,
     ) -> Self {
         Self {
             runner,
             fetcher,
-            board,
+            ownership_view,
             outbox,
             reports,
             shards: Shards::default(),
@@ -105,17 +105,17 @@ impl Dispatcher {
             unread: VecDeque::new(),
             sweeps: VecDeque::new(),
             sweeping: 0,
-            turns: VecDeque::new(),
+            to_number: VecDeque::new(),
             fetching: SingleRead::default(),
             reading: SingleRead::default(),
-            turning: SingleRead::default(),
+            numbering: SingleRead::default(),
             stopping: false,
         }
     }
 
     /// Runs until stopped; then starts nothing more and waits for what is open and unflushed, at most `grace`, and cuts
-    /// the rest: nothing is open when it ends. What is committed even later is passed on to the others until nobody can
-    /// commit any more.
+    /// the rest: nothing is open when it ends. What is committed even later is passed on to the other nodes until
+    /// nothing can be committed any more.
     pub(crate) async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Message>,
@@ -124,23 +124,23 @@ impl Dispatcher {
         ended: CancellationToken,
         supervisor: Supervisor,
     ) {
-        let mut messages = Vec::with_capacity(limits::DISPATCHER_TURN);
+        let mut messages = Vec::with_capacity(limits::DISPATCHER_BATCH);
         loop {
             let pause = self.pause(self.runner.now());
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                _ = inbox.recv_many(&mut messages, limits::DISPATCHER_TURN) => {}
+                _ = inbox.recv_many(&mut messages, limits::DISPATCHER_BATCH) => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            self.turn(&mut messages);
+            self.step(&mut messages);
         }
         self.stopping = true;
         let grace = *grace.borrow();
         let drained = async {
             while !self.runner.is_quiet() {
-                inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
-                self.turn(&mut messages);
+                inbox.recv_many(&mut messages, limits::DISPATCHER_BATCH).await;
+                self.step(&mut messages);
             }
         };
         if tokio::time::timeout(grace, drained).await.is_err() {
@@ -152,8 +152,8 @@ impl Dispatcher {
             self.runner.abort_all();
             let cut = async {
                 while self.runner.in_flight() > 0 {
-                    inbox.recv_many(&mut messages, limits::DISPATCHER_TURN).await;
-                    self.turn(&mut messages);
+                    inbox.recv_many(&mut messages, limits::DISPATCHER_BATCH).await;
+                    self.step(&mut messages);
                 }
             };
             if tokio::time::timeout(limits::CUT_REQUESTS_ANSWER, cut).await.is_err() {
@@ -167,7 +167,7 @@ impl Dispatcher {
     }
 
     /// Takes in what happened, then does what the lanes say.
-    fn turn(&mut self, messages: &mut Vec<Message>) {
+    fn step(&mut self, messages: &mut Vec<Message>) {
         supervisor::failpoint();
         let now = self.runner.now();
         for message in messages.drain(..) {
@@ -181,7 +181,7 @@ impl Dispatcher {
         self.run_ready(now);
         if !self.stopping {
             self.read_targets(now);
-            self.take_turns(now);
+            self.number_due(now);
             self.fetch_windows(now);
             self.sweep_tracks(now);
         }
@@ -225,7 +225,7 @@ impl Dispatcher {
             Message::Fetched { queries, result } => self.fetched(queries, result, now),
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
-            Message::Turned { turns, result } => self.turned(turns, result, now),
+            Message::Numbered { due, result } => self.numbered(due, result, now),
             Message::Ended(sent) => self.sent(sent, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
@@ -237,7 +237,7 @@ impl Dispatcher {
                 let _ = answer.send(deliveries.iter().map(explain).collect());
             }
             Message::Woken(wakes) => self.woken(wakes, now),
-            Message::Joined(claim) => self.runner.joined(claim),
+            Message::Joined(membership) => self.runner.joined(membership),
             Message::Gained(gained) => self.gained(gained, now),
             Message::Drain(shards, round) => self.drain(shards, round),
             Message::Undrain(shards) => self.undrain(shards),
@@ -325,9 +325,9 @@ impl Dispatcher {
         self.feed_starved();
     }
 
-    fn flushed(&mut self, flushed: Vec<Flushed>, now: Timestamp) {
+    fn flushed(&mut self, flushed: Vec<DurableSettlement>, now: Timestamp) {
         self.runner.flushed(&flushed, now);
-        for Flushed { destination, delivery, track, settled, switched, .. } in flushed {
+        for DurableSettlement { destination, delivery, track, settled, switched, .. } in flushed {
             self.shards.closed(destination.shard());
             if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.flushed(delivery, track, &settled, now);
@@ -357,18 +357,18 @@ impl Dispatcher {
             run.is_ready = false;
             let shard = run.shard;
             if !self.shards.may_start(shard) {
-                continue; // it is being given away; whoever takes it back touches it
+                continue; // it is being given away; it is touched when it is taken back
             }
             let mut steps = 0;
             let blocked = loop {
                 let Some(prepared) = run.destination.as_ref() else { break false };
-                if steps == limits::LANE_TURN || !self.runner.may_start(now) {
+                if steps == limits::LANE_STEPS || !self.runner.may_start(now) {
                     run.is_ready = true;
                     self.ready.push_back(id);
                     break false;
                 }
-                let no_turns = self.turns.len() >= limits::TURNS_WAITING && run.lane.has_turn();
-                if no_turns || (run.lane.is_ending() && !self.runner.may_end()) {
+                let no_room = self.to_number.len() >= limits::NUMBERING_WAITING && run.lane.has_to_number();
+                if no_room || (run.lane.is_ending() && !self.runner.may_end()) {
                     break true;
                 }
                 let share = self.runner.share();
@@ -377,8 +377,8 @@ impl Dispatcher {
                     Some(LaneAction::End(loaded, ending)) => {
                         self.runner.end(prepared, loaded.delivery, ending, now)
                     }
-                    Some(LaneAction::Turn(LoadedDelivery { delivery, .. }, track)) => {
-                        self.turns.push_back(DueDelivery { delivery, track });
+                    Some(LaneAction::Number(LoadedDelivery { delivery, .. }, track)) => {
+                        self.to_number.push_back(DueDelivery { delivery, track });
                         steps += 1;
                         continue;
                     }
@@ -397,9 +397,9 @@ impl Dispatcher {
         }
     }
 
-    /// Something happened to this lane: look at it in this turn.
+    /// Something happened to this lane: look at it in this step.
     fn touch(&mut self, destination: DestinationId) {
-        let publishing = !self.board.is_alone();
+        let publishing = !self.ownership_view.is_alone();
         if let Some(run) = self.lanes.touched(destination, publishing)
             && !run.is_ready
         {
@@ -416,10 +416,10 @@ impl Dispatcher {
         let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.runner.has_room();
         let waits = !self.ready.is_empty() || !self.waiting_lanes.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
-        let next_turn = self.turning.waits_until(now).filter(|_| !self.turns.is_empty());
+        let next_numbering = self.numbering.waits_until(now).filter(|_| !self.to_number.is_empty());
         let may_sweep = !self.sweeps.is_empty() && self.sweeping < limits::SWEEPS_AT_ONCE;
         let next_sweep = self.fetching.next_at().filter(|_| may_sweep);
-        let all = [self.lanes.next_wake(), next_fetch, next_sweep, next_read, next_turn, held_back];
+        let all = [self.lanes.next_wake(), next_fetch, next_sweep, next_read, next_numbering, held_back];
         let next = all.into_iter().flatten().min();
         next.map_or(limits::RESCAN, |at| at.since(now))
     }

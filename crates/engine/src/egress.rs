@@ -4,7 +4,7 @@
 //! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
 
 use crate::{
-    claim::{Claim, Lease},
+    membership::{Lease, Membership},
     transport::ConnectionFacts,
 };
 use async_trait::async_trait;
@@ -91,14 +91,14 @@ pub(crate) enum Fence {
     /// Of a connection that is kept for whatever is sent next.
     Lease(Arc<Lease>),
     /// Of a connection that is made for one attempt.
-    Claim(Arc<Claim>),
+    Membership(Arc<Membership>),
 }
 
 impl Fence {
     fn has_ended(&self) -> bool {
         match self {
             Self::Lease(lease) => lease.has_ended(),
-            Self::Claim(claim) => !claim.stands(),
+            Self::Membership(membership) => !membership.stands(),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Egress {
         security: Security,
         fence: Fence,
     ) -> Result<Link, EgressError> {
-        // As the URL of this host would be: whoever allows it for one protocol allows it for all.
+        // As the URL of this host would be: an operator that allows it for one protocol allows it for all.
         let scheme = if security == Security::Tls { "https" } else { "http" };
         let url = self.connector.check(&format!("{scheme}://{host}:{port}/"))?;
         self.connector.connect(url, &self.connector.tls, Some(fence)).await
@@ -280,7 +280,7 @@ pub struct Link {
     stream: TokioIo<Box<dyn Duplex>>,
     facts: LinkFacts,
     fence: Option<Fence>,
-    /// Dropped after the stream: whoever waits for the end finds the socket closed.
+    /// Dropped after the stream: what waits for the end finds the socket closed.
     _closed: DropGuard,
 }
 
@@ -372,7 +372,7 @@ impl Dial for TcpDialer {
         #[expect(clippy::disallowed_methods, reason = "this is the one place: the address has been vetted")]
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        // The rule was about this very address; a transparent redirect would be somebody else's.
+        // The rule was about this very address; a transparent redirect would lead to another.
         if stream.peer_addr()? != address {
             return Err(io::Error::other("connected to another address than the one vetted"));
         }

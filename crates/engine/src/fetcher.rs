@@ -1,6 +1,6 @@
 //! Reads for the dispatcher: windows for many lanes in one round trip, and destinations made ready. Each read is a
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
-//! one batch of turns under way, and a few looks for the tracks of ordered lanes.
+//! one batch of numbers under way, and a few looks for the tracks of ordered lanes.
 
 use crate::{destination::PreparedDestination, dispatcher::Message, sink::Sinks};
 use domain::{
@@ -66,12 +66,12 @@ impl Fetcher {
         });
     }
 
-    /// Scheduled deliveries of ordered lanes whose time has come.
-    pub(crate) fn take_turns(&self, node: NodeId, turns: Vec<DueDelivery>, now: Timestamp) {
+    /// Has the store number scheduled deliveries of ordered lanes whose time has come.
+    pub(crate) fn number_due(&self, node: NodeId, due: Vec<DueDelivery>, now: Timestamp) {
         let this = self.clone();
         tokio::spawn(async move {
-            let result = unharmed(this.store.take_turns(node, &turns, now)).await;
-            this.answer(Message::Turned { turns, result }).await;
+            let result = unharmed(this.store.take_turns(node, &due, now)).await;
+            this.answer(Message::Numbered { due, result }).await;
         });
     }
 

@@ -1,11 +1,11 @@
 //! The engine as the rest of the process sees it.
 
 use crate::{
-    board::{Board, RunBy},
     budget::Budget,
     destination::PreparedDestination,
     dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
+    ownership_view::OwnershipView,
     sender::{AttemptEnd, Sender},
     wakes::Outbox,
 };
@@ -14,7 +14,7 @@ use domain::{
     attempt::Attempt,
     delivery::{Delivery, Position},
     event::Event,
-    id::{DeliveryId, DestinationId, RouteId},
+    id::{DeliveryId, DestinationId, NodeId, RouteId},
     lane::{Explanation, WaitKind, WaitingFor},
     limits,
     metrics::Text,
@@ -32,10 +32,10 @@ pub struct EngineHandle {
     pub(crate) expansions: mpsc::Sender<Vec<Expansion>>,
     pub(crate) sender: Arc<Sender>,
     pub(crate) master_keys: Arc<MasterKeys>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Ends what outlives the engine: without a handle nobody can announce anything.
+    /// Ends what outlives the engine: without a handle nothing can be announced.
     pub(crate) _ended: DropGuard,
 }
 
@@ -69,7 +69,7 @@ impl EngineHandle {
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
         let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
-        match self.sender.deliver(&self.board.claim(), &target, delivery, carried).await {
+        match self.sender.deliver(&self.ownership_view.membership(), &target, delivery, carried).await {
             AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),
@@ -109,13 +109,13 @@ impl Announce for EngineHandle {
     }
 
     async fn expanding(&self, expansions: Vec<Expansion>) {
-        // One that does not fit is found when the expander looks for what nobody goes on with.
+        // One that does not fit is found when an expander looks for those that have not moved.
         let _ = self.expansions.try_send(expansions);
     }
 
     async fn changed(&self, change: Change) {
         if let Change::Destinations(account, _) = &change
-            && !self.board.is_alone()
+            && !self.ownership_view.is_alone()
         {
             self.outbox.changed(*account);
         }
@@ -148,7 +148,7 @@ impl Lanes for EngineHandle {
         let explain = |(delivery, seen): (&Delivery, LaneAnswer<_>)| match seen {
             LaneAnswer::Here(explanation) => explanation,
             LaneAnswer::Elsewhere => {
-                explain_elsewhere(delivery, self.run_by(delivery), published.next().flatten(), now)
+                explain_elsewhere(delivery, self.owner_of(delivery), published.next().flatten(), now)
             }
         };
         deliveries.iter().zip(seen).map(explain).collect()
@@ -184,8 +184,8 @@ impl EngineHandle {
         })
     }
 
-    fn run_by(&self, delivery: &Delivery) -> RunBy {
-        self.board.run_by(delivery.destination_id.shard())
+    fn owner_of(&self, delivery: &Delivery) -> Option<NodeId> {
+        self.ownership_view.runs(delivery.destination_id.shard())
     }
 }
 
@@ -194,15 +194,17 @@ fn view_of(lane: LaneRow) -> LaneView {
 }
 
 /// What becomes of a delivery in a lane of another node, as far as that can be said from here.
-fn explain_elsewhere(delivery: &Delivery, by: RunBy, lane: Option<LaneRow>, now: Timestamp) -> Explanation {
-    let owner = match by {
-        RunBy::Nobody => {
-            let detail = "no worker runs its destination's lane at the moment".into();
-            let since = delivery.due_at.min(now).max(delivery.created_at);
-            let kind = WaitKind::NoWorker;
-            return Explanation::Waits(WaitingFor { kind, since, until: None, behind: None, detail });
-        }
-        RunBy::Node(owner) => owner,
+fn explain_elsewhere(
+    delivery: &Delivery,
+    owner: Option<NodeId>,
+    lane: Option<LaneRow>,
+    now: Timestamp,
+) -> Explanation {
+    let Some(owner) = owner else {
+        let detail = "no worker runs its destination's lane at the moment".into();
+        let since = delivery.due_at.min(now).max(delivery.created_at);
+        let kind = WaitKind::NoWorker;
+        return Explanation::Waits(WaitingFor { kind, since, until: None, behind: None, detail });
     };
     if lane.as_ref().is_some_and(|lane| lane.open.contains(&delivery.id)) {
         return Explanation::Delivering;

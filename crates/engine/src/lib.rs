@@ -6,19 +6,19 @@
 //! [`egress`] is the only way out of the process.
 
 mod backoff;
-mod beat;
-mod board;
+mod batch_interval;
 mod budget;
 mod chores;
-mod claim;
 pub mod credentials;
 mod destination;
 mod dispatcher;
 pub mod egress;
 mod fetcher;
 mod handle;
+mod membership;
 mod metrics;
 mod owner;
+mod ownership_view;
 mod publish;
 mod sender;
 mod settler;

@@ -1,5 +1,5 @@
 //! What the engine counts of itself, and how it is told. Counters are raised where a result has become durable, so that
-//! they say what the tables say; what is about one destination is kept by its lane and read when somebody asks.
+//! they say what the tables say; what is about one destination is kept by its lane and read when metrics are asked for.
 
 use crate::dispatcher::{LaneFigure, LaneFigures};
 use domain::{
@@ -127,7 +127,7 @@ fn received_at(delivery: &Delivery) -> Timestamp {
 }
 
 impl LaneFigures {
-    /// With destinations by name, or all of them as `other` for somebody who has no business knowing them.
+    /// With destinations by name, or all of them as `other` for a caller that may not know them.
     pub(crate) fn write(&self, named: bool, now: Timestamp, text: &mut Text) {
         let oldest = self.due_since.map_or(0.0, |since| now.since(since).as_secs_f64());
         text.single(

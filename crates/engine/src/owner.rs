@@ -1,19 +1,19 @@
 //! This node among the others: it joins, renews its lease, and keeps to its share of the shards.
 //!
 //! One membership at a time: a node whose row is gone drops everything, waits until its results are written (they are
-//! late), and joins again as somebody else; the process goes on. Renewals run beside everything else, so that a slow
-//! read of the roll costs nobody their lease. What to do about shards is decided by [`domain::ownership`]; here it is
-//! done, and the dispatcher is told.
+//! late), and joins again under another id; the process goes on. Renewals run beside everything else, so that a slow
+//! read of the roll costs no lease. What to do about shards is decided by [`domain::ownership`]; here it is done, and the
+//! dispatcher is told.
 
 mod renewal;
-mod steward;
+mod shard_exchange;
 
 use crate::{
     backoff::Backoff,
-    board::Board,
     chores::Rescans,
-    claim::{Claim, Lease},
     dispatcher::{Message, ShardReport},
+    membership::{Lease, Membership},
+    ownership_view::OwnershipView,
     wakes::Outbox,
 };
 use domain::{
@@ -21,7 +21,7 @@ use domain::{
     id::{NodeId, SHARDS},
     time::{Clock, Timestamp},
 };
-use renewal::{Ended, Renewal};
+use renewal::{MembershipEnd, Renewal};
 use std::{sync::Arc, time::Duration};
 use store::{NodeRecord, Store, StoreError};
 use supervisor::Supervisor;
@@ -40,8 +40,8 @@ pub enum StartError {
     Store(#[from] StoreError),
 }
 
-/// Joins, in whatever name it is given.
-pub(crate) struct Registrar {
+/// Enters nodes as members, and has what their renewals need.
+pub(crate) struct Joiner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
@@ -49,16 +49,16 @@ pub(crate) struct Registrar {
     pub(crate) length: Duration,
 }
 
-impl Registrar {
+impl Joiner {
     /// Enters this node, however long the store is away.
-    pub(crate) async fn join(&self, node: &NodeRecord) -> Result<Arc<Claim>, StoreError> {
+    pub(crate) async fn join(&self, node: &NodeRecord) -> Result<Arc<Membership>, StoreError> {
         let mut backoff = Backoff::default();
         loop {
             let asked_at = Instant::now();
             match self.store.join(node, self.length).await {
                 Ok(now) => {
                     self.synchronise(now, asked_at);
-                    return Ok(Claim::new(node.id, Arc::clone(&self.lease)));
+                    return Ok(Membership::new(node.id, Arc::clone(&self.lease)));
                 }
                 Err(StoreError::Unavailable(error) | StoreError::OutcomeUnknown(error)) => {
                     if backoff.worth_telling() {
@@ -79,11 +79,11 @@ impl Registrar {
 }
 
 pub(crate) struct Owner {
-    pub(crate) registrar: Registrar,
+    pub(crate) joiner: Joiner,
     /// As it joined last.
     pub(crate) node: NodeRecord,
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) membership: Arc<Membership>,
+    pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
     pub(crate) reports: mpsc::UnboundedReceiver<ShardReport>,
     pub(crate) rescans: Arc<Rescans>,
@@ -105,25 +105,25 @@ impl Owner {
     /// Runs one membership after the other until told to leave.
     pub(crate) async fn run(mut self, stops: Stops) {
         loop {
-            let (renewal, pulse) = Renewal::new(&self.registrar, Arc::clone(&self.claim));
-            let claim = Arc::clone(&self.claim);
+            let (renewal, status) = Renewal::new(&self.joiner, Arc::clone(&self.membership));
+            let membership = Arc::clone(&self.membership);
             let ended = tokio::select! {
                 biased;
                 ended = renewal.run() => ended,
-                ended = steward::run(&mut self, pulse, &stops) => ended,
-                () = claim.guard() => Ended::Left,
+                ended = shard_exchange::run(&mut self, status, &stops) => ended,
+                () = membership.guard() => MembershipEnd::Left,
             };
             match ended {
-                Ended::Left => return,
-                Ended::Failed(error) => {
+                MembershipEnd::Left => return,
+                MembershipEnd::Failed(error) => {
                     self.supervisor.end_node(error.to_string());
                     return;
                 }
-                Ended::Lost => {}
+                MembershipEnd::Lost => {}
             }
             tracing::warn!(node_id = %self.node.id, "this node was taken for dead and replaced; joining again");
-            self.claim.lose();
-            self.board.lost();
+            self.membership.lose();
+            self.ownership_view.lost();
             self.tell(Message::Lost((0..SHARDS).collect())).await;
             if stops.drain.is_cancelled() {
                 return;
@@ -154,11 +154,11 @@ impl Owner {
     }
 
     async fn join_again(&mut self) -> Result<(), StoreError> {
-        let Registrar { clock, dice, .. } = &self.registrar;
+        let Joiner { clock, dice, .. } = &self.joiner;
         self.node.id = NodeId::at(clock.now(), dice.bits());
-        self.claim = self.registrar.join(&self.node).await?;
-        self.board.joined(Arc::clone(&self.claim));
-        self.tell(Message::Joined(Arc::clone(&self.claim))).await;
+        self.membership = self.joiner.join(&self.node).await?;
+        self.ownership_view.joined(Arc::clone(&self.membership));
+        self.tell(Message::Joined(Arc::clone(&self.membership))).await;
         tracing::info!(node_id = %self.node.id, "joined again");
         Ok(())
     }

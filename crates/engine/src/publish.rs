@@ -1,7 +1,7 @@
-//! The lanes worth looking at, said aloud for the API of the other nodes: changed ones, a bounded number a second, and
-//! none when there is nobody to read them.
+//! The lanes worth looking at, published for the API of the other nodes: changed ones, a bounded number a second, and
+//! none where there is no other node.
 
-use crate::{board::Board, dispatcher::Message};
+use crate::{dispatcher::Message, ownership_view::OwnershipView};
 use domain::{limits, time::Clock};
 use std::sync::Arc;
 use store::Store;
@@ -11,13 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    board: Arc<Board>,
+    ownership_view: Arc<OwnershipView>,
     dispatcher: mpsc::Sender<Message>,
 ) {
     loop {
         tokio::time::sleep(limits::LANES_PUBLISH).await;
         supervisor::failpoint();
-        if board.is_alone() || board.owned().is_empty() {
+        if ownership_view.is_alone() || ownership_view.owned().is_empty() {
             continue;
         }
         let (answer, answered) = oneshot::channel();
@@ -27,7 +27,7 @@ pub(crate) async fn run(
             continue;
         }
         // What is lost here is said again in a few seconds, if it is still worth it.
-        if let Err(error) = store.publish_lanes(board.claim().node, &lanes, clock.now()).await {
+        if let Err(error) = store.publish_lanes(ownership_view.membership().node, &lanes, clock.now()).await {
             tracing::debug!(%error, "lanes could not be published");
         }
     }

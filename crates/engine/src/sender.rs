@@ -5,8 +5,8 @@
 
 use crate::{
     budget::CarriedEvent,
-    claim::Claim,
     destination::PreparedDestination,
+    membership::Membership,
     sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
 };
 use bytes::Bytes;
@@ -47,15 +47,15 @@ pub(crate) enum AttemptEnd {
         settlement: Box<Settlement>,
         met: MetOutcome,
     },
-    /// Nothing is to be recorded, and nobody knows how much was sent: the row is as it was.
+    /// Nothing is to be recorded, and it is not known how much was sent: the row is as it was.
     Abandoned(Delivery),
 }
 
 impl Sender {
-    /// Makes one attempt under this claim and decides what follows from it.
+    /// Makes one attempt under this membership and decides what follows from it.
     pub(crate) async fn deliver(
         &self,
-        claim: &Arc<Claim>,
+        membership: &Arc<Membership>,
         destination: &PreparedDestination,
         delivery: Delivery,
         carried: Arc<CarriedEvent>,
@@ -63,7 +63,7 @@ impl Sender {
         let room = self.room_for(&delivery, &carried).await;
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
-        let attempt = self.attempt(claim, destination, &delivery, (&carried, room), id, started_at);
+        let attempt = self.attempt(membership, destination, &delivery, (&carried, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
         let (facts, trace) = match attempted {
             Ok(Some(attempted)) => attempted,
@@ -94,7 +94,7 @@ impl Sender {
             outcome,
             http_status: facts.http_status,
             detail: Detail { url: destination.url.clone(), ..facts.detail },
-            node: claim.node,
+            node: membership.node,
         };
         log(&delivery, &attempt, settled, trace);
         self.trace(destination, &delivery, &attempt, trace);
@@ -114,11 +114,11 @@ impl Sender {
         }
     }
 
-    /// What was met, and what the destination was told of the trace. None: given up, because the store or our claim on the
+    /// What was met, and what the destination was told of the trace. None: given up, because the store or our membership on the
     /// lane is away.
     async fn attempt(
         &self,
-        claim: &Arc<Claim>,
+        membership: &Arc<Membership>,
         destination: &PreparedDestination,
         delivery: &Delivery,
         (carried, room): (&Arc<CarriedEvent>, Option<OwnedSemaphorePermit>),
@@ -169,16 +169,16 @@ impl Sender {
             signing: destination.signing(delivery.route_id),
             policy: destination.policy(delivery.route_id),
             credential: None,
-            permit: Permit::of(claim),
+            permit: Permit::of(membership),
             clock: self.clock.as_ref(),
         };
-        let facts = sink::attempt(sink, self.sinks.egress(), claim, attempt).await?;
-        // What broke here, or could not be built, was told to nobody.
+        let facts = sink::attempt(sink, self.sinks.egress(), membership, attempt).await?;
+        // What broke here, or could not be built, never reached the destination.
         let untold = matches!(facts.classified.outcome, Outcome::Undeliverable | Outcome::InternalError);
         Some((facts, (!untold).then_some(trace)))
     }
 
-    /// Tells of the attempt, if anybody collects that.
+    /// Tells of the attempt, if traces are collected.
     fn trace(
         &self,
         destination: &PreparedDestination,
@@ -241,7 +241,7 @@ impl AsRef<[u8]> for BudgetedPayload {
     }
 }
 
-/// The one wide line per attempt: who, where, how it went, how long it took, and what comes next. Never a payload, a
+/// The one wide line per attempt: which one, where, how it went, how long it took, and what comes next. Never a payload, a
 /// header, or a URL, which may hold a secret.
 fn log(delivery: &Delivery, attempt: &Attempt, settled: Settled, trace: Option<TraceContext>) {
     let (ending, next_attempt_at) = match settled {

@@ -2,10 +2,10 @@
 //!
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
 //! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so they
-//! come in beats while there is load, and at once when a lane can start nothing more before it. Results of attempts go
-//! first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
+//! come at intervals while there is load (`batch_interval`), and at once when a lane can start nothing more before it.
+//! Results of attempts go first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
 
-use crate::{backoff::Backoff, beat::beat, dispatcher::Message, metrics::Metrics};
+use crate::{backoff::Backoff, batch_interval::batch_interval, dispatcher::Message, metrics::Metrics};
 use domain::{
     delivery::{Ending, Settled},
     dice::Dice,
@@ -30,7 +30,8 @@ pub(crate) struct Settler {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is to be written. Both queues are bounded by whoever fills them: see `AttemptRunner::may_start` and `AttemptRunner::may_end`.
+/// What is to be written. Both queues are bounded by the dispatcher, which fills them: see `AttemptRunner::may_start`
+/// and `AttemptRunner::may_end`.
 pub(crate) struct SettlerQueue {
     results: mpsc::UnboundedReceiver<PendingSettlement>,
     endings: mpsc::UnboundedReceiver<PendingSettlement>,
@@ -69,7 +70,7 @@ pub(crate) struct SettlerHandle {
 
 /// A settlement that is durable, and what the lane needs to know of it.
 #[derive(Debug)]
-pub(crate) struct Flushed {
+pub(crate) struct DurableSettlement {
     pub(crate) destination: DestinationId,
     pub(crate) delivery: DeliveryId,
     pub(crate) track: i64,
@@ -94,9 +95,9 @@ impl Settler {
     /// Runs until the dispatcher is gone and everything is written.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::default();
-        let mut next = Instant::now();
+        let mut next_flush = Instant::now();
         while let Some(first) = self.waiting.first().await {
-            self.waiting.gather(next).await;
+            self.waiting.gather(next_flush).await;
             let begun = Instant::now();
             let batch = self.waiting.batch(first);
             supervisor::failpoint();
@@ -107,7 +108,7 @@ impl Settler {
                 tokio::time::sleep(backoff.pause(self.dice.as_ref())).await;
             }
             backoff.reset();
-            next = begun + beat(begun.elapsed());
+            next_flush = begun + batch_interval(begun.elapsed());
         }
     }
 
@@ -117,7 +118,7 @@ impl Settler {
         AssertUnwindSafe(self.write(batch)).catch_unwind().await.unwrap_or_else(panicked)
     }
 
-    /// Words about gates first: whoever owns the lane next must not send into a hold that a result speaks of.
+    /// Words about gates first: the next owner of the lane must not send into a hold that a result speaks of.
     async fn write(
         &self,
         SettlementBatch { settlements: batch, gate_words }: &SettlementBatch,
@@ -131,7 +132,8 @@ impl Settler {
         {
             failpoint::hit("settle.dead_letter");
         }
-        // What was begun under an id is settled under it: once its row is gone the result is late, whoever we are now.
+        // What was begun under an id is settled under it: once its row is gone the result is late, under whichever id this node
+        // has joined again.
         let moved = self.store.settle(node(&batch[0]), batch, self.clock.now()).await?;
         failpoint::hit("settle.after");
         self.metrics.settled(batch, &moved);
@@ -144,7 +146,7 @@ impl Settler {
 }
 
 impl SettlerQueue {
-    /// Waits for the first settlement of a batch, results before endings. None when nobody can send any more.
+    /// Waits for the first settlement of a batch, results before endings. None when the dispatcher is gone.
     async fn first(&mut self) -> Option<PendingSettlement> {
         if let Some(next) = self.next.take() {
             return Some(next);
@@ -157,12 +159,12 @@ impl SettlerQueue {
         }
     }
 
-    /// Lets others join until the beat, unless somebody waits.
-    async fn gather(&self, beat: Instant) {
+    /// Lets others join until the next flush is due, unless a lane waits for it.
+    async fn gather(&self, next_flush: Instant) {
         tokio::select! {
             biased;
             () = self.hurry.notified() => {}
-            () = tokio::time::sleep_until(beat) => {}
+            () = tokio::time::sleep_until(next_flush) => {}
         }
     }
 
@@ -194,7 +196,7 @@ impl SettlerQueue {
     }
 }
 
-/// Who made the attempt, or ended the delivery without one.
+/// The node that made the attempt, or ended the delivery without one.
 fn node(settlement: &Settlement) -> NodeId {
     match &settlement.fact {
         Fact::Attempted(attempt) => attempt.node,
@@ -202,10 +204,10 @@ fn node(settlement: &Settlement) -> NodeId {
     }
 }
 
-fn flushed((settlement, moved): (&Settlement, bool)) -> Flushed {
+fn flushed((settlement, moved): (&Settlement, bool)) -> DurableSettlement {
     // What did not move is no longer ours: cancelled meanwhile, or another owner's.
     let gone = Settled::Ended(Ending::Delivered);
-    Flushed {
+    DurableSettlement {
         destination: settlement.delivery.destination_id,
         delivery: settlement.delivery.id,
         track: settlement.delivery.position.track,

@@ -6,15 +6,15 @@
 //! and endings follow from what it says, by the rules of `domain`, as they do for every other kind.
 //!
 //! What follows holds for every kind, because [`attempt`] sees to it:
-//! - **The fence.** The claim is looked at after the last thing that was waited for and before the sink is asked; a
-//!   connection refuses to write once the claim has ended; what is open then is dropped.
+//! - **The fence.** The lease is looked at after the last thing that was waited for and before the sink is asked; a
+//!   connection refuses to write once it has ended; what is open then is dropped.
 //! - **The address guard.** A sink has no way out but the [`Dialer`] it is given, which resolves, vets and connects
 //!   (`egress`). A lint keeps this crate from opening a socket anywhere else.
 //! - **A slot is free when the socket is.** The attempt is over when every connection that the dialer has opened for it
 //!   is closed, whatever the sink has done with it.
 //! - **The deadline.** A sink that is not done by then is dropped, unless it [keeps to it itself](Sink::keeps_deadline).
 //! - **A panic** is this attempt's fault: it is recorded and retried, and its lane goes on.
-//! - **Credentials** are asked for before the sink is, within the deadline and under the claim (`credentials`).
+//! - **Credentials** are asked for before the sink is, within the deadline and under the membership (`credentials`).
 //!
 //! HTTP ([`http`]) is the first kind. It alone keeps connections for the next request: its pool has the egress for its
 //! connector, under the lease, and its sink waits until the connection it used is idle again or closed.
@@ -22,9 +22,9 @@
 mod http;
 
 use crate::{
-    claim::Claim,
     credentials::{Credential, CredentialError, Credentials},
     egress::{Egress, EgressError, Fence, Link, LinkFacts, Security},
+    membership::Membership,
     transport::{HttpFailure, Transport},
 };
 use async_trait::async_trait;
@@ -143,13 +143,13 @@ impl AttemptFacts {
     }
 }
 
-/// Whether this node still may send what it has begun: its claim may end while a connection is being made.
+/// Whether this node still may send what it has begun: its lease may end while a connection is being made.
 #[derive(Debug, Clone)]
-pub struct Permit(Arc<Claim>);
+pub struct Permit(Arc<Membership>);
 
 impl Permit {
-    pub(crate) fn of(claim: &Arc<Claim>) -> Self {
-        Self(Arc::clone(claim))
+    pub(crate) fn of(membership: &Arc<Membership>) -> Self {
+        Self(Arc::clone(membership))
     }
 
     pub fn holds(&self) -> bool {
@@ -157,10 +157,10 @@ impl Permit {
     }
 }
 
-/// A sink's way out: connections to vetted addresses, which refuse to write once the claim has ended.
+/// A sink's way out: connections to vetted addresses, which refuse to write once the membership has ended.
 pub struct Dialer<'a> {
     egress: Option<&'a Egress>,
-    claim: &'a Arc<Claim>,
+    membership: &'a Arc<Membership>,
     /// What the destination sees of this attempt.
     opened: &'a mut Vec<LinkFacts>,
 }
@@ -179,7 +179,7 @@ impl Dialer<'_> {
     ) -> Result<SinkConnection, EgressError> {
         // An engine on a simulated internet has no other.
         let egress = self.egress.ok_or(EgressError::Connect)?;
-        let link = egress.open(host, port, security, Fence::Claim(Arc::clone(self.claim))).await?;
+        let link = egress.open(host, port, security, Fence::Membership(Arc::clone(self.membership))).await?;
         self.opened.push(link.facts());
         Ok(TokioIo::new(link))
     }
@@ -256,11 +256,11 @@ impl From<EgressError> for Unready {
     }
 }
 
-/// Has a sink make one attempt under this claim. None: it was given up, and nobody knows how much was sent.
+/// Has a sink make one attempt under this membership. None: it was given up, and it is not known how much was sent.
 pub(crate) async fn attempt(
     sink: &dyn Sink,
     egress: Option<&Egress>,
-    claim: &Arc<Claim>,
+    membership: &Arc<Membership>,
     attempt: SinkAttempt<'_>,
 ) -> Option<AttemptFacts> {
     let credentials = sink.credentials();
@@ -282,13 +282,13 @@ pub(crate) async fn attempt(
             Some(&*asked)
         }
     };
-    // The last look before the first byte: a node that has lost its claim sends nothing.
-    if !claim.may_start() {
+    // The last look before the first byte: a node whose lease has ended, or whose row is gone, sends nothing.
+    if !membership.may_start() {
         return None;
     }
     failpoint::hit("send.first_byte");
     let mut opened = Vec::new();
-    let dialer = Dialer { egress, claim, opened: &mut opened };
+    let dialer = Dialer { egress, membership, opened: &mut opened };
     let made = AssertUnwindSafe(sink.attempt(SinkAttempt { credential, ..attempt }, dialer)).catch_unwind();
     let made = match sink.keeps_deadline() {
         true => made.await,
@@ -300,7 +300,7 @@ pub(crate) async fn attempt(
     failpoint::hit("send.answered");
     let mut facts = made.unwrap_or_else(|_| AttemptFacts::of_panic(delivery));
     // What fails once our time is up was cut off by ourselves, or may have been: that is no fault of theirs.
-    if facts.is_fault() && !claim.stands() {
+    if facts.is_fault() && !membership.stands() {
         return None;
     }
     // Where the policy retries such an answer, its schedule counts.

@@ -1,15 +1,15 @@
 //! Puts the engine together and takes it apart again.
 
 use crate::{
-    board::Board,
     chores::{Chores, Rescans},
-    claim::Lease,
     dispatcher::{AttemptRunner, Dispatcher, Message},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
+    membership::Lease,
     metrics::Metrics,
-    owner::{Owner, Registrar, StartError, Stops},
+    owner::{Joiner, Owner, StartError, Stops},
+    ownership_view::OwnershipView,
     publish,
     sender::Sender,
     settler::{self, Settler},
@@ -55,7 +55,7 @@ pub struct EngineSettings {
     /// Ask the operating system for names instead of our own resolver.
     pub system_dns: bool,
     pub idempotency_window: Duration,
-    /// Who hears of attempts.
+    /// Where spans of attempts go.
     pub tracer: Tracer,
     /// How often what is older than its account keeps it is looked for …
     pub prune_every: Duration,
@@ -90,7 +90,7 @@ impl Default for EngineSettings {
 pub struct Engine {
     handle: Arc<EngineHandle>,
     supervisor: Supervisor,
-    /// First lanes and chores stop and shards are given away as they drain; then the claim is given up.
+    /// First lanes and chores stop and shards are given away as they drain; then the membership ends.
     stops: Stops,
     grace: watch::Sender<Duration>,
     dispatcher: JoinHandle<()>,
@@ -119,15 +119,15 @@ impl Engine {
     async fn begin(parts: EngineParts, sinks: Sinks, lease: Arc<Lease>) -> Result<Self, StartError> {
         let sinks = Arc::new(sinks);
         let EngineParts { store, clock, dice, master_keys, node, settings, supervisor, .. } = parts;
-        let registrar = Registrar {
+        let joiner = Joiner {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
             lease,
             length: settings.lease,
         };
-        let claim = registrar.join(&node).await?;
-        let board = Board::new(Arc::clone(&claim));
+        let membership = joiner.join(&node).await?;
+        let ownership_view = OwnershipView::new(Arc::clone(&membership));
         let (outbox, rescans, watch) = (Arc::<Outbox>::default(), Arc::<Rescans>::default(), Arc::default());
         let sender = Arc::new(Sender {
             store: Arc::clone(&store),
@@ -159,19 +159,20 @@ impl Engine {
             Arc::clone(&sender),
             settling,
             inbox.clone(),
-            Arc::clone(&claim),
+            Arc::clone(&membership),
             gate,
             max_in_flight,
         );
         // Bounded by the dispatcher: see `ShardReport`.
         let (reports, reported) = mpsc::unbounded_channel();
-        let dispatcher = Dispatcher::new(lanes, fetcher, Arc::clone(&board), Arc::clone(&outbox), reports);
+        let dispatcher =
+            Dispatcher::new(lanes, fetcher, Arc::clone(&ownership_view), Arc::clone(&outbox), reports);
         let membership_moved = Arc::new(Notify::new());
         let owner = Owner {
-            registrar,
+            joiner,
             node,
-            claim,
-            board: Arc::clone(&board),
+            membership,
+            ownership_view: Arc::clone(&ownership_view),
             dispatcher: inbox.clone(),
             reports: reported,
             rescans: Arc::clone(&rescans),
@@ -186,7 +187,7 @@ impl Engine {
             clock,
             dice,
             settings,
-            board,
+            ownership_view,
             outbox,
             rescans,
             watch,
@@ -198,7 +199,7 @@ impl Engine {
         let vital = |id, task: BoxFuture<'static, ()>| supervisor.start_once(id, &stops.drain, task);
         let dispatching =
             dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone(), supervisor.clone());
-        let SideLoops { board, outbox, inbox, .. } = side_loops;
+        let SideLoops { ownership_view, outbox, inbox, .. } = side_loops;
         let _ended = ended.drop_guard();
         Ok(Self {
             dispatcher: vital(Loop::Dispatcher, dispatching.boxed()),
@@ -209,7 +210,7 @@ impl Engine {
                 expansions,
                 sender,
                 master_keys,
-                board,
+                ownership_view,
                 outbox,
                 metrics,
                 _ended,
@@ -230,7 +231,7 @@ impl Engine {
     }
 
     /// Starts nothing more, finishes what is open within `grace`, writes all results, gives every shard to its next
-    /// owner as soon as nothing of it is open, and gives up the claim.
+    /// owner as soon as nothing of it is open, and leaves.
     pub async fn stop(self, grace: Duration) {
         self.grace.send_replace(grace);
         self.stops.drain.cancel();
@@ -252,7 +253,7 @@ struct SideLoops {
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     settings: EngineSettings,
-    board: Arc<Board>,
+    ownership_view: Arc<OwnershipView>,
     outbox: Arc<Outbox>,
     rescans: Arc<Rescans>,
     watch: Arc<EarlyLooks>,
@@ -268,14 +269,24 @@ impl SideLoops {
         stop: &CancellationToken,
         ended: &CancellationToken,
     ) -> mpsc::Sender<Vec<Expansion>> {
-        let Self { store, clock, dice, settings, board, outbox, rescans, watch, membership_moved, inbox } =
-            self;
+        let Self {
+            store,
+            clock,
+            dice,
+            settings,
+            ownership_view,
+            outbox,
+            rescans,
+            watch,
+            membership_moved,
+            inbox,
+        } = self;
         let chores = Chores {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
             dice: Arc::clone(dice),
             settings: settings.clone(),
-            board: Arc::clone(board),
+            ownership_view: Arc::clone(ownership_view),
             rescans: Arc::clone(rescans),
             inbox: inbox.clone(),
         };
@@ -292,16 +303,16 @@ impl SideLoops {
             watch: Arc::clone(watch),
             store: Arc::clone(store),
             dice: Arc::clone(dice),
-            board: Arc::clone(board),
+            ownership_view: Arc::clone(ownership_view),
             dispatcher: inbox.clone(),
         };
-        let publishing = (Arc::clone(store), Arc::clone(clock), Arc::clone(board), inbox.clone());
+        let publishing = (Arc::clone(store), Arc::clone(clock), Arc::clone(ownership_view), inbox.clone());
         let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
         supervisor.start(Loop::WakeListener, stop, move |life| listener.clone().run(life));
         supervisor.start(Loop::ConfigWatch, stop, move |_| watching.clone().run());
         supervisor.start(Loop::LanePublisher, stop, move |_| {
-            let (store, clock, board, inbox) = publishing.clone();
-            publish::run(store, clock, board, inbox)
+            let (store, clock, ownership_view, inbox) = publishing.clone();
+            publish::run(store, clock, ownership_view, inbox)
         });
         supervisor.start(Loop::Outbox, ended, move |_| {
             let (outbox, store, dice) = telling.clone();

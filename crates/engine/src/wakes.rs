@@ -3,7 +3,9 @@
 //! Hand-overs for others' lanes, changed accounts and moved shards gather in the [`Outbox`] and are told together, at
 //! most every few milliseconds and never inside a commit. Whatever is lost on the way is found by the rescan.
 
-use crate::{backoff::Backoff, beat::beat, chores::Rescans, dispatcher::Message, watch::EarlyLooks};
+use crate::{
+    backoff::Backoff, batch_interval::batch_interval, chores::Rescans, dispatcher::Message, watch::EarlyLooks,
+};
 use domain::{
     delivery::Position,
     dice::Dice,
@@ -80,7 +82,7 @@ impl Outbox {
                 Ok(()) => {
                     untold.told();
                     backoff.reset();
-                    beat(begun.elapsed()).max(limits::WAKES_PAUSE)
+                    batch_interval(begun.elapsed()).max(limits::WAKES_PAUSE)
                 }
                 Err(error) => {
                     if backoff.worth_telling() {

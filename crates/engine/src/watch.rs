@@ -2,7 +2,7 @@
 //! are compared, and what has changed is read again before anything else starts there. A word from the node that made
 //! the change only makes it faster. A node that is alone makes all changes itself, and is told by its own API.
 
-use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{dice::Dice, id::AccountId, limits};
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use tokio::{
 /// What was asked to be looked at before its time.
 #[derive(Debug, Default)]
 pub(crate) struct EarlyLooks {
-    /// Accounts somebody spoke of, bounded by name: beyond, the next look at all of them is near enough.
+    /// Accounts that other nodes spoke of, bounded by name: beyond, the next look at all of them is near enough.
     spoken_of: Mutex<BTreeSet<AccountId>>,
     bell: Notify,
 }
@@ -30,7 +30,7 @@ pub(crate) struct ConfigWatch {
     pub(crate) watch: Arc<EarlyLooks>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
 }
 
@@ -43,7 +43,7 @@ impl EarlyLooks {
         self.bell.notify_one();
     }
 
-    /// The line was down: look at all of them at the next turn, which is near.
+    /// The line was down: look at all of them at the next round, which is near.
     pub(crate) fn look(&self) {
         self.bell.notify_one();
     }
@@ -70,7 +70,7 @@ impl ConfigWatch {
             if all {
                 next = Instant::now() + limits::VERSIONS_LOOK;
             }
-            if self.board.is_alone() {
+            if self.ownership_view.is_alone() {
                 continue;
             }
             let only = (!all).then_some(spoken_of);

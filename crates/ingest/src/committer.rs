@@ -69,8 +69,8 @@ pub(crate) struct Submission {
     pub(crate) share: QueueShare,
 }
 
-/// What a flush has said.
-struct Flushed {
+/// What the store has said to a flush.
+struct FlushAnswer {
     committed: Vec<Committed>,
     /// It was made twice, and what the first try did, or still does, is not known.
     first_unknown: bool,
@@ -166,16 +166,16 @@ impl Flusher {
 
     /// Commits, and once more after a short pause if the store was away: the very same batch may be repeated safely.
     /// What stays unknown once stays unknown, unless the repetition settles it.
-    async fn flush(&self, events: &[NewEvent]) -> Result<Flushed, StoreError> {
+    async fn flush(&self, events: &[NewEvent]) -> Result<FlushAnswer, StoreError> {
         let first = match self.flush_once(events).await {
-            Ok(committed) => return Ok(Flushed { committed, first_unknown: false }),
+            Ok(committed) => return Ok(FlushAnswer { committed, first_unknown: false }),
             Err(error @ (StoreError::Unavailable(_) | StoreError::OutcomeUnknown(_))) => error,
             Err(error) => return Err(error),
         };
         sleep(limits::BACKOFF_MIN.mul_f64(self.dice.unit())).await;
         let first_unknown = matches!(first, StoreError::OutcomeUnknown(_));
         match self.flush_once(events).await {
-            Ok(committed) => Ok(Flushed { committed, first_unknown }),
+            Ok(committed) => Ok(FlushAnswer { committed, first_unknown }),
             Err(_) if first_unknown => Err(first),
             Err(second) => Err(second),
         }
@@ -200,7 +200,7 @@ impl Flusher {
         &self,
         events: Vec<NewEvent>,
         waiters: Vec<Waiter>,
-        Flushed { committed, first_unknown }: Flushed,
+        FlushAnswer { committed, first_unknown }: FlushAnswer,
     ) -> Vec<Submission> {
         let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         let mut expanding = Vec::new();

@@ -36,7 +36,7 @@ use values::{duration, durations, flag, list, networks, number, share, size};
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
-    /// None: operators come in by the same door.
+    /// None: operators come in by the same address.
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) public_url: String,
     pub(crate) data_dir: PathBuf,

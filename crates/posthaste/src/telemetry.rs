@@ -1,5 +1,5 @@
 //! What the process tells of itself: logs, human on a terminal and JSON where a machine reads them (`POSTHASTE_LOG` says
-//! how much), and traces, if somebody collects them. Neither ever keeps anybody waiting; what is lost is counted.
+//! how much), and traces, if they are collected. Neither ever holds up the work; what is lost is counted.
 //!
 //! Logs go to standard error: standard output belongs to what a command was asked for.
 
@@ -64,20 +64,20 @@ pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
     Ok(flush)
 }
 
-/// What was lost of logs and traces, for whoever watches the process.
+/// What metrics tell of logs and traces: what was exported, and what was lost.
 #[derive(Default)]
-pub(crate) struct Losses {
+pub(crate) struct TelemetryMetrics {
     pub(crate) exporter: Option<Arc<Exporter>>,
 }
 
-impl Losses {
+impl TelemetryMetrics {
     pub(crate) fn tracer(&self) -> Tracer {
         self.exporter.as_ref().map_or_else(Tracer::default, |exporter| Tracer::new(exporter.clone()))
     }
 }
 
 #[async_trait]
-impl Scraped for Losses {
+impl Scraped for TelemetryMetrics {
     async fn scrape(&self, _named: bool, text: &mut Text) {
         text.single(
             "posthaste_log_lines_dropped_total",

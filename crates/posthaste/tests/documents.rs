@@ -74,7 +74,7 @@ fn no_crate_that_leaves_examples_out_has_one() {
 fn what_looks_like_a_path_is_told_from_what_does_not() {
     let top = vec!["crates".to_owned(), "docs".to_owned()];
     for path in
-        ["crates/sim", "crates/sim/src/main.rs", "lane.rs", "docs/dev/checks.md", "engine/src/beat.rs"]
+        ["crates/sim", "crates/sim/src/main.rs", "lane.rs", "docs/dev/checks.md", "engine/src/owner.rs"]
     {
         assert!(looks_like_a_path(path, &top), "{path}");
     }

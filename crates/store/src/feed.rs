@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use domain::{
     delivery::Ending,
     event::Event,
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     outcome::Outcome,
     time::Timestamp,
@@ -82,7 +82,7 @@ pub enum FeedChange {
     Event(Box<EventRecord>),
     Delivery(Box<FactRecord>),
     /// As it is now: it may have changed more than once.
-    Hold(DestinationId, HoldEntry),
+    Hold(DestinationId, HoldRecord),
 }
 
 /// A delivery as a fact left it.

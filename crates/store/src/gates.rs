@@ -3,7 +3,7 @@
 use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
-    gate::{GateRecord, HoldEntry, HoldReason},
+    gate::{GateRecord, HoldReason, HoldRecord},
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -17,7 +17,7 @@ pub trait Gates: Send + Sync {
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError>;
 
     /// Adds lines to a destination's history, or writes them anew: holds that a person ended.
-    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError>;
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError>;
 
     /// A destination's holds, the newest first, those that began before the given one; at most `limit`.
     async fn holds(
@@ -25,7 +25,7 @@ pub trait Gates: Send + Sync {
         destination: DestinationId,
         before: Option<HoldKey>,
         limit: usize,
-    ) -> Result<Vec<HoldEntry>, StoreError>;
+    ) -> Result<Vec<HoldRecord>, StoreError>;
 
     /// Forgets holds that ended before then, at most `limit`; says how many.
     async fn prune_holds(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
@@ -38,7 +38,7 @@ pub struct GateWord {
     pub shard: u16,
     /// None: there is nothing to remember any more.
     pub record: Option<GateRecord>,
-    pub holds: Vec<HoldEntry>,
+    pub holds: Vec<HoldRecord>,
 }
 
 /// A gate as it was kept.
@@ -66,5 +66,5 @@ pub(crate) fn latest(words: &[GateWord]) -> Latest<'_> {
 #[derive(Default)]
 pub(crate) struct Latest<'a> {
     pub(crate) records: std::collections::BTreeMap<DestinationId, (u16, Option<&'a GateRecord>)>,
-    pub(crate) holds: std::collections::BTreeMap<(DestinationId, Timestamp, &'static str), &'a HoldEntry>,
+    pub(crate) holds: std::collections::BTreeMap<(DestinationId, Timestamp, &'static str), &'a HoldRecord>,
 }

@@ -33,7 +33,7 @@ use domain::{
     delivery::{Delivery, Ending},
     destination::Destination,
     event::Event,
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
     route::Route,
     source::Source,
@@ -114,7 +114,7 @@ struct Tables {
     shards: Shards,
     lanes: BTreeMap<DestinationId, KeptLane>,
     gates: BTreeMap<DestinationId, KeptGate>,
-    holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldEntry>>,
+    holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldRecord>>,
     /// What settlements and people made of deliveries, and lines of the history of holds, as they were written.
     written_facts: Vec<WrittenFact>,
     written_holds: Vec<WrittenHold>,

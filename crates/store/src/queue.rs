@@ -11,6 +11,8 @@ use domain::{
 };
 use std::sync::Arc;
 
+pub use domain::lane::TrackHead;
+
 #[async_trait]
 pub trait Queue: Send + Sync {
     /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
@@ -139,14 +141,6 @@ pub struct LaneHead {
     pub shard: u16,
     pub destination_id: DestinationId,
     pub first: Position,
-}
-
-/// The first waiting row of a track.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrackHead {
-    pub track: i64,
-    pub first: Position,
-    pub due_at: Timestamp,
 }
 
 /// A delivery of an ordered lane whose time has come, and the track it belongs to.

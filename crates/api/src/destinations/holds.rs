@@ -10,21 +10,21 @@ use crate::{
     problems, read,
 };
 use axum::{Json, extract::State};
-use contract::{HoldEntryView, ListBody, schema};
+use contract::{HoldRecordView, ListBody, schema};
 use domain::{account::Scope, destination::Destination, id::DestinationId};
 
 /// List a destination's holds, the newest first; one that goes on has no `ended_at`. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/holds", operation_id = "list_destination_holds", tag = "destinations",
     params(("id" = schema::DestinationId, Path), PageParams),
-    responses((status = 200, description = "A page.", body = ListBody<HoldEntryView>), problems::ListingOf),
+    responses((status = 200, description = "A page.", body = ListBody<HoldRecordView>), problems::ListingOf),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<HoldEntryView>>, ApiError> {
+) -> Result<Json<ListBody<HoldRecordView>>, ApiError> {
     ctx.require(Scope::DestinationsRead)?;
     let account = ctx.account_id();
     let found = read::destination_holds(&app, account, id, list.page(&app, account)?).await?;

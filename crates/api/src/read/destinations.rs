@@ -4,12 +4,12 @@ use super::{Listed, Revision, attempts, cut, peek};
 use crate::{
     app::App,
     error::ApiError,
-    views::{self, LaneState},
+    views::{self, LaneSummary},
 };
-use contract::{AttemptView, DestinationView, HoldEntryView, SecretView};
+use contract::{AttemptView, DestinationView, HoldRecordView, SecretView};
 use domain::{
     destination::Destination,
-    gate::{HoldEntry, HoldReason},
+    gate::{HoldReason, HoldRecord},
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
     limits,
     time::Timestamp,
@@ -33,7 +33,7 @@ pub async fn destinations(
     let destinations = app.store.destinations(account, peek(page)).await?;
     let Listed { data, next } = cut(destinations, limit, |destination| destination.id);
     let ids: Vec<_> = data.iter().map(|destination| destination.id).collect();
-    let lanes = lane_states(app, &ids).await?;
+    let lanes = lane_summaries(app, &ids).await?;
     let data = data.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
     Ok(Listed { data: data.collect(), next })
 }
@@ -42,8 +42,8 @@ pub(crate) async fn show(
     app: &App,
     destination: &Destination,
 ) -> Result<Revision<DestinationView>, ApiError> {
-    let lanes = lane_states(app, &[destination.id]).await?;
-    let view = views::destination(destination, lanes.first().unwrap_or(&LaneState::default()));
+    let lanes = lane_summaries(app, &[destination.id]).await?;
+    let view = views::destination(destination, lanes.first().unwrap_or(&LaneSummary::default()));
     Ok(Revision { version: destination.version, view })
 }
 
@@ -66,22 +66,22 @@ pub async fn destination_holds(
     account: AccountId,
     id: DestinationId,
     page: Page<(Timestamp, HoldReason)>,
-) -> Result<Listed<HoldEntryView, (Timestamp, HoldReason)>, ApiError> {
+) -> Result<Listed<HoldRecordView, (Timestamp, HoldReason)>, ApiError> {
     let destination = app.store.destination(account, id).await?;
     let Page { before, limit } = page;
     let mut holds = app.store.holds(id, before, limit + 1).await?;
     // What a person has switched off is written down when it ends; until then the destination itself says so.
-    let key = |hold: &HoldEntry| (hold.since, hold.reason.as_str());
+    let key = |hold: &HoldRecord| (hold.since, hold.reason.as_str());
     let earlier =
-        |hold: &HoldEntry| before.is_none_or(|(since, reason)| key(hold) < (since, reason.as_str()));
+        |hold: &HoldRecord| before.is_none_or(|(since, reason)| key(hold) < (since, reason.as_str()));
     holds.extend(switched(&destination, None).into_iter().filter(earlier));
     holds.sort_by_key(|hold| std::cmp::Reverse(key(hold)));
-    Ok(cut(holds, limit, |hold| (hold.since, hold.reason)).map(views::hold_entry))
+    Ok(cut(holds, limit, |hold| (hold.since, hold.reason)).map(views::hold_record))
 }
 
 /// What its switches hold it for, as lines of its history.
-pub(crate) fn switched(destination: &Destination, ended_at: Option<Timestamp>) -> Vec<HoldEntry> {
-    destination.holds().iter().map(|hold| HoldEntry::of(hold, ended_at)).collect()
+pub(crate) fn switched(destination: &Destination, ended_at: Option<Timestamp>) -> Vec<HoldRecord> {
+    destination.holds().iter().map(|hold| HoldRecord::of(hold, ended_at)).collect()
 }
 
 /// Its signing secret, in the clear.
@@ -101,12 +101,12 @@ pub async fn destination_secret(
 }
 
 /// What waits for these destinations and what their lanes say, in order.
-async fn lane_states(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneState>, ApiError> {
+async fn lane_summaries(app: &App, ids: &[DestinationId]) -> Result<Vec<LaneSummary>, ApiError> {
     let backlog = app.store.backlog(ids, limits::QUEUED_EVENTS_EXACT + 1).await?;
     let since = app.now().minus(limits::SUCCESS_RATE_OVER);
     let rates = app.store.success_rates(ids, since, limits::SUCCESS_RATE_ATTEMPTS).await?;
     let views = app.lanes.views(ids).await;
     let states = backlog.into_iter().zip(rates).zip(views.into_iter().chain(std::iter::repeat(None)));
-    let state = |(((rows, oldest_queued_at), rate), view)| LaneState { view, rows, oldest_queued_at, rate };
+    let state = |(((rows, oldest_queued_at), rate), view)| LaneSummary { view, rows, oldest_queued_at, rate };
     Ok(states.map(state).collect())
 }

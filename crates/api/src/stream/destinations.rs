@@ -2,7 +2,7 @@
 
 use crate::{app::App, views};
 use contract::DestinationChangeView;
-use domain::{destination::Destination, gate::HoldEntry, id::DestinationId, limits};
+use domain::{destination::Destination, gate::HoldRecord, id::DestinationId, limits};
 use std::collections::HashMap;
 use store::{FeedChange, FeedEntry, LaneView, StoreError};
 
@@ -35,7 +35,7 @@ impl KnownDestinations {
         Ok(Self(known))
     }
 
-    pub(super) fn view(&self, id: DestinationId, change: &HoldEntry) -> DestinationChangeView {
+    pub(super) fn view(&self, id: DestinationId, change: &HoldRecord) -> DestinationChangeView {
         let (destination, lane) =
             self.0.get(&id).map_or((None, None), |(destination, lane)| (destination.as_ref(), lane.as_ref()));
         views::destination_change(id, destination, lane, change)

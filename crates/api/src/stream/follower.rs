@@ -40,7 +40,7 @@ enum StreamEnd {
 /// The client's side of the stream: text in pieces, and the signs of life between them.
 struct StreamWriter {
     chunks: mpsc::Sender<Bytes>,
-    beat: Interval,
+    heartbeat: Interval,
     text: String,
 }
 
@@ -60,9 +60,9 @@ impl Follower {
     pub(super) fn start(self, reset: Option<Reset>) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
         let (chunks, body) = mpsc::channel(limits::STREAM_CHUNKS);
         let every = self.app.config.deadlines.heartbeat;
-        let mut beat = interval_at(Instant::now() + every, every);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut out = StreamWriter { chunks, beat, text: frame::hello() };
+        let mut heartbeat = interval_at(Instant::now() + every, every);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut out = StreamWriter { chunks, heartbeat, text: frame::hello() };
         if let Some(reset) = reset {
             out.text += &frame::reset(reset, &self.position);
         }
@@ -143,8 +143,8 @@ impl Follower {
             if !page.more {
                 break;
             }
-            if out.beat.tick().now_or_never().is_some()
-                && let Err(end) = self.beat(out, None).await
+            if out.heartbeat.tick().now_or_never().is_some()
+                && let Err(end) = self.heartbeat(out, None).await
             {
                 return Ok(Some(end));
             }
@@ -170,8 +170,8 @@ impl Follower {
             let item = tokio::select! {
                 biased;
                 () = out.chunks.closed() => return Some(StreamEnd::HungUp),
-                _ = out.beat.tick() => {
-                    if let Err(end) = self.beat(out, Some(&subscription)).await {
+                _ = out.heartbeat.tick() => {
+                    if let Err(end) = self.heartbeat(out, Some(&subscription)).await {
                         return Some(end);
                     }
                     continue;
@@ -224,7 +224,7 @@ impl Follower {
     }
 
     /// A sign of life, if the key still lives.
-    async fn beat(
+    async fn heartbeat(
         &mut self,
         out: &mut StreamWriter,
         subscription: Option<&Subscription>,
@@ -257,7 +257,7 @@ impl Follower {
             tokio::select! {
                 () = &mut wait => return Ok(()),
                 () = out.chunks.closed() => return Err(StreamEnd::HungUp),
-                _ = out.beat.tick() => self.beat(out, None).await?,
+                _ = out.heartbeat.tick() => self.heartbeat(out, None).await?,
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::views;
 use bytes::Bytes;
 use domain::{
     delivery::Status,
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{DestinationId, ReplayId, RouteId, SourceId},
     outcome::Outcome,
 };
@@ -80,7 +80,7 @@ impl StreamItem {
 
     /// A destination that was paused or disabled, found up to this version.
     pub(super) fn switched(
-        (id, hold): &(DestinationId, HoldEntry),
+        (id, hold): &(DestinationId, HoldRecord),
         destinations: &KnownDestinations,
         position: StreamPosition,
         version: i64,
@@ -90,7 +90,7 @@ impl StreamItem {
 
     fn hold(
         destination_id: DestinationId,
-        hold: &HoldEntry,
+        hold: &HoldRecord,
         destinations: &KnownDestinations,
         position: StreamPosition,
         origin: ItemOrigin,

@@ -2,7 +2,7 @@
 
 use crate::{app::App, error::ApiError};
 use domain::{
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{AccountId, DestinationId},
     limits,
     time::Timestamp,
@@ -49,7 +49,7 @@ pub(super) async fn switched(
     account: AccountId,
     after: i64,
     since: Timestamp,
-) -> Result<(Vec<(DestinationId, HoldEntry)>, i64), StoreError> {
+) -> Result<(Vec<(DestinationId, HoldRecord)>, i64), StoreError> {
     let version = version(app, account).await?;
     let mut switched = Vec::new();
     if version <= after {
@@ -63,7 +63,7 @@ pub(super) async fn switched(
             let Ok(destination) = target.destination else { continue };
             let holds = destination.holds();
             let recent = holds.iter().filter(|hold| hold.since >= since);
-            switched.extend(recent.map(|hold| (destination.id, HoldEntry::of(hold, None))));
+            switched.extend(recent.map(|hold| (destination.id, HoldRecord::of(hold, None))));
         }
         last = changed.last().copied();
         if changed.len() < some {

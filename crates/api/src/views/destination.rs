@@ -1,22 +1,22 @@
 use contract::{
-    AuthKind, AuthView, DestinationStatus, DestinationView, HoldEntryView, HoldView, SigningView,
+    AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView, SigningView,
 };
 use domain::{
     destination::{Auth, Destination, Signing},
-    gate::{Hold, HoldEntry, HoldReason},
+    gate::{Hold, HoldReason, HoldRecord},
     limits,
     time::Timestamp,
 };
 use store::{LaneView, SuccessRate};
 
-pub(crate) fn hold_entry(hold: &HoldEntry) -> HoldEntryView {
-    let HoldEntry { reason, since, until, detail, step, ended_at } = hold.clone();
-    HoldEntryView { reason, since, until, ended_at, detail, step }
+pub(crate) fn hold_record(hold: &HoldRecord) -> HoldRecordView {
+    let HoldRecord { reason, since, until, detail, step, ended_at } = hold.clone();
+    HoldRecordView { reason, since, until, ended_at, detail, step }
 }
 
-/// What is known of a destination besides its settings.
+/// What is known of a destination's lane: what waits there, and how its attempts went.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LaneState {
+pub(crate) struct LaneSummary {
     /// None where no lane runs.
     pub(crate) view: Option<LaneView>,
     /// Rows in the queue, counted up to one more than [`limits::QUEUED_EVENTS_EXACT`].
@@ -25,7 +25,7 @@ pub(crate) struct LaneState {
     pub(crate) rate: SuccessRate,
 }
 
-impl LaneState {
+impl LaneSummary {
     /// To four places.
     fn success_rate(&self) -> Option<f64> {
         let SuccessRate { successes, attempts } = self.rate;
@@ -33,7 +33,7 @@ impl LaneState {
     }
 }
 
-pub(crate) fn destination(destination: &Destination, lane: &LaneState) -> DestinationView {
+pub(crate) fn destination(destination: &Destination, lane: &LaneSummary) -> DestinationView {
     let hold = hold(destination, lane.view.as_ref());
     let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
     let in_flight = lane.view.as_ref().map_or(0, |view| view.in_flight);
@@ -106,8 +106,8 @@ fn of_hold(hold: &Hold) -> HoldView {
 }
 
 /// A line of the history that goes on.
-pub(super) fn going_on(hold: &HoldEntry) -> HoldView {
-    let HoldEntry { reason, since, until, detail, step, .. } = hold.clone();
+pub(super) fn going_on(hold: &HoldRecord) -> HoldView {
+    let HoldRecord { reason, since, until, detail, step, .. } = hold.clone();
     HoldView { reason, since, until, detail, step, probing: false }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         Destination::new(id, AccountId::at(THEN, 2), "Orders", "https://example.com/hooks", THEN)
     }
 
-    fn lane(hold: Option<HoldReason>) -> LaneState {
+    fn lane(hold: Option<HoldReason>) -> LaneSummary {
         let hold = hold.map(|reason| Hold {
             reason,
             since: THEN,
@@ -156,7 +156,7 @@ mod tests {
             step: Some(1),
             probing: false,
         });
-        LaneState {
+        LaneSummary {
             view: Some(LaneView { in_flight: 2, hold }),
             rows: 7,
             oldest_queued_at: Some(THEN),
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(view.throttled_until, Some(THEN));
         assert_eq!(view.throttle_reason.as_deref(), Some("429 Too Many Requests"));
 
-        let many = LaneState { rows: limits::QUEUED_EVENTS_EXACT + 1, ..lane(None) };
+        let many = LaneSummary { rows: limits::QUEUED_EVENTS_EXACT + 1, ..lane(None) };
         let view = destination(&orders(), &many);
         assert_eq!((view.queued_events, view.queued_events_exact), (limits::QUEUED_EVENTS_EXACT, false));
     }

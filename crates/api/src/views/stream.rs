@@ -1,12 +1,12 @@
 use super::{
     attempt::millis,
-    destination::{going_on, hold, hold_entry, status},
+    destination::{going_on, hold, hold_record, status},
 };
 use contract::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, HoldView};
 use domain::{
     delivery::{Ending, Status},
     destination::Destination,
-    gate::{HoldEntry, HoldReason},
+    gate::{HoldReason, HoldRecord},
     id::DestinationId,
 };
 use store::{FactAttempt, FactRecord, LaneView};
@@ -49,7 +49,7 @@ pub(crate) fn destination_change(
     id: DestinationId,
     destination: Option<&Destination>,
     lane: Option<&LaneView>,
-    change: &HoldEntry,
+    change: &HoldRecord,
 ) -> DestinationChangeView {
     let hold = standing(destination, lane, change);
     let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
@@ -59,7 +59,7 @@ pub(crate) fn destination_change(
         throttled_until: throttle.and_then(|hold| hold.until),
         throttle_reason: throttle.map(|hold| hold.detail.clone()),
         hold,
-        change: hold_entry(change),
+        change: hold_record(change),
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn destination_change(
 fn standing(
     destination: Option<&Destination>,
     lane: Option<&LaneView>,
-    change: &HoldEntry,
+    change: &HoldRecord,
 ) -> Option<HoldView> {
     let known = destination.and_then(|destination| hold(destination, lane));
     match known {
@@ -95,17 +95,17 @@ mod tests {
 
     const THEN: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
-    fn change(reason: HoldReason, ended_at: Option<Timestamp>) -> HoldEntry {
+    fn change(reason: HoldReason, ended_at: Option<Timestamp>) -> HoldRecord {
         let detail = "429 Too Many Requests".into();
-        HoldEntry { reason, since: THEN, until: Some(THEN), detail, step: Some(1), ended_at }
+        HoldRecord { reason, since: THEN, until: Some(THEN), detail, step: Some(1), ended_at }
     }
 
     fn lane(reason: HoldReason) -> LaneView {
-        let HoldEntry { since, until, detail, step, .. } = change(reason, None);
+        let HoldRecord { since, until, detail, step, .. } = change(reason, None);
         LaneView { in_flight: 0, hold: Some(Hold { reason, since, until, detail, step, probing: true }) }
     }
 
-    fn shown(paused: bool, lane: Option<LaneView>, change: &HoldEntry) -> DestinationChangeView {
+    fn shown(paused: bool, lane: Option<LaneView>, change: &HoldRecord) -> DestinationChangeView {
         let id = DestinationId::at(THEN, 1);
         let url = "https://example.com/hooks";
         let mut destination = Destination::new(id, AccountId::at(THEN, 2), "Orders", url, THEN);

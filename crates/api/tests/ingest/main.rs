@@ -2,7 +2,7 @@
 
 mod bad_input;
 mod connections;
-mod doors;
 mod framing;
 mod overload;
+mod ways_in;
 mod world;

@@ -66,7 +66,7 @@ async fn a_source_has_a_limit_of_its_own() {
     limit_source(&world, Some(1)).await;
     world.ingest(TOKEN, &[], "first").await.accepted("queued", 1);
     is_limited(&world.ingest(TOKEN, &[], "second").await, "1");
-    // By whichever door.
+    // By either way in.
     let (key, _) = world.new_key(KeyKind::Ingest, Some(world.source.id)).await;
     is_limited(&world.publish("/v1/events", &key, EVENT).await, "1");
     world.publish("/v1/events", &world.key, EVENT).await.accepted("queued", 1);

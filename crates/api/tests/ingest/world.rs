@@ -1,7 +1,10 @@
 //! An installation in one process: the memory store, a clock that stands, an account with a source, a destination and
 //! a route, and a recording of what the engine would be told.
 
-use api::{ApiConfig, App, Background, Parts, TestSend, keys::KeyText, router, vault::Vault};
+use api::{
+    ApiConfig, App, Background, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+    router,
+};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -42,7 +45,7 @@ pub(crate) struct World {
     pub(crate) app: App,
     pub(crate) router: Router,
     pub(crate) store: Arc<MemoryStore>,
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) recording: Arc<Recording>,
     pub(crate) dice: Arc<Dealt>,
     pub(crate) account: AccountId,
@@ -75,7 +78,7 @@ impl World {
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let dice = Arc::new(Dealt::default());
         let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).unwrap();
-        let vault = Arc::new(Vault::open(&*store, master, &*dice).await.unwrap());
+        let secrets = Arc::new(InstallationSecrets::open(&*store, master, &*dice).await.unwrap());
         let recording = Arc::new(Recording::default());
         let mut config = ApiConfig::new("http://localhost", "test");
         configure(&mut config);
@@ -86,16 +89,16 @@ impl World {
             lanes: Arc::new(Nothing),
             clock,
             dice: dice.clone(),
-            vault: vault.clone(),
+            secrets: secrets.clone(),
             addresses: Arc::new(AddressPolicy::default()),
             sender: Arc::new(Nothing),
             scraped: Vec::new(),
             supervisor: supervisor.clone(),
             config,
         });
-        let account = create_account(&store, &vault, &*dice).await;
-        let source = create_source(&store, &vault, account, TOKEN, &*dice).await;
-        let (key, key_id) = create_key(&store, &vault, &*dice, account, KeyKind::Account, None).await;
+        let account = create_account(&store, &secrets, &*dice).await;
+        let source = create_source(&store, &secrets, account, TOKEN, &*dice).await;
+        let (key, key_id) = create_key(&store, &secrets, &*dice, account, KeyKind::Account, None).await;
         let destination = Destination::new(
             DestinationId::at(NOW, dice.bits()),
             account,
@@ -129,7 +132,7 @@ impl World {
             router: router(app.clone()),
             app,
             store,
-            vault,
+            secrets,
             recording,
             dice,
             account,
@@ -179,7 +182,7 @@ impl World {
     }
 
     pub(crate) async fn new_key(&self, kind: KeyKind, source: Option<SourceId>) -> (String, ApiKeyId) {
-        create_key(&self.store, &self.vault, &*self.dice, self.account, kind, source).await
+        create_key(&self.store, &self.secrets, &*self.dice, self.account, kind, source).await
     }
 }
 
@@ -238,14 +241,14 @@ impl Answer {
     }
 }
 
-async fn create_account(store: &MemoryStore, vault: &Vault, dice: &dyn Dice) -> AccountId {
+async fn create_account(store: &MemoryStore, secrets: &InstallationSecrets, dice: &dyn Dice) -> AccountId {
     let id = AccountId::at(NOW, dice.bits());
     let account = Account {
         id,
         uid: None,
         name: "Acme".into(),
         retention_days: 90,
-        data_key: vault.master().new_data_key(id, dice),
+        data_key: secrets.master().new_data_key(id, dice),
         created_at: NOW,
         updated_at: NOW,
         version: 0,
@@ -256,7 +259,7 @@ async fn create_account(store: &MemoryStore, vault: &Vault, dice: &dyn Dice) -> 
 
 async fn create_source(
     store: &MemoryStore,
-    vault: &Vault,
+    secrets: &InstallationSecrets,
     account: AccountId,
     token: &str,
     dice: &dyn Dice,
@@ -268,7 +271,7 @@ async fn create_source(
         name: "Stripe".into(),
         enabled: true,
         token: Sealed::default(),
-        token_hash: vault.hash(token.as_bytes()).to_vec(),
+        token_hash: secrets.hash(token.as_bytes()).to_vec(),
         verification: Verification::None,
         rate_limit: None,
         created_at: NOW,
@@ -280,7 +283,7 @@ async fn create_source(
 
 async fn create_key(
     store: &MemoryStore,
-    vault: &Vault,
+    secrets: &InstallationSecrets,
     dice: &dyn Dice,
     account: AccountId,
     kind: KeyKind,
@@ -294,7 +297,7 @@ async fn create_key(
         name: "test".into(),
         kind,
         lookup: parts.lookup().into(),
-        hash: vault.hash(parts.secret.as_bytes()).to_vec(),
+        hash: secrets.hash(parts.secret.as_bytes()).to_vec(),
         scopes: Scope::ALL.to_vec(),
         source_id: source,
         rate_limit: None,
@@ -310,8 +313,8 @@ async fn create_key(
 impl World {
     /// Another account, with a key of its own.
     pub(crate) async fn neighbour(&self) -> (AccountId, String) {
-        let account = create_account(&self.store, &self.vault, &*self.dice).await;
-        let key = create_key(&self.store, &self.vault, &*self.dice, account, KeyKind::Account, None).await;
+        let account = create_account(&self.store, &self.secrets, &*self.dice).await;
+        let key = create_key(&self.store, &self.secrets, &*self.dice, account, KeyKind::Account, None).await;
         (account, key.0)
     }
 }

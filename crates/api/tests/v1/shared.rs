@@ -8,9 +8,9 @@ use crate::{
 use contract::{
     AccountView, ApiKeyInput, ApiKeyView, AttemptView, DeadLetterGroupView, DeliveryDetailView,
     DeliveryQuery, DeliveryView, DestinationStatsView, DestinationView, EventDetailView, EventView,
-    FanoutStatsView, HoldEntryView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource,
-    NodeView, PreviewView, Problem, Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView,
-    SecretView, SourceView, StatsView,
+    FanoutStatsView, HoldRecordView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute,
+    NewSource, NodeView, PreviewView, Problem, Publish, ReplayEstimateView, ReplayInput, ReplayView,
+    RouteView, SecretView, SourceView, StatsView,
 };
 use domain::outcome::Outcome;
 use http::Method;
@@ -71,7 +71,7 @@ on_every_store! {
         assert!(get::<DestinationView>(&world, &of("")).await.hold.is_some());
         get::<SecretView>(&world, &of("/secret")).await;
         assert_eq!(get::<ListBody<AttemptView>>(&world, &of("/attempts")).await.data.len(), 1);
-        assert_eq!(get::<ListBody<HoldEntryView>>(&world, &of("/holds")).await.data.len(), 1);
+        assert_eq!(get::<ListBody<HoldRecordView>>(&world, &of("/holds")).await.data.len(), 1);
         get::<DestinationStatsView>(&world, &of("/stats")).await;
         get::<StatsView>(&world, "/v1/stats").await;
         get::<FanoutStatsView>(&world, "/v1/stats/fanout").await;

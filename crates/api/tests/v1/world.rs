@@ -1,6 +1,6 @@
 //! A whole API in process, with two accounts, an operator and a pretended engine.
 
-use api::{ApiConfig, App, Parts, TestSend, keys::KeyText, vault::Vault};
+use api::{ApiConfig, App, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -50,7 +50,7 @@ pub(crate) struct World {
     pub(crate) operator_key: String,
     pub(crate) account: AccountId,
     dice: Arc<TestDice>,
-    vault: Arc<Vault>,
+    secrets: Arc<InstallationSecrets>,
     pub(crate) app: App,
     router: Router,
     pub(crate) node: NodeId,
@@ -127,7 +127,9 @@ impl World {
     ) -> Self {
         let dice = Arc::new(TestDice::default());
         let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).expect("a master key");
-        let vault = Arc::new(Vault::open(&*store, master, &*dice).await.expect("a fresh vault opens"));
+        let secrets = Arc::new(
+            InstallationSecrets::open(&*store, master, &*dice).await.expect("a fresh secrets opens"),
+        );
         let (lanes, announced) = (Arc::<PretendedLanes>::default(), Arc::<Announced>::default());
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
         let mut config = ApiConfig::new("https://hooks.example.com", "0.0.0-test");
@@ -138,7 +140,7 @@ impl World {
             lanes: lanes.clone(),
             clock: clock.clone(),
             dice: dice.clone(),
-            vault: vault.clone(),
+            secrets: secrets.clone(),
             addresses: Arc::new(addresses),
             sender: Arc::new(PretendedSender),
             scraped: Vec::new(),
@@ -167,7 +169,7 @@ impl World {
             operator_key: String::new(),
             account: AccountId::MIN,
             dice,
-            vault,
+            secrets,
             router: api::router(app.clone()),
             app,
             node,
@@ -190,7 +192,7 @@ impl World {
             uid: None,
             name: name.into(),
             retention_days: 90,
-            data_key: self.vault.master().new_data_key(id, &*self.dice),
+            data_key: self.secrets.master().new_data_key(id, &*self.dice),
             created_at: now,
             updated_at: now,
             version: 0,
@@ -208,7 +210,7 @@ impl World {
             name: "test".into(),
             kind,
             lookup: text.parts().lookup().into(),
-            hash: self.vault.hash(text.parts().secret.as_bytes()).to_vec(),
+            hash: self.secrets.hash(text.parts().secret.as_bytes()).to_vec(),
             scopes: scopes.to_vec(),
             source_id: None,
             rate_limit: None,

@@ -1,11 +1,11 @@
-//! What of a gate outlives its owner: written with the result that changed it, read by whoever owns the lane next. And
+//! What of a gate outlives its owner: written with the result that changed it, read by the next owner of the lane. And
 //! what every change of it adds to the history of holds.
 
 use super::{Hold, HoldReason, breaker::OpenBreaker, throttle::ThrottleWindow};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Empty while the ramp after a hold is under way: whoever takes over begins it again.
+/// Empty while the ramp after a hold is under way: the next owner begins it again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GateRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -16,7 +16,7 @@ pub struct GateRecord {
 
 /// A line in the history of a destination's holds. One that goes on is written again, under the same beginning.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HoldEntry {
+pub struct HoldRecord {
     pub reason: HoldReason,
     pub since: Timestamp,
     pub until: Option<Timestamp>,
@@ -36,19 +36,19 @@ impl GateRecord {
     }
 
     /// The history's lines that change with the gate: what has ended, and what is new or goes on differently.
-    pub fn history(before: Option<&Self>, after: Option<&Self>, now: Timestamp) -> Vec<HoldEntry> {
+    pub fn history(before: Option<&Self>, after: Option<&Self>, now: Timestamp) -> Vec<HoldRecord> {
         let (before, after) = (holds(before), holds(after));
         let same = |one: &Hold, other: &Hold| one.reason == other.reason && one.since == other.since;
         let ended = before.iter().filter(|old| !after.iter().any(|new| same(old, new)));
         let begun = after.iter().filter(|new| !before.contains(new));
         ended
-            .map(|hold| HoldEntry::of(hold, Some(now)))
-            .chain(begun.map(|hold| HoldEntry::of(hold, None)))
+            .map(|hold| HoldRecord::of(hold, Some(now)))
+            .chain(begun.map(|hold| HoldRecord::of(hold, None)))
             .collect()
     }
 }
 
-impl HoldEntry {
+impl HoldRecord {
     pub fn of(hold: &Hold, ended_at: Option<Timestamp>) -> Self {
         let Hold { reason, since, until, detail, step, .. } = hold.clone();
         Self { reason, since, until, detail, step, ended_at }

@@ -1,7 +1,8 @@
 //! What to do now: what to start or end, what to fetch, when to ask again.
 
 use super::{
-    DeliveryStage, Lane, LaneAction, LaneSettings, LoadedDelivery, Mode, TrackQuery, WindowQuery, pace::Beat,
+    DeliveryStage, Lane, LaneAction, LaneSettings, LoadedDelivery, Mode, TrackQuery, WindowQuery,
+    pace::StartInterval,
 };
 use crate::{
     delivery::{Delivery, Ending, Position, expires_at},
@@ -20,9 +21,9 @@ impl<C> Lane<C> {
                 if self.unflushed < limits::ENDING_UNFLUSHED { self.take_any()? } else { return None };
             return Some(self.end(loaded, with));
         }
-        if let Some((loaded, track)) = self.order.as_mut().and_then(|order| order.next_turn()) {
-            self.known.insert(loaded.delivery.id, DeliveryStage::Turning.into());
-            return Some(LaneAction::Turn(loaded, track));
+        if let Some((loaded, track)) = self.order.as_mut().and_then(|order| order.next_to_number()) {
+            self.known.insert(loaded.delivery.id, DeliveryStage::Numbering.into());
+            return Some(LaneAction::Number(loaded, track));
         }
         if let Mode::Paused { .. } = mode {
             self.drop_loaded();
@@ -53,7 +54,7 @@ impl<C> Lane<C> {
         }
         let loaded = self.take(place)?;
         if let Some(limit) = self.rate_limit {
-            self.pace.started(Beat::of(limit), now);
+            self.pace.started(StartInterval::of(limit), now);
         }
         self.known.insert(loaded.delivery.id, DeliveryStage::Open { since: now }.into());
         if let Some(order) = &mut self.order {
@@ -118,7 +119,7 @@ impl<C> Lane<C> {
         // Rows in hand may lie in the way of a mark that was lowered: ask for so many more.
         let mut limit = self.window.ask(settings.max_concurrency, ending, now);
         if let Some(rate) = self.rate_limit.filter(|_| !ending) {
-            limit = limit.min(Beat::of(rate).starts_in(limits::LOADED_FRESH));
+            limit = limit.min(StartInterval::of(rate).starts_in(limits::LOADED_FRESH));
         }
         limit += self.in_flight as usize;
         Some(WindowQuery {
@@ -139,10 +140,11 @@ impl<C> Lane<C> {
     /// When to ask again if nothing happens before.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         let settings = self.settings.as_ref()?;
-        let turn = self.order.as_ref().and_then(|order| order.turn_at()).filter(|at| *at > now);
+        let scheduled =
+            self.order.as_ref().and_then(|order| order.next_scheduled_at()).filter(|at| *at > now);
         match settings.mode {
             Mode::Deliver => {}
-            Mode::Paused { .. } => return turn,
+            Mode::Paused { .. } => return scheduled,
             Mode::End { .. } => return None,
         }
         let ordered = self.order.iter().flat_map(|order| order.wakes());
@@ -152,14 +154,14 @@ impl<C> Lane<C> {
         let pace = self.paced_until(now).unwrap_or(Timestamp::MIN);
         // What is overdue waits for a slot, a flush or an answer, and must not hide what falls due later.
         let expiry = self.next_expiry_look().filter(|_| unseen.is_some() || self.order.is_some());
-        let turn = turn.into_iter().chain(expiry);
+        let scheduled = scheduled.into_iter().chain(expiry);
         loaded
             .into_iter()
             .chain(unseen)
             .chain(self.left_over)
             .chain(ordered)
             .map(|due| due.max(gate).max(pace))
-            .chain(turn)
+            .chain(scheduled)
             .filter(|at| *at > now)
             .min()
     }

@@ -60,7 +60,7 @@ impl Explanation {
 impl WaitingFor {
     /// What a delivery waits for as long as its destination is held, or it is not due; None if it is neither.
     pub fn held_or_scheduled(hold: Option<Hold>, delivery: &Delivery, now: Timestamp) -> Option<Self> {
-        // Who is due only after the hold has ended does not wait for it.
+        // A delivery that is due only after the hold has ended does not wait for it.
         let outlasts = |until| delivery.due_at > now && delivery.due_at > until;
         if let Some(hold) = hold.filter(|hold| !hold.until.is_some_and(outlasts)) {
             let kind = match hold.reason {
@@ -149,7 +149,7 @@ impl<C> Lane<C> {
         Explanation::Waits(binding.waiting_for(delivery, || "its turn on this node".into()))
     }
 
-    /// Which limits bind, for those who are told.
+    /// Which limits bind, to be told.
     pub fn binding(&self, now: Timestamp) -> Binding {
         let leaders = self.order.as_ref().map(|order| order.leaders(limits::LANES_LEADERS_NAMED));
         Binding { leaders: leaders.unwrap_or_default(), ..self.slots(now) }

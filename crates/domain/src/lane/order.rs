@@ -3,8 +3,8 @@
 //! Of a track only the lowest row may start, and the next one only when that one's end is durable. So nothing is taken
 //! straight from a commit: a track is read from where it was read last, and a head that waits for its retry is
 //! remembered with its time and nothing behind it. A track whose rows may be incomplete below its head starts nothing.
-//! Scheduled deliveries wait in a track of their own until their time; then they take their turn, which the store
-//! numbers.
+//! Scheduled deliveries wait in a track of their own until their time; then the store numbers them, and they
+//! stand at the end of the track of their key.
 
 use super::{LoadedDelivery, WindowQuery, WindowRow};
 use crate::{
@@ -20,14 +20,14 @@ pub(super) struct Order<C> {
     tracks: BTreeMap<i64, Track<C>>,
     /// Tracks whose head is here and free to go: its rank, and the track.
     ready: BTreeSet<(i64, i64)>,
-    /// Tracks to be read, in turn.
+    /// Tracks to be read, in this order.
     to_read: VecDeque<i64>,
     /// Heads that are not due.
     blocked: BTreeSet<(Timestamp, i64)>,
     /// Scheduled ones whose time has come, and the track each goes to.
-    turns: VecDeque<(LoadedDelivery<C>, i64)>,
+    to_number: VecDeque<(LoadedDelivery<C>, i64)>,
     /// Those that the store is giving their numbers.
-    turning: usize,
+    numbering: usize,
     sweep: TrackSweep,
     /// Tracks that have rows in memory or under way.
     in_memory: usize,
@@ -38,9 +38,9 @@ pub(super) struct Order<C> {
 /// The look through all tracks: after a take-over, and for heads that were too many to remember.
 #[derive(Debug, Default)]
 struct TrackSweep {
-    /// Tracks from here on may have something that nobody has looked at.
+    /// Tracks from here on may have something that has not been looked at.
     from: Option<i64>,
-    /// What has been passed already is looked at by the next round: every track has its turn, whatever comes meanwhile.
+    /// What has been passed already is looked at by the next round: none is left out, whatever comes meanwhile.
     next_round: Option<i64>,
     under_way: bool,
     again_at: Option<Timestamp>,
@@ -80,7 +80,7 @@ struct Track<C> {
 
 /// A track that has something waiting, and its first row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Head {
+pub struct TrackHead {
     pub first: Position,
     pub due_at: Timestamp,
 }
@@ -101,8 +101,8 @@ impl<C> Default for Order<C> {
             ready: BTreeSet::new(),
             to_read: VecDeque::new(),
             blocked: BTreeSet::new(),
-            turns: VecDeque::new(),
-            turning: 0,
+            to_number: VecDeque::new(),
+            numbering: 0,
             sweep: TrackSweep::default(),
             in_memory: 0,
             loaded: 0,
@@ -149,7 +149,7 @@ impl<C> Order<C> {
         if it.blocked.is_some() && it.unread.is_some_and(|unread| unread < rank) {
             return;
         }
-        // Whoever speaks of one row says nothing of those before it.
+        // What is said of one row says nothing of those before it.
         let next = it.last.map_or(i64::MIN, |last| last.saturating_add(1));
         it.lower(if track == Position::AWAITS_TIME { rank } else { next.min(rank) });
         if let Some((due_at, _)) = it.blocked.take() {
@@ -173,12 +173,12 @@ impl<C> Order<C> {
         }
     }
 
-    /// The next track to read. What is scheduled takes its turn whatever holds the others: `open` says whether they
+    /// The next track to read. What is scheduled is numbered whatever holds the others: `open` says whether they
     /// may start, `tracks` how many of them are worth having in memory.
     pub(super) fn query(&mut self, open: bool, tracks: usize) -> Option<WindowQuery> {
         // Those of the last read are numbered first: what they leave behind is where the next one begins.
-        if self.turns.is_empty() && self.turning == 0 {
-            let query = self.read(Position::AWAITS_TIME, limits::TURNS);
+        if self.to_number.is_empty() && self.numbering == 0 {
+            let query = self.read(Position::AWAITS_TIME, limits::NUMBERED_AT_ONCE);
             if query.is_some() {
                 return query;
             }
@@ -226,14 +226,14 @@ impl<C> Order<C> {
     /// These tracks were found, and there are more after them unless it was `complete`.
     pub(super) fn swept(
         &mut self,
-        heads: &[Head],
+        heads: &[TrackHead],
         complete: bool,
         ending: bool,
         in_hand: impl Fn(DeliveryId) -> bool,
         now: Timestamp,
     ) {
         self.sweep.under_way = false;
-        for Head { first, due_at } in heads {
+        for TrackHead { first, due_at } in heads {
             let waits = (*due_at, first.delivery_id);
             match self.tracks.get(&first.track) {
                 Some(it) if it.blocked == Some(waits) => {}
@@ -276,7 +276,7 @@ impl<C> Order<C> {
             it.lower(if track == Position::AWAITS_TIME { last } else { last.saturating_add(1) });
         }
         let mut taken = Vec::with_capacity(read.rows.len());
-        for WindowRow { delivery, carried, track: turn } in read.rows {
+        for WindowRow { delivery, carried, track: key_track } in read.rows {
             let (position, due_at, id) = (delivery.position, delivery.due_at, delivery.id);
             let it = self.tracks.entry(track).or_default();
             if settled.contains(&id) {
@@ -285,7 +285,7 @@ impl<C> Order<C> {
             }
             let soon = if track == Position::AWAITS_TIME { now } else { now.plus(limits::LOADED_FRESH) };
             if due_at > soon && !ending {
-                // Somebody wants it looked at again: it may have been moved, or ended, since it was read.
+                // It is to be looked at again: it may have been moved, or ended, since it was read.
                 let looked_for = it.unread.is_some_and(|unread| unread <= position.rank);
                 it.lower(position.rank);
                 if it.rows.is_empty() && it.busy.is_empty() && !looked_for {
@@ -296,7 +296,7 @@ impl<C> Order<C> {
             taken.push(position);
             let loaded = LoadedDelivery { delivery, carried, read_at: now };
             if track == Position::AWAITS_TIME && !ending {
-                self.turns.push_back((loaded, turn));
+                self.to_number.push_back((loaded, key_track));
                 continue;
             }
             self.in_memory += usize::from(it.rows.is_empty());
@@ -327,19 +327,19 @@ impl<C> Order<C> {
     }
 
     /// A scheduled delivery whose time has come, and the track it goes to.
-    pub(super) fn next_turn(&mut self) -> Option<(LoadedDelivery<C>, i64)> {
-        let next = self.turns.pop_front();
-        self.turning += usize::from(next.is_some());
+    pub(super) fn next_to_number(&mut self) -> Option<(LoadedDelivery<C>, i64)> {
+        let next = self.to_number.pop_front();
+        self.numbering += usize::from(next.is_some());
         next
     }
 
-    pub(super) fn has_turn(&self) -> bool {
-        !self.turns.is_empty()
+    pub(super) fn has_to_number(&self) -> bool {
+        !self.to_number.is_empty()
     }
 
-    /// One of them has its number, or nobody knows. It may have been taken in another life of this lane.
-    pub(super) fn turned(&mut self) {
-        self.turning = self.turning.saturating_sub(1);
+    /// One of them has its number, or it is not known whether. It may have been taken in another life of this lane.
+    pub(super) fn numbered(&mut self) {
+        self.numbering = self.numbering.saturating_sub(1);
     }
 
     /// The head that may start now, lowest sequence first. What was read too long ago is let go into `stale`.
@@ -378,13 +378,13 @@ impl<C> Order<C> {
 
     /// Its row has moved: what was read of it is no longer true.
     pub(super) fn forget(&mut self, place: Position) {
-        self.turns.retain(|(loaded, _)| loaded.delivery.id != place.delivery_id);
+        self.to_number.retain(|(loaded, _)| loaded.delivery.id != place.delivery_id);
         drop(self.take(place));
     }
 
     /// Any row: they are all to be ended.
     pub(super) fn take_any(&mut self) -> Option<LoadedDelivery<C>> {
-        if let Some((loaded, _)) = self.turns.pop_front() {
+        if let Some((loaded, _)) = self.to_number.pop_front() {
             return Some(loaded);
         }
         let place = self
@@ -411,7 +411,7 @@ impl<C> Order<C> {
 
     /// The head waits for its time; what stands behind it is let go.
     pub(super) fn waits(&mut self, position: Position, due_at: Timestamp, now: Timestamp) -> Vec<DeliveryId> {
-        // Somebody wants it looked at: it may have been moved once more since.
+        // It is to be looked at: it may have been moved once more since.
         let unread = self.tracks.get(&position.track).and_then(|it| it.unread);
         let looked_for = unread.is_some_and(|unread| unread <= position.rank);
         let gone = self.let_go(position.track);
@@ -468,8 +468,8 @@ impl<C> Order<C> {
         ready.map(|head| head.delivery.due_at).chain(blocked)
     }
 
-    /// When the next scheduled delivery is to take its turn, whatever holds the others.
-    pub(super) fn turn_at(&self) -> Option<Timestamp> {
+    /// When the next scheduled delivery is to be numbered, whatever holds the others.
+    pub(super) fn next_scheduled_at(&self) -> Option<Timestamp> {
         Some(self.tracks.get(&Position::AWAITS_TIME)?.blocked?.0)
     }
 
@@ -487,13 +487,13 @@ impl<C> Order<C> {
     }
 
     pub(super) fn loaded(&self) -> usize {
-        self.loaded + self.turns.len()
+        self.loaded + self.to_number.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {
         let TrackSweep { from, next_round, under_way, again_at } = &self.sweep;
         let swept = from.is_none() && next_round.is_none() && !under_way && again_at.is_none();
-        swept && self.tracks.values().all(Track::is_empty) && self.turns.is_empty() && self.turning == 0
+        swept && self.tracks.values().all(Track::is_empty) && self.to_number.is_empty() && self.numbering == 0
     }
 
     fn head(&self, track: i64) -> Option<&LoadedDelivery<C>> {

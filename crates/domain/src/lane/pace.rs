@@ -17,18 +17,18 @@ pub(super) struct Pace {
     /// The moment of the next start.
     next: Option<Timestamp>,
     last: Option<Timestamp>,
-    /// Since when the lane is ours: who owned it before may have started something until then.
+    /// Since when the lane is ours: the owner before may have started something until then.
     since: Option<Timestamp>,
 }
 
 /// The time between two starts, and how early one may come.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Beat {
+pub(super) struct StartInterval {
     pub(super) every: Duration,
     slack: Duration,
 }
 
-impl Beat {
+impl StartInterval {
     pub(super) fn of(limit: RateLimit) -> Self {
         let stretch = Duration::from_secs(limit.per_seconds.max(1).into());
         let requests = limit.requests.max(1);
@@ -56,9 +56,9 @@ impl Pace {
     }
 
     /// When the next may start; None if nothing has been started that counts.
-    pub(super) fn earliest(&self, beat: Beat) -> Option<Timestamp> {
-        let next = self.next.map(|next| next.minus(beat.slack));
-        next.max(self.since.map(|since| since.plus(beat.every)))
+    pub(super) fn earliest(&self, interval: StartInterval) -> Option<Timestamp> {
+        let next = self.next.map(|next| next.minus(interval.slack));
+        next.max(self.since.map(|since| since.plus(interval.every)))
     }
 
     /// The moment of the next start has passed: as good as never started.
@@ -66,8 +66,8 @@ impl Pace {
         self.next.is_none_or(|next| next <= now)
     }
 
-    pub(super) fn started(&mut self, beat: Beat, now: Timestamp) {
-        self.next = Some(self.next.map_or(now, |next| next.max(now)).plus(beat.every));
+    pub(super) fn started(&mut self, interval: StartInterval, now: Timestamp) {
+        self.next = Some(self.next.map_or(now, |next| next.max(now)).plus(interval.every));
         self.last = Some(now);
     }
 }
@@ -86,14 +86,14 @@ mod tests {
 
     /// Starts as soon as it may, late by what the dice say where it has to wait; gives the moments.
     fn starts(limit: RateLimit, count: usize, mut late: impl FnMut() -> i64) -> Vec<i64> {
-        let (beat, mut pace, mut now) = (Beat::of(limit), Pace::default(), 0);
+        let (interval, mut pace, mut now) = (StartInterval::of(limit), Pace::default(), 0);
         let mut moments = Vec::new();
         for _ in 0..count {
-            let earliest = pace.earliest(beat).map_or(0, |moment| moment.micros() - at(0).micros());
+            let earliest = pace.earliest(interval).map_or(0, |moment| moment.micros() - at(0).micros());
             if earliest > now {
                 now = earliest + late();
             }
-            pace.started(beat, at(now));
+            pace.started(interval, at(now));
             moments.push(now);
         }
         moments
@@ -137,14 +137,15 @@ mod tests {
 
     #[test]
     fn whoever_takes_over_waits_for_one_beat() {
-        let (beat, mut pace) = (Beat::of(limit(1, 10)), Pace::default());
+        let (interval, mut pace) = (StartInterval::of(limit(1, 10)), Pace::default());
         pace.owned_since(at(0));
-        assert_eq!(pace.earliest(beat), Some(at(10_000_000)));
+        assert_eq!(pace.earliest(interval), Some(at(10_000_000)));
     }
 
     #[test]
     fn another_limit_counts_from_the_last_start() {
-        let (slow, quick, mut pace) = (Beat::of(limit(1, 3_600)), Beat::of(limit(1, 1)), Pace::default());
+        let (slow, quick, mut pace) =
+            (StartInterval::of(limit(1, 3_600)), StartInterval::of(limit(1, 1)), Pace::default());
         pace.started(slow, at(0));
         pace.changed();
         assert_eq!(pace.earliest(quick), Some(at(1_000_000)));

@@ -10,9 +10,9 @@ use crate::{
 use std::time::Duration;
 
 impl<C> Lane<C> {
-    /// A scheduled delivery is to take its turn.
-    pub fn has_turn(&self) -> bool {
-        self.order.as_ref().is_some_and(|order| order.has_turn())
+    /// A scheduled delivery is to be numbered.
+    pub fn has_to_number(&self) -> bool {
+        self.order.as_ref().is_some_and(|order| order.has_to_number())
     }
 
     pub fn ordering(&self) -> Ordering {
@@ -33,7 +33,7 @@ impl<C> Lane<C> {
     }
 
     /// Since when the first of those that wait has been due, as far as is known here. None if none is, and while the
-    /// destination is paused or being ended: then nobody waits for it to be sent.
+    /// destination is paused or being ended: then it is not expected to be sent.
     pub fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
         if self.settings.as_ref().is_some_and(|settings| settings.mode != Mode::Deliver) {
             return None;

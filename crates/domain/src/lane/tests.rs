@@ -102,7 +102,7 @@ impl Lane<()> {
         match self.next(u32::MAX, at(now))? {
             LaneAction::Start(loaded) => Some(loaded.delivery.id),
             LaneAction::End(loaded, ending) => panic!("{} ended: {ending:?}", loaded.delivery.id),
-            LaneAction::Turn(loaded, _) => panic!("{} takes its turn", loaded.delivery.id),
+            LaneAction::Number(loaded, _) => panic!("{} is to be numbered", loaded.delivery.id),
         }
     }
 
@@ -113,7 +113,7 @@ impl Lane<()> {
     /// What ends now without an attempt.
     fn end_next(&mut self, now: i64) -> Option<(DeliveryId, Ending)> {
         match self.next(u32::MAX, at(now))? {
-            LaneAction::Start(loaded) | LaneAction::Turn(loaded, _) => {
+            LaneAction::Start(loaded) | LaneAction::Number(loaded, _) => {
                 panic!("{} started", loaded.delivery.id)
             }
             LaneAction::End(loaded, ending) => Some((loaded.delivery.id, ending)),

@@ -1,6 +1,6 @@
 //! How much of a lane is read ahead: little for a slow destination, more for a fast one.
 //!
-//! It shrinks to two deliveries when what was read goes stale before its turn: with 5,000 lanes at work each has a turn or
+//! It shrinks to two deliveries when what was read goes stale before it is started: with 5,000 lanes at work each is asked once or
 //! two a second, and a window of sixteen was read seven times over for each delivery. It doubles with each read that is
 //! used up quickly, so a lane that comes to life has a large one within milliseconds.
 

@@ -1,13 +1,13 @@
-//! Makes the deliveries of large fan-outs, a chunk at a time: accounts in turn, an account's events in their order.
+//! Makes the deliveries of large fan-outs, a chunk at a time: accounts one after the other, an account's events in their order.
 //!
-//! The node that has committed an event begins at once; every node looks from time to time for expansions that nobody
-//! goes on with. Two that work on the same one do no harm: a chunk is written by whoever comes first, and the other
+//! The node that has committed an event begins at once; every node looks from time to time for expansions that have not
+//! moved. Two that work on the same one do no harm: a chunk is written by the node that comes first, and the other
 //! leaves it alone. What is held is bounded: ids, small events, a few pages of routes and one chunk.
 
 mod pages;
+mod rotation;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use crate::{backoff::Backoff, dispatcher::Message};
 use domain::{
@@ -20,6 +20,7 @@ use domain::{
     time::Clock,
 };
 use pages::{Orderings, Pages};
+use rotation::{AccountRotation, OpenExpansion};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -31,9 +32,8 @@ use tokio::{
     task::yield_now,
     time::{Instant, sleep, sleep_until},
 };
-use turns::{Open, Turns};
 
-/// Routes with filters that are matched before other tasks have their turn.
+/// Routes with filters that are matched before other tasks may run.
 const FILTERED_STEP: usize = 64;
 
 pub(super) struct Expander {
@@ -42,7 +42,7 @@ pub(super) struct Expander {
     dice: Arc<dyn Dice>,
     /// Told where new deliveries wait.
     dispatcher: mpsc::Sender<Message>,
-    turns: Turns,
+    rotation: AccountRotation,
     pages: Pages,
     /// Where the expansions that are open stood when they were last looked at; None before the first look.
     seen: Option<HashMap<EventId, Option<RouteId>>>,
@@ -56,8 +56,8 @@ impl Expander {
         dice: Arc<dyn Dice>,
         dispatcher: mpsc::Sender<Message>,
     ) -> Self {
-        let (turns, pages) = (Turns::default(), Pages::default());
-        Self { store, clock, dice, dispatcher, turns, pages, seen: None, backoff: Backoff::default() }
+        let (rotation, pages) = (AccountRotation::default(), Pages::default());
+        Self { store, clock, dice, dispatcher, rotation, pages, seen: None, backoff: Backoff::default() }
     }
 
     /// Makes deliveries for ever. What a life before had taken up is found by the first look.
@@ -65,7 +65,7 @@ impl Expander {
         let mut next_look = Instant::now();
         loop {
             while let Ok(expansions) = begun.try_recv() {
-                self.turns.extend(expansions);
+                self.rotation.extend(expansions);
             }
             supervisor::failpoint();
             if next_look <= Instant::now() {
@@ -73,7 +73,7 @@ impl Expander {
                 self.after(looked).await;
                 next_look = Instant::now() + limits::EXPANSION_LOOK;
             }
-            if let Some(open) = self.turns.next() {
+            if let Some(open) = self.rotation.next() {
                 let begun = Instant::now();
                 let gone_on = self.go_on(open).await;
                 rest(begun.elapsed()).await;
@@ -82,13 +82,13 @@ impl Expander {
             }
             tokio::select! {
                 biased;
-                Some(expansions) = begun.recv() => self.turns.extend(expansions),
+                Some(expansions) = begun.recv() => self.rotation.extend(expansions),
                 () = sleep_until(next_look) => {}
             }
         }
     }
 
-    /// Takes up what nobody goes on with: whatever is open at the start, later what has not moved since the last look.
+    /// Takes up what does not move: whatever is open at the start, later what has not moved since the last look.
     async fn look(&mut self) -> Result<(), StoreError> {
         let open = self.store.open_expansions(None, limits::EXPANSIONS_HELD).await?;
         let now_seen = open.iter().map(|open| (open.event_id, open.cursor)).collect();
@@ -96,7 +96,7 @@ impl Expander {
         let stands = |open: &Expansion| {
             before.as_ref().is_none_or(|before| before.get(&open.event_id) == Some(&open.cursor))
         };
-        self.turns.extend(open.into_iter().filter(stands));
+        self.rotation.extend(open.into_iter().filter(stands));
         Ok(())
     }
 
@@ -110,26 +110,26 @@ impl Expander {
     }
 
     /// Writes the next chunk of one.
-    async fn go_on(&mut self, mut open: Open) -> Result<(), StoreError> {
+    async fn go_on(&mut self, mut open: OpenExpansion) -> Result<(), StoreError> {
         match self.write_chunk(&mut open).await {
-            Ok(Moved::On) => self.turns.put_back(open),
+            Ok(Moved::On) => self.rotation.put_back(open),
             Ok(Moved::ToTheEnd) => {
                 let Expansion { event_id, deliveries, .. } = open.expansion;
                 tracing::info!(%event_id, deliveries, "event.expanded");
             }
-            // Somebody else works on it.
+            // Another node works on it.
             Ok(Moved::ByOthers) => {}
             Err(error) => {
                 // It may have been written all the same: the next chunk begins where the cursor really stands.
                 open.unsure = true;
-                self.turns.put_back(open);
+                self.rotation.put_back(open);
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    async fn write_chunk(&mut self, open: &mut Open) -> Result<Moved, StoreError> {
+    async fn write_chunk(&mut self, open: &mut OpenExpansion) -> Result<Moved, StoreError> {
         if open.unsure {
             let Some(expansion) = self.store.expansion(open.expansion.event_id).await? else {
                 return Ok(Moved::ToTheEnd);
@@ -154,7 +154,7 @@ impl Expander {
     }
 
     /// The deliveries of the next page of routes, and where they will wait.
-    async fn next_chunk(&mut self, open: &mut Open) -> Result<(Chunk, Vec<Place>), StoreError> {
+    async fn next_chunk(&mut self, open: &mut OpenExpansion) -> Result<(Chunk, Vec<Place>), StoreError> {
         let Expansion { event_id, account_id, account_version, cursor, .. } = open.expansion;
         let inline: HashSet<RouteId> = open.expansion.inline_routes.iter().copied().collect();
         let mut chunk = Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), done: true };

@@ -1,16 +1,16 @@
 //! Makes the deliveries of replays, at the pace each was given.
 //!
-//! A node holds the replays it works on, for as long as it goes on writing; every node looks for those that nobody
+//! A node holds the replays it works on, for as long as it goes on writing; every node looks for those that no node
 //! holds. What is made waits in its lane as everything else does: limits, holds and order are the lane's business. What
 //! is kept in memory is bounded: so many replays, and one chunk.
 //!
 //! While as much of an account waits as may, its replays wait too: they are held, and make nothing.
 
-mod backlog;
+mod full_backlogs;
 #[cfg(test)]
 mod tests;
 
-use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{
     delivery::Position,
     dice::Dice,
@@ -28,16 +28,16 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-pub(super) use backlog::Backlog;
+pub(super) use full_backlogs::FullBacklogs;
 
 pub(super) struct Replayer {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) dice: Arc<dyn Dice>,
-    pub(super) board: Arc<Board>,
+    pub(super) ownership_view: Arc<OwnershipView>,
     /// Told where new deliveries wait.
     pub(super) dispatcher: mpsc::Sender<Message>,
-    pub(super) backlog: Backlog,
+    pub(super) backlog: FullBacklogs,
 }
 
 /// A replay that this node holds.
@@ -56,7 +56,7 @@ enum Moved {
     ToTheEnd,
     /// Nowhere: as much of its account waits as may.
     HeldBack,
-    /// It was paused or cancelled, or somebody else holds it.
+    /// It was paused or cancelled, or another node holds it.
     NotOurs,
 }
 
@@ -94,22 +94,22 @@ impl Replayer {
         }
     }
 
-    /// Takes what nobody holds.
+    /// Takes what no node holds.
     async fn look(&self, held: &mut BTreeMap<ReplayId, HeldReplay>) -> Result<(), StoreError> {
-        let claim = self.board.claim();
-        if !claim.may_start() {
+        let membership = self.ownership_view.membership();
+        if !membership.may_start() {
             held.clear();
             return Ok(());
         }
         let open = self.store.open_replays(limits::REPLAYS_HELD).await?;
         for seen in open {
             let now = self.clock.now();
-            if held.contains_key(&seen.id) || !seen.is_free_for(claim.node, now) {
+            if held.contains_key(&seen.id) || !seen.is_free_for(membership.node, now) {
                 continue;
             }
             let hold = ReplayHold {
                 id: seen.id,
-                node: claim.node,
+                node: membership.node,
                 until: now.plus(limits::REPLAY_HOLD),
                 seen_by: seen.held_by,
                 seen_until: seen.held_until,
@@ -128,13 +128,13 @@ impl Replayer {
         id: ReplayId,
     ) -> Result<(), StoreError> {
         let Some(ours) = held.get_mut(&id) else { return Ok(()) };
-        let (claim, began) = (self.board.claim(), Instant::now());
-        let moved = if !claim.may_start() {
+        let (membership, began) = (self.ownership_view.membership(), Instant::now());
+        let moved = if !membership.may_start() {
             Moved::NotOurs
         } else if self.backlog.is_full(self.store.as_ref(), ours.replay.account_id).await? {
-            self.keep(claim.node, &ours.replay).await?
+            self.keep(membership.node, &ours.replay).await?
         } else {
-            self.write_chunk(claim.node, &mut ours.replay).await?
+            self.write_chunk(membership.node, &mut ours.replay).await?
         };
         let waited = std::mem::replace(&mut ours.waits, matches!(moved, Moved::HeldBack));
         if waited != ours.waits {
@@ -226,7 +226,7 @@ impl Replayer {
     }
 }
 
-/// The one whose turn comes first.
+/// The one that is due first.
 fn next_of(held: &BTreeMap<ReplayId, HeldReplay>) -> Option<ReplayId> {
     held.iter().min_by_key(|(_, held)| held.next_at).map(|(id, _)| *id)
 }

@@ -1,7 +1,7 @@
 //! The net under every wake-up: looks which lanes have something waiting. In all shards of this node from time to time,
-//! and in some of them when they have just become ours or when somebody could not name the lanes.
+//! and in some of them when they have just become ours or when another node could not name the lanes.
 
-use crate::{backoff::Backoff, board::Board, dispatcher::Message};
+use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{dice::Dice, limits};
 use std::{
     collections::BTreeSet,
@@ -50,7 +50,7 @@ pub(super) async fn run(
     rescans: Arc<Rescans>,
     store: Arc<dyn Store>,
     dice: Arc<dyn Dice>,
-    board: Arc<Board>,
+    ownership_view: Arc<OwnershipView>,
     every: Duration,
     inbox: mpsc::Sender<Message>,
 ) {
@@ -67,7 +67,7 @@ pub(super) async fn run(
         }
         let WantedShards { shards, all } = std::mem::take(&mut *rescans.wanted());
         supervisor::failpoint();
-        let owned = board.owned();
+        let owned = ownership_view.owned();
         let wanted: Vec<u16> = owned.iter().copied().filter(|shard| all || shards.contains(shard)).collect();
         let started = Instant::now();
         let scanned = if wanted.is_empty() { Ok(()) } else { scan(store.as_ref(), &wanted, &inbox).await };

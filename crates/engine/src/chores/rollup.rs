@@ -1,12 +1,12 @@
 //! Sums up what happened: minutes soon after their end, hours and days later, when what came late is there too. One node
-//! does it at a time. How far it has come is written down, so that whoever does it next goes on there; a span that was
+//! does it at a time. How far it has come is written down, so that the next node goes on there; a span that was
 //! summed up twice says the same as one that was summed up once.
 //!
 //! Two loops: minutes are not to wait while a day is read again.
 
 use crate::{
-    board::Board,
     chores::term::{ChoreTerm, Stopped},
+    ownership_view::OwnershipView,
 };
 use domain::{
     id::{AccountId, DestinationId, EventId},
@@ -38,11 +38,11 @@ impl RollUp {
         part: Part,
         store: &Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
-        board: &Arc<Board>,
+        ownership_view: &Arc<OwnershipView>,
         lease: Duration,
         every: Duration,
     ) -> Self {
-        let chore_term = ChoreTerm::new(Chore::RollUp, store, clock, board, lease);
+        let chore_term = ChoreTerm::new(Chore::RollUp, store, clock, ownership_view, lease);
         Self { part, store: Arc::clone(store), clock: Arc::clone(clock), chore_term, every }
     }
 

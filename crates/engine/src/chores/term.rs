@@ -1,6 +1,6 @@
 //! A chore that one node does at a time, as the node that would like to do it sees it.
 
-use crate::board::Board;
+use crate::ownership_view::OwnershipView;
 use domain::time::{Clock, Timestamp};
 use std::{sync::Arc, time::Duration};
 use store::{Chore, Store, StoreError, Term};
@@ -9,7 +9,7 @@ pub(super) struct ChoreTerm {
     chore: Chore,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    board: Arc<Board>,
+    ownership_view: Arc<OwnershipView>,
     lease: Duration,
     /// With when it was last said.
     term: Option<(Term, Timestamp)>,
@@ -20,17 +20,18 @@ impl ChoreTerm {
         chore: Chore,
         store: &Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
-        board: &Arc<Board>,
+        ownership_view: &Arc<OwnershipView>,
         lease: Duration,
     ) -> Self {
-        let (store, clock, board) = (Arc::clone(store), Arc::clone(clock), Arc::clone(board));
-        Self { chore, store, clock, board, lease, term: None }
+        let (store, clock, ownership_view) =
+            (Arc::clone(store), Arc::clone(clock), Arc::clone(ownership_view));
+        Self { chore, store, clock, ownership_view, lease, term: None }
     }
 
-    /// The term to work under for a step; None while somebody else has the chore. Said again in good time: a step takes
+    /// The term to work under for a step; None while another node has the chore. Said again in good time: a step takes
     /// less than two thirds of the lease.
     pub(super) async fn term(&mut self) -> Result<Option<Term>, StoreError> {
-        let (node, now) = (self.board.claim().node, self.clock.now());
+        let (node, now) = (self.ownership_view.membership().node, self.clock.now());
         if let Some((term, said_at)) = self.term
             && term.node == node
             && said_at <= now

@@ -5,8 +5,8 @@ use super::{
     rollup::{Part, RollUp},
 };
 use crate::{
-    board::Board,
-    claim::{Claim, Lease},
+    membership::{Lease, Membership},
+    ownership_view::OwnershipView,
 };
 use domain::{
     account::Account,
@@ -77,15 +77,15 @@ impl World {
         id
     }
 
-    fn board(&self, node: u128) -> Arc<Board> {
-        Board::new(Claim::new(NodeId::at(NOON, node), Lease::new()))
+    fn ownership_view(&self, node: u128) -> Arc<OwnershipView> {
+        OwnershipView::new(Membership::new(NodeId::at(NOON, node), Lease::new()))
     }
 
     fn roll_up(&self, node: u128) -> Vec<JoinHandle<()>> {
         let store: Arc<dyn Store> = self.store.clone();
         let start = |part| {
-            let (board, every) = (self.board(node), limits::ROLLUP_EVERY);
-            let chore = RollUp::new(part, &store, &self.clock, &board, limits::LEASE, every);
+            let (ownership_view, every) = (self.ownership_view(node), limits::ROLLUP_EVERY);
+            let chore = RollUp::new(part, &store, &self.clock, &ownership_view, limits::LEASE, every);
             tokio::spawn(chore.run())
         };
         vec![start(Part::Minutes), start(Part::HoursAndDays)]
@@ -94,7 +94,7 @@ impl World {
     fn prune(&self, node: u128) -> JoinHandle<()> {
         let store: Arc<dyn Store> = self.store.clone();
         let settings = Settings { every: limits::PRUNE_EVERY, day: limits::RETENTION_DAY };
-        let chore = Retention::new(&store, &self.clock, &self.board(node), limits::LEASE, settings);
+        let chore = Retention::new(&store, &self.clock, &self.ownership_view(node), limits::LEASE, settings);
         tokio::spawn(chore.run())
     }
 

@@ -1,6 +1,6 @@
-//! How lanes come into memory: at once, or as part of a crowd when their turn comes.
+//! How lanes come into memory: at once, or as part of a crowd when there is room for them.
 
-use super::{Dispatcher, waiting_lanes::Company};
+use super::{Dispatcher, waiting_lanes::EntryClass};
 use crate::budget::CarriedEvent;
 use domain::{
     delivery::Position,
@@ -32,7 +32,7 @@ impl Dispatcher {
         let (run, is_new) = self.lanes.enter(destination, shard, now);
         if is_new {
             self.unread.push_back(destination);
-            // Whoever had the shard before us may have started something, but not for a destination made since.
+            // The owner before us may have started something, but not for a destination made since.
             if let Some(since) = self.shards.since(shard)
                 && destination.made_at() < since.plus(limits::LEASE)
             {
@@ -68,7 +68,7 @@ impl Dispatcher {
         }
     }
 
-    /// Something waits there: looked at now or, as one of many or without a place, when its turn comes.
+    /// Something waits there: looked at now or, as one of many or without a place, when there is room.
     pub(super) fn look(&mut self, destination: DestinationId, place: LookRange, many: bool, now: Timestamp) {
         let has_room = || match many {
             true => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
@@ -78,7 +78,11 @@ impl Dispatcher {
         if !enters {
             if self.shards.is_ours(destination.shard()) {
                 let (LookRange::At(from) | LookRange::From(from)) = place;
-                self.waiting_lanes.add(destination, from, if many { Company::Crowd } else { Company::Alone });
+                self.waiting_lanes.add(
+                    destination,
+                    from,
+                    if many { EntryClass::Crowd } else { EntryClass::Alone },
+                );
             }
         } else if let Some(lane) = self.lane(destination, now) {
             match place {
@@ -95,7 +99,7 @@ impl Dispatcher {
         }
         self.lanes.make_room(self.runner.gate(), now);
         while let Some((destination, from)) =
-            self.waiting_lanes.next(Company::Alone, !self.lanes.is_full(), now)
+            self.waiting_lanes.next(EntryClass::Alone, !self.lanes.is_full(), now)
         {
             self.look_from(destination, from, now);
         }
@@ -104,7 +108,7 @@ impl Dispatcher {
             return;
         }
         while let Some((destination, from)) =
-            self.waiting_lanes.next(Company::Crowd, self.has_room_for_crowd(now), now)
+            self.waiting_lanes.next(EntryClass::Crowd, self.has_room_for_crowd(now), now)
         {
             self.look_from(destination, from, now);
         }

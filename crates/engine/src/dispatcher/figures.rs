@@ -1,4 +1,4 @@
-//! What the lanes tell of themselves to whoever watches the node: read when somebody asks, in one pass over the lanes.
+//! What metrics tell of the lanes: read when they are asked for, in one pass over the lanes.
 
 use domain::{id::DestinationId, limits, outcome::Outcome, time::Timestamp};
 use std::{

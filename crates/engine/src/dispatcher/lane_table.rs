@@ -33,7 +33,7 @@ pub(super) struct LaneTable {
     stirred: VecDeque<DestinationId>,
     /// Published lanes worth saying again; one entry a lane, in time order.
     said: VecDeque<(Timestamp, DestinationId)>,
-    /// Whatever has changed is in `stirred`: false while there is nobody to tell.
+    /// Whatever has changed is in `stirred`: false while there is no other node to tell.
     keeps_track: bool,
     denials: Denials,
 }
@@ -341,9 +341,9 @@ impl LaneTable {
     }
 
     /// Others wait to be entered: lanes with nothing to do go at once, ill ones too if what they must remember is
-    /// written down. Looks at no more than a turn's worth.
+    /// written down. Looks at no more than the dispatcher takes in at once.
     pub(super) fn make_room(&mut self, gate: &GateSettings, now: Timestamp) {
-        let looked_at = self.idling.len().min(limits::DISPATCHER_TURN);
+        let looked_at = self.idling.len().min(limits::DISPATCHER_BATCH);
         for _ in 0..looked_at {
             if !self.is_crowded() {
                 return;
@@ -364,7 +364,7 @@ impl LaneTable {
         Some(LaneView { in_flight: lane.in_flight(), hold: lane.destination_hold(now) })
     }
 
-    /// What is told of all lanes to whoever watches the node.
+    /// What metrics tell of all lanes.
     pub(super) fn figures(&mut self, now: Timestamp) -> LaneFigures {
         let mut lanes = Vec::with_capacity(self.lanes.len());
         let mut due_since = None;
@@ -408,7 +408,7 @@ impl RunningLane {
         Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds }))
     }
 
-    /// The gate as it is, so that whoever enters the lane again goes on from there.
+    /// The gate as it is, so that the lane goes on from there when it is entered again.
     fn is_written_down(&self) -> bool {
         self.kept_gate.is_some() && self.kept_gate == self.lane.gate_record()
     }

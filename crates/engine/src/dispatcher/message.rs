@@ -2,11 +2,11 @@
 
 use super::LaneFigures;
 use crate::{
-    claim::Claim,
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
+    membership::Membership,
     sender::AttemptEnd,
-    settler::Flushed,
+    settler::DurableSettlement,
     watch::Accounts,
 };
 use domain::{
@@ -44,19 +44,20 @@ pub(crate) enum Message {
         sweep: LaneSweep,
         result: Result<Vec<TrackHead>, StoreError>,
     },
-    Turned {
-        turns: Vec<DueDelivery>,
+    /// The store has given these their numbers, each or not.
+    Numbered {
+        due: Vec<DueDelivery>,
         result: Result<Vec<bool>, StoreError>,
     },
     Ended(AttemptEnd),
-    Flushed(Vec<Flushed>),
+    Flushed(Vec<DurableSettlement>),
     Heads(Vec<LaneHead>),
     Views(Vec<DestinationId>, oneshot::Sender<Vec<LaneAnswer<Option<LaneView>>>>),
     Explain(Vec<Delivery>, oneshot::Sender<Vec<LaneAnswer<Explanation>>>),
     /// Another node has committed something for lanes of ours.
     Woken(Vec<Wake>),
-    /// We are a member, under this claim; nothing is ours yet.
-    Joined(Arc<Claim>),
+    /// We are a member, under this membership; nothing is ours yet.
+    Joined(Arc<Membership>),
     Gained(Vec<OwnedShard>),
     /// Start nothing more in these shards, and say when nothing is open in them: a report of this round.
     Drain(Vec<u16>, u64),
@@ -73,7 +74,7 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
-    /// What is told of the lanes to whoever watches the node.
+    /// What metrics tell of the lanes.
     Figures(oneshot::Sender<LaneFigures>),
 }
 

@@ -32,8 +32,8 @@ impl Dispatcher {
         }
     }
 
-    /// They are somebody else's: their lanes are dropped with everything they hold. What had not been seen to its end
-    /// is pointed out to the new owner, who may have looked before it was committed.
+    /// They are another node's: their lanes are dropped with everything they hold. What had not been seen to its end
+    /// is pointed out to the new owner, which may have looked before it was committed.
     pub(super) fn lost(&mut self, shards: Vec<u16>, now: Timestamp) {
         let mut busy = Vec::new();
         for shard in shards {
@@ -62,7 +62,7 @@ impl Dispatcher {
         }
     }
 
-    /// Says which shards have drained, and that nothing is open any more, to whoever waits for it.
+    /// Says which shards have drained, and that nothing is open any more, to the owner, which waits for it.
     pub(super) fn report(&mut self) {
         let drained = self.shards.take_drained();
         if !drained.is_empty() {
@@ -89,7 +89,7 @@ impl Dispatcher {
     }
 }
 
-/// After the stop: what is still committed through this node is passed on to those who own the lanes now.
+/// After the stop: what is still committed through this node is passed on to the nodes that own the lanes now.
 pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: Arc<Outbox>) {
     let mut inbox = inbox.lock().await;
     while let Some(message) = inbox.recv().await {
@@ -112,6 +112,6 @@ pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: 
             _ => {}
         }
     }
-    // Nobody can commit any more, and the node is about to say so.
+    // No handle is left that could commit anything, and the node is about to say so.
     std::future::pending().await
 }

@@ -1,4 +1,5 @@
-//! What the lanes need from the store, and what they are told when it comes: windows, destinations, tracks and turns.
+//! What the lanes need from the store, and what they are told when it comes: windows, destinations, tracks and
+//! numbers.
 
 use super::Dispatcher;
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 use domain::{
     delivery::Position,
     id::DestinationId,
-    lane::{Head, Lane, WindowRow},
+    lane::{Lane, WindowRow},
     limits,
     time::Timestamp,
 };
@@ -58,7 +59,7 @@ impl Dispatcher {
         match result {
             Ok(windows) => {
                 self.fetching.succeeded();
-                self.fetching.next_beat(now);
+                self.fetching.wait_interval(now);
                 let mut loader = self.runner.loader();
                 for (LaneQuery { destination, epoch, query }, rows) in queries.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };
@@ -161,9 +162,7 @@ impl Dispatcher {
         });
         let Some(lane) = self.lane_of(destination, epoch) else { return };
         match result {
-            Ok(tracks) => {
-                let head = |track: &TrackHead| Head { first: track.first, due_at: track.due_at };
-                let heads: Vec<Head> = tracks.iter().map(head).collect();
+            Ok(heads) => {
                 lane.swept(&query, &heads, heads.len() < limits::TRACKS_LISTED, now);
             }
             Err(()) => lane.sweep_failed(&query),
@@ -171,46 +170,46 @@ impl Dispatcher {
         self.touch(destination);
     }
 
-    pub(super) fn take_turns(&mut self, now: Timestamp) {
-        if !self.turns.is_empty() && self.turning.may_go(now) {
-            self.turning.begun(now);
-            let count = self.turns.len().min(limits::TURNS);
-            let turns = self.turns.drain(..count).collect();
-            self.fetcher.take_turns(self.runner.id(), turns, now);
+    pub(super) fn number_due(&mut self, now: Timestamp) {
+        if !self.to_number.is_empty() && self.numbering.may_go(now) {
+            self.numbering.begun(now);
+            let count = self.to_number.len().min(limits::NUMBERED_AT_ONCE);
+            let due = self.to_number.drain(..count).collect();
+            self.fetcher.number_due(self.runner.id(), due, now);
         }
     }
 
     /// Each stands at the end of its track now. One that did not move may have been moved before: both places are looked
     /// at.
-    pub(super) fn turned(
+    pub(super) fn numbered(
         &mut self,
-        turns: Vec<DueDelivery>,
+        due: Vec<DueDelivery>,
         result: Result<Vec<bool>, StoreError>,
         now: Timestamp,
     ) {
         let moved = match result {
             Ok(moved) => {
-                self.turning.succeeded();
+                self.numbering.succeeded();
                 moved
             }
             Err(error) => {
                 let pause =
-                    self.runner.pause_after(&mut self.turning.backoff, &error, "scheduled deliveries");
-                self.turning.failed(now.plus(pause));
+                    self.runner.pause_after(&mut self.numbering.backoff, &error, "scheduled deliveries");
+                self.numbering.failed(now.plus(pause));
                 if !matches!(error, StoreError::Refused(_)) {
                     // Tried again before the others, or later times would have lower numbers.
-                    turns.into_iter().rev().for_each(|turn| self.turns.push_front(turn));
+                    due.into_iter().rev().for_each(|next| self.to_number.push_front(next));
                     return;
                 }
-                vec![false; turns.len()]
+                vec![false; due.len()]
             }
         };
-        for (DueDelivery { delivery, track }, moved) in turns.into_iter().zip(moved) {
+        for (DueDelivery { delivery, track }, moved) in due.into_iter().zip(moved) {
             let destination = delivery.destination_id;
             let place = Position::ordered(track, Position::END, delivery.id);
             match self.lanes.get_mut(destination) {
                 Some(run) => {
-                    run.lane.turned(delivery.id, if moved { place } else { delivery.position });
+                    run.lane.numbered(delivery.id, if moved { place } else { delivery.position });
                     run.lane.look_at(place);
                     self.touch(destination);
                 }

@@ -4,10 +4,10 @@
 use crate::{
     backoff::Backoff,
     budget::{Budget, CarriedEvent},
-    claim::Claim,
     destination::PreparedDestination,
+    membership::Membership,
     sender::{AttemptEnd, Sender},
-    settler::{Flushed, PendingSettlement, SettlerHandle},
+    settler::{DurableSettlement, PendingSettlement, SettlerHandle},
 };
 use domain::{
     delivery::{Delivery, Ending, Settled},
@@ -32,7 +32,7 @@ pub(crate) struct AttemptRunner {
     inbox: mpsc::Sender<Message>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
-    claim: Arc<Claim>,
+    membership: Arc<Membership>,
     gate: GateSettings,
     budget: Arc<Budget>,
     max_in_flight: usize,
@@ -51,14 +51,14 @@ impl AttemptRunner {
         sender: Arc<Sender>,
         settler: SettlerHandle,
         inbox: mpsc::Sender<Message>,
-        claim: Arc<Claim>,
+        membership: Arc<Membership>,
         gate: GateSettings,
         max_in_flight: usize,
     ) -> Self {
         Self {
             clock: Arc::clone(&sender.clock),
             dice: Arc::clone(&sender.dice),
-            claim,
+            membership,
             sender,
             settler,
             inbox,
@@ -73,13 +73,13 @@ impl AttemptRunner {
         }
     }
 
-    /// We are somebody else from now on; what is open was aborted with the old claim.
-    pub(super) fn joined(&mut self, claim: Arc<Claim>) {
-        self.claim = claim;
+    /// We have another id from now on; what is open was aborted with the old membership.
+    pub(super) fn joined(&mut self, membership: Arc<Membership>) {
+        self.membership = membership;
     }
 
     pub(super) fn id(&self) -> NodeId {
-        self.claim.node
+        self.membership.node
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -102,10 +102,10 @@ impl AttemptRunner {
         self.budget.has_room()
     }
 
-    /// Whether anything may start at all: our claim holds, and results become durable as fast as they come.
+    /// Whether anything may start at all: our lease is good, and results become durable as fast as they come.
     pub(super) fn may_start(&self, now: Timestamp) -> bool {
         let flushing = self.unflushed_since.is_none_or(|since| now.since(since) < limits::FLUSH_PATIENCE);
-        flushing && self.unflushed < limits::UNFLUSHED && self.claim.may_start()
+        flushing && self.unflushed < limits::UNFLUSHED && self.membership.may_start()
     }
 
     /// Whether one more delivery may be ended without an attempt: millions may have to, and results come first.
@@ -122,19 +122,20 @@ impl AttemptRunner {
         u32::try_from(self.max_in_flight.saturating_sub(self.in_flight)).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the claim
-    /// counts as abandoned: nobody knows what became of it, and its row is as it was.
+    /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the membership
+    /// counts as abandoned: it is not known what became of it, and its row is as it was.
     pub(super) fn start(
         &mut self,
         destination: Arc<PreparedDestination>,
         loaded: LoadedDelivery<Arc<CarriedEvent>>,
     ) {
         self.in_flight += 1;
-        let (sender, inbox, claim) = (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.claim));
-        let abort = claim.abort_token();
+        let (sender, inbox, membership) =
+            (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.membership));
+        let abort = membership.abort_token();
         self.requests.spawn(async move {
             let delivery = loaded.delivery.clone();
-            let attempt = sender.deliver(&claim, &destination, loaded.delivery, loaded.carried);
+            let attempt = sender.deliver(&membership, &destination, loaded.delivery, loaded.carried);
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(AttemptEnd::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Ended(sent)).await;
@@ -150,7 +151,7 @@ impl AttemptRunner {
         now: Timestamp,
     ) {
         let id = AttemptId::at(now, self.dice.bits());
-        let fact = Fact::EndedWithout { id, at: now, node: self.claim.node, ending };
+        let fact = Fact::EndedWithout { id, at: now, node: self.membership.node, ending };
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -178,7 +179,7 @@ impl AttemptRunner {
         self.in_flight -= 1;
     }
 
-    pub(super) fn flushed(&mut self, flushed: &[Flushed], now: Timestamp) {
+    pub(super) fn flushed(&mut self, flushed: &[DurableSettlement], now: Timestamp) {
         let attempted = flushed.iter().filter(|flushed| flushed.attempted).count();
         self.unflushed -= attempted;
         self.ending -= flushed.len() - attempted;
@@ -186,7 +187,7 @@ impl AttemptRunner {
     }
 
     pub(super) fn abort_all(&self) {
-        self.claim.abort_open();
+        self.membership.abort_open();
     }
 
     pub(super) fn loader(&self) -> Loader {

@@ -1,13 +1,13 @@
 //! A read of which there is never more than one under way.
 
-use crate::{backoff::Backoff, beat::beat};
+use crate::{backoff::Backoff, batch_interval::batch_interval};
 use domain::time::Timestamp;
 
 #[derive(Debug, Default)]
 pub(super) struct SingleRead {
     pub(super) under_way: bool,
     begun_at: Option<Timestamp>,
-    /// The next beat, or the end of the pause after a failure.
+    /// The end of the interval after the last read, or of the pause after a failure.
     not_before: Option<Timestamp>,
     pub(super) backoff: Backoff,
 }
@@ -40,9 +40,9 @@ impl SingleRead {
         self.backoff.reset();
     }
 
-    /// While there is load the next one waits for company.
-    pub(super) fn next_beat(&mut self, now: Timestamp) {
-        self.not_before = self.begun_at.map(|begun| begun.plus(beat(now.since(begun))));
+    /// While there is load the next one waits until more has gathered.
+    pub(super) fn wait_interval(&mut self, now: Timestamp) {
+        self.not_before = self.begun_at.map(|begun| begun.plus(batch_interval(now.since(begun))));
     }
 
     pub(super) fn failed(&mut self, not_before: Timestamp) {

@@ -16,16 +16,16 @@ pub(super) struct WaitingLanes {
     crowd: EntryQueue,
 }
 
-/// With whom a lane was named.
+/// How a lane was named: by itself, or as one of a crowd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Company {
+pub(super) enum EntryClass {
     Alone,
     Crowd,
 }
 
 struct WaitingLane {
     from: Position,
-    company: Company,
+    class: EntryClass,
 }
 
 #[derive(Default)]
@@ -46,22 +46,22 @@ impl WaitingLanes {
     }
 
     /// Something waits there from this position on. What finds no room is found by the next rescan.
-    pub(super) fn add(&mut self, id: DestinationId, from: Position, company: Company) {
-        let queue = match company {
-            Company::Alone => &mut self.alone,
-            Company::Crowd => &mut self.crowd,
+    pub(super) fn add(&mut self, id: DestinationId, from: Position, class: EntryClass) {
+        let queue = match class {
+            EntryClass::Alone => &mut self.alone,
+            EntryClass::Crowd => &mut self.crowd,
         };
         let has_room = queue.order.len() < limits::LANES_WAITING;
         match self.lanes.get_mut(&id) {
             Some(lane) => {
                 lane.from = from.min(lane.from);
-                if company == Company::Alone && lane.company == Company::Crowd && has_room {
-                    lane.company = company;
+                if class == EntryClass::Alone && lane.class == EntryClass::Crowd && has_room {
+                    lane.class = class;
                     queue.order.push_back(id);
                 }
             }
             None if has_room => {
-                self.lanes.insert(id, WaitingLane { from, company });
+                self.lanes.insert(id, WaitingLane { from, class });
                 queue.order.push_back(id);
             }
             None => {}
@@ -74,16 +74,16 @@ impl WaitingLanes {
         if self.lanes.is_empty() { None } else { self.lanes.remove(&id).map(|lane| lane.from) }
     }
 
-    /// The next lane of this company to be entered: there is room, or it is time.
+    /// The next lane of this class to be entered: there is room, or it is time.
     pub(super) fn next(
         &mut self,
-        company: Company,
+        class: EntryClass,
         room: bool,
         now: Timestamp,
     ) -> Option<(DestinationId, Position)> {
-        let queue = match company {
-            Company::Alone => &mut self.alone,
-            Company::Crowd => &mut self.crowd,
+        let queue = match class {
+            EntryClass::Alone => &mut self.alone,
+            EntryClass::Crowd => &mut self.crowd,
         };
         let pause = Duration::from_secs(1) / limits::LANES_A_SECOND;
         let due = queue.last.map_or(now, |last| last.plus(pause).max(now.minus(limits::HELD_BACK_LOOK)));
@@ -92,7 +92,7 @@ impl WaitingLanes {
         }
         loop {
             let id = queue.order.pop_front()?;
-            if self.lanes.get(&id).is_none_or(|lane| lane.company != company) {
+            if self.lanes.get(&id).is_none_or(|lane| lane.class != class) {
                 continue;
             }
             if !room {
@@ -110,7 +110,7 @@ impl WaitingLanes {
         first.filter(|at| *at <= now)
     }
 
-    /// These shards are somebody else's now; says whether something waited there.
+    /// This shard is another node's now; says whether something waited there.
     pub(super) fn forget(&mut self, shard: u16) -> bool {
         let before = self.lanes.len();
         self.lanes.retain(|id, _| id.shard() != shard);
@@ -140,40 +140,40 @@ mod tests {
     fn lanes_are_entered_in_the_order_they_came_and_from_their_first_row() {
         let mut waiting = WaitingLanes::default();
         for (n, rank) in [(1, 5), (2, 3), (1, 4), (3, 1)] {
-            waiting.add(id(n), from(rank), Company::Crowd);
+            waiting.add(id(n), from(rank), EntryClass::Crowd);
         }
         assert_eq!(waiting.take(id(2)), Some(from(3)), "entered for another reason");
-        assert_eq!(waiting.next(Company::Crowd, true, NOW), Some((id(1), from(4))));
-        assert_eq!(waiting.next(Company::Crowd, true, NOW), Some((id(3), from(1))));
-        assert_eq!((waiting.next(Company::Crowd, true, NOW), waiting.is_empty()), (None, true));
+        assert_eq!(waiting.next(EntryClass::Crowd, true, NOW), Some((id(1), from(4))));
+        assert_eq!(waiting.next(EntryClass::Crowd, true, NOW), Some((id(3), from(1))));
+        assert_eq!((waiting.next(EntryClass::Crowd, true, NOW), waiting.is_empty()), (None, true));
     }
 
     #[test]
     fn one_that_comes_alone_waits_behind_no_crowd() {
         let mut waiting = WaitingLanes::default();
-        (0..1_000).for_each(|n| waiting.add(id(n), from(7), Company::Crowd));
-        waiting.add(id(5_000), from(2), Company::Alone);
-        waiting.add(id(999), from(8), Company::Alone);
-        waiting.add(id(999), from(9), Company::Crowd);
-        assert_eq!(waiting.next(Company::Alone, false, NOW), Some((id(5_000), from(2))));
+        (0..1_000).for_each(|n| waiting.add(id(n), from(7), EntryClass::Crowd));
+        waiting.add(id(5_000), from(2), EntryClass::Alone);
+        waiting.add(id(999), from(8), EntryClass::Alone);
+        waiting.add(id(999), from(9), EntryClass::Crowd);
+        assert_eq!(waiting.next(EntryClass::Alone, false, NOW), Some((id(5_000), from(2))));
         assert_eq!(
-            waiting.next(Company::Alone, true, NOW),
+            waiting.next(EntryClass::Alone, true, NOW),
             Some((id(999), from(7))),
             "one of a crowd, and more"
         );
-        assert_eq!(waiting.next(Company::Alone, true, NOW), None);
-        assert_eq!(std::iter::from_fn(|| waiting.next(Company::Crowd, true, NOW)).count(), 999);
+        assert_eq!(waiting.next(EntryClass::Alone, true, NOW), None);
+        assert_eq!(std::iter::from_fn(|| waiting.next(EntryClass::Crowd, true, NOW)).count(), 999);
         assert!(waiting.is_empty());
     }
 
     #[test]
     fn without_room_they_are_entered_at_a_least_pace() {
         let mut waiting = WaitingLanes::default();
-        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| waiting.add(id(n), from(0), Company::Crowd));
+        (0..limits::LANES_A_SECOND as u128 * 2).for_each(|n| waiting.add(id(n), from(0), EntryClass::Crowd));
         let mut entered = 0;
         for millisecond in 0..1_000 {
             let now = NOW.plus(Duration::from_millis(millisecond));
-            entered += std::iter::from_fn(|| waiting.next(Company::Crowd, false, now)).count();
+            entered += std::iter::from_fn(|| waiting.next(EntryClass::Crowd, false, now)).count();
         }
         let most = limits::LANES_A_SECOND as usize;
         assert!((most * 9 / 10..=most * 11 / 10).contains(&entered), "{entered}");
@@ -182,20 +182,20 @@ mod tests {
     #[test]
     fn a_rest_is_not_saved_up() {
         let mut waiting = WaitingLanes::default();
-        (0..1_000).for_each(|n| waiting.add(id(n), from(0), Company::Crowd));
-        assert!(waiting.next(Company::Crowd, false, NOW).is_some());
+        (0..1_000).for_each(|n| waiting.add(id(n), from(0), EntryClass::Crowd));
+        assert!(waiting.next(EntryClass::Crowd, false, NOW).is_some());
         let much_later = NOW.plus(Duration::from_secs(60));
-        let burst = std::iter::from_fn(|| waiting.next(Company::Crowd, false, much_later)).count();
+        let burst = std::iter::from_fn(|| waiting.next(EntryClass::Crowd, false, much_later)).count();
         assert!(burst < 100, "{burst}");
     }
 
     #[test]
-    fn what_is_somebody_elses_is_forgotten() {
+    fn lanes_of_another_owner_are_forgotten() {
         let mut waiting = WaitingLanes::default();
-        waiting.add(id(1), from(0), Company::Crowd);
-        waiting.add(id(2), from(0), Company::Alone);
+        waiting.add(id(1), from(0), EntryClass::Crowd);
+        waiting.add(id(2), from(0), EntryClass::Alone);
         assert_ne!(id(1).shard(), id(2).shard());
         assert!(waiting.forget(id(1).shard()) && !waiting.forget(id(1).shard()));
-        assert_eq!(waiting.next(Company::Alone, true, NOW), Some((id(2), from(0))));
+        assert_eq!(waiting.next(EntryClass::Alone, true, NOW), Some((id(2), from(0))));
     }
 }

@@ -1,7 +1,7 @@
-//! The heartbeat: renews the lease, and brings back what time it is and whether the roll has changed.
+//! Renews the lease, and brings back what time it is and whether the roll has changed.
 
-use super::Registrar;
-use crate::{backoff::Backoff, claim::Claim};
+use super::Joiner;
+use crate::{backoff::Backoff, membership::Membership};
 use domain::{limits, ownership::Steadiness};
 use std::{sync::Arc, time::Duration};
 use store::{RollStamp, StoreError};
@@ -9,13 +9,13 @@ use tokio::{sync::watch, time::Instant};
 
 /// What the last renewal said.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pulse {
+pub(super) struct RenewalStatus {
     pub(super) steadiness: Steadiness,
     pub(super) stamp: Option<RollStamp>,
 }
 
 /// How a membership ended.
-pub(super) enum Ended {
+pub(super) enum MembershipEnd {
     /// Our row is gone.
     Lost,
     /// The store can no longer be trusted.
@@ -27,33 +27,36 @@ pub(super) struct Renewal {
     store: Arc<dyn store::Store>,
     clock: Arc<dyn domain::time::Clock>,
     dice: Arc<dyn domain::dice::Dice>,
-    lease: Arc<crate::claim::Lease>,
+    lease: Arc<crate::membership::Lease>,
     length: Duration,
-    claim: Arc<Claim>,
-    pulse: watch::Sender<Pulse>,
+    membership: Arc<Membership>,
+    status: watch::Sender<RenewalStatus>,
 }
 
 impl Renewal {
     /// For a node that has just joined, which counts as its first renewal.
-    pub(super) fn new(registrar: &Registrar, claim: Arc<Claim>) -> (Self, watch::Receiver<Pulse>) {
-        let mut first = Pulse::default();
-        first.steadiness.renewed(registrar.lease.now());
-        let (pulse, felt) = watch::channel(first);
-        let Registrar { store, clock, dice, lease, length } = registrar;
+    pub(super) fn new(
+        joiner: &Joiner,
+        membership: Arc<Membership>,
+    ) -> (Self, watch::Receiver<RenewalStatus>) {
+        let mut first = RenewalStatus::default();
+        first.steadiness.renewed(joiner.lease.now());
+        let (status, seen) = watch::channel(first);
+        let Joiner { store, clock, dice, lease, length } = joiner;
         let renewal = Self {
             store: Arc::clone(store),
             clock: Arc::clone(clock),
             dice: Arc::clone(dice),
             lease: Arc::clone(lease),
             length: *length,
-            claim,
-            pulse,
+            membership,
+            status,
         };
-        (renewal, felt)
+        (renewal, seen)
     }
 
     /// Renews until there is nothing to renew.
-    pub(super) async fn run(self) -> Ended {
+    pub(super) async fn run(self) -> MembershipEnd {
         let mut backoff = Backoff::default();
         let usual = limits::LEASE_RENEWAL.min(self.length / 3);
         let mut pause = usual;
@@ -61,29 +64,29 @@ impl Renewal {
         loop {
             tokio::time::sleep(pause).await;
             let asked_at = Instant::now();
-            match self.store.renew(self.claim.node, self.length).await {
+            match self.store.renew(self.membership.node, self.length).await {
                 Ok(renewed) => {
                     backoff.reset();
                     self.lease.renewed(asked_at, self.length);
                     self.clock.sync(renewed.now.plus(asked_at.elapsed() / 2));
                     let late = renewed_at.elapsed() > usual * 2;
-                    self.pulse.send_modify(|pulse| {
+                    self.status.send_modify(|status| {
                         if late {
-                            pulse.steadiness.interrupted();
+                            status.steadiness.interrupted();
                         }
-                        pulse.steadiness.renewed(self.lease.now());
-                        pulse.stamp = Some(renewed.stamp);
+                        status.steadiness.renewed(self.lease.now());
+                        status.stamp = Some(renewed.stamp);
                     });
                     renewed_at = Instant::now();
                     pause = usual;
                 }
-                Err(StoreError::NodeLost) => return Ended::Lost,
-                Err(error @ StoreError::Failed(_)) => return Ended::Failed(error),
+                Err(StoreError::NodeLost) => return MembershipEnd::Lost,
+                Err(error @ StoreError::Failed(_)) => return MembershipEnd::Failed(error),
                 Err(error) => {
                     if backoff.worth_telling() {
                         tracing::warn!(%error, "the lease could not be renewed; trying again");
                     }
-                    self.pulse.send_modify(|pulse| pulse.steadiness.interrupted());
+                    self.status.send_modify(|status| status.steadiness.interrupted());
                     pause = backoff.pause(self.dice.as_ref()).min(limits::RENEWAL_RETRY);
                 }
             }

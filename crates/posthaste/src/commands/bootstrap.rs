@@ -2,8 +2,8 @@
 
 use crate::{dice::SystemDice, failure::Failure};
 use api::{
+    installation_secrets::{InstallationSecrets, InstallationSecretsError},
     keys::KeyText,
-    vault::{Vault, VaultError},
 };
 use domain::{
     account::{Account, ApiKey, KeyKind, Scope},
@@ -44,10 +44,10 @@ pub(crate) fn no_master_key() -> Failure {
     )
 }
 
-pub(crate) fn vault_failure(error: VaultError) -> Failure {
+pub(crate) fn secrets_failure(error: InstallationSecretsError) -> Failure {
     match error {
-        VaultError::Store(error) => error.into(),
-        error @ VaultError::Pepper(_) => Failure::configuration(error),
+        InstallationSecretsError::Store(error) => error.into(),
+        error @ InstallationSecretsError::Pepper(_) => Failure::configuration(error),
     }
 }
 
@@ -68,10 +68,14 @@ pub(crate) fn given_key(setting: &str, kind: KeyKind, text: &str) -> Result<KeyT
 
 /// Enters a key unless the store has it: for an account key, into the first account, which is made if need be.
 /// A key that was revoked stays revoked: then it says false.
-pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) -> Result<bool, Failure> {
+pub(crate) async fn enter(
+    key: &KeyText,
+    store: &Arc<dyn Store>,
+    secrets: &InstallationSecrets,
+) -> Result<bool, Failure> {
     let parts = key.parts();
     if let Some(known) = store.api_key_by_lookup(parts.lookup()).await? {
-        if known.hash != vault.hash(parts.secret.as_bytes()) || known.kind != parts.kind {
+        if known.hash != secrets.hash(parts.secret.as_bytes()) || known.kind != parts.kind {
             let shown = api::keys::shown(known.kind, &known.lookup);
             return Err(Failure::configuration(format!(
                 "the store knows another key that begins with {shown}"
@@ -85,16 +89,20 @@ pub(crate) async fn enter(key: &KeyText, store: &Arc<dyn Store>, vault: &Vault) 
     let now = now(store).await?;
     let account = match parts.kind {
         KeyKind::Operator => None,
-        KeyKind::Account | KeyKind::Ingest => Some(first_account(store, vault, now).await?),
+        KeyKind::Account | KeyKind::Ingest => Some(first_account(store, secrets, now).await?),
     };
-    match store.create_api_key(&api_key(key, "bootstrap", account, vault, now)).await {
+    match store.create_api_key(&api_key(key, "bootstrap", account, secrets, now)).await {
         // Another node was faster with the same key.
         Ok(()) | Err(StoreError::Taken { .. }) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn first_account(store: &Arc<dyn Store>, vault: &Vault, now: Timestamp) -> Result<AccountId, Failure> {
+async fn first_account(
+    store: &Arc<dyn Store>,
+    secrets: &InstallationSecrets,
+    now: Timestamp,
+) -> Result<AccountId, Failure> {
     if let Some(account) = store.first_account().await? {
         return Ok(account.id);
     }
@@ -104,7 +112,7 @@ async fn first_account(store: &Arc<dyn Store>, vault: &Vault, now: Timestamp) ->
         uid: None,
         name: FIRST_ACCOUNT.into(),
         retention_days: Account::DEFAULT_RETENTION_DAYS,
-        data_key: vault.master().new_data_key(id, &SystemDice),
+        data_key: secrets.master().new_data_key(id, &SystemDice),
         created_at: now,
         updated_at: now,
         version: 0,
@@ -117,7 +125,7 @@ pub(crate) fn api_key(
     text: &KeyText,
     name: &str,
     account_id: Option<AccountId>,
-    vault: &Vault,
+    secrets: &InstallationSecrets,
     now: Timestamp,
 ) -> ApiKey {
     let parts = text.parts();
@@ -127,7 +135,7 @@ pub(crate) fn api_key(
         name: name.into(),
         kind: parts.kind,
         lookup: parts.lookup().into(),
-        hash: vault.hash(parts.secret.as_bytes()).to_vec(),
+        hash: secrets.hash(parts.secret.as_bytes()).to_vec(),
         scopes: if account_id.is_some() { Scope::ALL.to_vec() } else { Vec::new() },
         source_id: None,
         rate_limit: None,

@@ -1,7 +1,7 @@
 //! `posthaste config template | show | check`.
 
 use crate::{
-    commands::{bootstrap, print_json, serve::hastened},
+    commands::{bootstrap, print_json, serve::test_settings},
     config::{Config, Dev, SettingFlags, TEMPLATE, unknown_variables},
     failure::Failure,
     telemetry,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: ConfigArgs, json: bool) -> Result<(), Failure> {
 /// Everything `serve` would refuse before it opens the store.
 fn check(config: &Config, json: bool) -> Result<(), Failure> {
     telemetry::filter().map_err(Failure::configuration)?;
-    hastened::settings()?;
+    test_settings::engine_settings()?;
     for (setting, kind, key) in [
         ("bootstrap.api_key", KeyKind::Account, &config.bootstrap_api_key),
         ("bootstrap.operator_key", KeyKind::Operator, &config.bootstrap_operator_key),

@@ -13,8 +13,8 @@ use crate::{
     failure::Failure,
 };
 use api::{
+    installation_secrets::InstallationSecrets,
     keys::{KeyText, shown},
-    vault::Vault,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand, ValueEnum};
@@ -138,12 +138,14 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
     let config = settings.config(Dev::No)?;
     let master = bootstrap::master_keys(&configured_or_dev(&config)?)?;
     let store = open(&config).await?;
-    let vault = Vault::open(store.as_ref(), master, &SystemDice).await.map_err(bootstrap::vault_failure)?;
+    let secrets = InstallationSecrets::open(store.as_ref(), master, &SystemDice)
+        .await
+        .map_err(bootstrap::secrets_failure)?;
     let account = account(owner, &store).await?;
     let kind = if account.is_some() { KeyKind::Account } else { KeyKind::Operator };
     let text = KeyText::generate(kind, &SystemDice);
     let now = bootstrap::now(&store).await?;
-    let key = bootstrap::api_key(&text, name, account, &vault, now);
+    let key = bootstrap::api_key(&text, name, account, &secrets, now);
     store.create_api_key(&key).await?;
     if json {
         return print_json(

@@ -2,13 +2,13 @@
 //!
 //! The lock of the data folder comes first, so that a second process ends before it touches anything; the listener
 //! next, so that callers wait instead of being refused; then the store, the engine, the API. A stop goes the other
-//! way: not ready, no new requests, nothing new started, what is under way finished within the grace, the claim given
-//! up.
+//! way: not ready, no new requests, nothing new started, what is under way finished within the grace, the shards given
+//! away.
 
 mod deliveries;
-pub(super) mod hastened;
 mod signals;
-mod waiting_room;
+mod starting_server;
+pub(super) mod test_settings;
 
 use crate::{
     clock::{StoreClock, SystemClock},
@@ -22,10 +22,12 @@ use crate::{
     data_dir::DataDir,
     dice::SystemDice,
     failure::{Code, Failure},
-    telemetry::{self, Exporting, Losses},
+    telemetry::{self, Exporting, TelemetryMetrics},
 };
 use anyhow::Context;
-use api::{ApiConfig, App, ListenAddress, Parts, TestSend, keys::KeyText, vault::Vault};
+use api::{
+    ApiConfig, App, ListenAddress, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+};
 use async_trait::async_trait;
 use clap::Args;
 use deliveries::DeliveryThreads;
@@ -88,22 +90,22 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let supervisor = Supervisor::with_failpoint(|id| store::failpoint::hit(id.entry().name));
     let threads = DeliveryThreads::start()?;
     let node_name = config.node_name.clone().unwrap_or_else(|| format!("{}-{}", host_name(), address.port()));
-    let (losses, exporting) = traces(&node_name);
-    let losses = Arc::new(losses);
+    let (telemetry_metrics, exporting) = traces(&node_name);
+    let telemetry_metrics = Arc::new(telemetry_metrics);
     let parts = NodeParts {
         config: &config,
         keys: &keys,
         data_dir: &data_dir,
         address,
         node_name,
-        losses: &losses,
+        telemetry_metrics: &telemetry_metrics,
         engine_settings,
         dev,
         supervisor: &supervisor,
     };
     let started = tokio::select! {
         started = parts.start(&threads) => started?,
-        never = waiting_room::answer(&listener) => match never {},
+        never = starting_server::answer(&listener) => match never {},
         () = signals.stop() => return Ok(()),
     };
     let Started { engine, app, background } = started;
@@ -140,7 +142,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         database,
         "serving"
     );
-    // The greeting comes last, whoever reads both streams.
+    // The greeting comes last, for a reader of both streams.
     said.wait();
     greet(&config, dev, &keys, json)?;
 
@@ -186,7 +188,7 @@ struct NodeParts<'a> {
     data_dir: &'a DataDir,
     address: SocketAddr,
     node_name: String,
-    losses: &'a Arc<Losses>,
+    telemetry_metrics: &'a Arc<TelemetryMetrics>,
     engine_settings: EngineSettings,
     dev: Dev,
     supervisor: &'a Supervisor,
@@ -194,10 +196,19 @@ struct NodeParts<'a> {
 
 impl NodeParts<'_> {
     async fn start(self, threads: &DeliveryThreads) -> Result<Started, Failure> {
-        let Self { config, keys, data_dir, address, node_name, losses, engine_settings, dev, supervisor } =
-            self;
+        let Self {
+            config,
+            keys,
+            data_dir,
+            address,
+            node_name,
+            telemetry_metrics,
+            engine_settings,
+            dev,
+            supervisor,
+        } = self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
-        let (store, vault) = retry_while_unavailable(config, || opened(config, keys)).await?;
+        let (store, secrets) = retry_while_unavailable(config, || opened(config, keys)).await?;
         let unsafe_settings = retry_while_unavailable(config, || accepted(config)).await?;
         let clock = Arc::new(StoreClock::new(SystemClock.now()));
         let addresses = Arc::new(config.addresses.clone());
@@ -216,7 +227,7 @@ impl NodeParts<'_> {
             master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
             addresses: addresses.clone(),
             node,
-            settings: EngineSettings { tracer: losses.tracer(), ..engine_settings },
+            settings: EngineSettings { tracer: telemetry_metrics.tracer(), ..engine_settings },
             supervisor: supervisor.clone(),
         };
         let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
@@ -227,10 +238,10 @@ impl NodeParts<'_> {
             lanes: handle.clone(),
             clock,
             dice,
-            vault,
+            secrets,
             addresses,
             sender: Arc::new(TestSender { handle: handle.clone() }),
-            scraped: vec![handle, losses.clone()],
+            scraped: vec![handle, telemetry_metrics.clone()],
             supervisor: supervisor.clone(),
             config: ApiConfig {
                 body_limit: config.body_bytes,
@@ -241,7 +252,7 @@ impl NodeParts<'_> {
                 retention_day: engine_settings.retention_day,
                 idempotency_window: config.idempotency_window,
                 dev: dev == Dev::Yes,
-                tracer: losses.tracer(),
+                tracer: telemetry_metrics.tracer(),
                 ..ApiConfig::new(&config.public_url, VERSION)
             },
         });
@@ -249,36 +260,40 @@ impl NodeParts<'_> {
     }
 }
 
-/// Who hears of spans, if anybody does. A collector that is named wrongly must not keep the node from its work.
-fn traces(node: &str) -> (Losses, Option<Exporting>) {
+/// Where spans go, if they are collected. A collector that is named wrongly must not keep the node from its work.
+fn traces(node: &str) -> (TelemetryMetrics, Option<Exporting>) {
     match Exporting::from_env(|name| std::env::var(name).ok(), node, VERSION) {
-        Ok(Some((exporter, exporting))) => (Losses { exporter: Some(exporter) }, Some(exporting)),
-        Ok(None) => (Losses::default(), None),
+        Ok(Some((exporter, exporting))) => (TelemetryMetrics { exporter: Some(exporter) }, Some(exporting)),
+        Ok(None) => (TelemetryMetrics::default(), None),
         Err(error) => {
             tracing::warn!(error = format!("{error:#}"), "traces are not exported");
-            (Losses::default(), None)
+            (TelemetryMetrics::default(), None)
         }
     }
 }
 
-/// The store with its vault, and the first keys in it.
-async fn opened(config: &Config, keys: &FirstKeys) -> Result<(Arc<dyn Store>, Arc<Vault>), Failure> {
+/// The store with its secrets, and the first keys in it.
+async fn opened(
+    config: &Config,
+    keys: &FirstKeys,
+) -> Result<(Arc<dyn Store>, Arc<InstallationSecrets>), Failure> {
     let store = open(config).await?;
-    let vault = Vault::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
-    let vault = Arc::new(vault.map_err(bootstrap::vault_failure)?);
+    let secrets =
+        InstallationSecrets::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
+    let secrets = Arc::new(secrets.map_err(bootstrap::secrets_failure)?);
     if let Some(key) = &keys.operator_key {
-        bootstrap::enter(key, &store, &vault).await?;
+        bootstrap::enter(key, &store, &secrets).await?;
     }
     if let Some(key) = &keys.api_key
-        && !bootstrap::enter(key, &store, &vault).await?
+        && !bootstrap::enter(key, &store, &secrets).await?
         && let Some(dev) = keys.dev.clone()
     {
         // Development goes on with another key.
         let text = dev.with_new_key(&config.data_dir)?.api_key;
         let key = bootstrap::given_key("api_key", KeyKind::Account, &text)?;
-        bootstrap::enter(&key, &store, &vault).await?;
+        bootstrap::enter(&key, &store, &secrets).await?;
     }
-    Ok((store, vault))
+    Ok((store, secrets))
 }
 
 /// What the store can lose events by, if that was accepted: for all to see.
@@ -300,7 +315,7 @@ fn engine_settings(config: &Config) -> Result<EngineSettings, Failure> {
         system_dns: config.dns == Dns::System,
         idempotency_window: config.idempotency_window,
         backlog: config.backlog,
-        ..hastened::settings()?
+        ..test_settings::engine_settings()?
     })
 }
 
@@ -414,7 +429,7 @@ fn raise_open_files() {
     }
 }
 
-/// Half of them are for who calls us: the other half must be enough for whom we call, and for the store.
+/// Half of them are for callers: the other half must be enough for destinations and for the store.
 fn open_files_limit() -> usize {
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
 }

@@ -19,23 +19,23 @@ pub(super) static DROPPED: Counter = Counter::new();
 
 #[derive(Clone)]
 pub(super) struct Lines {
-    queue: SyncSender<Entry>,
+    queue: SyncSender<LogEntry>,
     /// Bytes in the queue.
     waiting: Arc<AtomicUsize>,
     dropped: &'static Counter,
 }
 
-enum Entry {
+enum LogEntry {
     Line(Vec<u8>),
     /// Answered when everything before it has been written.
     Mark {
         done: SyncSender<()>,
-        then: Then,
+        then: AfterMark,
     },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterMark {
     GoOn,
     /// Nothing is written after it.
     End,
@@ -64,28 +64,31 @@ impl Lines {
     fn put(&self, line: &[u8]) {
         let before = self.waiting.fetch_add(line.len(), Ordering::Relaxed);
         let full = before > 0 && before + line.len() > limits::LOG_QUEUE_BYTES;
-        let refused =
-            if full { Some(None) } else { self.queue.try_send(Entry::Line(line.to_vec())).err().map(Some) };
+        let refused = if full {
+            Some(None)
+        } else {
+            self.queue.try_send(LogEntry::Line(line.to_vec())).err().map(Some)
+        };
         let Some(refused) = refused else { return };
         self.waiting.fetch_sub(line.len(), Ordering::Relaxed);
         match refused {
-            // The process ends, and nobody waits for it any more.
+            // The process ends, and the thread that writes is gone.
             Some(TrySendError::Disconnected(_)) => drop(io::stderr().write_all(line)),
             Some(TrySendError::Full(_)) | None => self.dropped.add(1),
         }
     }
 }
 
-/// Ends with the queue, or when asked to. What cannot be written is lost: there is nobody left to tell.
-fn write(entries: &Receiver<Entry>, waiting: &AtomicUsize, mut out: impl Write) {
+/// Ends with the queue, or when asked to. What cannot be written is lost: there is nowhere left to tell it.
+fn write(entries: &Receiver<LogEntry>, waiting: &AtomicUsize, mut out: impl Write) {
     let mut text = Vec::new();
     while let Ok(first) = entries.recv() {
         let mut mark = None;
         let mut next = Some(first);
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line) => text.extend_from_slice(&line),
-                Entry::Mark { done, then } => mark = Some((done, then)),
+                LogEntry::Line(line) => text.extend_from_slice(&line),
+                LogEntry::Mark { done, then } => mark = Some((done, then)),
             }
             let more = mark.is_none() && text.len() < WRITE_BYTES;
             next = if more { entries.try_recv().ok() } else { None };
@@ -95,7 +98,7 @@ fn write(entries: &Receiver<Entry>, waiting: &AtomicUsize, mut out: impl Write) 
         text.clear();
         if let Some((done, then)) = mark {
             let _ = done.send(());
-            if then == Then::End {
+            if then == AfterMark::End {
                 return;
             }
         }
@@ -105,14 +108,15 @@ fn write(entries: &Receiver<Entry>, waiting: &AtomicUsize, mut out: impl Write) 
 impl Flush {
     /// Waits until everything that was said so far is written, for a reader of several streams; not for long.
     pub(crate) fn wait(&self) {
-        self.until(Then::GoOn);
+        self.until(AfterMark::GoOn);
     }
 
-    fn until(&self, then: Then) {
+    fn until(&self, then: AfterMark) {
         let until = Instant::now() + limits::LOG_FLUSH;
         let (done, written) = sync_channel(1);
         // A full queue of a reader that hangs is not waited for any longer than that.
-        while let Err(TrySendError::Full(_)) = self.0.queue.try_send(Entry::Mark { done: done.clone(), then })
+        while let Err(TrySendError::Full(_)) =
+            self.0.queue.try_send(LogEntry::Mark { done: done.clone(), then })
         {
             if Instant::now() >= until {
                 return;
@@ -125,7 +129,7 @@ impl Flush {
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        self.until(Then::End);
+        self.until(AfterMark::End);
     }
 }
 
@@ -156,10 +160,10 @@ mod tests {
 
     /// Takes nothing until it is told to.
     #[derive(Clone, Default)]
-    struct Pipe(Arc<Inner>);
+    struct Pipe(Arc<PipeState>);
 
     #[derive(Default)]
-    struct Inner {
+    struct PipeState {
         /// Open or not, and what went through.
         state: Mutex<(bool, Vec<u8>)>,
         changed: Condvar,

@@ -4,7 +4,7 @@ use super::{FaultyStore, TrueStore, finish};
 use crate::{planted_bug::PlantedBug, shared_world::SharedWorld};
 use async_trait::async_trait;
 use domain::{
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -44,7 +44,7 @@ impl Gates for FaultyStore {
         self.write("keep_gates", keep).await
     }
 
-    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError> {
         self.read("note_holds", self.inner.note_holds(destination, holds)).await
     }
 
@@ -53,7 +53,7 @@ impl Gates for FaultyStore {
         destination: DestinationId,
         before: Option<HoldKey>,
         limit: usize,
-    ) -> Result<Vec<HoldEntry>, StoreError> {
+    ) -> Result<Vec<HoldRecord>, StoreError> {
         self.read("holds", self.inner.holds(destination, before, limit)).await
     }
 

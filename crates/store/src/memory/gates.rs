@@ -4,7 +4,7 @@ use super::{MemoryStore, Tables};
 use crate::{GateWord, Gates, HoldKey, KeptGate, StoreError};
 use async_trait::async_trait;
 use domain::{
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -30,7 +30,7 @@ impl Gates for MemoryStore {
         Ok(())
     }
 
-    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError> {
         self.tables().note(destination, holds);
         self.feed_signal.notify();
         Ok(())
@@ -41,7 +41,7 @@ impl Gates for MemoryStore {
         destination: DestinationId,
         before: Option<HoldKey>,
         limit: usize,
-    ) -> Result<Vec<HoldEntry>, StoreError> {
+    ) -> Result<Vec<HoldRecord>, StoreError> {
         let tables = self.tables();
         let Some(kept) = tables.holds.get(&destination) else { return Ok(Vec::new()) };
         let before = before.map(|(since, reason)| (since, reason.as_str()));
@@ -63,7 +63,7 @@ impl Gates for MemoryStore {
 }
 
 impl Tables {
-    fn note(&mut self, destination: DestinationId, holds: &[HoldEntry]) {
+    fn note(&mut self, destination: DestinationId, holds: &[HoldRecord]) {
         let kept = self.holds.entry(destination).or_default();
         for hold in holds {
             let key = (hold.since, hold.reason.as_str());

@@ -90,7 +90,7 @@ impl WaitingDeliveries {
         std::iter::from_fn(move || {
             let first = self.lane(shard, id, Position { track: next?, ..Position::START }).next()?;
             next = first.position.track.checked_add(1);
-            Some(TrackHead { track: first.position.track, first: first.position, due_at: first.due_at })
+            Some(TrackHead { first: first.position, due_at: first.due_at })
         })
     }
 

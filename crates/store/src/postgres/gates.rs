@@ -8,7 +8,7 @@ use super::{
 use crate::{GateWord, Gates, HoldKey, StoreError, gates::latest};
 use async_trait::async_trait;
 use domain::{
-    gate::HoldEntry,
+    gate::HoldRecord,
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -40,7 +40,7 @@ impl Gates for PostgresStore {
         Ok(())
     }
 
-    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError> {
         let columns = HoldColumns::of(holds.iter().map(|hold| (destination, hold)));
         self.pools.general().await?.write(&NOTE_HOLDS, columns.params()).await?;
         self.feed_signal.notify();
@@ -52,7 +52,7 @@ impl Gates for PostgresStore {
         destination: DestinationId,
         before: Option<HoldKey>,
         limit: usize,
-    ) -> Result<Vec<HoldEntry>, StoreError> {
+    ) -> Result<Vec<HoldRecord>, StoreError> {
         let (since, reason) = before.map_or((Timestamp::MAX, ""), |(since, reason)| (since, reason.as_str()));
         let params = params![
             destination_id: destination.uuid() => UUID, before_since: since.micros() => INT8,
@@ -81,7 +81,7 @@ struct HoldColumns {
 }
 
 impl HoldColumns {
-    fn of<'a>(holds: impl Iterator<Item = (DestinationId, &'a HoldEntry)>) -> Self {
+    fn of<'a>(holds: impl Iterator<Item = (DestinationId, &'a HoldRecord)>) -> Self {
         let mut columns = Self::default();
         for (id, hold) in holds {
             columns.destination_id.push(id.uuid());
@@ -107,9 +107,9 @@ impl HoldColumns {
 }
 
 /// None: a reason that only a newer version knows.
-pub(super) fn hold(cells: &mut Cells<'_, '_>) -> Result<Option<HoldEntry>, Unreadable> {
+pub(super) fn hold(cells: &mut Cells<'_, '_>) -> Result<Option<HoldRecord>, Unreadable> {
     let Some(reason) = cells.known_word("reason")? else { return Ok(None) };
-    Ok(Some(HoldEntry {
+    Ok(Some(HoldRecord {
         reason,
         since: cells.get("since")?,
         until: cells.get("until")?,

@@ -54,10 +54,7 @@ pub(super) async fn tracks(
         limit: limit as i64 => INT8,
     ];
     let heads = connection.read(&TRACKS.call, params).await?;
-    Ok(heads.all(|cells| {
-        let first = rows::position(cells)?;
-        Ok(TrackHead { track: first.track, first, due_at: cells.get("due_at")? })
-    })?)
+    Ok(heads.all(|cells| Ok(TrackHead { first: rows::position(cells)?, due_at: cells.get("due_at")? }))?)
 }
 
 /// One answer per turn, in order: whether it was taken.

@@ -10,7 +10,7 @@ use super::{
 use crate::{GateWord, Gates, HoldKey, KeptGate, StoreError, gates::latest};
 use async_trait::async_trait;
 use domain::{
-    gate::{HoldEntry, HoldReason},
+    gate::{HoldReason, HoldRecord},
     id::{DestinationId, NodeId},
     time::Timestamp,
 };
@@ -30,7 +30,7 @@ impl Gates for SqliteStore {
         Ok(())
     }
 
-    async fn note_holds(&self, destination: DestinationId, holds: &[HoldEntry]) -> Result<(), StoreError> {
+    async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError> {
         let holds = holds.to_owned();
         self.write(Priority::Api, move |connection| {
             holds
@@ -47,7 +47,7 @@ impl Gates for SqliteStore {
         destination: DestinationId,
         before: Option<HoldKey>,
         limit: usize,
-    ) -> Result<Vec<HoldEntry>, StoreError> {
+    ) -> Result<Vec<HoldRecord>, StoreError> {
         self.read(move |connection| {
             let (since, reason) =
                 before.map_or((Timestamp::MAX, ""), |(since, reason)| (since, reason.as_str()));
@@ -100,7 +100,12 @@ fn keep(connection: &Connection, words: &[GateWord], now: Timestamp) -> Result<(
     latest.holds.into_iter().try_for_each(|((id, ..), hold)| note(connection, id, hold, now))
 }
 
-fn note(connection: &Connection, id: DestinationId, hold: &HoldEntry, now: Timestamp) -> Result<(), Trouble> {
+fn note(
+    connection: &Connection,
+    id: DestinationId,
+    hold: &HoldRecord,
+    now: Timestamp,
+) -> Result<(), Trouble> {
     bound!(
         NOTE_HOLDS,
         destination_id: id,
@@ -117,9 +122,9 @@ fn note(connection: &Connection, id: DestinationId, hold: &HoldEntry, now: Times
 }
 
 /// `reason, since, until, detail, step, ended_at`. None: a reason that only a newer version knows.
-pub(super) fn hold(columns: &mut Columns<'_>) -> Result<Option<HoldEntry>, Trouble> {
+pub(super) fn hold(columns: &mut Columns<'_>) -> Result<Option<HoldRecord>, Trouble> {
     let Ok(reason) = columns.text().unwrap_or_default().parse::<HoldReason>() else { return Ok(None) };
-    Ok(Some(HoldEntry {
+    Ok(Some(HoldRecord {
         reason,
         since: columns.time()?,
         until: columns.optional_time()?,

@@ -32,7 +32,7 @@ pub(super) fn tracks(
     while let Some(from) = next.filter(|_| heads.len() < limit) {
         let track = bound!(TRACKS, shard: shard, destination_id: destination, from: from);
         let Some(head) = track.first_on(&mut select, head)? else { break };
-        next = head.track.checked_add(1);
+        next = head.first.track.checked_add(1);
         heads.push(head);
     }
     Ok(heads)
@@ -46,7 +46,7 @@ fn head(columns: &mut Columns<'_>) -> Result<TrackHead, Trouble> {
     };
     // A first row that does not read back hides none of those behind it.
     let (first, due_at) = first().unwrap_or((Position { track, ..Position::START }, Timestamp::MIN));
-    Ok(TrackHead { track, first, due_at })
+    Ok(TrackHead { first, due_at })
 }
 
 /// Whether it was taken. The row decides: it must be there, still wait for its time, and be due.

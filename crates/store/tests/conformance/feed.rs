@@ -3,7 +3,7 @@
 use crate::fixtures::*;
 use domain::{
     delivery::{CancelReason, Ending},
-    gate::{HoldEntry, HoldReason},
+    gate::{HoldReason, HoldRecord},
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     limits,
     outcome::Outcome,
@@ -85,7 +85,7 @@ pub(crate) async fn holds_are_told_when_they_begin_change_and_end(world: World) 
     let ground = world.ground().await;
     let id = ground.destination.id;
     let mut place = world.end(at(1)).await;
-    for entry in [hold(2, None), HoldEntry { until: Some(at(90)), ..hold(2, None) }, hold(2, Some(6))] {
+    for entry in [hold(2, None), HoldRecord { until: Some(at(90)), ..hold(2, None) }, hold(2, Some(6))] {
         world.hold(id, entry.clone()).await;
         let (entries, next) = world.all(&[ground.account.id], &place).await;
         assert_eq!(whats(&entries), [&FeedChange::Hold(id, entry)]);
@@ -96,7 +96,7 @@ pub(crate) async fn holds_are_told_when_they_begin_change_and_end(world: World) 
     world.hold(id, hold(7, Some(8))).await;
     let (entries, place) = world.all(&[ground.account.id], &place).await;
     assert_eq!(whats(&entries), [&FeedChange::Hold(id, hold(7, Some(8)))]);
-    let paused = HoldEntry { reason: HoldReason::Paused, until: None, step: None, ..hold(7, Some(9)) };
+    let paused = HoldRecord { reason: HoldReason::Paused, until: None, step: None, ..hold(7, Some(9)) };
     world.store.note_holds(id, std::slice::from_ref(&paused)).await.expect("it is written");
     assert_eq!(whats(&world.all(&[ground.account.id], &place).await.0), [&FeedChange::Hold(id, paused)]);
 }
@@ -340,7 +340,7 @@ impl World {
         panic!("the feed does not end");
     }
 
-    async fn hold(&self, id: DestinationId, entry: HoldEntry) {
+    async fn hold(&self, id: DestinationId, entry: HoldRecord) {
         let now = entry.ended_at.unwrap_or(entry.since);
         self.store.keep_gates(self.node.id, &[word(id, vec![entry])], now).await.expect("it is kept");
     }
@@ -356,12 +356,12 @@ fn everything(accounts: &[AccountId]) -> Followed<'_> {
     Followed { accounts, events: true }
 }
 
-fn word(id: DestinationId, holds: Vec<HoldEntry>) -> GateWord {
+fn word(id: DestinationId, holds: Vec<HoldRecord>) -> GateWord {
     GateWord { destination_id: id, shard: id.shard(), record: None, holds }
 }
 
-fn hold(since: u64, ended: Option<u64>) -> HoldEntry {
-    HoldEntry {
+fn hold(since: u64, ended: Option<u64>) -> HoldRecord {
+    HoldRecord {
         reason: HoldReason::Throttle,
         since: at(since),
         until: Some(at(since + 60)),

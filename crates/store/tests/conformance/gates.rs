@@ -2,7 +2,7 @@
 
 use crate::fixtures::*;
 use domain::{
-    gate::{Gate, GateRecord, GateSettings, HoldEntry, HoldReason, MetOutcome},
+    gate::{Gate, GateRecord, GateSettings, HoldReason, HoldRecord, MetOutcome},
     id::{DestinationId, NodeId},
     outcome::Outcome,
     time::Timestamp,
@@ -47,11 +47,11 @@ pub(crate) async fn a_word_that_was_overtaken_counts_for_nothing(world: World) {
 
 pub(crate) async fn holds_are_listed_from_newest_to_oldest(world: World) {
     let id = world.ground().await.destination.id;
-    let mut written: Vec<HoldEntry> = (0..7).map(|n| hold(n * 10, n * 10 + 5, Some(n * 10 + 6))).collect();
-    written.push(HoldEntry { reason: HoldReason::Breaker, ..hold(60, 65, None) });
+    let mut written: Vec<HoldRecord> = (0..7).map(|n| hold(n * 10, n * 10 + 5, Some(n * 10 + 6))).collect();
+    written.push(HoldRecord { reason: HoldReason::Breaker, ..hold(60, 65, None) });
     world.store.note_holds(id, &written).await.expect("they are written");
     let all = world.holds(id).await;
-    let mut expected: Vec<HoldEntry> = written.clone();
+    let mut expected: Vec<HoldRecord> = written.clone();
     expected.sort_by_key(|hold| std::cmp::Reverse((hold.since, hold.reason.as_str())));
     assert_eq!(all, expected);
     let (mut paged, mut before) = (Vec::new(), None);
@@ -73,7 +73,7 @@ pub(crate) async fn a_hold_that_goes_on_is_one_line(world: World) {
         world.keep(&[word(id, None, holds)], at(5)).await;
         assert_eq!(world.holds(id).await, [hold(1, until, ended)]);
     }
-    let paused = HoldEntry { reason: HoldReason::Paused, until: None, step: None, ..hold(1, 0, Some(100)) };
+    let paused = HoldRecord { reason: HoldReason::Paused, until: None, step: None, ..hold(1, 0, Some(100)) };
     world.store.note_holds(id, std::slice::from_ref(&paused)).await.expect("it is written");
     assert_eq!(world.holds(id).await, [hold(1, 90, Some(91)), paused], "another reason, another hold");
 }
@@ -109,12 +109,12 @@ impl World {
         targets.into_iter().flatten().next().expect("it is there").gate
     }
 
-    async fn holds(&self, id: DestinationId) -> Vec<HoldEntry> {
+    async fn holds(&self, id: DestinationId) -> Vec<HoldRecord> {
         self.store.holds(id, None, 100).await.expect("they are read")
     }
 }
 
-fn word(destination_id: DestinationId, record: Option<GateRecord>, holds: Vec<HoldEntry>) -> GateWord {
+fn word(destination_id: DestinationId, record: Option<GateRecord>, holds: Vec<HoldRecord>) -> GateWord {
     GateWord { destination_id, shard: destination_id.shard(), record, holds }
 }
 
@@ -126,8 +126,8 @@ fn throttled_for(seconds: u64) -> GateRecord {
     gate.record().expect("a throttle is remembered")
 }
 
-fn hold(since: u64, until: u64, ended_at: Option<u64>) -> HoldEntry {
-    HoldEntry {
+fn hold(since: u64, until: u64, ended_at: Option<u64>) -> HoldRecord {
+    HoldRecord {
         reason: HoldReason::Throttle,
         since: at(since),
         until: Some(at(until)),

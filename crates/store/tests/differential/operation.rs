@@ -198,7 +198,7 @@ async fn tracks(store: &dyn Store, id: DestinationId, limit: usize) -> Result<Ve
     loop {
         let page = store.tracks(id.shard(), id, after, limit).await?;
         let Some(last) = page.last() else { return Ok(found) };
-        after = Some(last.track);
+        after = Some(last.first.track);
         found.extend(page);
     }
 }

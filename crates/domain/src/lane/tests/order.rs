@@ -19,12 +19,12 @@ impl Shop {
     /// Reads whatever the lane asks for.
     fn serve(&mut self, now: Timestamp) {
         while let Some(query) = self.lane.wants_tracks() {
-            let heads: BTreeMap<i64, Head> = self
+            let heads: BTreeMap<i64, TrackHead> = self
                 .rows
                 .values()
                 .rev()
                 .filter(|row| row.position.track >= query.from)
-                .map(|row| (row.position.track, Head { first: row.position, due_at: row.due_at }))
+                .map(|row| (row.position.track, TrackHead { first: row.position, due_at: row.due_at }))
                 .collect();
             self.lane.swept(&query, &heads.into_values().collect::<Vec<_>>(), true, now);
         }
@@ -55,28 +55,28 @@ fn scheduled(n: u128, millis: i64) -> Delivery {
 }
 
 #[test]
-fn however_many_are_scheduled_for_the_same_time_all_take_their_turn() {
-    let many = 3 * limits::TURNS + 7;
+fn however_many_are_scheduled_for_the_same_time_all_are_numbered() {
+    let many = 3 * limits::NUMBERED_AT_ONCE + 7;
     let mut shop = Shop::new((1..=many as u128).map(|n| scheduled(n, 0)));
-    let mut turned = Vec::new();
+    let mut numbered = Vec::new();
     loop {
         shop.serve(at(0));
         let mut taken = Vec::new();
-        while let Some(LaneAction::Turn(loaded, track)) = shop.lane.next(u32::MAX, at(0)) {
+        while let Some(LaneAction::Number(loaded, track)) = shop.lane.next(u32::MAX, at(0)) {
             assert_eq!(track, Position::STRICT);
             taken.push(loaded.delivery);
         }
-        assert!(taken.len() <= limits::TURNS, "no more at once than the store takes");
+        assert!(taken.len() <= limits::NUMBERED_AT_ONCE, "no more at once than the store takes");
         if taken.is_empty() {
             break;
         }
         for delivery in taken {
             shop.rows.remove(&delivery.position);
-            shop.lane.turned(delivery.id, Position::ordered(Position::STRICT, Position::END, delivery.id));
-            turned.push(delivery.id);
+            shop.lane.numbered(delivery.id, Position::ordered(Position::STRICT, Position::END, delivery.id));
+            numbered.push(delivery.id);
         }
     }
-    assert!(turned.is_sorted() && turned.len() == many, "{} of {many}", turned.len());
+    assert!(numbered.is_sorted() && numbered.len() == many, "{} of {many}", numbered.len());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_new_owner_ends_what_waits_for_a_time_far_ahead() {
 fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
     let mut shop = Shop::new([scheduled(1, 0)]);
     while let Some(query) = shop.lane.wants_tracks() {
-        let head = Head { first: scheduled(1, 0).position, due_at: at(0) };
+        let head = TrackHead { first: scheduled(1, 0).position, due_at: at(0) };
         shop.lane.swept(&query, &[head], true, at(0));
     }
     let query = shop.lane.wants(at(0)).expect("to read the scheduled ones");
@@ -123,7 +123,7 @@ fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
     shop.lane.fetched(&query, vec![WindowRow { delivery: scheduled(1, 0), carried: (), track }], at(0));
     shop.lane.configured(strict(Mode::Deliver));
     let step = shop.lane.next(u32::MAX, at(0));
-    assert!(matches!(step, Some(LaneAction::Turn(_, Position::STRICT))), "{step:?}");
+    assert!(matches!(step, Some(LaneAction::Number(_, Position::STRICT))), "{step:?}");
 }
 
 #[test]

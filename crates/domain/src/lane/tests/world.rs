@@ -63,10 +63,10 @@ enum Happening {
     Read(u64),
     Answer(u64),
     Sweep(TrackQuery),
-    Swept(TrackQuery, Vec<Head>, bool),
-    /// A scheduled delivery takes its turn, in this track; and the lane hears of it.
-    Turning(Delivery, i64),
-    Turned(DeliveryId, Position),
+    Swept(TrackQuery, Vec<TrackHead>, bool),
+    /// The store numbers a scheduled delivery, in this track; and the lane hears of it.
+    Numbering(Delivery, i64),
+    Numbered(DeliveryId, Position),
     Respond(DeliveryId),
     Abandon(DeliveryId),
     Durable(usize),
@@ -133,7 +133,7 @@ struct World {
     reads: BTreeMap<u64, Read>,
     /// Numbers given so far.
     sequence: i64,
-    turning: usize,
+    numbering: usize,
     sweeping: usize,
     open: BTreeMap<DeliveryId, (Delivery, Timestamp)>,
     settling: Vec<Settling>,
@@ -181,7 +181,7 @@ impl World {
             unannounced: 0,
             reads: BTreeMap::new(),
             sequence: 0,
-            turning: 0,
+            numbering: 0,
             sweeping: 0,
             open: BTreeMap::new(),
             settling: vec![],

@@ -41,7 +41,7 @@ impl Pages {
                 Page { key, version, routes: routes.into(), orderings }
             }
             (RoutePage::Unchanged, None) => {
-                return Err(StoreError::Unavailable("the store knows a page that nobody has".into()));
+                return Err(StoreError::Unavailable("the store knows a page that is not there".into()));
             }
         };
         let read = (Arc::clone(&page.routes), Arc::clone(&page.orderings));

@@ -162,7 +162,7 @@ impl World {
 impl Expander {
     /// Goes on until nothing is left to do here.
     async fn finish(&mut self) {
-        while let Some(open) = self.turns.next() {
+        while let Some(open) = self.rotation.next() {
             self.go_on(open).await.unwrap();
         }
     }
@@ -174,7 +174,7 @@ async fn every_destination_gets_its_delivery_and_is_looked_at() {
     let destinations = world.routes(world.account, 2 * limits::EXPANSION_CHUNK + 7).await;
     let expansion = world.commit(world.account).await;
     let mut expander = world.expander();
-    expander.turns.extend([expansion.clone()]);
+    expander.rotation.extend([expansion.clone()]);
     expander.finish().await;
     assert!(world.is_done().await);
     assert_eq!(world.reached(world.account).await, destinations);
@@ -194,7 +194,7 @@ async fn what_does_not_match_gets_nothing() {
     world.route(world.account, |it| it.enabled = false).await;
     world.route(world.account, |it| it.event_types = vec!["user.*".parse().unwrap()]).await;
     let mut expander = world.expander();
-    expander.turns.extend([world.commit(world.account).await]);
+    expander.rotation.extend([world.commit(world.account).await]);
     expander.finish().await;
     assert_eq!(world.reached(world.account).await, wanted);
 }
@@ -206,7 +206,7 @@ async fn a_route_that_came_after_the_event_is_not_matched() {
     let expansion = world.commit(world.account).await;
     world.route(world.account, |it| it.created_at = NOW.plus(Duration::from_millis(1))).await;
     let mut expander = world.expander();
-    expander.turns.extend([expansion]);
+    expander.rotation.extend([expansion]);
     expander.finish().await;
     assert_eq!(world.reached(world.account).await, wanted);
 }
@@ -217,11 +217,11 @@ async fn the_routes_of_an_event_that_is_gone_on_with_are_those_of_now() {
     let mut wanted = world.routes(world.account, limits::EXPANSION_CHUNK + 2).await;
     let (first, second) = (world.commit(world.account).await, world.commit(world.account).await);
     let mut expander = world.expander();
-    expander.turns.extend([first]);
+    expander.rotation.extend([first]);
     expander.finish().await;
     let gone = wanted.pop_last().expect("many");
     world.store.delete_destination(world.account, gone, NOW).await.unwrap();
-    expander.turns.extend([second.clone()]);
+    expander.rotation.extend([second.clone()]);
     expander.finish().await;
     let fanout = world.store.event(world.account, second.event_id).await.unwrap().fanout;
     assert_eq!(fanout.total as usize, wanted.len(), "pages that are kept are those of the same version");
@@ -234,7 +234,7 @@ async fn as_many_routes_are_kept_as_may_be() {
     for routes in [5_000, limits::EXPANSION_ROUTES_KEPT] {
         let account = world.another_account().await;
         world.routes(account, routes).await;
-        expander.turns.extend([world.commit(account).await]);
+        expander.rotation.extend([world.commit(account).await]);
         expander.finish().await;
     }
     let kept = expander.pages.routes();
@@ -251,9 +251,9 @@ async fn two_that_work_on_the_same_event_make_each_delivery_once() {
     let destinations = world.routes(world.account, 3 * limits::EXPANSION_CHUNK).await;
     let expansion = world.commit(world.account).await;
     let (mut one, mut other) = (world.expander(), world.expander());
-    one.turns.extend([expansion.clone()]);
-    other.turns.extend([expansion]);
-    let open = one.turns.next().expect("just taken");
+    one.rotation.extend([expansion.clone()]);
+    other.rotation.extend([expansion]);
+    let open = one.rotation.next().expect("just taken");
     one.go_on(open).await.unwrap();
     other.finish().await;
     assert!(!world.is_done().await, "the one that came second leaves it alone");
@@ -268,8 +268,8 @@ async fn what_was_left_behind_is_taken_up() {
     let destinations = world.routes(world.account, 2 * limits::EXPANSION_CHUNK).await;
     let expansion = world.commit(world.account).await;
     let mut dead = world.expander();
-    dead.turns.extend([expansion]);
-    let open = dead.turns.next().expect("just taken");
+    dead.rotation.extend([expansion]);
+    let open = dead.rotation.next().expect("just taken");
     dead.go_on(open).await.unwrap();
 
     let mut next = world.expander();
@@ -285,13 +285,13 @@ async fn what_somebody_goes_on_with_is_left_to_them() {
     world.routes(world.account, 3 * limits::EXPANSION_CHUNK).await;
     let (mut busy, mut other) = (world.expander(), world.expander());
     other.look().await.unwrap();
-    busy.turns.extend([world.commit(world.account).await]);
+    busy.rotation.extend([world.commit(world.account).await]);
     other.look().await.unwrap();
-    assert!(other.turns.next().is_none(), "it has only just begun");
-    let open = busy.turns.next().expect("just taken");
+    assert!(other.rotation.next().is_none(), "it has only just begun");
+    let open = busy.rotation.next().expect("just taken");
     busy.go_on(open).await.unwrap();
     other.look().await.unwrap();
-    assert!(other.turns.next().is_none(), "it has moved");
+    assert!(other.rotation.next().is_none(), "it has moved");
     other.look().await.unwrap();
     other.finish().await;
     assert!(world.is_done().await, "it has not moved since");
@@ -305,9 +305,13 @@ async fn accounts_take_turns() {
     let small = world.another_account().await;
     let wanted = world.routes(small, 2).await;
     let mut expander = world.expander();
-    expander.turns.extend([world.commit(large).await, world.commit(large).await, world.commit(small).await]);
+    expander.rotation.extend([
+        world.commit(large).await,
+        world.commit(large).await,
+        world.commit(small).await,
+    ]);
     for _ in 0..2 {
-        let open = expander.turns.next().expect("three wait");
+        let open = expander.rotation.next().expect("three wait");
         expander.go_on(open).await.unwrap();
     }
     assert_eq!(world.reached(small).await, wanted, "after one chunk of the other's");

@@ -5,8 +5,8 @@
 //! few hours, when all walks begin anew.
 
 use crate::{
-    board::Board,
     chores::term::{ChoreTerm, Stopped},
+    ownership_view::OwnershipView,
 };
 use domain::{
     account::Account,
@@ -44,11 +44,11 @@ impl Retention {
     pub(in crate::chores) fn new(
         store: &Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
-        board: &Arc<Board>,
+        ownership_view: &Arc<OwnershipView>,
         lease: Duration,
         settings: Settings,
     ) -> Self {
-        let chore_term = ChoreTerm::new(Chore::Prune, store, clock, board, lease);
+        let chore_term = ChoreTerm::new(Chore::Prune, store, clock, ownership_view, lease);
         let (store, clock) = (Arc::clone(store), Arc::clone(clock));
         Self { store, clock, chore_term, settings, places: HashMap::new(), begun: Timestamp::MIN }
     }
@@ -59,7 +59,7 @@ impl Retention {
             tokio::time::sleep(self.settings.every).await;
             match self.pass().await {
                 Ok(()) => {}
-                // Whoever has it now begins anew, and so do we if it comes back.
+                // The node that has it now begins anew, and so do we if it comes back.
                 Err(Stopped::TermOver) => self.places.clear(),
                 Err(Stopped::Trouble(error)) => {
                     tracing::warn!(%error, "old events could not be pruned; trying again later");
@@ -113,7 +113,7 @@ impl Retention {
         now.minus(self.settings.day * days)
     }
 
-    /// Up to when days are summed up. Where days are not real ones nobody waits for the end of one.
+    /// Up to when days are summed up. Where days are not real ones the end of one is not waited for.
     async fn summed_up(&self) -> Result<Timestamp, StoreError> {
         if self.settings.day != limits::RETENTION_DAY {
             return Ok(Timestamp::MAX);

@@ -1,7 +1,7 @@
 //! Every original once, at the pace that was given, by one node at a time.
 
 use super::*;
-use crate::claim::{Claim, Lease};
+use crate::membership::{Lease, Membership};
 use domain::{
     account::Account,
     delivery::{Ending, Settled, Status},
@@ -138,14 +138,14 @@ impl World {
     async fn node_with(&self, name: &str, cap: BacklogCap) -> JoinHandle<()> {
         let lease = Lease::new();
         lease.renewed(Instant::now(), Duration::from_secs(10_000));
-        let board = Board::new(Claim::new(self.joins(name).await, lease));
+        let ownership_view = OwnershipView::new(Membership::new(self.joins(name).await, lease));
         let replayer = Replayer {
             store: self.store.clone(),
             clock: self.clock.clone(),
             dice: self.dice.clone(),
-            board,
+            ownership_view,
             dispatcher: self.lanes.clone(),
-            backlog: Backlog::new(cap),
+            backlog: FullBacklogs::new(cap),
         };
         tokio::spawn(replayer.run())
     }

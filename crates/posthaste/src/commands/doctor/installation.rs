@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     progress::{Progress, size},
 };
-use api::vault::{PEPPER, Vault};
+use api::installation_secrets::{InstallationSecrets, PEPPER};
 use domain::{
     limits,
     time::{Clock as _, Timestamp},
@@ -112,7 +112,7 @@ impl Installation {
         let Ok(keys) = keys else { return };
         let finding = match self.look.setting(PEPPER).await {
             Ok(None) => Finding::ok(check, "nothing is sealed yet"),
-            Ok(Some(kept)) => match Vault::check(&keys, kept) {
+            Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept) {
                 Ok(()) => Finding::ok(check, "the master key opens them"),
                 Err(error) => Finding::bad(
                     check,

@@ -33,10 +33,10 @@ impl World {
                     false => self.lane.swept(&query, &heads, heads.len() < SWEPT, self.now),
                 }
             }
-            Happening::Turning(delivery, track) => self.give_turn(&delivery, track),
-            Happening::Turned(id, place) => {
-                self.turning -= 1;
-                self.lane.turned(id, place);
+            Happening::Numbering(delivery, track) => self.give_number(&delivery, track),
+            Happening::Numbered(id, place) => {
+                self.numbering -= 1;
+                self.lane.numbered(id, place);
             }
             Happening::Respond(id) => self.respond(id)?,
             Happening::Abandon(id) => {
@@ -160,9 +160,9 @@ impl World {
 
     /// The first row of each track, from this one on.
     fn sweep(&mut self, query: TrackQuery) {
-        let mut heads = BTreeMap::<i64, Head>::new();
+        let mut heads = BTreeMap::<i64, TrackHead>::new();
         for row in self.rows.values().filter(|row| row.position.track >= query.from) {
-            let head = Head { first: row.position, due_at: row.due_at };
+            let head = TrackHead { first: row.position, due_at: row.due_at };
             let lowest = heads.entry(row.position.track).or_insert(head);
             if head.first < lowest.first {
                 *lowest = head;
@@ -181,7 +181,7 @@ impl World {
         row.position.rank = self.sequence;
     }
 
-    fn give_turn(&mut self, delivery: &Delivery, track: i64) {
+    fn give_number(&mut self, delivery: &Delivery, track: i64) {
         let mut place = delivery.position;
         let fails = !self.calm && self.dice.chance(8);
         let waits = |row: &Delivery| row.position.track == Position::AWAITS_TIME;
@@ -190,10 +190,10 @@ impl World {
             self.number(&mut row);
             place = Position::ordered(track, Position::END, row.id);
             self.rows.insert(row.id, row);
-            self.seen.turns += 1;
+            self.seen.numbered += 1;
         }
         let after = self.dice.delay();
-        self.plan(after, Happening::Turned(delivery.id, place));
+        self.plan(after, Happening::Numbered(delivery.id, place));
     }
 
     fn track(&mut self) -> i64 {

@@ -15,16 +15,16 @@ impl World {
             match step {
                 LaneAction::Start(loaded) => self.start(loaded, share)?,
                 LaneAction::End(loaded, ending) => self.end(loaded, ending)?,
-                LaneAction::Turn(loaded, track) => {
-                    tell!(self, "  turns {} to {track}", loaded.delivery.id);
+                LaneAction::Number(loaded, track) => {
+                    tell!(self, "  numbers {} in {track}", loaded.delivery.id);
                     promise!(
                         loaded.delivery.due_at <= self.now.plus(limits::LOADED_FRESH),
-                        "a turn too early"
+                        "numbered too early"
                     );
-                    promise!(track > Position::UNORDERED, "a turn in no track");
-                    self.turning += 1;
+                    promise!(track > Position::UNORDERED, "a number in no track");
+                    self.numbering += 1;
                     let after = self.dice.delay();
-                    self.plan(after, Happening::Turning(loaded.delivery, track));
+                    self.plan(after, Happening::Numbering(loaded.delivery, track));
                 }
             }
         }
@@ -34,7 +34,7 @@ impl World {
             u64::from(was_loaded > 0 && self.lane.loaded() == 0 && self.lane.unseen.is_some());
         self.fetch_if_wanted();
         if share != u32::MAX {
-            self.plan(20, Happening::Round); // lanes in turn: a lane held back by its share is asked again
+            self.plan(20, Happening::Round); // one lane after the other: a lane held back by its share is asked again
         }
         if let Some(at) = self.lane.wake_at(self.now).filter(|at| self.wake_at.is_none_or(|wake| *at < wake))
         {
@@ -89,7 +89,7 @@ impl World {
             promise!(before.is_none(), "{id} started before {before:?}");
             let beside = self.open.values().find(|(open, _)| open.position.track == track);
             promise!(beside.is_none(), "{id} started beside another of its track");
-            promise!(track > Position::UNORDERED, "{id} started before it had its turn");
+            promise!(track > Position::UNORDERED, "{id} started before it had its number");
             self.seen.in_order += 1;
         }
         promise!(now.since(read_at) <= limits::LOADED_FRESH, "{id} was read too long ago");
@@ -162,7 +162,7 @@ impl World {
     /// With nothing under way that could wake the lane, the lane itself must know when to go on.
     fn check_wakefulness(&self) -> Result<(), String> {
         let under_way =
-            self.unannounced + self.open.len() + self.unflushed.len() + self.reads.len() + self.turning;
+            self.unannounced + self.open.len() + self.unflushed.len() + self.reads.len() + self.numbering;
         let under_way = under_way + self.sweeping;
         if under_way > 0 || self.lane.settings.is_none() {
             return Ok(());

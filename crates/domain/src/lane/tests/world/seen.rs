@@ -16,7 +16,7 @@ pub(super) struct Seen {
     pub(super) slots_full: u64,
     pub(super) pushed_back: u64,
     pub(super) in_order: u64,
-    pub(super) turns: u64,
+    pub(super) numbered: u64,
     pub(super) reordered: u64,
 }
 
@@ -42,7 +42,7 @@ impl Seen {
             &mut self.slots_full,
             &mut self.pushed_back,
             &mut self.in_order,
-            &mut self.turns,
+            &mut self.numbered,
             &mut self.reordered,
         ]
     }

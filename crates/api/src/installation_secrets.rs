@@ -13,14 +13,14 @@ use zeroize::Zeroizing;
 pub const PEPPER: &str = "pepper";
 const PEPPER_BYTES: usize = 32;
 
-pub struct Vault {
+pub struct InstallationSecrets {
     master: MasterKeys,
     pepper: hmac::Key,
     cursors: hmac::Key,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum VaultError {
+pub enum InstallationSecretsError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database and the master keys do not belong together.
@@ -30,20 +30,24 @@ pub enum VaultError {
     Pepper(SealError),
 }
 
-impl Vault {
+impl InstallationSecrets {
     /// The first start of an installation makes its pepper; every later one opens it.
-    pub async fn open(store: &dyn Catalog, master: MasterKeys, dice: &dyn Dice) -> Result<Self, VaultError> {
+    pub async fn open(
+        store: &dyn Catalog,
+        master: MasterKeys,
+        dice: &dyn Dice,
+    ) -> Result<Self, InstallationSecretsError> {
         let mut fresh = Zeroizing::new([0u8; PEPPER_BYTES]);
         dice.fill(fresh.as_mut());
         let wrapped = master.wrap(PEPPER, fresh.as_ref(), dice);
         let kept = Sealed(store.setting_or_insert(PEPPER, &wrapped.0).await?);
-        let pepper = master.unwrap(PEPPER, &kept).map_err(VaultError::Pepper)?;
+        let pepper = master.unwrap(PEPPER, &kept).map_err(InstallationSecretsError::Pepper)?;
         Ok(Self::new(master, &pepper))
     }
 
     /// Whether these keys open what the store has kept under [`PEPPER`].
-    pub fn check(master: &MasterKeys, kept: Vec<u8>) -> Result<(), VaultError> {
-        master.unwrap(PEPPER, &Sealed(kept)).map(|_| ()).map_err(VaultError::Pepper)
+    pub fn check(master: &MasterKeys, kept: Vec<u8>) -> Result<(), InstallationSecretsError> {
+        master.unwrap(PEPPER, &Sealed(kept)).map(|_| ()).map_err(InstallationSecretsError::Pepper)
     }
 
     fn new(master: MasterKeys, pepper: &[u8]) -> Self {
@@ -56,7 +60,7 @@ impl Vault {
         &self.master
     }
 
-    /// What is kept of a secret: enough to recognise it, of no use to whoever reads it.
+    /// What is kept of a secret: enough to recognise it, and of no use for anything else.
     pub fn hash(&self, secret: &[u8]) -> [u8; 32] {
         digest(hmac::sign(&self.pepper, secret))
     }
@@ -70,9 +74,9 @@ fn digest(tag: hmac::Tag) -> [u8; 32] {
     tag.as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
-impl fmt::Debug for Vault {
+impl fmt::Debug for InstallationSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Vault(***)")
+        f.write_str("InstallationSecrets(***)")
     }
 }
 
@@ -100,8 +104,8 @@ mod tests {
     #[tokio::test]
     async fn the_pepper_is_made_once_and_kept() {
         let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
-        let first = Vault::open(&store, master(1), &dice).await.unwrap();
-        let second = Vault::open(&store, master(1), &dice).await.unwrap();
+        let first = InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
+        let second = InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
         assert_eq!(first.hash(b"secret"), second.hash(b"secret"));
         assert_ne!(first.hash(b"secret"), first.cursor_tag(b"secret"));
     }
@@ -109,8 +113,8 @@ mod tests {
     #[tokio::test]
     async fn other_master_keys_do_not_open_the_store() {
         let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
-        Vault::open(&store, master(1), &dice).await.unwrap();
-        let error = Vault::open(&store, master(2), &dice).await.unwrap_err();
-        assert!(matches!(error, VaultError::Pepper(SealError::UnknownMasterKey(_))), "{error}");
+        InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
+        let error = InstallationSecrets::open(&store, master(2), &dice).await.unwrap_err();
+        assert!(matches!(error, InstallationSecretsError::Pepper(SealError::UnknownMasterKey(_))), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is: accounts one after the other, so that one account's large events do not hold up another's, and
+//! Which expansion is next: accounts one after the other, so that one account's large events do not hold up another's, and
 //! within an account the event that came first.
 
 use domain::{
@@ -13,7 +13,7 @@ use std::{
 use store::Expansion;
 
 /// An expansion this node works on.
-pub(super) struct Open {
+pub(super) struct OpenExpansion {
     pub(super) expansion: Expansion,
     /// Kept from chunk to chunk if it is small.
     pub(super) event: Option<Arc<Event>>,
@@ -21,7 +21,7 @@ pub(super) struct Open {
     pub(super) unsure: bool,
 }
 
-impl Open {
+impl OpenExpansion {
     pub(super) fn keep(&mut self, event: &Arc<Event>) {
         if self.event.is_none() && event.payload.len() <= limits::CARRIED_BYTES {
             self.event = Some(Arc::clone(event));
@@ -30,24 +30,24 @@ impl Open {
 }
 
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct AccountRotation {
     accounts: VecDeque<AccountId>,
-    waiting: HashMap<AccountId, VecDeque<Open>>,
+    waiting: HashMap<AccountId, VecDeque<OpenExpansion>>,
     held: HashSet<EventId>,
 }
 
-impl Turns {
-    /// Those that are not here already, as far as there is room; the others are found when somebody looks.
+impl AccountRotation {
+    /// Those that are not here already, as far as there is room; the others are found by the next look for open expansions.
     pub(super) fn extend(&mut self, expansions: impl IntoIterator<Item = Expansion>) {
         for expansion in expansions {
             if self.held.len() < limits::EXPANSIONS_HELD && self.held.insert(expansion.event_id) {
                 let account = expansion.account_id;
-                self.queue(account).push_back(Open { expansion, event: None, unsure: false });
+                self.queue(account).push_back(OpenExpansion { expansion, event: None, unsure: false });
             }
         }
     }
 
-    pub(super) fn next(&mut self) -> Option<Open> {
+    pub(super) fn next(&mut self) -> Option<OpenExpansion> {
         let account = self.accounts.pop_front()?;
         let waiting = self.waiting.get_mut(&account)?;
         let open = waiting.pop_front()?;
@@ -60,13 +60,13 @@ impl Turns {
         Some(open)
     }
 
-    /// It is not done: the account's next turn is its.
-    pub(super) fn put_back(&mut self, open: Open) {
+    /// It is not done: it is the account's next.
+    pub(super) fn put_back(&mut self, open: OpenExpansion) {
         self.held.insert(open.expansion.event_id);
         self.queue(open.expansion.account_id).push_front(open);
     }
 
-    fn queue(&mut self, account: AccountId) -> &mut VecDeque<Open> {
+    fn queue(&mut self, account: AccountId) -> &mut VecDeque<OpenExpansion> {
         self.waiting.entry(account).or_insert_with(|| {
             self.accounts.push_back(account);
             VecDeque::new()

@@ -1,4 +1,4 @@
-//! What is accepted, by which door, and as what.
+//! What is accepted, by which way in, and as what.
 
 use crate::world::{TOKEN, World};
 use axum::body::Body;
@@ -42,7 +42,7 @@ async fn a_repeat_answers_with_the_first_event_and_makes_nothing() {
     let quoted = world.ingest(TOKEN, &["idempotency-key: \"k\""], "a").await.accepted("duplicate", 1);
     assert_eq!(first, quoted);
     world.ingest(TOKEN, &["idempotency-key: k"], "b").await.is(409, "idempotency_conflict");
-    // A published event with the same key is another door's.
+    // A published event with the same key came in another way.
     let published = json!({"type": "a", "data": 1, "idempotency_key": "k"}).to_string();
     world.publish("/v1/events", &world.key, published.clone()).await.accepted("queued", 1);
     world.publish("/v1/events", &world.key, published).await.accepted("duplicate", 1);

@@ -1,6 +1,6 @@
-//! Accounts of which as much waits as may, as whoever works on replays needs to know it.
+//! Accounts of which as much waits as may: replays make nothing more for them.
 //!
-//! Asked every other second while there is something to replay, as the door does for events: so a cap is exceeded by what
+//! Asked every other second while there is something to replay, as the API does for events: so a cap is exceeded by what
 //! replays make in that time.
 
 use domain::{id::AccountId, limits};
@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use store::{BacklogCap, Backlogs, StoreError};
 use tokio::time::Instant;
 
-pub(in crate::chores) struct Backlog {
+pub(in crate::chores) struct FullBacklogs {
     cap: BacklogCap,
     full: HashSet<AccountId>,
     looked_at: Option<Instant>,
 }
 
-impl Backlog {
+impl FullBacklogs {
     pub(in crate::chores) fn new(cap: BacklogCap) -> Self {
         Self { cap, full: HashSet::new(), looked_at: None }
     }

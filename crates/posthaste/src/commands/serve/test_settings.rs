@@ -1,6 +1,6 @@
-//! For checks: days of retention that are seconds, and chores that look as often. No settings: nobody needs them, and
-//! whoever had them by accident would lose what is kept for ninety days in ninety seconds. So they count only where a
-//! second variable says that this is meant, and are told at the start.
+//! For checks: days of retention that are seconds, and chores that look as often. Not part of the
+//! configuration: set by accident, they would delete what is kept for ninety days in ninety seconds. So they count only
+//! where a second variable says that this is meant, and are told at the start.
 
 use crate::failure::Failure;
 use engine::EngineSettings;
@@ -12,11 +12,14 @@ const RETENTION_DAY: &str = "POSTHASTE_TEST_RETENTION_DAY_SECONDS";
 const PRUNE_EVERY: &str = "POSTHASTE_TEST_PRUNE_EVERY_SECONDS";
 const ROLLUP_EVERY: &str = "POSTHASTE_TEST_ROLLUP_EVERY_SECONDS";
 
-pub(in crate::commands) fn settings() -> Result<EngineSettings, Failure> {
-    hastened(EngineSettings::default(), |name| std::env::var(name).ok())
+pub(in crate::commands) fn engine_settings() -> Result<EngineSettings, Failure> {
+    shortened(EngineSettings::default(), |name| std::env::var(name).ok())
 }
 
-fn hastened(usual: EngineSettings, said: impl Fn(&str) -> Option<String>) -> Result<EngineSettings, Failure> {
+fn shortened(
+    usual: EngineSettings,
+    said: impl Fn(&str) -> Option<String>,
+) -> Result<EngineSettings, Failure> {
     let seconds = |name: &str| {
         let Some(text) = said(name) else { return Ok(None) };
         if said(MEANT).as_deref() != Some("1") {
@@ -48,7 +51,7 @@ mod tests {
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<EngineSettings, Failure> {
-        hastened(EngineSettings::default(), |name| {
+        shortened(EngineSettings::default(), |name| {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, text)| (*text).to_owned())
         })
@@ -65,8 +68,8 @@ mod tests {
             assert!(with(&[(name, "soon"), (MEANT, "1")]).is_err());
             assert!(with(&[(name, "0"), (MEANT, "1")]).is_err());
         }
-        let hastened = with(&[(RETENTION_DAY, "2"), (PRUNE_EVERY, "3"), (MEANT, "1")]).unwrap();
-        let seconds = (hastened.retention_day.as_secs(), hastened.prune_every.as_secs());
+        let shortened = with(&[(RETENTION_DAY, "2"), (PRUNE_EVERY, "3"), (MEANT, "1")]).unwrap();
+        let seconds = (shortened.retention_day.as_secs(), shortened.prune_every.as_secs());
         assert_eq!(seconds, (2, 3));
     }
 }

@@ -1,4 +1,4 @@
-//! This node's claim on its lanes, measured by its own monotonic clock.
+//! This node's membership and the lease it rests on, measured by its own monotonic clock.
 //!
 //! The deadline counts from before the renewal was sent, so a node that was frozen or cut off knows by itself that its
 //! time is up, and clocks need not agree. Nothing starts in the last part of a lease, the check is repeated before the
@@ -15,7 +15,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Until when this process may act for the node it is. One for the life of the engine, whoever it is at the moment.
+/// Until when this process may act for the node it is. One for the life of the engine, under whichever id.
 #[derive(Debug)]
 pub(crate) struct Lease {
     epoch: Instant,
@@ -60,7 +60,7 @@ impl Lease {
 
 /// One membership: a node's id, from joining until its row is gone.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Membership {
     pub(crate) node: NodeId,
     lease: Arc<Lease>,
     lost: AtomicBool,
@@ -68,7 +68,7 @@ pub(crate) struct Claim {
     open: Mutex<CancellationToken>,
 }
 
-impl Claim {
+impl Membership {
     pub(crate) fn new(node: NodeId, lease: Arc<Lease>) -> Arc<Self> {
         Arc::new(Self { node, lease, lost: AtomicBool::new(false), open: Mutex::default() })
     }
@@ -126,28 +126,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_starts_in_the_last_part_of_a_lease_and_what_is_open_ends_with_it() {
         let lease = Lease::new();
-        let claim = Claim::new(NodeId::MIN, Arc::clone(&lease));
-        assert!(!claim.may_start() && !claim.stands(), "nobody has said yes yet");
+        let membership = Membership::new(NodeId::MIN, Arc::clone(&lease));
+        assert!(!membership.may_start() && !membership.stands(), "it has never been renewed");
         lease.renewed(Instant::now(), Duration::from_secs(10));
-        let guarded = Arc::clone(&claim);
+        let guarded = Arc::clone(&membership);
         let guard = tokio::spawn(async move { guarded.guard().await });
-        let open = claim.abort_token();
+        let open = membership.abort_token();
         tokio::time::sleep(Duration::from_millis(7_999)).await;
-        assert!(claim.may_start());
+        assert!(membership.may_start());
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert!(!claim.may_start() && claim.stands() && !open.is_cancelled());
+        assert!(!membership.may_start() && membership.stands() && !open.is_cancelled());
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(!claim.stands() && open.is_cancelled());
+        assert!(!membership.stands() && open.is_cancelled());
 
         lease.renewed(Instant::now(), Duration::from_secs(10));
-        let later = claim.abort_token();
-        assert!(claim.may_start() && !later.is_cancelled(), "expired is not lost");
-        claim.lose();
-        assert!(!claim.stands() && later.is_cancelled());
+        let later = membership.abort_token();
+        assert!(membership.may_start() && !later.is_cancelled(), "expired is not lost");
+        membership.lose();
+        assert!(!membership.stands() && later.is_cancelled());
         lease.renewed(Instant::now(), Duration::from_secs(10));
         assert!(
-            !claim.may_start() && claim.abort_token().is_cancelled(),
-            "lost is lost, whoever comes after us"
+            !membership.may_start() && membership.abort_token().is_cancelled(),
+            "what is lost does not come back, under whichever id we join again"
         );
         guard.abort();
     }

@@ -19,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 /// Which accounts are full, as of the last look.
 #[derive(Default)]
-pub(crate) struct Backlog {
+pub(crate) struct FullBacklogs {
     full: RwLock<HashSet<AccountId>>,
     /// It was asked for since the last look.
     asked: AtomicBool,
 }
 
-impl Backlog {
+impl FullBacklogs {
     pub(crate) fn check(&self, account: AccountId) -> Result<(), ApiError> {
         if !self.is_full(account) {
             return Ok(());

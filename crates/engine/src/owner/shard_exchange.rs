@@ -1,8 +1,9 @@
-//! Looks at the roll and carries out what follows: takes, asks, drains, gives, and in the end gives everything.
+//! The exchange of shards with the other nodes: looks at the roll and carries out what follows from it. Takes what is
+//! free, asks for shards, drains and gives those that others ask for, and in the end gives everything.
 
 use super::{
     Owner, Stops,
-    renewal::{Ended, Pulse},
+    renewal::{MembershipEnd, RenewalStatus},
 };
 use crate::dispatcher::{Message, ShardReport};
 use domain::{
@@ -18,13 +19,17 @@ use std::{
 use store::{OwnedShard, Roll, RollStamp, StoreError};
 use tokio::{sync::watch, time::Instant};
 
-/// Stewards one membership until it is told to leave, or finds that it is no member any more.
-pub(super) async fn run(owner: &mut Owner, pulse: watch::Receiver<Pulse>, stops: &Stops) -> Ended {
+/// Runs for one membership: until it is told to leave, or finds that it is no member any more.
+pub(super) async fn run(
+    owner: &mut Owner,
+    renewal_status: watch::Receiver<RenewalStatus>,
+    stops: &Stops,
+) -> MembershipEnd {
     let ownership = Ownership::new(owner.node.id, owner.node.role.owns_lanes());
-    let mut steward = Steward {
+    let mut exchange = ShardExchange {
         me: owner.node.id,
         owner,
-        pulse,
+        renewal_status,
         ownership,
         rounds: BTreeMap::new(),
         round: 0,
@@ -34,13 +39,13 @@ pub(super) async fn run(owner: &mut Owner, pulse: watch::Receiver<Pulse>, stops:
         next_look: Instant::now(),
         leaving: false,
     };
-    steward.run(stops).await
+    exchange.run(stops).await
 }
 
-struct Steward<'a> {
+struct ShardExchange<'a> {
     owner: &'a mut Owner,
     me: NodeId,
-    pulse: watch::Receiver<Pulse>,
+    renewal_status: watch::Receiver<RenewalStatus>,
     ownership: Ownership,
     /// The drain each draining shard is in: a report about an earlier one says nothing.
     rounds: BTreeMap<u16, u64>,
@@ -54,7 +59,7 @@ struct Steward<'a> {
     leaving: bool,
 }
 
-/// What there is to see to.
+/// What makes it act.
 enum Occasion {
     Look { read: bool },
     Reports,
@@ -64,14 +69,14 @@ enum Occasion {
     Nothing,
 }
 
-impl Steward<'_> {
-    async fn run(&mut self, stops: &Stops) -> Ended {
+impl ShardExchange<'_> {
+    async fn run(&mut self, stops: &Stops) -> MembershipEnd {
         loop {
             let next = self.next(stops).await;
             supervisor::failpoint();
             let done = match next {
                 Occasion::Look { read } => {
-                    // A look that fails is tried again soon: somebody may wait for what we would give.
+                    // A look that fails is tried again soon: another node may wait for what we would give.
                     self.next_look = Instant::now() + limits::MEMBERSHIP_LOOK;
                     self.look(read).await
                 }
@@ -80,12 +85,12 @@ impl Steward<'_> {
                 Occasion::Leave => self.begin_to_leave().await,
                 Occasion::Left => {
                     self.leave().await;
-                    return Ended::Left;
+                    return MembershipEnd::Left;
                 }
                 Occasion::Nothing => continue,
             };
             if let Err(StoreError::NodeLost) = done {
-                return Ended::Lost;
+                return MembershipEnd::Lost;
             }
             if let Err(error) = done {
                 tracing::debug!(%error, "ownership could not be seen to; trying again");
@@ -98,7 +103,7 @@ impl Steward<'_> {
 
     async fn next(&mut self, stops: &Stops) -> Occasion {
         let overdue = self.ownership.next_overdue().map(|at| self.instant(at));
-        let alone = self.owner.board.is_alone() && self.seen.is_some();
+        let alone = self.owner.ownership_view.is_alone() && self.seen.is_some();
         tokio::select! {
             biased;
             () = stops.leave.cancelled() => Occasion::Left,
@@ -112,8 +117,8 @@ impl Steward<'_> {
             }
             () = sleep_until(overdue) => Occasion::Overdue,
             () = self.owner.membership_moved.notified() => Occasion::Look { read: true },
-            Ok(()) = self.pulse.changed() => {
-                let stamp = self.pulse.borrow_and_update().stamp;
+            Ok(()) = self.renewal_status.changed() => {
+                let stamp = self.renewal_status.borrow_and_update().stamp;
                 if stamp == self.seen { Occasion::Nothing } else { Occasion::Look { read: false } }
             }
             () = tokio::time::sleep_until(self.next_look), if !alone => Occasion::Look { read: false },
@@ -126,14 +131,14 @@ impl Steward<'_> {
         self.drained.extend(shards.iter().filter(|it| current(it)).map(|(shard, _)| *shard));
     }
 
-    /// Reaps who is dead, and if anything has changed reads the roll and does what the plan says.
+    /// Reaps nodes whose leases have ended, and if anything has changed reads the roll and does what the plan says.
     async fn look(&mut self, read: bool) -> Result<(), StoreError> {
-        let store = Arc::clone(&self.owner.registrar.store);
+        let store = Arc::clone(&self.owner.joiner.store);
         let stamp = store.roll_stamp().await?;
         let mut read = read || self.seen != Some(stamp) || stamp.free > 0;
         read |= self.read_at.is_none_or(|at| at.elapsed() >= limits::MEMBERSHIP_READ);
-        let steadiness = self.pulse.borrow().steadiness;
-        if stamp.expired > 0 && steadiness.may_reap(self.owner.registrar.length, self.now()) {
+        let steadiness = self.renewal_status.borrow().steadiness;
+        if stamp.expired > 0 && steadiness.may_reap(self.owner.joiner.length, self.now()) {
             let reaped = store.reap(self.me).await?;
             if !reaped.is_empty() {
                 tracing::info!(nodes = ?reaped, "their leases have ended: their shards are free");
@@ -150,7 +155,7 @@ impl Steward<'_> {
         }
         self.seen = Some(stamp);
         self.read_at = Some(Instant::now());
-        self.owner.board.rolled(Arc::clone(&roll));
+        self.owner.ownership_view.rolled(Arc::clone(&roll));
         let plan = self.ownership.plan(&member_views(&roll), &roll.shards, self.now());
         self.carry_out(plan).await?;
         self.release().await
@@ -159,9 +164,9 @@ impl Steward<'_> {
     /// The dispatcher is told before the store is asked: what fails there is tried again at the next look.
     async fn carry_out(&mut self, plan: Plan) -> Result<(), StoreError> {
         let Plan { lost, gained, take, ask, drain, undrain, keep } = plan;
-        let store = Arc::clone(&self.owner.registrar.store);
+        let store = Arc::clone(&self.owner.joiner.store);
         if !lost.is_empty() {
-            tracing::info!(shards = lost.len(), "shards are somebody else's now");
+            tracing::info!(shards = lost.len(), "shards are another node's now");
             self.forget_rounds(&lost);
             self.owner.tell(Message::Lost(lost)).await;
         }
@@ -187,7 +192,7 @@ impl Steward<'_> {
         Ok(())
     }
 
-    /// The dispatcher knows before anybody looks what waits there, so that what is found is not thrown away.
+    /// The dispatcher is told before a rescan looks what waits there, so that what is found is not thrown away.
     async fn gain(&mut self, gained: Vec<OwnedShard>) {
         if gained.is_empty() {
             return;
@@ -217,7 +222,7 @@ impl Steward<'_> {
             return Ok(());
         }
         self.ownership.in_doubt(&release);
-        let answer = self.owner.registrar.store.release_shards(self.me, &release).await;
+        let answer = self.owner.joiner.store.release_shards(self.me, &release).await;
         if !matches!(answer, Err(StoreError::OutcomeUnknown(_))) {
             self.ownership.not_released(&release);
         }
@@ -241,7 +246,7 @@ impl Steward<'_> {
         self.ownership.kept(&overdue, self.now());
         self.forget_rounds(&overdue);
         self.owner.tell(Message::Undrain(overdue.clone())).await;
-        self.owner.registrar.store.keep_shards(self.me, &overdue).await?;
+        self.owner.joiner.store.keep_shards(self.me, &overdue).await?;
         self.owner.outbox.membership_moved();
         Ok(())
     }
@@ -249,7 +254,7 @@ impl Steward<'_> {
     /// Everything drains, and the others are named as heirs, so that each shard goes straight to its next owner.
     async fn begin_to_leave(&mut self) -> Result<(), StoreError> {
         self.leaving = true;
-        let store = Arc::clone(&self.owner.registrar.store);
+        let store = Arc::clone(&self.owner.joiner.store);
         let Ok(roll) = store.roll().await else {
             // Without the roll there are no heirs: the shards are free when our row is gone.
             self.ownership.leave(&[], &[], self.now());
@@ -276,9 +281,9 @@ impl Steward<'_> {
         if let Err(error) = self.release().await {
             tracing::debug!(%error, "the last shards were not given up");
         }
-        let store = &self.owner.registrar.store;
+        let store = &self.owner.joiner.store;
         match store.leave(self.me).await {
-            Ok(()) if self.owner.board.is_alone() => {}
+            Ok(()) if self.owner.ownership_view.is_alone() => {}
             Ok(()) => {
                 // The outbox may be gone before it speaks again.
                 let _ = store.tell(&[store::News::Roll]).await;
@@ -290,7 +295,7 @@ impl Steward<'_> {
     /// What the rest of the engine may know.
     fn note(&self) {
         let alone = self.ownership.holds_all() && self.seen.is_some_and(|seen| seen.members == 1);
-        self.owner.board.owns(self.ownership.held(), alone);
+        self.owner.ownership_view.owns(self.ownership.held(), alone);
     }
 
     fn forget_rounds(&mut self, shards: &[u16]) {
@@ -301,7 +306,7 @@ impl Steward<'_> {
     }
 
     fn now(&self) -> Duration {
-        self.owner.registrar.lease.now()
+        self.owner.joiner.lease.now()
     }
 
     fn instant(&self, at: Duration) -> Instant {

@@ -16,62 +16,106 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use url::form_urlencoded::Serializer;
 
-/// Accounts and keys.
-impl Client {
-    /// Operator only, as are the next two.
-    pub async fn create_account(&self, account: &NewAccount) -> Result<AccountView, Error> {
-        self.post("/v1/accounts", account).await
-    }
-
-    pub async fn accounts(&self, cursor: Option<&str>) -> Result<ListBody<AccountView>, Error> {
-        self.list("/v1/accounts", &(), cursor).await
-    }
-
-    pub async fn account(&self, id: AccountId) -> Result<AccountView, Error> {
-        self.get(&format!("/v1/accounts/{id}")).await
-    }
-
-    /// The account of the key.
-    pub async fn own_account(&self) -> Result<AccountView, Error> {
-        self.get("/v1/account").await
-    }
-
-    /// A merge patch of the account of the key.
-    pub async fn update_own_account(&self, patch: &Value) -> Result<AccountView, Error> {
-        self.patch("/v1/account", patch).await
-    }
-
-    pub async fn create_api_key(&self, key: &ApiKeyInput) -> Result<NewApiKeyView, Error> {
-        self.post("/v1/api-keys", key).await
-    }
-
-    pub async fn api_keys(&self, cursor: Option<&str>) -> Result<ListBody<ApiKeyView>, Error> {
-        self.list("/v1/api-keys", &(), cursor).await
-    }
-
-    pub async fn revoke_api_key(&self, id: ApiKeyId) -> Result<(), Error> {
-        self.delete(&format!("/v1/api-keys/{id}")).await
-    }
+/// A method for each line: what it is given, what comes back, and what is asked for that.
+macro_rules! calls {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($given:ident: $of:ty),*) -> $answer:ty = $verb:ident $path:literal $(, $with:expr)*;
+    )*) => {
+        impl Client {$(
+            $(#[$doc])*
+            pub async fn $name(&self, $($given: $of),*) -> Result<$answer, Error> {
+                self.$verb(&format!($path) $(, $with)*).await
+            }
+        )*}
+    };
 }
 
-/// Sources, and the URLs they open.
+calls! {
+    // Accounts and keys.
+    /// Operator only, as are the next two.
+    create_account(account: &NewAccount) -> AccountView = post "/v1/accounts", account;
+    accounts(cursor: Option<&str>) -> ListBody<AccountView> = list "/v1/accounts", &(), cursor;
+    account(id: AccountId) -> AccountView = get "/v1/accounts/{id}";
+    /// The account of the key.
+    own_account() -> AccountView = get "/v1/account";
+    /// A merge patch of the account of the key.
+    update_own_account(patch: &Value) -> AccountView = patch "/v1/account", patch;
+    create_api_key(key: &ApiKeyInput) -> NewApiKeyView = post "/v1/api-keys", key;
+    api_keys(cursor: Option<&str>) -> ListBody<ApiKeyView> = list "/v1/api-keys", &(), cursor;
+    revoke_api_key(id: ApiKeyId) -> () = delete "/v1/api-keys/{id}";
+
+    // Sources, and the URLs they open.
+    create_source(source: &NewSource) -> SourceView = post "/v1/sources", source;
+    sources(cursor: Option<&str>) -> ListBody<SourceView> = list "/v1/sources", &(), cursor;
+    source(id: SourceId) -> SourceView = get "/v1/sources/{id}";
+    delete_source(id: SourceId) -> () = delete "/v1/sources/{id}";
+
+    // Destinations.
+    create_destination(destination: &NewDestination) -> DestinationView = post "/v1/destinations", destination;
+    destinations(cursor: Option<&str>) -> ListBody<DestinationView> = list "/v1/destinations", &(), cursor;
+    destination(id: DestinationId) -> DestinationView = get "/v1/destinations/{id}";
+    /// A merge patch.
+    update_destination(id: DestinationId, patch: &Value) -> DestinationView = patch "/v1/destinations/{id}", patch;
+    delete_destination(id: DestinationId) -> () = delete "/v1/destinations/{id}";
+    destination_secret(id: DestinationId) -> SecretView = get "/v1/destinations/{id}/secret";
+    rotate_secret(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/rotate-secret";
+    pause(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/pause";
+    resume(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/resume";
+    enable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/enable";
+    disable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/disable";
+    probe(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/probe";
+    test(id: DestinationId) -> AttemptView = act "/v1/destinations/{id}/test";
+    destination_attempts(id: DestinationId, cursor: Option<&str>) -> ListBody<AttemptView>
+        = list "/v1/destinations/{id}/attempts", &(), cursor;
+
+    // Routes.
+    create_route(route: &NewRoute) -> RouteView = post "/v1/routes", route;
+    routes(cursor: Option<&str>) -> ListBody<RouteView> = list "/v1/routes", &(), cursor;
+    route(id: RouteId) -> RouteView = get "/v1/routes/{id}";
+    update_route(id: RouteId, patch: &Value) -> RouteView = patch "/v1/routes/{id}", patch;
+    delete_route(id: RouteId) -> () = delete "/v1/routes/{id}";
+
+    // Events.
+    publish(event: &Publish<'_>) -> Accepted = post "/v1/events", event;
+    events(query: &EventQuery, cursor: Option<&str>) -> ListBody<EventView> = list "/v1/events", query, cursor;
+    /// With its headers, payload and first deliveries.
+    event(id: EventId) -> EventDetailView = get "/v1/events/{id}";
+
+    // Deliveries.
+    deliveries(query: &DeliveryQuery, cursor: Option<&str>) -> ListBody<DeliveryView>
+        = list "/v1/deliveries", query, cursor;
+    /// With its attempts.
+    delivery(id: DeliveryId) -> DeliveryDetailView = get "/v1/deliveries/{id}";
+    retry(id: DeliveryId) -> DeliveryDetailView = act "/v1/deliveries/{id}/retry";
+    cancel(id: DeliveryId) -> DeliveryDetailView = act "/v1/deliveries/{id}/cancel";
+
+    // Dead letters and replays.
+    dead_letter_groups(cursor: Option<&str>) -> ListBody<DeadLetterGroupView>
+        = list "/v1/dead-letters/groups", &(), cursor;
+    /// The new delivery.
+    replay_delivery(id: DeliveryId) -> DeliveryDetailView = act "/v1/deliveries/{id}/replay";
+    replay_event(id: EventId) -> ReplayView = act "/v1/events/{id}/replay";
+    /// What it would do.
+    estimate_replay(replay: &ReplayInput) -> ReplayEstimateView
+        = post "/v1/replays", &ReplayInput { dry_run: true, ..replay.clone() };
+    replays(cursor: Option<&str>) -> ListBody<ReplayView> = list "/v1/replays", &(), cursor;
+    replay(id: ReplayId) -> ReplayView = get "/v1/replays/{id}";
+    pause_replay(id: ReplayId) -> ReplayView = act "/v1/replays/{id}/pause";
+    resume_replay(id: ReplayId) -> ReplayView = act "/v1/replays/{id}/resume";
+    cancel_replay(id: ReplayId) -> ReplayView = act "/v1/replays/{id}/cancel";
+
+    // Statistics, of as long as the server tells by default.
+    stats() -> StatsView = get "/v1/stats";
+    fanout_stats() -> FanoutStatsView = get "/v1/stats/fanout";
+    destination_stats(id: DestinationId) -> DestinationStatsView = get "/v1/destinations/{id}/stats";
+
+    /// The nodes that share the store.
+    nodes() -> ListBody<NodeView> = get "/v1/nodes";
+}
+
+/// What is not asked for or answered as JSON, and the node itself.
 impl Client {
-    pub async fn create_source(&self, source: &NewSource) -> Result<SourceView, Error> {
-        self.post("/v1/sources", source).await
-    }
-
-    pub async fn sources(&self, cursor: Option<&str>) -> Result<ListBody<SourceView>, Error> {
-        self.list("/v1/sources", &(), cursor).await
-    }
-
-    pub async fn source(&self, id: SourceId) -> Result<SourceView, Error> {
-        self.get(&format!("/v1/sources/{id}")).await
-    }
-
-    pub async fn delete_source(&self, id: SourceId) -> Result<(), Error> {
-        self.delete(&format!("/v1/sources/{id}")).await
-    }
-
     /// Brings an event in as a source's caller would: any bytes, no key. `path` is that of its `ingest_url`.
     pub async fn ingest(
         &self,
@@ -84,104 +128,6 @@ impl Client {
         *request.body_mut() = Full::new(body);
         crate::parse(self.accepted(request).await?)
     }
-}
-
-/// Destinations.
-impl Client {
-    pub async fn create_destination(&self, destination: &NewDestination) -> Result<DestinationView, Error> {
-        self.post("/v1/destinations", destination).await
-    }
-
-    pub async fn destinations(&self, cursor: Option<&str>) -> Result<ListBody<DestinationView>, Error> {
-        self.list("/v1/destinations", &(), cursor).await
-    }
-
-    pub async fn destination(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.get(&format!("/v1/destinations/{id}")).await
-    }
-
-    /// A merge patch.
-    pub async fn update_destination(
-        &self,
-        id: DestinationId,
-        patch: &Value,
-    ) -> Result<DestinationView, Error> {
-        self.patch(&format!("/v1/destinations/{id}"), patch).await
-    }
-
-    pub async fn delete_destination(&self, id: DestinationId) -> Result<(), Error> {
-        self.delete(&format!("/v1/destinations/{id}")).await
-    }
-
-    pub async fn destination_secret(&self, id: DestinationId) -> Result<SecretView, Error> {
-        self.get(&format!("/v1/destinations/{id}/secret")).await
-    }
-
-    pub async fn rotate_secret(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/rotate-secret")).await
-    }
-
-    pub async fn pause(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/pause")).await
-    }
-
-    pub async fn resume(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/resume")).await
-    }
-
-    pub async fn enable(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/enable")).await
-    }
-
-    pub async fn disable(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/disable")).await
-    }
-
-    pub async fn probe(&self, id: DestinationId) -> Result<DestinationView, Error> {
-        self.act(&format!("/v1/destinations/{id}/probe")).await
-    }
-
-    pub async fn test(&self, id: DestinationId) -> Result<AttemptView, Error> {
-        self.act(&format!("/v1/destinations/{id}/test")).await
-    }
-
-    pub async fn destination_attempts(
-        &self,
-        id: DestinationId,
-        cursor: Option<&str>,
-    ) -> Result<ListBody<AttemptView>, Error> {
-        self.list(&format!("/v1/destinations/{id}/attempts"), &(), cursor).await
-    }
-}
-
-/// Routes.
-impl Client {
-    pub async fn create_route(&self, route: &NewRoute) -> Result<RouteView, Error> {
-        self.post("/v1/routes", route).await
-    }
-
-    pub async fn routes(&self, cursor: Option<&str>) -> Result<ListBody<RouteView>, Error> {
-        self.list("/v1/routes", &(), cursor).await
-    }
-
-    pub async fn route(&self, id: RouteId) -> Result<RouteView, Error> {
-        self.get(&format!("/v1/routes/{id}")).await
-    }
-
-    pub async fn update_route(&self, id: RouteId, patch: &Value) -> Result<RouteView, Error> {
-        self.patch(&format!("/v1/routes/{id}"), patch).await
-    }
-
-    pub async fn delete_route(&self, id: RouteId) -> Result<(), Error> {
-        self.delete(&format!("/v1/routes/{id}")).await
-    }
-}
-
-/// Events.
-impl Client {
-    pub async fn publish(&self, event: &Publish<'_>) -> Result<Accepted, Error> {
-        self.post("/v1/events", event).await
-    }
 
     /// One result per event, in order.
     pub async fn publish_batch(&self, events: &[Publish<'_>]) -> Result<Vec<BatchResult>, Error> {
@@ -193,66 +139,10 @@ impl Client {
         Ok(answer.results)
     }
 
-    pub async fn events(
-        &self,
-        query: &EventQuery,
-        cursor: Option<&str>,
-    ) -> Result<ListBody<EventView>, Error> {
-        self.list("/v1/events", query, cursor).await
-    }
-
-    /// With its headers, payload and first deliveries.
-    pub async fn event(&self, id: EventId) -> Result<EventDetailView, Error> {
-        self.get(&format!("/v1/events/{id}")).await
-    }
-
-    /// Its exact bytes.
+    /// The exact bytes of an event.
     pub async fn event_payload(&self, id: EventId) -> Result<Bytes, Error> {
         let request = self.request(Method::GET, &format!("/v1/events/{id}/payload"), None);
         Ok(self.accepted(request).await?.into_body())
-    }
-}
-
-/// Deliveries.
-impl Client {
-    pub async fn deliveries(
-        &self,
-        query: &DeliveryQuery,
-        cursor: Option<&str>,
-    ) -> Result<ListBody<DeliveryView>, Error> {
-        self.list("/v1/deliveries", query, cursor).await
-    }
-
-    /// With its attempts.
-    pub async fn delivery(&self, id: DeliveryId) -> Result<DeliveryDetailView, Error> {
-        self.get(&format!("/v1/deliveries/{id}")).await
-    }
-
-    pub async fn retry(&self, id: DeliveryId) -> Result<DeliveryDetailView, Error> {
-        self.act(&format!("/v1/deliveries/{id}/retry")).await
-    }
-
-    pub async fn cancel(&self, id: DeliveryId) -> Result<DeliveryDetailView, Error> {
-        self.act(&format!("/v1/deliveries/{id}/cancel")).await
-    }
-}
-
-/// Dead letters and replays.
-impl Client {
-    pub async fn dead_letter_groups(
-        &self,
-        cursor: Option<&str>,
-    ) -> Result<ListBody<DeadLetterGroupView>, Error> {
-        self.list("/v1/dead-letters/groups", &(), cursor).await
-    }
-
-    /// The new delivery.
-    pub async fn replay_delivery(&self, id: DeliveryId) -> Result<DeliveryDetailView, Error> {
-        self.act(&format!("/v1/deliveries/{id}/replay")).await
-    }
-
-    pub async fn replay_event(&self, id: EventId) -> Result<ReplayView, Error> {
-        self.act(&format!("/v1/events/{id}/replay")).await
     }
 
     /// The same key and input give the same replay.
@@ -269,54 +159,6 @@ impl Client {
             request.headers_mut().insert("idempotency-key", key);
         }
         crate::parse(self.accepted(request).await?)
-    }
-
-    /// What it would do.
-    pub async fn estimate_replay(&self, replay: &ReplayInput) -> Result<ReplayEstimateView, Error> {
-        self.post("/v1/replays", &ReplayInput { dry_run: true, ..replay.clone() }).await
-    }
-
-    pub async fn replays(&self, cursor: Option<&str>) -> Result<ListBody<ReplayView>, Error> {
-        self.list("/v1/replays", &(), cursor).await
-    }
-
-    pub async fn replay(&self, id: ReplayId) -> Result<ReplayView, Error> {
-        self.get(&format!("/v1/replays/{id}")).await
-    }
-
-    pub async fn pause_replay(&self, id: ReplayId) -> Result<ReplayView, Error> {
-        self.act(&format!("/v1/replays/{id}/pause")).await
-    }
-
-    pub async fn resume_replay(&self, id: ReplayId) -> Result<ReplayView, Error> {
-        self.act(&format!("/v1/replays/{id}/resume")).await
-    }
-
-    pub async fn cancel_replay(&self, id: ReplayId) -> Result<ReplayView, Error> {
-        self.act(&format!("/v1/replays/{id}/cancel")).await
-    }
-}
-
-/// Statistics, of as long as the server tells by default.
-impl Client {
-    pub async fn stats(&self) -> Result<StatsView, Error> {
-        self.get("/v1/stats").await
-    }
-
-    pub async fn fanout_stats(&self) -> Result<FanoutStatsView, Error> {
-        self.get("/v1/stats/fanout").await
-    }
-
-    pub async fn destination_stats(&self, id: DestinationId) -> Result<DestinationStatsView, Error> {
-        self.get(&format!("/v1/destinations/{id}/stats")).await
-    }
-}
-
-/// The node itself.
-impl Client {
-    /// The nodes that share the store.
-    pub async fn nodes(&self) -> Result<ListBody<NodeView>, Error> {
-        self.get("/v1/nodes").await
     }
 
     /// Whether it takes work; a node that does not still answers.

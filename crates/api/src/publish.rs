@@ -20,7 +20,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use contract::Accepted;
+use contract::{Accepted, BatchAnswer, BatchResult, Publish, Refused};
 use domain::{
     event::{Event, EventType, EventTypeError, Headers},
     id::{EventId, RequestId},
@@ -28,51 +28,11 @@ use domain::{
     time::Timestamp,
 };
 use http::StatusCode;
-use ingest::idempotency_key;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value, value::RawValue};
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 use tokio::time::Instant;
 use utoipa::ToSchema;
-
-/// An event to publish.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Publish)]
-pub(crate) struct Publish<'a> {
-    #[serde(rename = "type", borrow)]
-    #[schema(value_type = String, example = "invoice.paid")]
-    event_type: Cow<'a, str>,
-    /// The payload, byte for byte as written here; or `data_base64`.
-    #[serde(default, borrow, deserialize_with = "as_written")]
-    #[schema(value_type = Option<Object>)]
-    data: Option<&'a RawValue>,
-    /// A payload that is not JSON; needs `content_type`.
-    #[serde(default, borrow)]
-    #[schema(value_type = Option<String>)]
-    data_base64: Option<Cow<'a, str>>,
-    #[serde(default)]
-    content_type: Option<String>,
-    /// Repeats with the same key within 24 hours give the first event.
-    #[serde(default)]
-    idempotency_key: Option<String>,
-    /// Deliveries with the same key keep their order at destinations that ask for it.
-    #[serde(default)]
-    ordering_key: Option<String>,
-    /// Not before this time.
-    #[serde(default)]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    deliver_at: Option<Timestamp>,
-    /// For filters and people; not sent.
-    #[serde(default, borrow)]
-    #[schema(value_type = Option<Object>)]
-    metadata: Option<&'a RawValue>,
-}
-
-/// `null` is a payload too.
-fn as_written<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(from).map(Some)
-}
 
 /// Up to 1,000 events.
 #[derive(Deserialize, ToSchema)]
@@ -82,26 +42,6 @@ pub(crate) struct PublishBatch<'a> {
     #[serde(borrow)]
     #[schema(value_type = Vec<Publish>, max_items = 1000)]
     events: EventList<'a>,
-}
-
-/// One result per event, in order.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct BatchAnswer {
-    results: Vec<BatchResult>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-pub(crate) enum BatchResult {
-    Accepted(Accepted),
-    Refused(Refused),
-}
-
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Refused {
-    /// Always `refused`.
-    status: &'static str,
-    error: Problem,
 }
 
 /// Publishes an event. The answer comes when the event and its deliveries are durable.
@@ -124,7 +64,7 @@ pub(crate) async fn publish(
     let (bytes, reserved) = json::read(request, &app, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
-    let (event, key) = publish.checked(&by, headers, header_key, app.now(), app.dice.bits())?;
+    let (event, key) = checked_event(publish, &by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
     respond(app.admission.admit(event, key, reserved).await, rate_status)
 }
@@ -180,7 +120,7 @@ pub(crate) async fn publish_batch(
         // A microsecond apart, so that they are listed in the order they were given in.
         let at = now.plus(Duration::from_micros(place as u64));
         let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
-            .and_then(|publish| publish.checked(&by, headers.clone(), None, at, app.dice.bits()))
+            .and_then(|publish| checked_event(publish, &by, headers.clone(), None, at, app.dice.bits()))
             .and_then(|event| Ok((event, app.admission.budget().reserve(raw.get().len())?)));
         submitted.push(match checked {
             Ok(((event, key), reserved)) => {
@@ -202,7 +142,7 @@ pub(crate) async fn publish_batch(
     if let Some(trouble) = server_failure(&answers) {
         return Err(trouble);
     }
-    let results = answers.into_iter().map(|answer| BatchResult::of(answer, request_id)).collect();
+    let results = answers.into_iter().map(|answer| batch_result(answer, request_id)).collect();
     let mut response = (StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response();
     rate_status.write(response.headers_mut());
     Ok(response)
@@ -215,49 +155,48 @@ fn server_failure(answers: &[Result<Accepted, ApiError>]) -> Option<ApiError> {
     answers.iter().all(ours).then(|| answers[0].clone().err()).flatten()
 }
 
-impl BatchResult {
-    fn of(answer: Result<Accepted, ApiError>, request_id: RequestId) -> Self {
-        match answer {
-            Ok(accepted) => Self::Accepted(accepted),
-            Err(error) => Self::Refused(Refused { status: "refused", error: error.problem(request_id) }),
+fn batch_result(answer: Result<Accepted, ApiError>, request_id: RequestId) -> BatchResult {
+    match answer {
+        Ok(accepted) => BatchResult::Accepted(accepted),
+        Err(error) => {
+            BatchResult::Refused(Refused { status: "refused".into(), error: error.problem(request_id) })
         }
     }
 }
 
-impl Publish<'_> {
-    /// From what was sent to an event; every field is looked at here, and nowhere else.
-    fn checked(
-        self,
-        by: &PublishCtx,
-        headers: Headers,
-        header_key: Option<String>,
-        now: Timestamp,
-        chance: u128,
-    ) -> Result<(Event, Option<store::IdempotencyKey>), ApiError> {
-        let event_type: EventType = self.event_type.parse().map_err(|error: EventTypeError| {
-            ApiError::invalid_field("/type", "invalid_event_type", error.to_string())
-        })?;
-        let (payload, content_type) = payload(self.data, self.data_base64.as_deref(), self.content_type)?;
-        let idempotency_key = agreed_key(self.idempotency_key, header_key)?;
-        let ordering_key = self.ordering_key.map(checked_ordering_key).transpose()?;
-        if self.deliver_at.is_some_and(|at| at > now.plus(LATEST_DELIVERY)) {
-            let detail = format!("cannot be more than {} days ahead", limits::RETENTION_DAYS_DEFAULT);
-            return Err(ApiError::invalid_field("/deliver_at", "out_of_range", detail));
-        }
-        let event = Event {
-            source_id: by.source_id,
-            idempotency_key,
-            content_type,
-            headers,
-            ordering_key,
-            metadata: self.metadata.map(metadata).transpose()?.unwrap_or_default(),
-            deliver_at: self.deliver_at,
-            ..Event::new(EventId::at(now, chance), by.account_id, event_type, payload, now)
-        };
-        let scope = by.source_id.map_or(by.account_id.uuid(), |source| source.uuid());
-        let key = event.idempotency_key.as_deref().map(|key| self::idempotency_key(scope, key, &event));
-        Ok((event, key))
+/// From what was sent to an event; every field is looked at here, and nowhere else.
+fn checked_event(
+    publish: Publish<'_>,
+    by: &PublishCtx,
+    headers: Headers,
+    header_key: Option<String>,
+    now: Timestamp,
+    chance: u128,
+) -> Result<(Event, Option<store::IdempotencyKey>), ApiError> {
+    let event_type: EventType = publish.event_type.parse().map_err(|error: EventTypeError| {
+        ApiError::invalid_field("/type", "invalid_event_type", error.to_string())
+    })?;
+    let (payload, content_type) =
+        payload(publish.data.as_deref(), publish.data_base64.as_deref(), publish.content_type)?;
+    let idempotency_key = agreed_key(publish.idempotency_key, header_key)?;
+    let ordering_key = publish.ordering_key.map(checked_ordering_key).transpose()?;
+    if publish.deliver_at.is_some_and(|at| at > now.plus(LATEST_DELIVERY)) {
+        let detail = format!("cannot be more than {} days ahead", limits::RETENTION_DAYS_DEFAULT);
+        return Err(ApiError::invalid_field("/deliver_at", "out_of_range", detail));
     }
+    let event = Event {
+        source_id: by.source_id,
+        idempotency_key,
+        content_type,
+        headers,
+        ordering_key,
+        metadata: publish.metadata.as_deref().map(metadata).transpose()?.unwrap_or_default(),
+        deliver_at: publish.deliver_at,
+        ..Event::new(EventId::at(now, chance), by.account_id, event_type, payload, now)
+    };
+    let scope = by.source_id.map_or(by.account_id.uuid(), |source| source.uuid());
+    let key = event.idempotency_key.as_deref().map(|key| ingest::idempotency_key(scope, key, &event));
+    Ok((event, key))
 }
 
 /// What waits longer would outlive what is kept about it.

@@ -3,11 +3,13 @@
 //! A loop dies when it panics, or when it returns although it was not told to stop. One that can be made again from the
 //! store and from what is kept outside of it is restarted, after a pause that grows; one whose memory is the only truth
 //! ends the node, and so does one that dies too often. Until it runs again it is *down*: `/readyz` names it. How a stop
-//! goes is not decided here: whoever starts a loop says with which token it ends.
+//! goes is not decided here: a loop is started with the token it ends by.
 
 mod deaths;
 mod panics;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use panics::log_panics;
 pub use table::{Crate, Loop, LoopEntry, Rule, TABLE};

@@ -6,84 +6,33 @@ use domain::{
     id::{ApiKeyId, ReplayId},
 };
 use engine::EngineSettings;
-use futures_util::FutureExt as _;
 use lab::Reply;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 use store::{
     Catalog, DeliveryFilter, DeliveryRecord, DeliveryState, NewReplay, ReplayStatus, Replays, Selection,
 };
-use supervisor::{Crate, Loop, Rule, Supervisor, TABLE};
+use supervisor::{Crate, Loop, Rule, TABLE, testing::PlantedPanic};
 use tokio::{task::JoinSet, time::timeout};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The net under every wake-up would hide what a loop has lost.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-/// A fault in one loop of one node.
-#[derive(Clone)]
-struct Plant {
-    id: Loop,
-    supervisor: Supervisor,
-    /// The next time the loop comes round it dies, once.
-    armed: Arc<AtomicBool>,
-    /// Times it came round after that.
-    lived: Arc<AtomicU64>,
+async fn bench(plant: &PlantedPanic, settings: EngineSettings) -> Bench {
+    bench_of(settings, None, plant.supervisor.clone()).await
 }
 
-impl Plant {
-    fn of(id: Loop) -> Self {
-        let (armed, lived) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let (fires, counts) = (armed.clone(), lived.clone());
-        let supervisor = Supervisor::with_failpoint(move |reached| {
-            if reached != id {
-                return;
-            }
-            counts.fetch_add(1, Ordering::SeqCst);
-            if fires.swap(false, Ordering::SeqCst) {
-                counts.store(0, Ordering::SeqCst);
-                panic!("planted in {id}");
-            }
-        });
-        Self { id, supervisor, armed, lived }
-    }
-
-    fn arm(&self) {
-        self.armed.store(true, Ordering::SeqCst);
-    }
-
-    fn has_fired(&self) -> bool {
-        self.supervisor.deaths(self.id) == 1
-    }
-
-    /// It has died, was made again and has come round since.
-    async fn survived(&self, bench: &Bench) {
-        let lives = || self.supervisor.down().is_empty() && self.lived.load(Ordering::SeqCst) > 0;
-        bench.until(|| async { (self.has_fired() && lives()).then_some(()) }).await;
-        assert_eq!(self.supervisor.failed().now_or_never(), None, "{}", self.id);
-    }
-
-    async fn bench(&self, settings: EngineSettings) -> Bench {
-        bench_of(settings, None, self.supervisor.clone()).await
-    }
-
-    /// Two nodes that own half of the shards each; the fault is in the second.
-    async fn peer(&self) -> (Bench, Peer) {
-        let settings = EngineSettings { rescan: NEVER, ..EngineSettings::default() };
-        let bench = bench_with(settings.clone(), None).await;
-        let peer = bench.peer_with(|parts| {
-            parts.settings = EngineSettings { lease: Duration::from_secs(6), ..settings };
-            parts.supervisor = self.supervisor.clone();
-        });
-        let peer = peer.await;
-        bench.settled(&[bench.id, peer.id]).await;
-        (bench, peer)
-    }
+/// Two nodes that own half of the shards each; the panic is in the second.
+async fn two_nodes(plant: &PlantedPanic) -> (Bench, Peer) {
+    let settings = EngineSettings { rescan: NEVER, ..EngineSettings::default() };
+    let bench = bench_with(settings.clone(), None).await;
+    let peer = bench.peer_with(|parts| {
+        parts.settings = EngineSettings { lease: Duration::from_secs(6), ..settings };
+        parts.supervisor = plant.supervisor.clone();
+    });
+    let peer = peer.await;
+    bench.settled(&[bench.id, peer.id]).await;
+    (bench, peer)
 }
 
 #[tokio::test]
@@ -91,7 +40,7 @@ async fn a_panic_in_any_loop_is_survived_or_ends_the_node_as_the_table_says() {
     let mut trials = JoinSet::new();
     for entry in TABLE.iter().filter(|entry| entry.home == Crate::Engine) {
         trials.spawn(async {
-            let plant = Plant::of(entry.id);
+            let plant = PlantedPanic::in_loop(entry.id);
             match entry.rule {
                 Rule::EndNode => ends_the_node(&plant).await,
                 Rule::Restart => is_survived(&plant).await,
@@ -104,11 +53,11 @@ async fn a_panic_in_any_loop_is_survived_or_ends_the_node_as_the_table_says() {
     }
 }
 
-async fn is_survived(plant: &Plant) {
+async fn is_survived(plant: &PlantedPanic) {
     match plant.id {
         Loop::Expander => an_expansion_is_made_to_its_end(plant).await,
         Loop::Replayer => a_replay_is_made_to_its_end(plant).await,
-        Loop::Rescan => what_nobody_told_of_is_found(plant).await,
+        Loop::Rescan => what_was_not_announced_is_found(plant).await,
         Loop::Prune | Loop::Retention | Loop::MinuteRollup | Loop::HourRollup | Loop::LanePublisher => {
             it_goes_on(plant).await;
         }
@@ -121,14 +70,14 @@ async fn is_survived(plant: &Plant) {
 }
 
 /// The process ends, and the next one on the same folder goes on with what was begun.
-async fn ends_the_node(plant: &Plant) {
-    let (bench, peer) = plant.peer().await;
+async fn ends_the_node(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
     let destination = bench.destination_of(peer.id, "a").await;
     plant.arm();
     bench.send_through(&peer.handle, &[destination], b"{}").await;
     let reason = timeout(PATIENCE, peer.engine.failed()).await.expect("the node ends");
     assert_eq!(reason, format!("{} panicked", plant.id));
-    // Others may end with it: without a dispatcher nobody can send the settler anything.
+    // Others may end with it: without a dispatcher nothing reaches the settler.
     assert!(plant.supervisor.down().contains(&plant.id.entry().name), "{}", plant.id);
     peer.engine.stop(Duration::ZERO).await;
     let proof = peer.id.to_string();
@@ -136,20 +85,20 @@ async fn ends_the_node(plant: &Plant) {
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None), "{}", plant.id);
 }
 
-async fn an_expansion_is_made_to_its_end(plant: &Plant) {
-    let bench = plant.bench(EngineSettings { rescan: NEVER, ..EngineSettings::default() }).await;
+async fn an_expansion_is_made_to_its_end(plant: &PlantedPanic) {
+    let bench = bench(plant, EngineSettings { rescan: NEVER, ..EngineSettings::default() }).await;
     for n in 0..3 {
         bench.destination(&format!("d{n}"), |_| {}).await;
     }
     plant.arm();
     let event = bench.send_to_all(true).await;
     bench.reached(event, 3).await;
-    plant.survived(&bench).await;
+    plant.survived().await;
     assert_eq!(bench.receiver.total(), 3, "each once");
 }
 
-async fn a_replay_is_made_to_its_end(plant: &Plant) {
-    let bench = plant.bench(EngineSettings { rescan: NEVER, ..EngineSettings::default() }).await;
+async fn a_replay_is_made_to_its_end(plant: &PlantedPanic) {
+    let bench = bench(plant, EngineSettings { rescan: NEVER, ..EngineSettings::default() }).await;
     let destination = bench.destination("a", |_| {}).await;
     bench.receiver.script("a", Reply::status(400));
     for _ in 0..4 {
@@ -183,7 +132,7 @@ async fn a_replay_is_made_to_its_end(plant: &Plant) {
     ended(Status::Delivered, 1).await;
     plant.arm();
     ended(Status::Delivered, 4).await;
-    plant.survived(&bench).await;
+    plant.survived().await;
     let replay = bench
         .until(|| async {
             let replay = bench.store.replay(bench.account, replay.id).await.unwrap();
@@ -194,59 +143,59 @@ async fn a_replay_is_made_to_its_end(plant: &Plant) {
     assert_eq!(bench.receiver.total(), 8, "each once again");
 }
 
-async fn what_nobody_told_of_is_found(plant: &Plant) {
+async fn what_was_not_announced_is_found(plant: &PlantedPanic) {
     let rescan = Duration::from_millis(300);
-    let bench = plant.bench(EngineSettings { rescan, ..EngineSettings::default() }).await;
+    let bench = bench(plant, EngineSettings { rescan, ..EngineSettings::default() }).await;
     let destination = bench.destination("a", |_| {}).await;
     plant.arm();
     bench.send_silently(destination).await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
-    plant.survived(&bench).await;
+    plant.survived().await;
 }
 
 /// What keeps nothing has nothing to lose: it comes round again.
-async fn it_goes_on(plant: &Plant) {
+async fn it_goes_on(plant: &PlantedPanic) {
     let often = Duration::from_millis(50);
     // One of them comes round every ten minutes: it dies as it begins.
     plant.arm();
     let settings = EngineSettings { prune_every: often, rollup_every: often, ..EngineSettings::default() };
-    let bench = plant.bench(settings).await;
-    plant.survived(&bench).await;
+    let bench = bench(plant, settings).await;
+    plant.survived().await;
     let destination = bench.destination("a", |_| {}).await;
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
 }
 
-async fn what_another_node_told_of_is_sent(plant: &Plant) {
-    let (bench, peer) = plant.peer().await;
+async fn what_another_node_told_of_is_sent(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
     let destination = bench.destination_of(peer.id, "a").await;
     plant.arm();
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
-    plant.survived(&bench).await;
+    plant.survived().await;
 }
 
-async fn what_is_another_nodes_is_told(plant: &Plant) {
-    let (bench, peer) = plant.peer().await;
+async fn what_is_another_nodes_is_told(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
     let destination = bench.destination_of(bench.id, "a").await;
     plant.arm();
     bench.send_through(&peer.handle, &[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
-    plant.survived(&bench).await;
+    plant.survived().await;
 }
 
-async fn a_change_is_found(plant: &Plant) {
-    let (bench, peer) = plant.peer().await;
+async fn a_change_is_found(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
     let destination = bench.destination_of(peer.id, "old").await;
     bench.send(&[destination], b"{}").await;
     assert!(bench.receiver.wait_for_arrivals("old", 1, PATIENCE).await);
     plant.arm();
-    bench.until(|| async { plant.has_fired().then_some(()) }).await;
+    plant.fired().await;
     let mut row = bench.store.destination(bench.account, destination).await.unwrap();
     row.url = bench.receiver.url("/d/new");
     // In the store alone: only by its version can the other node find it.
     bench.store.update_destination(&row).await.unwrap();
-    plant.survived(&bench).await;
+    plant.survived().await;
     bench
         .until(|| async {
             bench.send(&[destination], b"{}").await;
@@ -255,8 +204,8 @@ async fn a_change_is_found(plant: &Plant) {
         .await;
 }
 
-async fn what_is_committed_after_the_stop_is_passed_on(plant: &Plant) {
-    let (bench, peer) = plant.peer().await;
+async fn what_is_committed_after_the_stop_is_passed_on(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
     let destination = bench.destination_of(peer.id, "a").await;
     let Peer { engine, handle, .. } = peer;
     engine.stop(PATIENCE).await;
@@ -264,5 +213,5 @@ async fn what_is_committed_after_the_stop_is_passed_on(plant: &Plant) {
     plant.arm();
     bench.send_through(&handle, &[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
-    plant.survived(&bench).await;
+    plant.survived().await;
 }

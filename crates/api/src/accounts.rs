@@ -49,15 +49,11 @@ pub(crate) async fn create(
     check(&input)?;
     let now = app.now();
     let id = AccountId::at(now, app.dice.bits());
+    let data_key = app.secrets.master().new_data_key(id, &*app.dice);
     let account = Account {
-        id,
         uid: input.uid,
-        name: input.name,
         retention_days: input.retention_days,
-        data_key: app.secrets.master().new_data_key(id, &*app.dice),
-        created_at: now,
-        updated_at: now,
-        version: 0,
+        ..Account::new(id, &input.name, data_key, now)
     };
     let account = app.store.create_account(&account).await?;
     Ok(Versioned::created(shown(&account)))

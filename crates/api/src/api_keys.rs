@@ -74,27 +74,21 @@ pub(crate) async fn create(
     let (kind, account_id) = check(&input, &owner, now)?;
     let scopes = scopes(&input, kind);
     if let KeyOwner::Account(ctx) = &owner {
-        scopes.iter().try_for_each(|scope| ctx.require(*scope))?;
+        for scope in &scopes {
+            ctx.require(*scope)?;
+        }
     }
     if let Some(account_id) = account_id {
         check_references(&app, account_id, input.source_id).await?;
     }
     let text = KeyText::generate(kind, &*app.dice);
-    let parts = text.parts();
+    let id = ApiKeyId::at(now, app.dice.bits());
     let key = ApiKey {
-        id: ApiKeyId::at(now, app.dice.bits()),
-        account_id,
-        name: input.name,
-        kind,
-        lookup: parts.lookup().into(),
-        hash: app.secrets.hash(parts.secret.as_bytes()).to_vec(),
         scopes,
         source_id: input.source_id,
         rate_limit: input.rate_limit,
         expires_at: input.expires_at,
-        last_used_at: None,
-        revoked_at: None,
-        created_at: now,
+        ..text.kept(id, account_id, &input.name, &app.secrets, now)
     };
     app.store.create_api_key(&key).await?;
     let made = NewApiKeyView { api_key: views::api_key(&key), key: text.expose().to_owned() };

@@ -1,4 +1,4 @@
-//! Who is asking. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
+//! Which key asks. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key.
@@ -29,7 +29,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Somebody who acts for an account, within the scopes of their key.
+/// A caller that acts for an account, within the scopes of its key.
 #[derive(Debug, Clone)]
 pub struct AccountCtx {
     account_id: AccountId,
@@ -63,16 +63,16 @@ impl AccountCtx {
         }
     }
 
-    /// 403 unless the key has this scope.
-    pub fn require(&self, scope: Scope) -> Result<(), ApiError> {
+    /// The account, or 403 unless the key has this scope.
+    pub fn require(&self, scope: Scope) -> Result<AccountId, ApiError> {
         if self.has(scope) {
-            return Ok(());
+            return Ok(self.account_id);
         }
         Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
     }
 }
 
-/// Somebody who runs the installation.
+/// A caller that runs the installation.
 #[derive(Debug, Clone)]
 pub struct OperatorCtx {
     key_id: ApiKeyId,
@@ -91,7 +91,7 @@ pub enum Caller {
     Operator(OperatorCtx),
 }
 
-/// Somebody who may bring events in: an account's key with `ingest:write`, or a key bound to one source.
+/// A caller that may bring events in: an account's key with `ingest:write`, or a key bound to one source.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishCtx {
     pub(crate) account_id: AccountId,
@@ -201,7 +201,7 @@ fn refuse(detail: &'static str) -> ApiError {
 #[derive(Debug)]
 pub(crate) struct KnownKey {
     key: ApiKey,
-    /// Somebody has been asked to note that it was used.
+    /// It is to be noted that it was used.
     noted: AtomicBool,
 }
 
@@ -257,7 +257,7 @@ impl Keys {
     }
 }
 
-/// Writes down when keys were used, behind everybody's back.
+/// Writes down when keys were used; no request waits for it.
 pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ApiKeyId>, stop: CancellationToken) {
     supervisor::failpoint();
     while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {

@@ -124,6 +124,7 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::testing::CountingDice;
     use futures_util::future::join_all;
     use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
     use tokio::task::yield_now;
@@ -145,23 +146,11 @@ mod tests {
         assert_eq!(if_match(&["7"]), Err(Code::InvalidHeader));
     }
 
-    struct Seven;
-
-    impl Dice for Seven {
-        fn bits(&self) -> u128 {
-            7 << 120
-        }
-
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill(7);
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_change_is_decided_again_unless_the_caller_named_a_version() {
         let rounds = |if_match: IfMatch| async move {
-            let mut rounds = 0;
-            let answer = until_unchanged(&Seven, &if_match, || {
+            let (mut rounds, dice) = (0, CountingDice::default());
+            let answer = until_unchanged(&dice, &if_match, || {
                 rounds += 1;
                 let done = rounds == 3;
                 async move { if done { Ok(()) } else { Err(ApiError::version_mismatch("")) } }
@@ -173,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_a_crowd_that_names_no_version_nobody_is_turned_away() {
+    async fn of_many_that_name_no_version_none_is_turned_away() {
         let row = AtomicI64::new(0);
         // All read before any writes, and one of them gets through: as unlucky as it can be.
         let one = || async {
@@ -183,7 +172,7 @@ mod tests {
                 let written = row.compare_exchange(version, version + 1, Relaxed, Relaxed);
                 written.map_err(|_| ApiError::version_mismatch(""))
             };
-            until_unchanged(&Seven, &IfMatch(None), change).await
+            until_unchanged(&CountingDice::default(), &IfMatch(None), change).await
         };
         let answers = join_all((0..limits::UPDATE_ROUNDS).map(|_| one())).await;
         assert!(answers.iter().all(Result::is_ok));

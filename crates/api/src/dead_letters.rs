@@ -27,8 +27,7 @@ pub(crate) async fn groups(
     ctx: AccountCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<DeadLetterGroupView>>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRead)?;
     let found = read::dead_letter_groups(&app, account, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }

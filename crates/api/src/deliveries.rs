@@ -33,8 +33,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<DeliveryQuery>,
 ) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRead)?;
     let found = read::deliveries(&app, account, &list.filter, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -50,8 +49,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
 ) -> Result<Json<DeliveryDetailView>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    read::delivery(&app, ctx.account_id(), id).await.map(Json)
+    let account = ctx.require(Scope::DeliveriesRead)?;
+    read::delivery(&app, account, id).await.map(Json)
 }
 
 /// Try a delivery now instead of at its scheduled time. Slots, holds and order still count. Scope `deliveries:retry`.
@@ -65,8 +64,7 @@ pub(crate) async fn retry(
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
 ) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRetry)?;
     let Some(delivery) = app.store.retry_now(account, id, app.now()).await? else {
         return Err(not_waiting(&app, account, id).await);
     };
@@ -117,8 +115,7 @@ pub(crate) async fn replay(
     Id(id): Id<DeliveryId>,
     headers: HeaderMap,
 ) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRetry)?;
     let record = match app.store.delivery(account, id).await {
         Err(StoreError::NotFound { .. }) => {
             return Err(replays::absent("delivery", id.made_at(), app.kept_since(account).await?));

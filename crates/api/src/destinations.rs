@@ -50,8 +50,7 @@ pub(crate) async fn create(
     ctx: AccountCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let input = input::created(body)?;
     input::check(&input, None, &rules(&app, account).await?)?;
     let now = app.now();
@@ -80,8 +79,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<DestinationView>>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsRead)?;
     let found = read::destinations(&app, account, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -97,8 +95,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    read::destination(&app, ctx.account_id(), id).await.map(Versioned::ok)
+    let account = ctx.require(Scope::DestinationsRead)?;
+    read::destination(&app, account, id).await.map(Versioned::ok)
 }
 
 /// Change a destination. Secrets that the patch leaves out are kept. Scope `destinations:write`.
@@ -114,12 +112,12 @@ pub(crate) async fn update(
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let rules = rules(&app, ctx.account_id()).await?;
-    let key = app.data_key(ctx.account_id()).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    let rules = rules(&app, account).await?;
+    let key = app.data_key(account).await?;
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
-    check_order(&app, ctx.account_id(), id, &patch).await?;
-    let changed = change(&app, ctx.account_id(), id, &if_match, |destination| {
+    check_order(&app, account, id, &patch).await?;
+    let changed = change(&app, account, id, &if_match, |destination| {
         let input = input::patched(destination, patch.clone())?;
         input::check(&input, Some(destination), &rules)?;
         input::write(&input, destination);
@@ -142,10 +140,10 @@ pub(crate) async fn delete(
     Id(id): Id<DestinationId>,
     if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    if_match.check(app.store.destination(ctx.account_id(), id).await?.version)?;
-    let deleted = app.store.delete_destination(ctx.account_id(), id, app.now()).await;
-    app.config_written(ctx.account_id(), &[id], deleted).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    if_match.check(app.store.destination(account, id).await?.version)?;
+    let deleted = app.store.delete_destination(account, id, app.now()).await;
+    app.config_written(account, &[id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

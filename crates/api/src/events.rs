@@ -30,8 +30,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<EventQuery>,
 ) -> Result<Json<ListBody<EventView>>, ApiError> {
-    ctx.require(Scope::EventsRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::EventsRead)?;
     let found = read::events(&app, account, &list.filter, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -47,8 +46,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<EventId>,
 ) -> Result<Json<EventDetailView>, ApiError> {
-    ctx.require(Scope::EventsRead)?;
-    read::event(&app, ctx.account_id(), id).await.map(Json)
+    let account = ctx.require(Scope::EventsRead)?;
+    read::event(&app, account, id).await.map(Json)
 }
 
 /// Download an event's payload, byte for byte. Scope `events:read`.
@@ -65,8 +64,8 @@ pub(crate) async fn payload(
     ctx: AccountCtx,
     Id(id): Id<EventId>,
 ) -> Result<Response, ApiError> {
-    ctx.require(Scope::EventsRead)?;
-    let event = read::event_payload(&app, ctx.account_id(), id).await?;
+    let account = ctx.require(Scope::EventsRead)?;
+    let event = read::event_payload(&app, account, id).await?;
     let content_type = HeaderValue::try_from(event.content_type.as_str())
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let attachment =
@@ -99,8 +98,7 @@ pub(crate) async fn replay(
     headers: HeaderMap,
     OptionalBody(body): OptionalBody<EventReplayInput>,
 ) -> Result<(StatusCode, Json<ReplayView>), ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRetry)?;
     let some = body.destination_ids;
     let mut checks = Checks::default();
     checks.filter_values("/destination_ids", some.as_ref().map_or(0, Vec::len));

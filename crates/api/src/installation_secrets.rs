@@ -83,18 +83,16 @@ impl fmt::Debug for InstallationSecrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::tests::Counting;
     use base64::{Engine as _, engine::general_purpose::STANDARD};
-    use domain::time::{Clock, Timestamp};
+    use domain::{
+        testing::{CountingDice, StandingClock},
+        time::Timestamp,
+    };
     use std::sync::Arc;
     use store::memory::MemoryStore;
 
-    struct Stopped;
-
-    impl Clock for Stopped {
-        fn now(&self) -> Timestamp {
-            Timestamp::MIN
-        }
+    fn store_and_dice() -> (MemoryStore, CountingDice) {
+        (MemoryStore::new(Arc::new(StandingClock(Timestamp::MIN))), CountingDice::default())
     }
 
     fn master(byte: u8) -> MasterKeys {
@@ -103,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_pepper_is_made_once_and_kept() {
-        let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
+        let (store, dice) = store_and_dice();
         let first = InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
         let second = InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
         assert_eq!(first.hash(b"secret"), second.hash(b"secret"));
@@ -112,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_master_keys_do_not_open_the_store() {
-        let (store, dice) = (MemoryStore::new(Arc::new(Stopped)), Counting::default());
+        let (store, dice) = store_and_dice();
         InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
         let error = InstallationSecrets::open(&store, master(2), &dice).await.unwrap_err();
         assert!(matches!(error, InstallationSecretsError::Pepper(SealError::UnknownMasterKey(_))), "{error}");

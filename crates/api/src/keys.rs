@@ -3,7 +3,13 @@
 //! The prefix is for secret scanners, the checksum turns typos and fakes away without a lookup, and the secret holds
 //! 190 bits.
 
-use domain::{account::KeyKind, dice::Dice};
+use crate::installation_secrets::InstallationSecrets;
+use domain::{
+    account::{ApiKey, KeyKind, Scope},
+    dice::Dice,
+    id::{AccountId, ApiKeyId},
+    time::Timestamp,
+};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -41,6 +47,37 @@ impl KeyText {
 
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// As it is kept, with every scope of its kind.
+    pub fn kept(
+        &self,
+        id: ApiKeyId,
+        account_id: Option<AccountId>,
+        name: &str,
+        secrets: &InstallationSecrets,
+        now: Timestamp,
+    ) -> ApiKey {
+        let PresentedKey { kind, secret, .. } = self.parts();
+        ApiKey {
+            id,
+            account_id,
+            name: name.into(),
+            kind,
+            lookup: self.parts().lookup().into(),
+            hash: secrets.hash(secret.as_bytes()).to_vec(),
+            scopes: match kind {
+                KeyKind::Account => Scope::ALL.to_vec(),
+                KeyKind::Ingest => vec![Scope::IngestWrite],
+                KeyKind::Operator => Vec::new(),
+            },
+            source_id: None,
+            rate_limit: None,
+            expires_at: None,
+            last_used_at: None,
+            revoked_at: None,
+            created_at: now,
+        }
     }
 }
 
@@ -127,27 +164,13 @@ fn checksum(text: &str) -> [u8; CHECKSUM_LENGTH] {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    /// Draws that differ, and are the same in every run.
-    #[derive(Default)]
-    pub(crate) struct Counting(AtomicU64);
-
-    impl Dice for Counting {
-        fn bits(&self) -> u128 {
-            u128::from(self.0.fetch_add(1, Ordering::Relaxed))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
-        }
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill_with(|| (self.bits() >> 64) as u8);
-        }
-    }
+    use domain::testing::CountingDice;
 
     #[test]
     fn a_key_reads_back_in_its_parts() {
-        let dice = Counting::default();
+        let dice = CountingDice::default();
         for kind in KINDS {
             let key = KeyText::generate(kind, &dice);
             assert_eq!((key.expose().len(), key.parts().kind), (55, kind));
@@ -158,7 +181,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_typo_does_not_pass_the_checksum() {
-        let key = KeyText::generate(KeyKind::Account, &Counting::default());
+        let key = KeyText::generate(KeyKind::Account, &CountingDice::default());
         for at in 0..LENGTH {
             let mut typo = key.expose().as_bytes().to_vec();
             typo[at] = if typo[at] == b'x' { b'y' } else { b'x' };
@@ -171,7 +194,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_key_is_not_printed() {
-        let key = KeyText::generate(KeyKind::Operator, &Counting::default());
+        let key = KeyText::generate(KeyKind::Operator, &CountingDice::default());
         assert!(!format!("{key:?}").contains(key.parts().secret));
         assert!(shown(KeyKind::Account, "abcdefghijkl") == "phk_abcd…");
     }

@@ -70,8 +70,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<ReplayView>>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRead)?;
     let found = read::replays(&app, account, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -87,8 +86,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<ReplayId>,
 ) -> Result<Json<ReplayView>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    read::replay(&app, ctx.account_id(), id).await.map(Json)
+    let account = ctx.require(Scope::DeliveriesRead)?;
+    read::replay(&app, account, id).await.map(Json)
 }
 
 /// Make no more deliveries until it is resumed. Those that were made go on. Scope `deliveries:retry`.
@@ -140,8 +139,8 @@ async fn switch(
     id: ReplayId,
     to: ReplaySwitch,
 ) -> Result<Json<ReplayView>, ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let replay = app.store.switch_replay(ctx.account_id(), id, to, app.now()).await?;
+    let account = ctx.require(Scope::DeliveriesRetry)?;
+    let replay = app.store.switch_replay(account, id, to, app.now()).await?;
     if replay.status != to.status() {
         return Err(ApiError::replay_ended(format!("the replay is {}", replay.status.as_str())));
     }

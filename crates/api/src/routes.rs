@@ -153,30 +153,15 @@ pub(crate) async fn create(
     ctx: AccountCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let input = parse(json!({}), body)?;
-    let checked = check(&input, None, retention_days(&app, ctx.account_id()).await?)?;
+    let checked = check(&input, None, retention_days(&app, account).await?)?;
     let now = app.now();
-    let mut route = Route {
-        id: RouteId::at(now, app.dice.bits()),
-        account_id: ctx.account_id(),
-        uid: None,
-        name: None,
-        enabled: true,
-        source_id: None,
-        destination_id: input.destination_id,
-        event_types: Vec::new(),
-        filter: None,
-        retry_policy: None,
-        timeout_seconds: None,
-        signing: None,
-        created_at: now,
-        updated_at: now,
-        version: 0,
-    };
+    let id = RouteId::at(now, app.dice.bits());
+    let mut route = Route::new(id, account, input.destination_id, now);
     write(input, checked, &mut route);
     let created = app.store.create_route(&route).await;
-    let written = app.config_written(ctx.account_id(), &[route.destination_id], created).await;
+    let written = app.config_written(account, &[route.destination_id], created).await;
     let route = written.map_err(refuse_reference)?;
     Ok(Versioned::created(shown(&route)))
 }
@@ -192,8 +177,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<RouteView>>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsRead)?;
     let found = read::routes(&app, account, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -209,8 +193,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<RouteId>,
 ) -> Result<Versioned<RouteView>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    read::route(&app, ctx.account_id(), id).await.map(Versioned::ok)
+    let account = ctx.require(Scope::DestinationsRead)?;
+    read::route(&app, account, id).await.map(Versioned::ok)
 }
 
 /// Change a route. It touches later events only. Scope `destinations:write`.
@@ -226,8 +210,7 @@ pub(crate) async fn update(
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let retention_days = retention_days(&app, account).await?;
     let (app, patch, if_match) = (&app, &patch, &if_match);
     let route = until_unchanged(&*app.dice, if_match, || async move {
@@ -259,11 +242,11 @@ pub(crate) async fn delete(
     Id(id): Id<RouteId>,
     if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let route = app.store.route(ctx.account_id(), id).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    let route = app.store.route(account, id).await?;
     if_match.check(route.version)?;
-    let deleted = app.store.delete_route(ctx.account_id(), id, app.now()).await;
-    app.config_written(ctx.account_id(), &[route.destination_id], deleted).await?;
+    let deleted = app.store.delete_route(account, id, app.now()).await;
+    app.config_written(account, &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -20,7 +20,7 @@ use contract::{ListBody, NewSource, SourceView, VerificationInput, VerificationK
 use domain::{
     account::Scope,
     id::{AccountId, SourceId},
-    seal::{DataKey, Sealed},
+    seal::DataKey,
     source::{Source, Verification},
 };
 use http::StatusCode;
@@ -93,28 +93,15 @@ pub(crate) async fn create(
     ctx: AccountCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let input = parse(json!({}), body)?;
-    let key = app.data_key(ctx.account_id()).await?;
+    let key = app.data_key(account).await?;
     let now = app.now();
-    let mut source = Source {
-        id: SourceId::at(now, app.dice.bits()),
-        account_id: ctx.account_id(),
-        uid: None,
-        name: String::new(),
-        enabled: true,
-        token: Sealed::default(),
-        token_hash: Vec::new(),
-        verification: Verification::None,
-        rate_limit: None,
-        created_at: now,
-        updated_at: now,
-        version: 0,
-    };
+    let mut source = Source::new(SourceId::at(now, app.dice.bits()), account, &input.name, now);
     write(input, &mut source);
     give_token(&app, &mut source, &key);
     let created = app.store.create_source(&source).await;
-    let source = app.config_written(ctx.account_id(), &[], created).await?;
+    let source = app.config_written(account, &[], created).await?;
     Ok(Versioned::created(shown(&app, &source, &key)?))
 }
 
@@ -129,8 +116,7 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<SourceView>>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsRead)?;
     let found = read::sources(&app, account, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }
@@ -146,8 +132,8 @@ pub(crate) async fn get(
     ctx: AccountCtx,
     Id(id): Id<SourceId>,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    read::source(&app, ctx.account_id(), id).await.map(Versioned::ok)
+    let account = ctx.require(Scope::DestinationsRead)?;
+    read::source(&app, account, id).await.map(Versioned::ok)
 }
 
 /// Change a source. Scope `destinations:write`.
@@ -163,9 +149,9 @@ pub(crate) async fn update(
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let key = app.data_key(ctx.account_id()).await?;
-    change(&app, ctx.account_id(), id, &if_match, &key, |source| {
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    let key = app.data_key(account).await?;
+    change(&app, account, id, &if_match, &key, |source| {
         write(parse(form(source), patch.clone())?, source);
         Ok(())
     })
@@ -184,9 +170,9 @@ pub(crate) async fn rotate_token(
     Id(id): Id<SourceId>,
     if_match: IfMatch,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    let key = app.data_key(ctx.account_id()).await?;
-    change(&app, ctx.account_id(), id, &if_match, &key, |source| {
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    let key = app.data_key(account).await?;
+    change(&app, account, id, &if_match, &key, |source| {
         give_token(&app, source, &key);
         Ok(())
     })
@@ -205,10 +191,10 @@ pub(crate) async fn delete(
     Id(id): Id<SourceId>,
     if_match: IfMatch,
 ) -> Result<StatusCode, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    if_match.check(app.store.source(ctx.account_id(), id).await?.version)?;
-    let deleted = app.store.delete_source(ctx.account_id(), id, app.now()).await;
-    app.config_written(ctx.account_id(), &[], deleted).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    if_match.check(app.store.source(account, id).await?.version)?;
+    let deleted = app.store.delete_source(account, id, app.now()).await;
+    app.config_written(account, &[], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -16,8 +16,8 @@ pub(crate) async fn account(
     ctx: AccountCtx,
     Query(query): Query<StatsQuery>,
 ) -> Result<Json<StatsView>, ApiError> {
-    ctx.require(Scope::EventsRead)?;
-    read::stats(&app, ctx.account_id(), &query).await.map(Json)
+    let account = ctx.require(Scope::EventsRead)?;
+    read::stats(&app, account, &query).await.map(Json)
 }
 
 /// Read how fan-outs went: how many events were delivered to all who wanted them, and how long that took. An event is
@@ -32,8 +32,8 @@ pub(crate) async fn fanout(
     ctx: AccountCtx,
     Query(query): Query<StatsQuery>,
 ) -> Result<Json<FanoutStatsView>, ApiError> {
-    ctx.require(Scope::EventsRead)?;
-    read::fanout_stats(&app, ctx.account_id(), &query).await.map(Json)
+    let account = ctx.require(Scope::EventsRead)?;
+    read::fanout_stats(&app, account, &query).await.map(Json)
 }
 
 /// Read how a destination does: attempts, what they met, how long they took. Scope `destinations:read`.
@@ -48,6 +48,6 @@ pub(crate) async fn destination(
     Id(id): Id<DestinationId>,
     Query(query): Query<StatsQuery>,
 ) -> Result<Json<DestinationStatsView>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    read::destination_stats(&app, ctx.account_id(), id, &query).await.map(Json)
+    let account = ctx.require(Scope::DestinationsRead)?;
+    read::destination_stats(&app, account, id, &query).await.map(Json)
 }

@@ -1,7 +1,7 @@
 //! Accounts.
 
 use crate::schema;
-use domain::{account::Account, id::AccountId, time::Timestamp};
+use domain::{id::AccountId, limits, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -52,5 +52,5 @@ pub struct OwnAccountInput {
 }
 
 fn retention_days() -> u32 {
-    Account::DEFAULT_RETENTION_DAYS
+    limits::RETENTION_DAYS_DEFAULT
 }

@@ -26,7 +26,19 @@ pub struct Account {
 }
 
 impl Account {
-    pub const DEFAULT_RETENTION_DAYS: u32 = limits::RETENTION_DAYS_DEFAULT;
+    /// With the usual retention.
+    pub fn new(id: AccountId, name: &str, data_key: Sealed, now: Timestamp) -> Self {
+        Self {
+            id,
+            uid: None,
+            name: name.into(),
+            retention_days: limits::RETENTION_DAYS_DEFAULT,
+            data_key,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        }
+    }
 }
 
 words! {

@@ -50,6 +50,27 @@ pub enum Why {
 }
 
 impl Route {
+    /// For all events that are published.
+    pub fn new(id: RouteId, account_id: AccountId, destination_id: DestinationId, now: Timestamp) -> Self {
+        Self {
+            id,
+            account_id,
+            uid: None,
+            name: None,
+            enabled: true,
+            source_id: None,
+            destination_id,
+            event_types: vec!["*".parse().expect("a star is a pattern")],
+            filter: None,
+            retry_policy: None,
+            timeout_seconds: None,
+            signing: None,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        }
+    }
+
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
     }

@@ -187,23 +187,7 @@ fn decrypt(key: &LessSafeKey, bound_to: &str, sealed: &[u8]) -> Result<Zeroizing
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Timestamp;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    struct Counting(AtomicU64);
-
-    impl Dice for Counting {
-        fn bits(&self) -> u128 {
-            self.0.fetch_add(1, Ordering::Relaxed).into()
-        }
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill_with(|| self.bits() as u8);
-        }
-    }
-
-    fn dice() -> Counting {
-        Counting(AtomicU64::new(0))
-    }
+    use crate::{testing::CountingDice, time::Timestamp};
 
     fn account(n: u128) -> AccountId {
         AccountId::at(Timestamp::MIN, n)
@@ -216,9 +200,9 @@ mod tests {
     #[test]
     fn a_secret_opens_only_in_its_own_row_and_account() {
         let keys = MasterKeys::parse(&master("k1", 7)).unwrap();
-        let wrapped = keys.new_data_key(account(1), &dice());
+        let wrapped = keys.new_data_key(account(1), &CountingDice::default());
         let key = keys.data_key(account(1), &wrapped).unwrap();
-        let sealed = key.seal("destinations|secret|dst_1", b"whsec", &dice());
+        let sealed = key.seal("destinations|secret|dst_1", b"whsec", &CountingDice::default());
 
         assert_eq!(key.open("destinations|secret|dst_1", &sealed).unwrap().as_slice(), b"whsec");
         assert_eq!(key.open("destinations|secret|dst_2", &sealed), Err(SealError::DoesNotOpen));
@@ -230,7 +214,7 @@ mod tests {
     #[test]
     fn an_older_master_key_still_opens_what_it_sealed() {
         let old = MasterKeys::parse(&master("k1", 1)).unwrap();
-        let wrapped = old.new_data_key(account(1), &dice());
+        let wrapped = old.new_data_key(account(1), &CountingDice::default());
         let both = MasterKeys::parse(&format!("{},{}", master("k2", 2), master("k1", 1))).unwrap();
         assert!(both.data_key(account(1), &wrapped).is_ok());
         assert_eq!(both.active(), "k2");

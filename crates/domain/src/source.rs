@@ -29,6 +29,24 @@ pub struct Source {
 }
 
 impl Source {
+    /// Without a token: nothing comes in by it yet.
+    pub fn new(id: SourceId, account_id: AccountId, name: &str, now: Timestamp) -> Self {
+        Self {
+            id,
+            account_id,
+            uid: None,
+            name: name.into(),
+            enabled: true,
+            token: Sealed::default(),
+            token_hash: Vec::new(),
+            verification: Verification::None,
+            rate_limit: None,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+        }
+    }
+
     /// Where its token is sealed.
     pub fn token_place(id: SourceId) -> String {
         format!("sources|token|{id}")

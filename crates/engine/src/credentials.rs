@@ -123,29 +123,18 @@ pub(crate) fn append(headers: &mut HeaderMap, name: &str, value: &str) -> Result
 mod tests {
     use super::*;
     use domain::{
-        dice::Dice,
         id::{AccountId, DestinationId},
         seal::{MasterKeys, Sealed},
+        testing::CountingDice,
     };
-
-    struct Sevens;
-
-    impl Dice for Sevens {
-        fn bits(&self) -> u128 {
-            7
-        }
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill(7);
-        }
-    }
 
     /// The headers of a destination whose secret value is `s3cret`, and how they are shown.
     fn shown(auth: impl FnOnce(Sealed) -> Auth) -> Vec<(String, String)> {
-        let (id, account) = (DestinationId::MIN, AccountId::MIN);
+        let (id, account, dice) = (DestinationId::MIN, AccountId::MIN, CountingDice::default());
         let keys = MasterKeys::parse(&STANDARD.encode([1; 32])).unwrap();
-        let key = keys.data_key(account, &keys.new_data_key(account, &Sevens)).unwrap();
+        let key = keys.data_key(account, &keys.new_data_key(account, &dice)).unwrap();
         let mut destination = Destination::new(id, account, "", "", Timestamp::MIN);
-        destination.auth = auth(key.seal(&Destination::auth_place(id), b"s3cret", &Sevens));
+        destination.auth = auth(key.seal(&Destination::auth_place(id), b"s3cret", &dice));
         match Credentials::of(&destination, &key).unwrap() {
             Credentials::Fixed(credential) => {
                 assert!(credential.headers.values().all(HeaderValue::is_sensitive));

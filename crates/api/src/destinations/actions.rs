@@ -111,10 +111,9 @@ async fn switch(
     if_match: IfMatch,
     turn: impl Fn(&mut Destination, Timestamp) -> bool,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let now = app.now();
-    let destination =
-        change(&app, ctx.account_id(), id, &if_match, |destination| Ok(turn(destination, now))).await?;
+    let destination = change(&app, account, id, &if_match, |destination| Ok(turn(destination, now))).await?;
     Ok(Versioned::ok(read::show_destination(&app, &destination).await?))
 }
 
@@ -130,8 +129,8 @@ pub(crate) async fn probe(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    app.store.destination(ctx.account_id(), id).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    app.store.destination(account, id).await?;
     if app.probes.get(&id).is_some() {
         let seconds = limits::PROBE_PAUSE.as_secs();
         return Err(ApiError::rate_limited(format!(
@@ -141,7 +140,7 @@ pub(crate) async fn probe(
     }
     app.probes.put(id, ());
     // Written, so that the owner hears of it wherever it is; announced, in case it is here.
-    let destination = app.store.probe(ctx.account_id(), id, app.now()).await?;
+    let destination = app.store.probe(account, id, app.now()).await?;
     app.announce.changed(Change::Probe(id)).await;
     Ok(Versioned::accepted(read::show_destination(&app, &destination).await?))
 }
@@ -159,15 +158,14 @@ pub(crate) async fn test(
     Id(id): Id<DestinationId>,
     OptionalBody(body): OptionalBody<TestEvent>,
 ) -> Result<Json<AttemptView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
-    app.store.destination(ctx.account_id(), id).await?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    app.store.destination(account, id).await?;
     let now = app.now();
     let event_type = body.event_type.unwrap_or_else(|| EventType::of_provider("test"));
     let greeting =
         || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
     let payload = body.data.unwrap_or_else(greeting).to_string();
-    let event =
-        Event::new(EventId::at(now, app.dice.bits()), ctx.account_id(), event_type, payload.into(), now);
+    let event = Event::new(EventId::at(now, app.dice.bits()), account, event_type, payload.into(), now);
     let every = EveryRequest::of(&event);
     let attempt = app.sender.test_send(id, event).await?;
     Ok(Json(views::attempt(&attempt, &every)))
@@ -185,8 +183,7 @@ pub(crate) async fn attempts(
     Id(id): Id<DestinationId>,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<AttemptView>>, ApiError> {
-    ctx.require(Scope::DeliveriesRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DeliveriesRead)?;
     let found = read::destination_attempts(&app, account, id, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }

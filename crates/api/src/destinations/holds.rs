@@ -25,8 +25,7 @@ pub(crate) async fn list(
     Id(id): Id<DestinationId>,
     list: List<NoFilter>,
 ) -> Result<Json<ListBody<HoldRecordView>>, ApiError> {
-    ctx.require(Scope::DestinationsRead)?;
-    let account = ctx.account_id();
+    let account = ctx.require(Scope::DestinationsRead)?;
     let found = read::destination_holds(&app, account, id, list.page(&app, account)?).await?;
     Ok(list.body(&app, account, found))
 }

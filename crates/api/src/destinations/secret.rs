@@ -40,8 +40,8 @@ pub(crate) async fn reveal(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
 ) -> Result<impl IntoResponse, ApiError> {
-    ctx.require(Scope::SecretsReveal)?;
-    let view = read::destination_secret(&app, ctx.account_id(), id).await?;
+    let account = ctx.require(Scope::SecretsReveal)?;
+    let view = read::destination_secret(&app, account, id).await?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn rotate(
     if_match: IfMatch,
     OptionalBody(body): OptionalBody<RotateSecret>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
     let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP_DEFAULT.as_secs());
     let mut checks = Checks::default();
     checks.range("/overlap_seconds", overlap, 0..=limits::ROTATION_OVERLAP_MAX.as_secs());
@@ -70,9 +70,9 @@ pub(crate) async fn rotate(
     }
     checks.done()?;
     let secret = given_or_new(body.secret.as_deref(), &*app.dice)?;
-    let key = app.data_key(ctx.account_id()).await?;
+    let key = app.data_key(account).await?;
     let until = app.now().plus(Duration::from_secs(overlap));
-    let destination = change(&app, ctx.account_id(), id, &if_match, |destination| {
+    let destination = change(&app, account, id, &if_match, |destination| {
         let current = seal(&secret, id, &key, &*app.dice);
         let old = std::mem::replace(&mut destination.secret, Secrets { current, previous: None }).current;
         destination.secret.previous = (overlap > 0).then_some(Previous { secret: old, until });

@@ -25,15 +25,15 @@ pub(crate) async fn preview(
     ctx: AccountCtx,
     Body(input): Body<PreviewInput>,
 ) -> Result<Json<PreviewView>, ApiError> {
-    ctx.require(Scope::EventsRead)?;
+    let account = ctx.require(Scope::EventsRead)?;
     check(&input)?;
     if let Some(source) = input.source_id {
-        app.store.source(ctx.account_id(), source).await.map_err(super::refuse_reference)?;
+        app.store.source(account, source).await.map_err(super::refuse_reference)?;
     }
     // Whatever this process remembers, somebody else may have changed it.
-    let snapshot = app.admission.snapshots().newer_than(ctx.account_id(), i64::MAX).await?;
+    let snapshot = app.admission.snapshots().newer_than(account, i64::MAX).await?;
     let event = match input.event_id {
-        Some(id) => Some(app.store.event_payload(ctx.account_id(), id).await?),
+        Some(id) => Some(app.store.event_payload(account, id).await?),
         None => None,
     };
     let routes = snapshot.table.iter().count();

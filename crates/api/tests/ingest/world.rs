@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use axum::{Router, body::Body};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
-    account::{Account, ApiKey, KeyKind, Scope},
+    account::{Account, ApiKey, KeyKind},
     address::AddressPolicy,
     delivery::{Delivery, Position},
     destination::Destination,
@@ -18,17 +18,15 @@ use domain::{
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, RouteId, SourceId},
     lane::Explanation,
     route::Route,
-    seal::{MasterKeys, Sealed},
-    source::{Source, Verification},
-    time::{Clock, Timestamp},
+    seal::MasterKeys,
+    source::Source,
+    testing::{CountingDice, StandingClock},
+    time::Timestamp,
 };
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex};
 use store::{
     Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, Expansion,
     History as _, LaneView, Lanes, Page, StoreError, memory::MemoryStore,
@@ -47,7 +45,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) recording: Arc<Recording>,
-    pub(crate) dice: Arc<Dealt>,
+    pub(crate) dice: Arc<CountingDice>,
     pub(crate) account: AccountId,
     pub(crate) source: Source,
     pub(crate) destination: DestinationId,
@@ -74,9 +72,9 @@ impl World {
 
     /// Nothing is committed.
     pub(crate) async fn stopped(configure: impl FnOnce(&mut ApiConfig)) -> Self {
-        let clock = Arc::new(Standing);
+        let clock = Arc::new(StandingClock(NOW));
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        let dice = Arc::new(Dealt::default());
+        let dice = Arc::new(CountingDice::default());
         let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).unwrap();
         let secrets = Arc::new(InstallationSecrets::open(&*store, master, &*dice).await.unwrap());
         let recording = Arc::new(Recording::default());
@@ -97,7 +95,11 @@ impl World {
             config,
         });
         let account = create_account(&store, &secrets, &*dice).await;
-        let source = create_source(&store, &secrets, account, TOKEN, &*dice).await;
+        let source = Source {
+            token_hash: secrets.hash(TOKEN.as_bytes()).to_vec(),
+            ..Source::new(SourceId::at(NOW, dice.bits()), account, "Stripe", NOW)
+        };
+        let source = store.create_source(&source).await.unwrap();
         let (key, key_id) = create_key(&store, &secrets, &*dice, account, KeyKind::Account, None).await;
         let destination = Destination::new(
             DestinationId::at(NOW, dice.bits()),
@@ -108,24 +110,8 @@ impl World {
         );
         store.create_destination(&destination).await.unwrap();
         for source_id in [None, Some(source.id)] {
-            let route = Route {
-                id: RouteId::at(NOW, dice.bits()),
-                account_id: account,
-                uid: None,
-                name: None,
-                enabled: true,
-                source_id,
-                destination_id: destination.id,
-                event_types: vec!["*".parse().unwrap()],
-                filter: None,
-                retry_policy: None,
-                timeout_seconds: None,
-                signing: None,
-                created_at: NOW,
-                updated_at: NOW,
-                version: 0,
-            };
-            store.create_route(&route).await.unwrap();
+            let route = Route::new(RouteId::at(NOW, dice.bits()), account, destination.id, NOW);
+            store.create_route(&Route { source_id, ..route }).await.unwrap();
         }
         let stopped = CancellationToken::new();
         Self {
@@ -243,42 +229,9 @@ impl Answer {
 
 async fn create_account(store: &MemoryStore, secrets: &InstallationSecrets, dice: &dyn Dice) -> AccountId {
     let id = AccountId::at(NOW, dice.bits());
-    let account = Account {
-        id,
-        uid: None,
-        name: "Acme".into(),
-        retention_days: 90,
-        data_key: secrets.master().new_data_key(id, dice),
-        created_at: NOW,
-        updated_at: NOW,
-        version: 0,
-    };
+    let account = Account::new(id, "Acme", secrets.master().new_data_key(id, dice), NOW);
     store.create_account(&account).await.unwrap();
     id
-}
-
-async fn create_source(
-    store: &MemoryStore,
-    secrets: &InstallationSecrets,
-    account: AccountId,
-    token: &str,
-    dice: &dyn Dice,
-) -> Source {
-    let source = Source {
-        id: SourceId::at(NOW, dice.bits()),
-        account_id: account,
-        uid: None,
-        name: "Stripe".into(),
-        enabled: true,
-        token: Sealed::default(),
-        token_hash: secrets.hash(token.as_bytes()).to_vec(),
-        verification: Verification::None,
-        rate_limit: None,
-        created_at: NOW,
-        updated_at: NOW,
-        version: 0,
-    };
-    store.create_source(&source).await.unwrap()
 }
 
 async fn create_key(
@@ -290,24 +243,11 @@ async fn create_key(
     source: Option<SourceId>,
 ) -> (String, ApiKeyId) {
     let text = KeyText::generate(kind, dice);
-    let parts = text.parts();
-    let key = ApiKey {
-        id: ApiKeyId::at(NOW, dice.bits()),
-        account_id: (kind != KeyKind::Operator).then_some(account),
-        name: "test".into(),
-        kind,
-        lookup: parts.lookup().into(),
-        hash: secrets.hash(parts.secret.as_bytes()).to_vec(),
-        scopes: Scope::ALL.to_vec(),
-        source_id: source,
-        rate_limit: None,
-        expires_at: None,
-        last_used_at: None,
-        revoked_at: None,
-        created_at: NOW,
-    };
+    let id = ApiKeyId::at(NOW, dice.bits());
+    let account = (kind != KeyKind::Operator).then_some(account);
+    let key = ApiKey { source_id: source, ..text.kept(id, account, "test", secrets, NOW) };
     store.create_api_key(&key).await.unwrap();
-    (text.expose().to_owned(), key.id)
+    (text.expose().to_owned(), id)
 }
 
 impl World {
@@ -319,33 +259,11 @@ impl World {
     }
 }
 
-struct Standing;
-
-impl Clock for Standing {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-/// Draws that differ, and are the same in every run.
-#[derive(Default)]
-pub(crate) struct Dealt(AtomicU64);
-
-impl Dice for Dealt {
-    fn bits(&self) -> u128 {
-        let drawn = u128::from(self.0.fetch_add(1, Ordering::Relaxed) + 1);
-        drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill_with(|| (self.bits() >> 64) as u8);
-    }
-}
-
 /// What the engine was told, in order.
 #[derive(Default)]
 pub(crate) struct Recording {
     lines: Mutex<Vec<String>>,
-    /// Somebody is about to tell of a change …
+    /// A change is about to be told …
     pub(crate) telling: Notify,
     /// … which is not heard while a test holds this …
     pub(crate) hearing: tokio::sync::Mutex<()>,

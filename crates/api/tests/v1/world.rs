@@ -17,6 +17,7 @@ use domain::{
     member::Role,
     outcome::{DeadReason, Outcome},
     seal::MasterKeys,
+    testing::CountingDice,
     time::{Clock, Timestamp},
 };
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -26,7 +27,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -43,13 +44,13 @@ pub(crate) struct World {
     pub(crate) lanes: Arc<PretendedLanes>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) clock: Arc<TestClock>,
-    /// Who acts unless somebody else is named: every scope of the first account.
+    /// The key that is used unless another is named: every scope of the first account.
     pub(crate) key: String,
     /// The same in the second account.
     pub(crate) foreign_key: String,
     pub(crate) operator_key: String,
     pub(crate) account: AccountId,
-    dice: Arc<TestDice>,
+    dice: Arc<CountingDice>,
     secrets: Arc<InstallationSecrets>,
     pub(crate) app: App,
     router: Router,
@@ -125,10 +126,10 @@ impl World {
         folder: Option<tempfile::TempDir>,
         supervisor: Supervisor,
     ) -> Self {
-        let dice = Arc::new(TestDice::default());
+        let dice = Arc::new(CountingDice::default());
         let master = MasterKeys::parse(&format!("k1:{}", STANDARD.encode([7; 32]))).expect("a master key");
         let secrets = Arc::new(
-            InstallationSecrets::open(&*store, master, &*dice).await.expect("a fresh secrets opens"),
+            InstallationSecrets::open(&*store, master, &*dice).await.expect("a fresh store has none"),
         );
         let (lanes, announced) = (Arc::<PretendedLanes>::default(), Arc::<Announced>::default());
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
@@ -187,16 +188,7 @@ impl World {
     async fn make_account(&self, name: &str) -> AccountId {
         let now = self.clock.now();
         let id = AccountId::at(now, self.dice.bits());
-        let account = Account {
-            id,
-            uid: None,
-            name: name.into(),
-            retention_days: 90,
-            data_key: self.secrets.master().new_data_key(id, &*self.dice),
-            created_at: now,
-            updated_at: now,
-            version: 0,
-        };
+        let account = Account::new(id, name, self.secrets.master().new_data_key(id, &*self.dice), now);
         self.store.create_account(&account).await.expect("an account");
         id
     }
@@ -204,21 +196,8 @@ impl World {
     async fn make_key(&self, account_id: Option<AccountId>, kind: KeyKind, scopes: &[Scope]) -> String {
         let text = KeyText::generate(kind, &*self.dice);
         let now = self.clock.now();
-        let key = ApiKey {
-            id: ApiKeyId::at(now, self.dice.bits()),
-            account_id,
-            name: "test".into(),
-            kind,
-            lookup: text.parts().lookup().into(),
-            hash: self.secrets.hash(text.parts().secret.as_bytes()).to_vec(),
-            scopes: scopes.to_vec(),
-            source_id: None,
-            rate_limit: None,
-            expires_at: None,
-            last_used_at: None,
-            revoked_at: None,
-            created_at: now,
-        };
+        let id = ApiKeyId::at(now, self.dice.bits());
+        let key = ApiKey { scopes: scopes.to_vec(), ..text.kept(id, account_id, "test", &self.secrets, now) };
         self.store.create_api_key(&key).await.expect("a key");
         text.expose().to_owned()
     }
@@ -311,23 +290,7 @@ impl World {
         let id: DestinationId = destination.parse().expect("an id");
         let rows = self.store.fetch(&[whole_lane(id)]).await.expect("a window").remove(0);
         let now = self.clock.now();
-        let settlement = |delivery: Delivery| Settlement {
-            shard: id.shard(),
-            fact: Fact::Attempted(Box::new(Attempt {
-                id: AttemptId::at(now, self.dice.bits()),
-                delivery_id: delivery.id,
-                number: delivery.attempts + 1,
-                started_at: now,
-                duration: Duration::from_millis(112),
-                outcome: Outcome::Success,
-                http_status: Some(200),
-                detail: detail(),
-                node: self.node,
-            })),
-            delivery,
-            settled: Settled::Ended(Ending::Delivered),
-            consequence: None,
-        };
+        let settlement = |delivery| self.settlement(delivery, Outcome::Success, 200, now);
         let settlements: Vec<_> = rows.into_iter().map(|row| settlement(row.delivery)).collect();
         for some in settlements.chunks(domain::limits::SETTLE_BATCH) {
             self.store.settle(self.node, some, now).await.expect("a settlement");
@@ -361,6 +324,18 @@ impl World {
         let delivery =
             rows.into_iter().map(|row| row.delivery).find(|row| row.id == delivery).expect("it waits");
         let now = self.clock.now();
+        let settlement = Settlement { consequence, ..self.settlement(delivery, outcome, http_status, now) };
+        assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
+    }
+
+    /// What follows from an attempt that met this.
+    fn settlement(
+        &self,
+        delivery: Delivery,
+        outcome: Outcome,
+        http_status: u16,
+        now: Timestamp,
+    ) -> Settlement {
         let attempt = Attempt {
             id: AttemptId::at(now, self.dice.bits()),
             delivery_id: delivery.id,
@@ -384,14 +359,13 @@ impl World {
                 }
             }
         };
-        let settlement = Settlement {
-            shard: destination.shard(),
+        Settlement {
+            shard: delivery.destination_id.shard(),
             delivery,
             fact: Fact::Attempted(Box::new(attempt)),
             settled,
-            consequence,
-        };
-        assert_eq!(self.store.settle(self.node, &[settlement], now).await.expect("a settlement"), [true]);
+            consequence: None,
+        }
     }
 }
 
@@ -435,7 +409,7 @@ impl Default for TestClock {
 }
 
 impl TestClock {
-    /// Days that nobody waits for.
+    /// Days pass at once.
     pub(crate) fn days_pass(&self, days: i64) {
         self.0.fetch_add(days * 24 * 3600 * 1_000_000, Ordering::Relaxed);
     }
@@ -444,29 +418,6 @@ impl TestClock {
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))
-    }
-}
-
-/// Draws that differ from each other and not from run to run (SplitMix64).
-#[derive(Default)]
-pub(crate) struct TestDice(AtomicU64);
-
-impl TestDice {
-    fn draw(&self) -> u64 {
-        let mut z =
-            self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-impl Dice for TestDice {
-    fn bits(&self) -> u128 {
-        u128::from(self.draw()) << 64 | u128::from(self.draw())
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill_with(|| self.draw() as u8);
     }
 }
 

@@ -16,23 +16,8 @@ fn source(n: u128) -> Option<SourceId> {
 
 /// Route `n` takes everything from source 1.
 fn route(n: u128) -> Route {
-    Route {
-        id: RouteId::from_uuid(id(n)),
-        account_id: AccountId::MIN,
-        uid: None,
-        name: None,
-        enabled: true,
-        source_id: source(1),
-        destination_id: DestinationId::MIN,
-        event_types: vec!["*".parse().expect("a pattern")],
-        filter: None,
-        retry_policy: None,
-        timeout_seconds: None,
-        signing: None,
-        created_at: Timestamp::MIN,
-        updated_at: Timestamp::MIN,
-        version: 0,
-    }
+    let route = Route::new(RouteId::from_uuid(id(n)), AccountId::MIN, DestinationId::MIN, Timestamp::MIN);
+    Route { source_id: source(1), ..route }
 }
 
 fn patterns(n: u128, patterns: &[&str]) -> Route {

@@ -15,7 +15,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Chore, Kind, Mark, Rollup, Store, Term, failpoint};
+use store::{Chore, Kind, Mark, Rollup, Store, failpoint};
 use tokio::time::Instant;
 
 /// Which spans a loop looks after.
@@ -78,10 +78,6 @@ impl RollUp {
         }
     }
 
-    async fn term(&mut self) -> Result<Term, Stopped> {
-        self.chore_term.term().await?.ok_or(Stopped::TermOver)
-    }
-
     /// Sums up the spans that have ended long enough ago.
     async fn sums(&mut self, span: Span) -> Result<(), Stopped> {
         let (after, kept) = match span {
@@ -113,7 +109,7 @@ impl RollUp {
         after: Duration,
         kept: Option<Duration>,
     ) -> Result<Option<(Timestamp, Timestamp)>, Stopped> {
-        self.term().await?;
+        self.chore_term.term().await?;
         let now = self.clock.now();
         let mut from = match self.store.mark(mark).await? {
             Some(closed) => closed,
@@ -135,7 +131,7 @@ impl RollUp {
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
         let mut at = None;
         loop {
-            self.term().await?;
+            self.chore_term.term().await?;
             let began = Instant::now();
             let step = self.store.sum_facts(span, from, to, at).await?;
             for ((account, destination), found) in &step.sums {
@@ -150,7 +146,7 @@ impl RollUp {
         }
         let mut minute = from;
         while minute < to {
-            self.term().await?;
+            self.chore_term.term().await?;
             let (began, end) = (Instant::now(), minute.plus(Span::Minute.length()));
             let counts = self.store.count_events(minute, end).await?;
             for count in &counts {
@@ -174,7 +170,7 @@ impl RollUp {
             let mut all: BTreeMap<AccountId, FanoutSums> = BTreeMap::new();
             let mut from = Some(EventId::at(starts_at, 0));
             while let Some(begin) = from {
-                self.term().await?;
+                self.chore_term.term().await?;
                 let began = Instant::now();
                 let (sums, next) = self.store.sum_fanouts(begin, to, limits::ROLLUP_FANOUTS).await?;
                 for (account, found) in &sums {
@@ -199,14 +195,14 @@ impl RollUp {
 
     async fn close(&mut self, mark: Mark, until: Timestamp, rows: Vec<Rollup>) -> Result<(), Stopped> {
         for chunk in rows.chunks(limits::ROLLUP_ROWS) {
-            let (term, began) = (self.term().await?, Instant::now());
+            let (term, began) = (self.chore_term.term().await?, Instant::now());
             failpoint::hit("rollup.before");
             if !self.store.write_rollups(term, chunk).await? {
                 return Err(Stopped::TermOver);
             }
             breathe(began).await;
         }
-        let term = self.term().await?;
+        let term = self.chore_term.term().await?;
         failpoint::hit("rollup.after");
         match self.store.write_mark(term, mark, until).await? {
             true => Ok(()),
@@ -217,7 +213,7 @@ impl RollUp {
     async fn prune(&mut self, kind: Kind, kept: Duration) -> Result<(), Stopped> {
         let before = self.clock.now().minus(kept);
         loop {
-            let (term, began) = (self.term().await?, Instant::now());
+            let (term, began) = (self.chore_term.term().await?, Instant::now());
             let pruned = self.store.prune_rollups(term, kind, before, limits::PRUNE_STEP).await?;
             if pruned.ok_or(Stopped::TermOver)? < limits::PRUNE_STEP {
                 return Ok(());

@@ -15,6 +15,19 @@ pub(super) struct ChoreTerm {
     term: Option<(Term, Timestamp)>,
 }
 
+/// Why a pass ended early.
+pub(super) enum Stopped {
+    /// Another node has the chore.
+    TermOver,
+    Trouble(StoreError),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Trouble(error)
+    }
+}
+
 impl ChoreTerm {
     pub(super) fn new(
         chore: Chore,
@@ -28,33 +41,20 @@ impl ChoreTerm {
         Self { chore, store, clock, ownership_view, lease, term: None }
     }
 
-    /// The term to work under for a step; None while another node has the chore. Said again in good time: a step takes
-    /// less than two thirds of the lease.
-    pub(super) async fn term(&mut self) -> Result<Option<Term>, StoreError> {
+    /// The term to work under for a step. Said again in good time: a step takes less than two thirds of the lease.
+    pub(super) async fn term(&mut self) -> Result<Term, Stopped> {
         let (node, now) = (self.ownership_view.membership().node, self.clock.now());
         if let Some((term, said_at)) = self.term
             && term.node == node
             && said_at <= now
             && now.since(said_at) < self.lease / 3
         {
-            return Ok(Some(term));
+            return Ok(term);
         }
         self.term = None;
         let term = self.store.take_chore(self.chore, node, now, self.lease).await?;
-        self.term = term.map(|term| (term, now));
+        let term = term.ok_or(Stopped::TermOver)?;
+        self.term = Some((term, now));
         Ok(term)
-    }
-}
-
-/// Why a pass of a chore ended early.
-pub(super) enum Stopped {
-    /// Another node has the chore.
-    TermOver,
-    Trouble(StoreError),
-}
-
-impl From<StoreError> for Stopped {
-    fn from(error: StoreError) -> Self {
-        Self::Trouble(error)
     }
 }

@@ -29,12 +29,21 @@ const NOON: Timestamp = Timestamp::from_seconds(1_790_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The runtime's time, which passes when everybody waits.
-struct Passing(Instant);
+/// The runtime's time, which the tests pause, counted from a fixed moment.
+pub(super) struct RuntimeClock {
+    from: Timestamp,
+    since: Instant,
+}
 
-impl Clock for Passing {
+impl From<Timestamp> for RuntimeClock {
+    fn from(from: Timestamp) -> Self {
+        Self { from, since: Instant::now() }
+    }
+}
+
+impl Clock for RuntimeClock {
     fn now(&self) -> Timestamp {
-        NOON.plus(self.0.elapsed())
+        self.from.plus(self.since.elapsed())
     }
 }
 
@@ -46,18 +55,10 @@ struct World {
 
 impl World {
     async fn new(retention_days: u32) -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(Passing(Instant::now()));
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::from(NOON));
         let store = Arc::new(MemoryStore::new(clock.clone()));
-        let account = Account {
-            id: AccountId::at(NOON, 1),
-            uid: None,
-            name: "Acme".into(),
-            retention_days,
-            data_key: Sealed::default(),
-            created_at: NOON,
-            updated_at: NOON,
-            version: 0,
-        };
+        let account = Account::new(AccountId::at(NOON, 1), "Acme", Sealed::default(), NOON);
+        let account = Account { retention_days, ..account };
         let account = store.create_account(&account).await.expect("an account");
         Self { store, clock, account }
     }
@@ -132,7 +133,7 @@ async fn nothing_goes_that_is_not_summed_up() {
     let old = world.event().await;
     let _prune = world.prune(1);
     tokio::time::sleep(5 * DAY).await;
-    assert!(world.is_there(old).await, "nobody sums up");
+    assert!(world.is_there(old).await, "no node sums up");
     let _roll_up = world.roll_up(1);
     tokio::time::sleep(HOUR).await;
     assert!(!world.is_there(old).await);

@@ -10,7 +10,6 @@ use domain::{
     id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
     limits,
     member::Role,
-    pattern::Pattern,
     retry::RetryPolicy,
     route::Route,
     seal::MasterKeys,
@@ -48,7 +47,7 @@ pub(crate) struct Bench {
     pub(crate) account: AccountId,
     pub(crate) clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
-    /// Whoever throws the dice from now on panics.
+    /// The next throw of the dice panics.
     pub(crate) broken: Arc<AtomicBool>,
     keys: Arc<MasterKeys>,
 }
@@ -108,16 +107,7 @@ pub(crate) async fn bench_of(
     let keys = Arc::new(MasterKeys::parse("k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap());
     let now = clock.now();
     let account = AccountId::at(now, dice.bits());
-    let row = Account {
-        id: account,
-        uid: None,
-        name: "test".into(),
-        retention_days: 90,
-        data_key: keys.new_data_key(account, dice.as_ref()),
-        created_at: now,
-        updated_at: now,
-        version: 0,
-    };
+    let row = Account::new(account, "test", keys.new_data_key(account, dice.as_ref()), now);
     store.create_account(&row).await.unwrap();
     let parts = EngineParts { supervisor, ..parts(store.clone(), &clock, &dice, &keys, settings) };
     let id = parts.node.id;
@@ -215,28 +205,12 @@ impl Bench {
             key.seal(&Destination::secret_place(id), secret.as_bytes(), self.dice.as_ref());
         change(&mut destination);
         self.store.create_destination(&destination).await.unwrap();
-        let route = Route {
-            id: RouteId::at(now, self.dice.bits()),
-            account_id: self.account,
-            uid: None,
-            name: None,
-            enabled: true,
-            source_id: None,
-            destination_id: id,
-            event_types: vec!["*".parse::<Pattern>().unwrap()],
-            filter: None,
-            retry_policy: None,
-            timeout_seconds: None,
-            signing: None,
-            created_at: now,
-            updated_at: now,
-            version: 0,
-        };
+        let route = Route::new(RouteId::at(now, self.dice.bits()), self.account, id, now);
         self.store.create_route(&route).await.unwrap();
         id
     }
 
-    /// Commits one event and tells nobody.
+    /// Commits one event without announcing it.
     pub(crate) async fn send_silently(&self, destination: DestinationId) -> EventId {
         self.commit(&[destination], b"{}", Wish::default()).await.0.id
     }

@@ -2,22 +2,11 @@ use super::*;
 use domain::{
     id::{AccountId, DestinationId, RouteId},
     route::RouteTable,
-    testing,
+    testing::{self, CountingDice},
 };
 use std::sync::mpsc as std_mpsc;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
-
-struct Fixed;
-
-impl Dice for Fixed {
-    fn bits(&self) -> u128 {
-        7
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-}
 
 fn event() -> Event {
     testing::event(AccountId::MIN, NOW, 7)
@@ -25,22 +14,13 @@ fn event() -> Event {
 
 /// So many routes, the last of which take everything and the others nothing.
 fn snapshot(count: usize, matching: usize) -> Snapshot {
-    let route = |n: usize| Route {
-        id: RouteId::at(NOW, (n as u128) << 16),
-        account_id: AccountId::MIN,
-        uid: None,
-        name: None,
-        enabled: true,
-        source_id: None,
-        destination_id: DestinationId::at(NOW, (n as u128) << 16),
-        event_types: vec![if n < count - matching { "order.*" } else { "*" }.parse().expect("a pattern")],
-        filter: None,
-        retry_policy: None,
-        timeout_seconds: None,
-        signing: None,
-        created_at: NOW,
-        updated_at: NOW,
-        version: 0,
+    let route = |n: usize| {
+        let chance = (n as u128) << 16;
+        let pattern = if n < count - matching { "order.*" } else { "*" };
+        Route {
+            event_types: vec![pattern.parse().expect("a pattern")],
+            ..Route::new(RouteId::at(NOW, chance), AccountId::MIN, DestinationId::at(NOW, chance), NOW)
+        }
     };
     Snapshot {
         version: 1,
@@ -50,7 +30,7 @@ fn snapshot(count: usize, matching: usize) -> Snapshot {
 }
 
 fn matched(count: usize, matching: usize) -> Result<(usize, bool), IngestError> {
-    let matched = matcher().fan_out(&event(), &snapshot(count, matching), &Fixed, NOW)?;
+    let matched = matcher().fan_out(&event(), &snapshot(count, matching), &CountingDice::default(), NOW)?;
     Ok((matched.deliveries.len(), matched.expands))
 }
 

@@ -3,7 +3,12 @@ use crate::{Admission, LongWork, Parts, PendingAnswer, Settings, idempotency_key
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
-    account::Account, destination::Destination, id::RouteId, route::Route, seal::Sealed, testing,
+    account::Account,
+    destination::Destination,
+    id::RouteId,
+    route::Route,
+    seal::Sealed,
+    testing::{self, CountingDice, StandingClock},
     time::Timestamp,
 };
 use std::{
@@ -18,28 +23,6 @@ use store::{Catalog, Change, Expansion, memory::MemoryStore};
 use tokio::{task::yield_now, time::timeout};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
-
-struct Stopped;
-
-impl Clock for Stopped {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-/// Numbers that differ.
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Dice for Counting {
-    fn bits(&self) -> u128 {
-        u128::from(self.0.fetch_add(1, Ordering::Relaxed))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill_with(|| (self.bits() >> 64) as u8);
-    }
-}
 
 /// What was observed.
 #[derive(Default)]
@@ -97,7 +80,7 @@ impl Announce for Log {
 enum Trouble {
     Away,
     Unknown,
-    /// Committed, and then nobody heard of it.
+    /// Committed, and then the answer was lost.
     UnknownAfterCommit,
     /// Of the first try nothing is known yet, and the routes change before the second.
     UnknownBeforeChange,
@@ -145,7 +128,7 @@ struct World {
     memory: Arc<MemoryStore>,
     log: Arc<Log>,
     snapshots: Arc<Snapshots>,
-    dice: Arc<Counting>,
+    dice: Arc<CountingDice>,
     observed: Arc<Observed>,
     account: AccountId,
     route: Route,
@@ -153,39 +136,13 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let memory = Arc::new(MemoryStore::new(Arc::new(Stopped)));
+        let memory = Arc::new(MemoryStore::new(Arc::new(StandingClock(NOW))));
         let account = AccountId::at(NOW, 1);
-        let new_account = Account {
-            id: account,
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed::default(),
-            created_at: NOW,
-            updated_at: NOW,
-            version: 0,
-        };
-        memory.create_account(&new_account).await.unwrap();
+        memory.create_account(&Account::new(account, "Acme", Sealed::default(), NOW)).await.unwrap();
         let destination =
             Destination::new(DestinationId::at(NOW, 1), account, "there", "https://example.com", NOW);
         memory.create_destination(&destination).await.unwrap();
-        let route = Route {
-            id: RouteId::at(NOW, 1),
-            account_id: account,
-            uid: None,
-            name: None,
-            enabled: true,
-            source_id: None,
-            destination_id: destination.id,
-            event_types: vec!["*".parse().unwrap()],
-            filter: None,
-            retry_policy: None,
-            timeout_seconds: None,
-            signing: None,
-            created_at: NOW,
-            updated_at: NOW,
-            version: 0,
-        };
+        let route = Route::new(RouteId::at(NOW, 1), account, destination.id, NOW);
         let route = memory.create_route(&route).await.unwrap();
         Self {
             snapshots: Arc::new(Snapshots::new(memory.clone(), LongWork::OnThreads)),
@@ -205,7 +162,7 @@ impl World {
             store: Arc::new(Scripted { memory: self.memory.clone(), log: self.log.clone(), script }),
             catalog: self.memory.clone(),
             announce: self.log.clone(),
-            clock: Arc::new(Stopped),
+            clock: Arc::new(StandingClock(NOW)),
             dice: self.dice.clone(),
             observer: self.observed.clone(),
             tracer: Default::default(),
@@ -221,6 +178,13 @@ impl World {
         }
     }
 
+    /// An event whose account is not there, or not any more.
+    fn of_no_account(&self) -> NewEvent {
+        let event = Event { account_id: AccountId::at(NOW, 2), ..self.event(None, "") };
+        let event = Arc::new(event);
+        NewEvent { event, account_version: 1, deliveries: Vec::new(), expands: false, key: None }
+    }
+
     /// As a handler would: matched now, committed later.
     async fn matched(&self, event: Event) -> NewEvent {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
@@ -231,6 +195,17 @@ impl World {
         let key = event.idempotency_key.as_deref();
         let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event, account_version: snapshot.version, deliveries, expands, key }
+    }
+
+    async fn two(&self) -> Vec<NewEvent> {
+        vec![self.matched(self.event(None, "1")).await, self.matched(self.event(None, "2")).await]
+    }
+
+    /// Runs the committer over one event; gives its answer and what happened.
+    async fn run_one(&self, script: impl IntoIterator<Item = Trouble>) -> (Answer, Vec<String>) {
+        let event = self.matched(self.event(None, "1")).await;
+        let (mut answers, log) = self.run(script, vec![event]).await;
+        (answers.remove(0), log)
     }
 
     /// Runs the committer over these events, and gives their answers and what happened.
@@ -274,8 +249,7 @@ fn is_outcome_unknown(answer: &Answer) -> bool {
 async fn what_was_flushed_before_a_panic_is_looked_for() {
     let world = World::new().await;
     world.observed.panics.store(true, Ordering::Relaxed);
-    let events =
-        vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
+    let events = world.two().await;
     let (answers, log) = world.run([], events).await;
     assert!(answers.iter().all(is_outcome_unknown), "{answers:?}");
     assert_eq!(log, ["expected 2", "commit 2", "look 2"]);
@@ -284,8 +258,7 @@ async fn what_was_flushed_before_a_panic_is_looked_for() {
 #[tokio::test]
 async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
     let world = World::new().await;
-    let events =
-        vec![world.matched(world.event(None, "1")).await, world.matched(world.event(None, "2")).await];
+    let events = world.two().await;
     let ids: Vec<_> = events.iter().map(|new| new.event.id).collect();
     let (answers, log) = world.run([], events).await;
     assert_eq!(log, ["expected 2", "commit 2", "arrived 2"]);
@@ -339,47 +312,42 @@ async fn an_event_matched_with_old_routes_is_matched_again() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_was_away_for_a_moment_is_asked_once_more() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (answers, log) = world.run([Trouble::Away], vec![event]).await;
+    let (answer, log) = world.run_one([Trouble::Away]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "arrived 1"]);
-    assert!(answers[0].is_ok());
+    assert!(answer.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_stays_away_is_told_and_nothing_is_expected_any_more() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (answers, log) = world.run([Trouble::Away, Trouble::Away], vec![event]).await;
+    let (answer, log) = world.run_one([Trouble::Away, Trouble::Away]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "forgotten 1"]);
     let away = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
-    assert!(matches!(&answers[0], Err(IngestError::Store(error)) if away(error)), "{:?}", answers[0]);
+    assert!(matches!(&answer, Err(IngestError::Store(error)) if away(error)), "{answer:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_settled_by_the_same_batch_again() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (answers, log) = world.run([Trouble::UnknownAfterCommit], vec![event]).await;
+    let (answer, log) = world.run_one([Trouble::UnknownAfterCommit]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "arrived 1"]);
-    assert!(!answers[0].as_ref().unwrap().duplicate);
+    assert!(!answer.as_ref().unwrap().duplicate);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_stays_unknown_is_said_and_looked_for() {
     for second in [Trouble::Unknown, Trouble::Away, Trouble::Panics] {
         let world = World::new().await;
-        let event = world.matched(world.event(None, "1")).await;
-        let (answers, log) = world.run([Trouble::Unknown, second], vec![event]).await;
+        let (answer, log) = world.run_one([Trouble::Unknown, second]).await;
         assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
-        assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
+        assert!(is_outcome_unknown(&answer), "{answer:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_there_is_looked_for_again_when_its_statement_has_ended() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (_, log) = world.run([Trouble::Unknown, Trouble::Unknown], vec![event]).await;
+    let (_, log) = world.run_one([Trouble::Unknown, Trouble::Unknown]).await;
     assert_eq!(log.last().unwrap(), "look 1");
     sleep(limits::STORE_STATEMENT * 2).await;
     assert_eq!(world.log.taken(), ["look 1"]);
@@ -388,10 +356,9 @@ async fn what_may_be_there_is_looked_for_again_when_its_statement_has_ended() {
 #[tokio::test(start_paused = true)]
 async fn what_may_be_there_is_never_matched_again() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (answers, log) = world.run([Trouble::UnknownBeforeChange], vec![event]).await;
+    let (answer, log) = world.run_one([Trouble::UnknownBeforeChange]).await;
     assert_eq!(log, ["expected 1", "commit 1", "commit 1", "look 1"]);
-    assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
+    assert!(is_outcome_unknown(&answer), "{answer:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,15 +376,7 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
         while !world.log.taken().contains(&"forgotten 1".to_owned()) {
             yield_now().await;
         }
-        let mut other = world.event(None, "2");
-        other.account_id = AccountId::at(NOW, 2);
-        let other = NewEvent {
-            event: Arc::new(other),
-            account_version: 1,
-            deliveries: Vec::new(),
-            expands: false,
-            key: None,
-        };
+        let other = world.of_no_account();
         let other = timeout(Duration::from_secs(1), answer(submit(&admission, other).unwrap())).await;
         assert!(matches!(other.expect("no wait"), Err(IngestError::NoAccount(_))));
         // What was admitted is answered, though it must stop now.
@@ -431,26 +390,16 @@ async fn nobody_waits_while_another_accounts_routes_are_read() {
 #[tokio::test]
 async fn a_failed_flush_is_not_tried_again_and_the_node_says_so() {
     let world = World::new().await;
-    let event = world.matched(world.event(None, "1")).await;
-    let (answers, log) = world.run([Trouble::Failed], vec![event]).await;
+    let (answer, log) = world.run_one([Trouble::Failed]).await;
     assert_eq!(log, ["expected 1", "commit 1", "look 1"]);
-    assert!(is_outcome_unknown(&answers[0]), "{:?}", answers[0]);
+    assert!(is_outcome_unknown(&answer), "{answer:?}");
     assert!(world.observed.store_failed.load(Ordering::Relaxed));
 }
 
 #[tokio::test]
 async fn an_account_that_is_gone_is_not_found() {
     let world = World::new().await;
-    let mut event = world.event(None, "1");
-    event.account_id = AccountId::at(NOW, 2);
-    let new = NewEvent {
-        event: Arc::new(event),
-        account_version: 1,
-        deliveries: Vec::new(),
-        expands: false,
-        key: None,
-    };
-    let (answers, log) = world.run([], vec![new]).await;
+    let (answers, log) = world.run([], vec![world.of_no_account()]).await;
     assert_eq!(log, ["commit 1"]);
     assert!(matches!(answers[0], Err(IngestError::NoAccount(_))), "{:?}", answers[0]);
 }

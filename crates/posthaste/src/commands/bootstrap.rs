@@ -6,7 +6,7 @@ use api::{
     keys::KeyText,
 };
 use domain::{
-    account::{Account, ApiKey, KeyKind, Scope},
+    account::{Account, KeyKind},
     dice::Dice,
     id::{AccountId, ApiKeyId},
     seal::MasterKeys,
@@ -15,7 +15,7 @@ use domain::{
 use std::{collections::HashMap, sync::Arc};
 use store::{Store, StoreError};
 
-/// What the first account is called until somebody names it.
+/// What the first account is called until it is given a name.
 const FIRST_ACCOUNT: &str = "Default";
 
 pub(crate) fn master_keys(text: &str) -> Result<MasterKeys, Failure> {
@@ -91,7 +91,8 @@ pub(crate) async fn enter(
         KeyKind::Operator => None,
         KeyKind::Account | KeyKind::Ingest => Some(first_account(store, secrets, now).await?),
     };
-    match store.create_api_key(&api_key(key, "bootstrap", account, secrets, now)).await {
+    let id = ApiKeyId::at(now, SystemDice.bits());
+    match store.create_api_key(&key.kept(id, account, "bootstrap", secrets, now)).await {
         // Another node was faster with the same key.
         Ok(()) | Err(StoreError::Taken { .. }) => Ok(true),
         Err(error) => Err(error.into()),
@@ -107,43 +108,9 @@ async fn first_account(
         return Ok(account.id);
     }
     let id = AccountId::at(now, SystemDice.bits());
-    let account = Account {
-        id,
-        uid: None,
-        name: FIRST_ACCOUNT.into(),
-        retention_days: Account::DEFAULT_RETENTION_DAYS,
-        data_key: secrets.master().new_data_key(id, &SystemDice),
-        created_at: now,
-        updated_at: now,
-        version: 0,
-    };
+    let data_key = secrets.master().new_data_key(id, &SystemDice);
+    let account = Account::new(id, FIRST_ACCOUNT, data_key, now);
     Ok(store.create_account(&account).await?.id)
-}
-
-/// A key with every scope of its kind.
-pub(crate) fn api_key(
-    text: &KeyText,
-    name: &str,
-    account_id: Option<AccountId>,
-    secrets: &InstallationSecrets,
-    now: Timestamp,
-) -> ApiKey {
-    let parts = text.parts();
-    ApiKey {
-        id: ApiKeyId::at(now, SystemDice.bits()),
-        account_id,
-        name: name.into(),
-        kind: parts.kind,
-        lookup: parts.lookup().into(),
-        hash: secrets.hash(parts.secret.as_bytes()).to_vec(),
-        scopes: if account_id.is_some() { Scope::ALL.to_vec() } else { Vec::new() },
-        source_id: None,
-        rate_limit: None,
-        expires_at: None,
-        last_used_at: None,
-        revoked_at: None,
-        created_at: now,
-    }
 }
 
 /// The store's time: ids are made by it.

@@ -145,7 +145,7 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
     let kind = if account.is_some() { KeyKind::Account } else { KeyKind::Operator };
     let text = KeyText::generate(kind, &SystemDice);
     let now = bootstrap::now(&store).await?;
-    let key = bootstrap::api_key(&text, name, account, &secrets, now);
+    let key = text.kept(ApiKeyId::at(now, SystemDice.bits()), account, name, &secrets, now);
     store.create_api_key(&key).await?;
     if json {
         return print_json(

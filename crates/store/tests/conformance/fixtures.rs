@@ -74,7 +74,7 @@ pub(crate) fn account() -> Account {
         id: AccountId::at(at(0), chance()),
         uid: None,
         name: "Acme".into(),
-        retention_days: Account::DEFAULT_RETENTION_DAYS,
+        retention_days: domain::limits::RETENTION_DAYS_DEFAULT,
         data_key: Sealed(vec![0, 1, 2, 254, 255]),
         created_at: at(0),
         updated_at: at(0),

@@ -7,15 +7,11 @@ use domain::{
     filter::Filter,
     id::{AccountId, DestinationId},
     seal::Sealed,
-    testing,
+    testing::{self, CountingDice, StandingClock},
     time::Timestamp,
 };
 use serde_json::json;
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 use store::{
     Catalog as _, Committed, DeliveryFilter, Expansions as _, History as _, Ingest as _, NewEvent, Page,
     memory::MemoryStore,
@@ -23,30 +19,9 @@ use store::{
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-/// Counts, so that of two ids made at the same time the later is the newer.
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Dice for Counting {
-    fn bits(&self) -> u128 {
-        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 16
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-}
-
 struct World {
     store: Arc<MemoryStore>,
-    dice: Arc<Counting>,
+    dice: Arc<CountingDice>,
     lanes: mpsc::Sender<Message>,
     looks: mpsc::Receiver<Message>,
     account: AccountId,
@@ -54,7 +29,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let (store, dice) = (Arc::new(MemoryStore::new(Arc::new(Still))), Arc::new(Counting::default()));
+        let (store, dice) = (Arc::new(MemoryStore::new(Arc::new(StandingClock(NOW)))), Arc::default());
         let (lanes, looks) = mpsc::channel(64);
         let mut world = Self { store, dice, lanes, looks, account: AccountId::MIN };
         world.account = world.another_account().await;
@@ -63,17 +38,7 @@ impl World {
 
     async fn another_account(&self) -> AccountId {
         let id = AccountId::at(NOW, self.dice.bits());
-        let account = Account {
-            id,
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed::default(),
-            created_at: NOW,
-            updated_at: NOW,
-            version: 0,
-        };
-        self.store.create_account(&account).await.unwrap();
+        self.store.create_account(&Account::new(id, "Acme", Sealed::default(), NOW)).await.unwrap();
         id
     }
 
@@ -82,23 +47,7 @@ impl World {
         let id = DestinationId::at(NOW, self.dice.bits());
         let destination = Destination::new(id, account, "there", "https://there.example", NOW);
         self.store.create_destination(&destination).await.unwrap();
-        let mut route = Route {
-            id: RouteId::at(NOW, self.dice.bits()),
-            account_id: account,
-            uid: None,
-            name: None,
-            enabled: true,
-            source_id: None,
-            destination_id: id,
-            event_types: vec!["*".parse().unwrap()],
-            filter: None,
-            retry_policy: None,
-            timeout_seconds: None,
-            signing: None,
-            created_at: NOW,
-            updated_at: NOW,
-            version: 0,
-        };
+        let mut route = Route::new(RouteId::at(NOW, self.dice.bits()), account, id, NOW);
         change(&mut route);
         self.store.create_route(&route).await.unwrap();
         id
@@ -126,7 +75,7 @@ impl World {
     }
 
     fn expander(&self) -> Expander {
-        Expander::new(self.store.clone(), Arc::new(Still), self.dice.clone(), self.lanes.clone())
+        Expander::new(self.store.clone(), Arc::new(StandingClock(NOW)), self.dice.clone(), self.lanes.clone())
     }
 
     /// The destinations that have a delivery, which are as many as there are deliveries.
@@ -330,7 +279,7 @@ async fn an_expander_runs_by_itself() {
     while !world.is_done().await {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(world.reached(old).await, of_old, "left behind by somebody");
+    assert_eq!(world.reached(old).await, of_old, "left behind by another node");
     assert_eq!(world.reached(new).await, of_new, "told of");
     running.abort();
 }

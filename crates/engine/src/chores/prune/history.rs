@@ -70,7 +70,7 @@ impl Retention {
 
     async fn pass(&mut self) -> Result<(), Stopped> {
         let now = self.clock.now();
-        self.term().await?;
+        self.chore_term.term().await?;
         if now.since(self.begun) >= self.settings.day / limits::PRUNE_AGAIN
             || self.places.len() > limits::PRUNE_PLACES
         {
@@ -121,10 +121,6 @@ impl Retention {
         Ok(self.store.mark(Mark::Sums(Span::Day)).await?.unwrap_or(Timestamp::MIN))
     }
 
-    async fn term(&mut self) -> Result<store::Term, Stopped> {
-        self.chore_term.term().await?.ok_or(Stopped::TermOver)
-    }
-
     /// All there are, with the days they keep what has ended.
     async fn accounts(&self) -> Result<Vec<(AccountId, u32)>, StoreError> {
         let mut all = Vec::new();
@@ -141,7 +137,7 @@ impl Retention {
 
     async fn days(&mut self, before: Timestamp) -> Result<(), Stopped> {
         loop {
-            let term = self.term().await?;
+            let term = self.chore_term.term().await?;
             match self.store.prune_days(term, before).await?.ok_or(Stopped::TermOver)? {
                 0 => return Ok(()),
                 _ => tokio::time::sleep(limits::RETENTION_BREATH).await,
@@ -153,7 +149,7 @@ impl Retention {
         let (events, rows) = self.store.prune_step();
         let mut from = self.places.get(&account_id).copied().unwrap_or(EventId::MIN);
         loop {
-            let term = self.term().await?;
+            let term = self.chore_term.term().await?;
             let walk = EventWalk { account_id, from, before, events, rows };
             failpoint::hit("prune.before");
             let pruned = self.store.prune_events(term, walk).await?.ok_or(Stopped::TermOver)?;
@@ -172,7 +168,7 @@ impl Retention {
         let (_, rows) = self.store.prune_step();
         let mut from = FIRST_REPLAY;
         loop {
-            let term = self.term().await?;
+            let term = self.chore_term.term().await?;
             let walk = ReplayWalk { account_id, from, before, replays: limits::PRUNE_REPLAYS, rows };
             let pruned = self.store.prune_replays(term, walk).await?.ok_or(Stopped::TermOver)?;
             failpoint::hit("prune.replays");
@@ -185,7 +181,7 @@ impl Retention {
     async fn facts(&mut self, before: Timestamp) -> Result<(), Stopped> {
         let mut from = DeliveryId::MIN;
         loop {
-            let term = self.term().await?;
+            let term = self.chore_term.term().await?;
             let walk = FactWalk { from, before, deliveries: limits::PRUNE_STEP };
             let pruned = self.store.prune_facts(term, walk).await?.ok_or(Stopped::TermOver)?;
             let Some(next) = pruned.next else { return Ok(()) };

@@ -1,7 +1,10 @@
 //! Every original once, at the pace that was given, by one node at a time.
 
 use super::*;
-use crate::membership::{Lease, Membership};
+use crate::{
+    chores::tests::RuntimeClock,
+    membership::{Lease, Membership},
+};
 use domain::{
     account::Account,
     delivery::{Ending, Settled, Status},
@@ -10,10 +13,9 @@ use domain::{
     member::Role,
     outcome::DeadReason,
     seal::Sealed,
-    testing,
+    testing::{self, CountingDice},
     time::Timestamp,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
 use store::{
     BacklogCap, Catalog as _, Chore, Chores as _, CreatedReplay, DeliveryFilter, EventWalk, Fact,
     Ingest as _, Membership as _, NewEvent, NewReplay, NodeRecord, Queue as _, Replay, ReplayStatus,
@@ -23,31 +25,10 @@ use tokio::task::JoinHandle;
 
 const START: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
-/// The runtime's own time, which the tests pause.
-struct Ticking(Instant);
-
-impl Clock for Ticking {
-    fn now(&self) -> Timestamp {
-        START.plus(self.0.elapsed())
-    }
-}
-
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Dice for Counting {
-    fn bits(&self) -> u128 {
-        u128::from(self.0.fetch_add(1, Ordering::Relaxed)) << 16
-    }
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-}
-
 struct World {
     store: Arc<MemoryStore>,
-    clock: Arc<Ticking>,
-    dice: Arc<Counting>,
+    clock: Arc<RuntimeClock>,
+    dice: Arc<CountingDice>,
     account: AccountId,
     destination: DestinationId,
     looks: mpsc::Receiver<Message>,
@@ -57,20 +38,10 @@ struct World {
 impl World {
     /// With so many dead letters.
     async fn new(dead: usize) -> Self {
-        let (clock, dice) = (Arc::new(Ticking(Instant::now())), Arc::new(Counting::default()));
+        let (clock, dice) = (Arc::new(RuntimeClock::from(START)), Arc::new(CountingDice::default()));
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let account = AccountId::at(START, dice.bits());
-        let row = Account {
-            id: account,
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed::default(),
-            created_at: START,
-            updated_at: START,
-            version: 0,
-        };
-        store.create_account(&row).await.unwrap();
+        store.create_account(&Account::new(account, "Acme", Sealed::default(), START)).await.unwrap();
         let destination = DestinationId::at(START, dice.bits());
         let row = Destination::new(destination, account, "there", "https://there.example", START);
         store.create_destination(&row).await.unwrap();
@@ -244,14 +215,14 @@ async fn two_nodes_together_keep_to_the_rate_and_one_goes_on_for_another() {
     sleep(Duration::from_secs(4)).await;
     let made = world.told(&replay).await.created;
     assert!((60..=90).contains(&made), "{made} made in four seconds at twenty a second");
-    // Whoever holds it dies without a word.
-    let holder = world.store.open_replays(1).await.unwrap().remove(0).held_by.expect("somebody holds it");
+    // The node that holds it dies.
+    let holder = world.store.open_replays(1).await.unwrap().remove(0).held_by.expect("a node holds it");
     nodes[0].abort();
     nodes[1].abort();
     let before = world.told(&replay).await.created;
     let other = world.node("c").await;
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.told(&replay).await.created, before, "nobody takes what is held");
+    assert_eq!(world.told(&replay).await.created, before, "what is held is not taken");
     sleep(Duration::from_secs(20)).await;
     assert_ne!(
         world.store.open_replays(1).await.unwrap().first().and_then(|open| open.held_by),
@@ -270,7 +241,7 @@ async fn a_node_that_is_gone_is_not_waited_for() {
     let replay = world.replay(1).await;
     sleep(Duration::from_secs(3)).await;
     first.abort();
-    let holder = world.store.open_replays(1).await.unwrap().remove(0).held_by.expect("somebody holds it");
+    let holder = world.store.open_replays(1).await.unwrap().remove(0).held_by.expect("a node holds it");
     world.store.leave(holder).await.unwrap();
     let before = world.told(&replay).await.created;
     let second = world.node("b").await;

@@ -56,7 +56,7 @@ impl KeyOwner {
     }
 }
 
-/// Make an API key. Scope `keys:manage`; nobody gives a key more than they have themselves.
+/// Make an API key. Scope `keys:manage`; a key makes no other that may do more than itself.
 ///
 /// An operator makes operator keys, or with `account_id` the keys of an account.
 #[utoipa::path(

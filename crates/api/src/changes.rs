@@ -1,6 +1,6 @@
 //! Changing a row that others may change too: read it, decide, write it if it is still the same, else decide again.
 //!
-//! A row's version is its entity tag. Who sends `If-Match` wants to decide for themselves and gets a 412 instead.
+//! A row's version is its entity tag. A client that sends `If-Match` wants to decide itself and gets a 412 instead.
 
 use crate::{
     app::App,

@@ -154,7 +154,7 @@ async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError>
     Ok(Replayed { origin: record.origin, event_id: record.event_id, delivery })
 }
 
-/// 404 if it never was, or is somebody else's; 409 if it is over.
+/// 404 if it never was, or is another account's; 409 if it is over.
 async fn not_waiting(app: &App, account: AccountId, id: DeliveryId) -> ApiError {
     match app.store.delivery(account, id).await {
         Ok(_) => ApiError::delivery_ended("the delivery has ended; what has ended stays as it is"),

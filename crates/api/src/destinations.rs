@@ -147,7 +147,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Reads, decides and writes until nobody came in between. `decide` says whether there is anything to write.
+/// Reads, decides and writes until no other change came in between. `decide` says whether there is anything to write.
 async fn change(
     app: &App,
     account: AccountId,

@@ -95,7 +95,7 @@ impl ApiError {
         Self::invalid(vec![FieldError::new(pointer, code, detail)])
     }
 
-    /// 404, byte for byte the same for what never existed and for what is somebody else's.
+    /// 404, byte for byte the same for what never existed and for what is another account's.
     pub fn no_such(what: &'static str) -> Self {
         Self::not_found(format!("no such {what}"))
     }

@@ -1,4 +1,4 @@
-//! Probes: `/healthz` while the loop turns, `/readyz` while it is worth sending somebody here.
+//! Probes: `/healthz` while the process answers, `/readyz` while it should be sent requests.
 
 use crate::app::App;
 use axum::{
@@ -36,7 +36,7 @@ pub(crate) struct Readiness {
     unsafe_settings: Vec<String>,
 }
 
-/// The process turns.
+/// The process answers.
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
     responses((status = 200, description = "Alive", body = Alive)))]
 pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {

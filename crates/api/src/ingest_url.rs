@@ -90,7 +90,7 @@ pub(crate) struct IngestSource {
 
 impl IngestSource {
     fn of(source: &Source) -> Self {
-        // A way to verify that is not handled here must not compile: it would let everybody in.
+        // A way to verify that is not handled here must not compile: it would let every caller in.
         match source.verification {
             Verification::None => {}
         }

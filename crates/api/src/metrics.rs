@@ -1,9 +1,9 @@
 //! `/metrics`: what this process counts, as Prometheus reads it.
 //!
 //! Nothing in here looks at more than a bounded number of rows, and what was told is told again for a second: however
-//! much waits and whoever asks, it costs the same. A store that is away leaves its lines out and holds up nothing.
+//! much waits and however many ask, it costs the same. A store that is away leaves its lines out and holds up nothing.
 //!
-//! Destinations are named to operators only: with their key, on the admin address, or in development. Everybody else sees
+//! Destinations are named to operators only: with their key, on the admin address, or in development. Every other caller sees
 //! sums.
 
 mod fanouts;
@@ -41,7 +41,7 @@ pub(crate) async fn metrics(
     mut parts: Parts,
 ) -> Result<Response, ApiError> {
     let named = address == ListenAddress::Admin || app.config.dev || is_operator(&mut parts, &app).await?;
-    // One at a time; whoever comes meanwhile is told the same.
+    // One at a time; a caller that comes meanwhile is told the same.
     let mut told = app.figures.told[usize::from(named)].lock().await;
     let text = match &*told {
         Some((at, text)) if at.elapsed() < limits::METRICS_FRESH => text.clone(),
@@ -54,7 +54,7 @@ pub(crate) async fn metrics(
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }
 
-/// Whoever shows a key must show the right one, but a store that is away must not leave us without metrics.
+/// A caller that shows a key must show the right one, but a store that is away must not leave us without metrics.
 async fn is_operator(parts: &mut Parts, app: &App) -> Result<bool, ApiError> {
     if !parts.headers.contains_key(header::AUTHORIZATION) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Nodes: who is there, and how much of the work each has.
+//! Nodes: which there are, and how much of the work each has.
 
 use crate::{app::App, auth::Caller, error::ApiError, problems, read};
 use axum::{Json, extract::State};

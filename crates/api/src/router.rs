@@ -122,7 +122,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(stats::destination))
         // What is happening.
         .routes(routes!(stream::follow))
-        // Who is there.
+        // The nodes.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::finish_despite_disconnect))

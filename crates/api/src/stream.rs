@@ -1,9 +1,9 @@
 //! `GET /v1/stream`: events, deliveries and destinations, as server-sent events that can be resumed on any node.
 //!
-//! Everything is read from what is durable anyway ([`store::Feed`]); while nobody follows, nothing is read. While
-//! somebody does, one reader a node ([`hub`]) looks at the feed for all accounts that are followed: at once when
+//! Everything is read from what is durable anyway ([`store::Feed`]); while there are no followers, nothing is read. While
+//! there are, one reader a node ([`hub`]) looks at the feed for all accounts that are followed: at once when
 //! something was written here, twice a second for what others write. It hands each change, written down once, to every
-//! follower's bounded queue and waits for nobody. A follower ([`follower`]) that resumes, or whose queue was full, reads
+//! follower's bounded queue and never waits. A follower ([`follower`]) that resumes, or whose queue was full, reads
 //! the history itself, a page at a time, until it is up to date, and only then listens: so a slow client costs itself
 //! time, and misses nothing.
 //!
@@ -52,7 +52,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         ("last_event_id" = Option<String>, Query, description = "The same, for clients that cannot send headers."),
     ),
     responses(
-        (status = 200, description = "Events, until somebody hangs up.", body = String,
+        (status = 200, description = "Events, until one side hangs up.", body = String,
             content_type = "text/event-stream"),
         problems::Following,
     ),

@@ -1,4 +1,4 @@
-//! The way to the server: a socket, with TLS where the URL asks for it, trusting whom the system trusts.
+//! The way to the server: a socket, with TLS where the URL asks for it, trusting the authorities that the system trusts.
 
 use crate::{Error, error::BoxError};
 use http::Uri;

@@ -16,7 +16,7 @@ pub enum Error {
     BadHeader(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] BoxError),
-    /// Nobody answered; whether the request arrived is not known.
+    /// There was no answer; whether the request arrived is not known.
     #[error("{server} was not reached: {}", chain(source.as_ref()))]
     NotReached {
         server: String,

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! What is sent and what comes back are the server's own types, of `contract`; [`calls`] has one method per endpoint, [`ChangeStream`]
-//! what happens as it happens, [`connect`] the way out, [`PostClient`] bytes by that way to somebody else. Nothing is tried twice:
-//! whoever publishes names an idempotency key and decides.
+//! what happens as it happens, [`connect`] the way out, [`PostClient`] bytes by that way to another server. Nothing is
+//! tried twice: a producer names an idempotency key and decides.
 
 mod calls;
 mod connect;

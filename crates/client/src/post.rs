@@ -1,4 +1,4 @@
-//! Bytes to one URL of somebody else's, by the same way out: for what is no call of the API.
+//! Bytes to one URL of another server, by the same way out: for what is no call of the API.
 
 use crate::{Error, connect::Connector};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use std::fmt;
 
-/// An answer nobody reads.
+/// An answer that is not read.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 pub struct PostClient {

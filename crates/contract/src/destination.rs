@@ -116,7 +116,7 @@ pub struct HoldRecordView {
     pub step: Option<u32>,
 }
 
-/// How we prove who we are. The values are write-only.
+/// The credentials we send. The values are write-only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Auth)]
 pub struct AuthView {

@@ -6,7 +6,7 @@
 //! `domain`, which has one list of each; [`schema`] describes them for the OpenAPI document from those lists.
 //!
 //! Nothing here knows HTTP, the store or how a view is made: that is the server's business. Secrets have no place in a
-//! view, except the few that are shown once, by whoever has just made them.
+//! view, except the few that are shown once, by the answer that made them.
 
 mod account;
 mod api_key;

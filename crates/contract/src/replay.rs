@@ -40,7 +40,7 @@ pub struct ReplayView {
     /// What keeps a running replay from making more; null if nothing does.
     #[schema(required)]
     pub waiting_for: Option<ReplayWaitView>,
-    /// Until all are made, at its rate; null when it is not running, waits, or nobody knows how many there are.
+    /// Until all are made, at its rate; null when it is not running, waits, or it is not known how many there are.
     #[schema(required)]
     pub estimated_seconds: Option<u64>,
     #[schema(value_type = schema::ApiKeyId)]

@@ -15,7 +15,7 @@ pub struct SourceView {
     pub uid: Option<String>,
     pub name: String,
     pub enabled: bool,
-    /// Where to post events to. Whoever knows it can bring events in, so treat it as a secret.
+    /// Where to post events to. Every caller that knows it can bring events in, so treat it as a secret.
     pub ingest_url: String,
     pub verification: VerificationView,
     /// Requests per second.

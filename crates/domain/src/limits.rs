@@ -21,7 +21,7 @@ pub const BODY_GRACE: Duration = Duration::from_secs(5);
 pub const BODY_BYTES_PER_SECOND: u64 = 1024;
 /// Inbound connections a node keeps open at once.
 pub const CONNECTIONS: usize = 10_000;
-/// Of these, what one address may have: the rest is for everybody else.
+/// Of these, what one address may have: the rest is for the others.
 pub const CONNECTIONS_PER_ADDRESS_PERCENT: usize = 75;
 /// How deep a JSON document may nest.
 pub const JSON_DEPTH: usize = 64;
@@ -40,7 +40,7 @@ pub const READS_AT_ONCE: usize = 8;
 pub const RETRY_AFTER_OVERLOADED_SECONDS: u32 = 1;
 /// The same while its account's backlog is full: that takes a while.
 pub const RETRY_AFTER_BACKLOG_SECONDS: u32 = 10;
-/// Whoever waits longer would not know whether we are still there.
+/// A client that waits longer would not know whether we are still there.
 pub const RETRY_AFTER_TOLD_MAX_SECONDS: u32 = 60;
 /// What a request waits for a look into the store, and for the word that its event is durable: then it is told to come
 /// back, whatever the store is doing. Less than a statement may take, so that a store that hangs is answered with 503
@@ -57,12 +57,12 @@ pub const INGEST_QUEUE: usize = 8_192;
 /// How long an event should wait for the committer at most. While they wait longer, fewer are let in: what cannot be
 /// stored soon is better refused now.
 pub const INGEST_WAIT: Duration = Duration::from_millis(500);
-/// So many may wait however slow the store is, so that a hiccup refuses nobody.
+/// So many may wait however slow the store is, so that a hiccup refuses no event.
 pub const INGEST_QUEUE_MIN: usize = 256;
 /// Bytes of bodies that wait for the committer.
 pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Events of one flush; more wait for the next, which is milliseconds away. Larger ones save nothing worth having, and
-/// answer so many at once that everybody else waits behind them.
+/// answer so many at once that all others wait behind them.
 pub const INGEST_BATCH: usize = 256;
 /// Bytes of payload in one flush.
 pub const INGEST_BATCH_BYTES: usize = 16 * 1024 * 1024;
@@ -88,14 +88,14 @@ pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
 /// What else may be said of an event.
 pub const METADATA_BYTES: usize = 16 * 1024;
 pub const CONTENT_TYPE_BYTES: usize = 255;
-/// Deliveries in one flush: 10,000 rows take some 30 ms, and everybody behind them waits that long.
+/// Deliveries in one flush: 10,000 rows take some 30 ms, and everything behind them waits that long.
 pub const INGEST_BATCH_DELIVERIES: usize = 10_000;
 /// Accounts whose routes are kept in memory for matching, and their routes together.
 pub const SNAPSHOT_ACCOUNTS: usize = 10_000;
 pub const SNAPSHOT_ROUTES: usize = 1_000_000;
 /// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
 pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
-/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for everybody.
+/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for the rest of the node.
 pub const LONG_MATCHES: usize = 2;
 /// An event waits this long for one of those threads.
 pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
@@ -175,12 +175,12 @@ pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
 pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Longer, and the old secret is not being rotated out.
 pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// A token, a password or a header's value that proves who we are.
+/// A token, a password or a header's value that a destination is sent as a credential.
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
 /// "Probe now" is for people: once in this time for each destination.
 pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
-/// How often a change is decided because the row changed under it: each round somebody else's change was written, so
-/// nobody of so many at once is turned away.
+/// How often a change is decided because the row changed under it: each round another change was written, so
+/// none of so many at once is turned away.
 pub const UPDATE_ROUNDS: u32 = 20;
 /// Before a change is decided again, times the round and with full jitter: two seconds in all at most.
 pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
@@ -214,7 +214,7 @@ pub const SUCCESS_RATE_ATTEMPTS: usize = 200;
 pub const STATS_TAIL: usize = 20_000;
 /// The longest time statistics can be asked for.
 pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
-/// What is told if nobody says: of an account, and of a destination.
+/// What is told unless the client says: of an account, and of a destination.
 pub const STATS_OVER_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
 
@@ -236,10 +236,10 @@ pub const REPLAYS_PER_ACCOUNT: usize = 20;
 pub const REPLAY_SURVEY: usize = 50_000;
 /// Destinations of which a dry run tells how many deliveries they would get: those with the most.
 pub const REPLAY_DESTINATIONS_SHOWN: usize = 200;
-/// How often replays that nobody works on are looked for, and how many a node works on at a time.
+/// How often replays that no node works on are looked for, and how many a node works on at a time.
 pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
 pub const REPLAYS_HELD: usize = 1_000;
-/// A node that has written nothing for a replay this long has lost it to whoever looks.
+/// A node that has written nothing for a replay this long has lost it to the next node that looks.
 pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
 /// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
 pub const REPLAY_STEPS_A_SECOND: u32 = 4;
@@ -381,8 +381,8 @@ pub const RESCAN: Duration = Duration::from_secs(30);
 pub const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub const PRUNE_STEP: usize = 500;
 pub const PRUNE_BREATH: Duration = Duration::from_millis(20);
-/// The pause between two steps of retention, which reads and writes pages that nobody else needs: while it goes on, the
-/// disk is mostly for those who wait. A step is a hundred events and more, so that a hundred million go in a day.
+/// The pause between two steps of retention, which reads and writes pages that nothing else needs: while it goes on, the
+/// disk is mostly for the work that is waited for. A step is a hundred events and more, so that a hundred million go in a day.
 pub const RETENTION_BREATH: Duration = Duration::from_millis(60);
 /// Events that one step of retention looks at, and rows it may remove …
 pub const PRUNE_EVENTS: usize = 200;
@@ -408,12 +408,12 @@ pub const RESCAN_LANES: usize = 1_000;
 /// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
 /// waits for two of them at most.
 pub const EXPANSION_CHUNK: usize = 250;
-/// The same where one thread writes everything, and everybody waits for it.
+/// The same where one thread writes everything, and all writes wait for it.
 pub const EXPANSION_CHUNK_ONE_WRITER: usize = 50;
 /// After a chunk the store is left to others for this part of the time it took, if that is worth a pause at all.
 pub const EXPANSION_REST_PART: u32 = 4;
 pub const EXPANSION_REST_MIN: Duration = Duration::from_millis(2);
-/// How often expansions that nobody goes on with are looked for, and how many a node has before it at a time.
+/// How often expansions that do not move are looked for, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
 pub const EXPANSIONS_HELD: usize = 1_000;
 /// Routes kept, by the page, for the next event of the same account.
@@ -445,7 +445,7 @@ pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);
 
 // --- Trouble inside the node ----------------------------------------------------------------------------------------
 
-/// Pauses while the database is away: doubling, with full jitter, for ever. Five seconds after it is back everybody has
+/// Pauses while the database is away: doubling, with full jitter, for ever. Five seconds after it is back every node has
 /// tried again, and been answered.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(4);
@@ -466,21 +466,21 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const LEASE_RENEWAL: Duration = Duration::from_secs(3);
 /// Nothing starts in the last part of a lease.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(2);
-/// Shards a node asks for, or takes, at a time: a newcomer grows in steps, and nobody loses everything at once.
+/// Shards a node asks for, or takes, at a time: a newcomer grows in steps, and no node loses everything at once.
 pub const SHARDS_ASKED: usize = 32;
-/// A shard that has not drained by then is taken back: somebody's request hangs, and the others of its shard wait.
+/// A shard that has not drained by then is taken back: a request hangs, and the others of its shard wait.
 pub const SHARD_DRAIN: Duration = Duration::from_secs(2);
 /// What was taken back is not drained again for a while …
 pub const SHARD_KEPT: Duration = Duration::from_secs(30);
-/// … and not asked for again by whoever was declined.
+/// … and not asked for again by the node that was declined.
 pub const SHARD_ASKED_AGAIN: Duration = Duration::from_secs(60);
-/// A shard that has been free for this long is taken by whoever sees it, above its share too.
+/// A shard that has been free for this long is taken by the node that sees it, above its share too.
 pub const SHARD_FREE: Duration = Duration::from_secs(1);
 /// How often a node that is not alone looks whether membership or ownership has changed.
 pub const MEMBERSHIP_LOOK: Duration = Duration::from_secs(1);
 /// … and how often it reads them although nothing seems to have changed: what was declined may be given now.
 pub const MEMBERSHIP_READ: Duration = Duration::from_secs(10);
-/// A renewal that failed is tried again this soon: who comes back late after an outage may be taken for dead.
+/// A renewal that failed is tried again this soon: a node that comes back late after an outage may be taken for dead.
 pub const RENEWAL_RETRY: Duration = Duration::from_millis(500);
 /// Hand-overs to other nodes are told at most this often, and so many destinations by name; beyond, by shard.
 pub const WAKES_PAUSE: Duration = Duration::from_millis(10);
@@ -494,16 +494,16 @@ pub const LANES_PUBLISH: Duration = Duration::from_secs(1);
 pub const LANES_AGAIN: Duration = Duration::from_secs(3);
 pub const LANES_FRESH: Duration = Duration::from_secs(5);
 /// Open requests are published by name once they have been open for this long, and so many of a lane: what ends sooner
-/// would be over before anybody reads it.
+/// would be over before it is read.
 pub const LANES_OPEN_AFTER: Duration = Duration::from_millis(500);
 pub const LANES_OPEN_NAMED: usize = 32;
-/// Tracks of an ordered lane of which it is published who stands first.
+/// Tracks of an ordered lane of which it is published which delivery stands first.
 pub const LANES_LEADERS_NAMED: usize = 100;
 /// Lanes a node publishes at a time, for the API of the others.
 pub const LANES_PUBLISHED: usize = 1_000;
 /// What one NOTIFY carries: PostgreSQL takes less than 8,000 bytes.
 pub const NOTIFY_BYTES: usize = 7_800;
-/// Pieces of news that wait to be heard; beyond, whoever is late looks at everything instead.
+/// Pieces of news that wait to be heard; beyond, a node that is late looks at everything instead.
 pub const NEWS_WAITING: usize = 1_024;
 /// How soon a notification that we sent to ourselves must be heard. Through a pooler in transaction mode it never is.
 pub const LISTEN_PROOF: Duration = Duration::from_secs(2);
@@ -511,18 +511,18 @@ pub const LISTEN_PROOF: Duration = Duration::from_secs(2);
 pub const LISTEN_AGAIN: Duration = Duration::from_secs(60);
 /// Where notifications do not pass, the table of wake-ups is read this often …
 pub const WAKES_POLL: Duration = Duration::from_millis(250);
-/// … and whoever reads it says so this often, …
+/// … and a node that reads it says so this often, …
 pub const WAKES_READER_SEEN: Duration = Duration::from_secs(3);
-/// … so that the others write it only as long as somebody reads it.
+/// … so that the others write it only as long as it is read.
 pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 
 // --- Metrics, logs and spans ----------------------------------------------------------------------------------------
 
-/// Destinations that metrics name; the rest are one: every name is a series that somebody has to keep.
+/// Destinations that metrics name; the rest are one: every name is a series that a monitoring system has to keep.
 pub const METRIC_DESTINATIONS: usize = 200;
 /// Accounts whose backlogs are summed up for them: more than have one at a time.
 pub const METRIC_ACCOUNTS: usize = 100_000;
-/// What was told is told again for so long: whoever asks more often costs nothing.
+/// What was told is told again for so long: asking more often costs nothing.
 pub const METRICS_FRESH: Duration = Duration::from_secs(1);
 /// How long all looks into the store for one scrape may take together; what is not known by then is left out.
 pub const METRICS_PATIENCE: Duration = Duration::from_secs(1);
@@ -562,7 +562,7 @@ pub const MIGRATION_WAIT: Duration = Duration::from_secs(60);
 
 // --- The embedded store ---------------------------------------------------------------------------------------------
 
-/// Jobs that wait for the writer; beyond, whoever brings one waits.
+/// Jobs that wait for the writer; beyond, the callers wait.
 pub const WRITER_QUEUE: usize = 1_024;
 /// Jobs that share one flush.
 pub const WRITER_TURN: usize = 256;
@@ -584,11 +584,11 @@ pub const CHECKPOINT_PAGES_SHORT: i64 = 250;
 /// A log this long begins again however many are left, and waits for its readers: without, overlapping reads let it grow
 /// for ever.
 pub const CHECKPOINT_PAGES_WAIT: i64 = 32_000;
-/// How long the writer waits for them: readers of a moment are gone by then, and whoever reads for longer (a backup) must
+/// How long the writer waits for them: readers of a moment are gone by then, and a reader of longer (a backup) must
 /// not hold up events.
 pub const CHECKPOINT_WAIT: Duration = Duration::from_millis(25);
 /// Pages a backup copies before it flushes them and pauses, as long as that took but not longer than this: a mebibyte
-/// does not stand long before anybody's flush.
+/// does not stand long before a flush.
 pub const BACKUP_STEP_PAGES: i32 = 256;
 pub const BACKUP_PAUSE: Duration = Duration::from_millis(250);
 /// Lines about a damaged file: the first few tell all there is to know.
@@ -599,7 +599,7 @@ pub const DAMAGE_TOLD: usize = 20;
 /// Changing a table waits this long for its lock, then lets the others pass and tries again.
 pub const DDL_LOCK: Duration = Duration::from_millis(200);
 pub const DDL_TRIES: usize = 25;
-/// The same for taking a day away, which everybody waits behind, and the pause before the next try.
+/// The same for taking a day away, which all writes wait behind, and the pause before the next try.
 pub const DAY_LOCK: Duration = Duration::from_millis(50);
 pub const DAY_TRIES: usize = 10;
 pub const DAY_PAUSE: Duration = Duration::from_millis(250);
@@ -620,10 +620,10 @@ pub const FEED_SPAN_MAX: Duration = Duration::from_secs(3600);
 pub const FEED_SPANS: usize = 16;
 /// What is read from the feed at once.
 pub const FEED_PAGE: usize = 500;
-/// Who may follow a node's stream at once, in all and of one account. A connection each, of which there are more.
+/// Clients that may follow a node's stream at once, in all and of one account. A connection each, of which there are more.
 pub const STREAM_CLIENTS: usize = 1_000;
 pub const STREAM_CLIENTS_PER_ACCOUNT: usize = 50;
-/// When somebody should ask for a place again.
+/// When a client should ask for a place again.
 pub const STREAM_RETRY_AFTER_SECONDS: u32 = 10;
 /// What waits for one client before it is told to catch up by itself, from the history.
 pub const STREAM_BUFFER: usize = 1_000;
@@ -632,7 +632,7 @@ pub const STREAM_CHUNKS: usize = 4;
 pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
 /// Clients that read the history at the same time to catch up.
 pub const STREAM_CATCHING_UP: usize = 2;
-/// The feed is looked at this often while somebody follows it, and not more often than the second however much
+/// The feed is looked at this often while it is followed, and not more often than the second however much
 /// happens here; after a look that took long, not before so many times as long: a tenth of a connection at most.
 pub const STREAM_LOOK: Duration = Duration::from_millis(500);
 pub const STREAM_LOOK_MIN: Duration = Duration::from_millis(50);
@@ -641,7 +641,7 @@ pub const STREAM_LOOK_REST: u32 = 10;
 pub const STREAM_LOOK_MAX: Duration = Duration::from_secs(5);
 /// After the store was away, what was begun before is looked for this long: results are written as it comes back.
 pub const STREAM_AFTERMATH: Duration = Duration::from_secs(60);
-/// A silent stream says this often that it lives, and a stream looks whether its key still does. Who has hung up is
+/// A silent stream says this often that it lives, and a stream looks whether its key still does. A client that has hung up is
 /// noticed by the second of these, and has its place until then.
 pub const STREAM_HEARTBEAT: Duration = Duration::from_secs(5);
 /// Then a client is asked to come back: it lands wherever the balancer sends it.
@@ -662,11 +662,11 @@ pub const AUDIT_SUSPECTS: usize = 1_000;
 pub const AUDIT_EXAMPLES: usize = 10;
 /// Between the two looks at least: a chore that is in the middle of something is done with it.
 pub const AUDIT_SECOND_LOOK: Duration = Duration::from_secs(2);
-/// What a flush and a settlement may take on top of a request, before nobody is taken to be at work.
+/// What a flush and a settlement may take on top of a request, before it is taken to be left behind.
 pub const AUDIT_SLACK: Duration = Duration::from_secs(5);
 /// A lane that starts less often than this is not judged.
 pub const AUDIT_TURN_MAX: Duration = Duration::from_secs(90);
-/// Between the steps of an audit: the database is somebody else's.
+/// Between the steps of an audit: the database has other work to do.
 pub const AUDIT_BREATH: Duration = Duration::from_millis(2);
 /// Clocks that differ by less agree: the question itself takes a while.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5);

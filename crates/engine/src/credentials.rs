@@ -1,4 +1,4 @@
-//! What proves to a destination who sends: asked for at each attempt.
+//! Credentials for destinations: asked for at each attempt.
 //!
 //! What is known when a destination is made ready is simply there. What expires has a [`CredentialSource`] that keeps
 //! it, gets another one when it is needed and is told when the destination refused it. Waiting for one happens in the

@@ -62,7 +62,7 @@ pub trait Sink: Send + Sync {
     /// Makes one attempt, over connections of this dialer. Never fails: trouble is a [`Fault`] in what it says.
     async fn attempt(&self, attempt: SinkAttempt<'_>, dialer: Dialer<'_>) -> AttemptFacts;
 
-    /// What it proves with who we are.
+    /// The credentials it is sent.
     fn credentials(&self) -> &Credentials {
         const NONE: &Credentials = &Credentials::None;
         NONE
@@ -73,7 +73,7 @@ pub trait Sink: Send + Sync {
         false
     }
 
-    /// Adds what is told of each attempt to those who collect traces.
+    /// Adds what is told of each attempt to the collector of traces.
     fn describe(&self, _attributes: &mut Vec<(&'static str, Attribute)>) {}
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
 }
 
-/// Which server, and as whom.
+/// Which server, and with which key.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
     /// The server [default: the one that runs with the settings found here]

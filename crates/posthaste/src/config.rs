@@ -1,7 +1,7 @@
-//! Settings: raw text from four layers in, checked values out. After this nobody asks again where a value came from.
+//! Settings: raw text from four layers in, checked values out. After this it does not matter where a value came from.
 //!
 //! [`template`] reads `config.default.toml`, the one list of all settings with their defaults; [`layers`] stacks file,
-//! environment and flags on it and remembers who said what; [`values`] reads durations, sizes and lists.
+//! environment and flags on it and remembers where each value was set; [`values`] reads durations, sizes and lists.
 //!
 //! The layering is our own and not a library's: the sources of `config show`, the `*_FILE` variables, the nearest key
 //! in an error and a `database` that is a URL as well as a table took more glue than it took code.

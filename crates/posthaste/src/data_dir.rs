@@ -19,7 +19,7 @@ pub(crate) struct DataDir {
 const LOCK_FILE: &str = "posthaste.lock";
 
 impl DataDir {
-    /// Makes the folder if need be and takes its lock; exit code 5 if somebody else has it.
+    /// Makes the folder if need be and takes its lock; exit code 5 if another process has it.
     pub(crate) fn claim(path: &Path) -> Result<Self, Failure> {
         DirBuilder::new()
             .recursive(true)
@@ -63,7 +63,7 @@ impl DataDir {
         Ok(Self { lock })
     }
 
-    /// Equal only for processes that held this very lock on this very boot of this machine: whoever holds it now may
+    /// Equal only for processes that held this very lock on this very boot of this machine: the process that holds it now may
     /// conclude that the others are dead. A host name would prove nothing in containers.
     pub(crate) fn proof(&self) -> anyhow::Result<String> {
         let file = self.lock.metadata().context("the lock file cannot be examined")?;

@@ -11,7 +11,7 @@ const IN_A_LOG: Duration = Duration::from_secs(10);
 
 pub(crate) struct Progress {
     terminal: bool,
-    /// Nobody reads it.
+    /// It is not read.
     silent: bool,
     next: Instant,
     /// Characters that stand on the line.

@@ -1,4 +1,4 @@
-//! How we prove to a destination who we are, as it is written. Values are write-only: they are sealed when they come,
+//! The credentials for a destination, as they are written. Values are write-only: they are sealed when they come,
 //! and a change that leaves them out keeps them.
 
 use crate::{

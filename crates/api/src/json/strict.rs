@@ -1,7 +1,7 @@
 //! Reading more strictly than serde does by itself: an object is an object, and has each member once.
 //!
 //! A derived `Deserialize` takes a list for a struct, by position, and a [`Value`] keeps the last of two members of one
-//! name: both would store something that nobody asked for.
+//! name: both would store something that was not asked for.
 
 use serde::{
     Deserialize, Deserializer,

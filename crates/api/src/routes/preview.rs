@@ -30,7 +30,7 @@ pub(crate) async fn preview(
     if let Some(source) = input.source_id {
         app.store.source(account, source).await.map_err(super::refuse_reference)?;
     }
-    // Whatever this process remembers, somebody else may have changed it.
+    // Whatever this process remembers, another may have changed it.
     let snapshot = app.admission.snapshots().newer_than(account, i64::MAX).await?;
     let event = match input.event_id {
         Some(id) => Some(app.store.event_payload(account, id).await?),

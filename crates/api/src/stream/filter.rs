@@ -15,7 +15,7 @@ pub(super) struct StreamFilter {
 }
 
 impl StreamFilter {
-    /// Who asks for a kind must have its scope; who asks for everything gets what the key may see.
+    /// A client that asks for a kind must have its scope; one that asks for everything gets what its key may see.
     pub(super) fn checked(query: StreamQuery, ctx: &AccountCtx) -> Result<Self, ApiError> {
         let mut checks = Checks::default();
         let counts = [
@@ -29,7 +29,7 @@ impl StreamFilter {
             ("/replay_id", query.replay_id.len()),
         ];
         counts.into_iter().for_each(|(pointer, count)| checks.filter_values(pointer, count));
-        // What a change has left is one of these: whoever waits for another would wait for ever.
+        // What a change has left is one of these: a client that waited for another would wait for ever.
         for (index, status) in query.status.iter().enumerate() {
             if matches!(status, Status::Queued | Status::Delivering) {
                 let detail =

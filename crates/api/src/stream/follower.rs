@@ -32,7 +32,7 @@ pub(super) struct Follower {
 
 /// Why a stream ends.
 enum StreamEnd {
-    /// Nobody is there any more.
+    /// The client is gone.
     HungUp,
     Because(&'static str),
 }
@@ -79,7 +79,7 @@ impl Follower {
         };
         if let StreamEnd::Because(why) = end {
             tracing::debug!(key_id = %self.ctx.key_id(), why, "stream.ended");
-            // Without waiting: who does not read will not miss it.
+            // Without waiting: a client that does not read will not miss it.
             let _ = out.chunks.try_send(frame::goodbye(why).into());
         }
     }

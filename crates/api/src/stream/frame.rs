@@ -6,7 +6,7 @@ use domain::limits;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Why something may be missing, and whoever keeps a picture of things has to draw it anew.
+/// Why something may be missing: a client that keeps a copy has to read it anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reset {
     /// The stream goes on from where it was left, but some of that is older than what is kept.

@@ -28,9 +28,9 @@ pub(crate) struct Hub {
     state: Mutex<HubState>,
     /// Rounds that have ended.
     rounds: watch::Sender<u64>,
-    /// Rung when somebody comes.
+    /// Rung when a follower comes.
     bell: Notify,
-    /// For those who read the history themselves.
+    /// For followers that read the history themselves.
     pub(super) catching_up: Semaphore,
 }
 
@@ -192,7 +192,7 @@ impl Subscription {
     /// Waits until a round that knew of it has ended.
     pub(super) async fn joined(&mut self) {
         let begun = self.begun;
-        // The hub outlives everybody.
+        // The hub outlives every follower.
         let _ = self.rounds.wait_for(|ended| *ended > begun).await;
     }
 }
@@ -257,7 +257,7 @@ impl FeedReader {
         let changed = self.know_versions(followed.accounts).await?;
         let known = self.app.hub.state().place.clone();
         let Some(place) = known else {
-            // Where everybody begins.
+            // Where every follower begins.
             let place = self.app.store.feed_end(self.app.now()).await?;
             self.app.hub.state().place = Some(place);
             return Ok(());
@@ -318,7 +318,7 @@ impl FeedReader {
             let place = self.app.hub.state().place.clone();
             let Some(place) = place else { continue };
             for (index, one) in switched.iter().enumerate() {
-                // Whoever has heard all of them has heard of everything up to this version.
+                // A follower that has heard all of them has heard of everything up to this version.
                 let heard = if index + 1 == switched.len() { version } else { known };
                 let position = StreamPosition { version: heard, place: place.clone() };
                 self.app.hub.hand_out(account, StreamItem::switched(one, &destinations, position, version));

@@ -18,7 +18,7 @@ pub(crate) struct BackupArgs {
     settings: SettingFlags,
 }
 
-/// Below the server: who copies has time.
+/// Below the server: a copy has time.
 const NICE: i32 = 10;
 
 pub(crate) async fn run(args: BackupArgs, json: bool) -> Result<(), Failure> {

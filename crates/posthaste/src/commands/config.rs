@@ -59,7 +59,7 @@ fn check(config: &Config, json: bool) -> Result<(), Failure> {
         println!("There is no master key yet: `posthaste serve` needs one (posthaste keys master).");
     }
     for name in unknown {
-        // Not an error: whoever runs containers gets variables named after services.
+        // Not an error: containers get variables named after services.
         println!("{name} is in the environment, and no setting.");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `posthaste keys`: keys made, listed and revoked beside the store, where whoever can read the master key is trusted.
+//! `posthaste keys`: keys made, listed and revoked beside the store, where a user who can read the master key is trusted.
 
 use crate::{
     clock::SystemClock,

@@ -36,7 +36,7 @@ pub(crate) fn must_exist(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// Does what needs the store, again and again while a database server is not there (yet): whoever starts everything at
+/// Does what needs the store, again and again while a database server is not there (yet): an operator who starts everything at
 /// once must not have to think about the order. An embedded store has no server to wait for.
 pub(crate) async fn retry_while_unavailable<T, F: Future<Output = Result<T, Failure>>>(
     config: &Config,

@@ -1,4 +1,4 @@
-//! The layers of settings: defaults < file < environment < flags, every value with the name of who said it.
+//! The layers of settings: defaults < file < environment < flags, every value with where it was set.
 
 use super::{
     ConfigError, Dev,

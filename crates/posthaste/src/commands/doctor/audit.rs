@@ -1,6 +1,6 @@
-//! The audit: shards that nobody looks after, deliveries that nobody will ever make, facts that do not fit together.
+//! The audit: shards that no node looks after, deliveries that will never be made, facts that do not fit together.
 //!
-//! Everything is looked at in small steps. What looks wrong is looked at a second time, after as long as whoever might be
+//! Everything is looked at in small steps. What looks wrong is looked at a second time, after as long as a node that might be
 //! at work on it can take: only what has not moved by then is a fault. Nothing wrong, no waiting.
 
 use super::finding::{Finding, Level};
@@ -111,7 +111,7 @@ async fn walk<K: Copy, T>(
 
 // --- Shards ----------------------------------------------------------------------------------------------------------
 
-/// Those that may be a fault: without anybody who delivers, no shard has an owner.
+/// Those that may be a fault: without a node that delivers, no shard has an owner.
 fn unowned(roll: &Roll, terms: &Terms) -> Vec<UnownedShard> {
     if roll.has_workers() { roll.unowned(2 * terms.lease) } else { Vec::new() }
 }
@@ -131,7 +131,7 @@ async fn still_unowned(
     Ok(now.iter().filter(same).map(|shard| shard.shard).collect())
 }
 
-/// Worth knowing; and a problem as soon as somebody waits for it.
+/// Worth knowing; and a problem as soon as something waits for it.
 fn nobody_finding(due: &Suspects<WaitingHead>) -> Finding {
     let (level, waits) = match due.first.len() as u64 + due.beyond {
         0 => (Level::Warning, "nothing is overdue".to_owned()),
@@ -164,7 +164,7 @@ struct Overdue {
     a_turn_takes: Duration,
 }
 
-/// First rows that have been due for longer than two rescans, in lanes that nobody holds.
+/// First rows that have been due for longer than two rescans, in lanes that are not held.
 async fn overdue(look: &dyn Audit, terms: &Terms, progress: &mut Progress) -> Result<Overdue, StoreError> {
     let (mut lanes, mut a_turn_takes) = (BTreeMap::new(), Duration::ZERO);
     let heads = walk(FIRST_TRACK, "lanes", progress, async |from, rows| {

@@ -72,7 +72,7 @@ pub(super) fn master_keys(config: &Config) -> Finding {
     }
 }
 
-/// Of an embedded store: who else can read it, and how much room it has.
+/// Of an embedded store: which other users can read it, and how much room it has.
 pub(super) fn files(config: &Config) -> Vec<Finding> {
     let Some(path) = open::file(config) else { return Vec::new() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

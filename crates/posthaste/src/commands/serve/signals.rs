@@ -25,7 +25,7 @@ impl Signals {
         }
     }
 
-    /// Whoever asks twice does not want to wait. Nothing is lost: what is durable stays so.
+    /// An operator who asks twice does not want to wait. Nothing is lost: what is durable stays so.
     pub(super) fn exit_at_once_on_another(mut self) {
         tokio::spawn(async move {
             self.stop().await;

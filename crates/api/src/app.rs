@@ -71,7 +71,7 @@ pub struct AppState {
 }
 
 /// What the binary puts together.
-pub struct Parts {
+pub struct AppParts {
     pub store: Arc<dyn Store>,
     pub announce: Arc<dyn Announce>,
     pub lanes: Arc<dyn Lanes>,
@@ -213,8 +213,8 @@ impl Observer for CommitObserver {
 
 impl App {
     /// Nothing is committed until the [`Background`] runs.
-    pub fn start(parts: Parts) -> (Self, Background) {
-        let Parts {
+    pub fn start(parts: AppParts) -> (Self, Background) {
+        let AppParts {
             store,
             announce,
             lanes,
@@ -230,7 +230,7 @@ impl App {
         let health = Arc::new(Health::default());
         let figures = Arc::new(Figures::default());
         let (keys, touched) = Keys::new();
-        let (admission, committer) = ingest::open(ingest::Parts {
+        let (admission, committer) = ingest::open(ingest::IngestParts {
             store: store.clone(),
             catalog: store.clone(),
             announce: announce.clone(),
@@ -238,7 +238,10 @@ impl App {
             dice: dice.clone(),
             observer: Arc::new(CommitObserver { health: health.clone(), figures: figures.clone() }),
             tracer: config.tracer.clone(),
-            settings: ingest::Settings { queue: config.ingest_queue, ..ingest::Settings::default() },
+            settings: ingest::IngestSettings {
+                queue: config.ingest_queue,
+                ..ingest::IngestSettings::default()
+            },
         });
         let full_backlogs = Arc::new(FullBacklogs::default());
         let cap = config.backlog;

@@ -55,6 +55,6 @@ mod stream;
 mod validate;
 mod views;
 
-pub use app::{ApiConfig, App, Background, Deadlines, Parts, TestSend};
+pub use app::{ApiConfig, App, AppParts, Background, Deadlines, TestSend};
 pub use router::{ListenAddress, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

@@ -17,7 +17,7 @@ use axum::{
 use bytes::Bytes;
 use domain::{
     limits,
-    metrics::{CONTENT_TYPE, Counter, Kind, Text},
+    metrics::{CONTENT_TYPE, Counter, MetricKind, Text},
 };
 use fanouts::Fanouts;
 use http::{header, request::Parts};
@@ -72,13 +72,13 @@ impl App {
         let (version, role) = (self.config.version, self.config.role);
         text.family(
             "posthaste_build_info",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "The version that runs, and what it does; always 1.",
         )
         .value(&[("version", version), ("role", role.as_str())], 1);
         text.single(
             "posthaste_events_ingested_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Events that were accepted: durable, with their deliveries. Repeats are not counted.",
             self.figures.ingested.get(),
         );
@@ -87,7 +87,7 @@ impl App {
         if let Ok(Ok(backlogs)) = timeout_at(until, backlogs).await {
             text.single(
                 "posthaste_queue_depth",
-                Kind::Gauge,
+                MetricKind::Gauge,
                 "Deliveries that have not ended, in the whole store: every node tells the same. Estimated on PostgreSQL once \
                  there are many.",
                 backlogs.iter().map(|backlog| backlog.rows).sum::<u64>(),

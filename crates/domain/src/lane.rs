@@ -128,7 +128,7 @@ pub struct LaneSettings {
     pub max_concurrency: u32,
     pub rate_limit: Option<RateLimit>,
     pub ordering: Ordering,
-    pub mode: Mode,
+    pub mode: LaneMode,
     pub resumed_at: Option<Timestamp>,
     pub expire_after: Duration,
     /// Routes with an age limit of their own.
@@ -137,7 +137,7 @@ pub struct LaneSettings {
 
 /// What the lane does with its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Mode {
+pub enum LaneMode {
     Deliver,
     /// Holds everything and drops nothing.
     Paused {
@@ -196,7 +196,7 @@ impl<C> Lane<C> {
         // Enabled again: what was read only to be ended need not stay in memory until it is due.
         let to_be_ended =
             |loaded: &LoadedDelivery<C>| loaded.delivery.due_at > loaded.read_at.plus(limits::LOADED_FRESH);
-        if !matches!(settings.mode, Mode::End { .. }) && self.loaded.values().any(to_be_ended) {
+        if !matches!(settings.mode, LaneMode::End { .. }) && self.loaded.values().any(to_be_ended) {
             self.drop_loaded();
         }
         self.ordered_as(&settings);
@@ -503,7 +503,7 @@ impl<C> Lane<C> {
             self.settled_meanwhile.clear();
             self.look(Position::START);
         }
-        let ends = matches!(settings.mode, Mode::End { .. });
+        let ends = matches!(settings.mode, LaneMode::End { .. });
         let ended = std::mem::replace(&mut self.ending, ends);
         self.ordering = settings.ordering;
         if let Some(order) = &mut self.order {
@@ -564,7 +564,10 @@ impl<C> Lane<C> {
     fn takes_arrivals(&self, now: Timestamp) -> bool {
         let live = !self.fetching && self.unseen.is_none_or(|unseen| unseen.rank > now.micros());
         let is_held = self.gate.held_until(now).is_some()
-            || self.settings.as_ref().is_some_and(|settings| matches!(settings.mode, Mode::Paused { .. }));
+            || self
+                .settings
+                .as_ref()
+                .is_some_and(|settings| matches!(settings.mode, LaneMode::Paused { .. }));
         live && !is_held && self.loaded.len() < limits::WINDOW_MAX
     }
 }

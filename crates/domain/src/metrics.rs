@@ -58,7 +58,7 @@ impl<const N: usize> Histogram<N> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -79,11 +79,11 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Text {
     /// Begins a metric. All of its samples follow, and no other metric's.
-    pub fn family<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Family<'t> {
+    pub fn family<'t>(&'t mut self, name: &'t str, kind: MetricKind, help: &str) -> Family<'t> {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let help = help.replace('\\', r"\\").replace('\n', r"\n");
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -91,7 +91,7 @@ impl Text {
     }
 
     /// A metric with one sample and no labels.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+    pub fn single(&mut self, name: &str, kind: MetricKind, help: &str, value: impl Display) {
         self.family(name, kind, help).value(&[], value);
     }
 
@@ -152,8 +152,8 @@ mod tests {
     #[test]
     fn a_metric_has_its_help_its_type_and_its_samples() {
         let mut text = Text::default();
-        text.single("up", Kind::Gauge, "Whether it is.\nOr \\ not.", 1);
-        text.family("seen_total", Kind::Counter, "What was seen.")
+        text.single("up", MetricKind::Gauge, "Whether it is.\nOr \\ not.", 1);
+        text.family("seen_total", MetricKind::Counter, "What was seen.")
             .value(&[("name", "a\"b\\c\nd"), ("kind", "é")], 7)
             .value(&[], 0.5);
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
             histogram.observe(Duration::from_micros(micros));
         }
         let mut text = Text::default();
-        text.family("took_seconds", Kind::Histogram, "How long.").histogram(&histogram);
+        text.family("took_seconds", MetricKind::Histogram, "How long.").histogram(&histogram);
         let samples: Vec<&str> = text.as_str().lines().skip(2).collect();
         assert_eq!(
             samples,

@@ -42,7 +42,7 @@ pub struct Route {
 
 /// Why an event does not match a route.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Why {
+pub enum RouteMismatch {
     Disabled,
     OtherSource,
     EventType,
@@ -82,22 +82,22 @@ impl Route {
     }
 
     /// Nothing if the event takes this route, else the first reason why not.
-    pub fn refuses(&self, event: &Candidate<'_>) -> Option<Why> {
+    pub fn refuses(&self, event: &Candidate<'_>) -> Option<RouteMismatch> {
         if !self.enabled {
-            return Some(Why::Disabled);
+            return Some(RouteMismatch::Disabled);
         }
         if self.source_id != event.source_id {
-            return Some(Why::OtherSource);
+            return Some(RouteMismatch::OtherSource);
         }
         if !self.event_types.iter().any(|pattern| pattern.matches(event.event_type)) {
-            return Some(Why::EventType);
+            return Some(RouteMismatch::EventType);
         }
         let filter = self.filter.as_ref()?;
         // Matching allocates nothing; only a mismatch that is to be explained does.
         if filter.matches(&event.subject()) {
             None
         } else {
-            filter.explain(&event.subject()).map(Why::Filter)
+            filter.explain(&event.subject()).map(RouteMismatch::Filter)
         }
     }
 

@@ -55,8 +55,8 @@ impl Chores {
         start(Loop::Rescan, |chores, life| chores.rescan(life).boxed());
         start(Loop::Prune, |chores, _| chores.prune().boxed());
         start(Loop::Retention, |chores, _| chores.retention().run().boxed());
-        start(Loop::MinuteRollup, |chores, _| chores.roll_up(rollup::Part::Minutes).run().boxed());
-        start(Loop::HourRollup, |chores, _| chores.roll_up(rollup::Part::HoursAndDays).run().boxed());
+        start(Loop::MinuteRollup, |chores, _| chores.roll_up(rollup::SpanGroup::Minutes).run().boxed());
+        start(Loop::HourRollup, |chores, _| chores.roll_up(rollup::SpanGroup::HoursAndDays).run().boxed());
         start(Loop::Replayer, |chores, _| chores.replayer().run().boxed());
         tell
     }
@@ -73,13 +73,14 @@ impl Chores {
     }
 
     fn retention(&self) -> prune::Retention {
-        let settings = prune::Settings { every: self.settings.prune_every, day: self.settings.retention_day };
+        let settings =
+            prune::RetentionSettings { every: self.settings.prune_every, day: self.settings.retention_day };
         prune::Retention::new(&self.store, &self.clock, &self.ownership_view, self.settings.lease, settings)
     }
 
-    fn roll_up(&self, part: rollup::Part) -> rollup::RollUp {
+    fn roll_up(&self, span_group: rollup::SpanGroup) -> rollup::RollUp {
         let EngineSettings { lease, rollup_every, .. } = self.settings;
-        rollup::RollUp::new(part, &self.store, &self.clock, &self.ownership_view, lease, rollup_every)
+        rollup::RollUp::new(span_group, &self.store, &self.clock, &self.ownership_view, lease, rollup_every)
     }
 
     fn replayer(&self) -> Replayer {

@@ -8,7 +8,7 @@ use domain::{
     delivery::{CancelReason, Ending, Settled},
     destination::{Destination, OnDeadLetter, Ordering, Signing, Switch},
     id::{AccountId, DestinationId, RouteId},
-    lane::{LaneSettings, Mode},
+    lane::{LaneMode, LaneSettings},
     limits,
     outcome::{DeadReason, Fault},
     retry::RetryPolicy,
@@ -111,7 +111,7 @@ impl PreparedDestination {
     /// What follows for the destination when one of its deliveries is settled like this.
     pub(crate) fn consequence(&self, settled: Settled) -> Option<Consequence> {
         let dead = matches!(settled, Settled::Ended(Ending::DeadLetter(_)));
-        let pauses = self.lane.mode == Mode::Deliver && self.lane.ordering != Ordering::None;
+        let pauses = self.lane.mode == LaneMode::Deliver && self.lane.ordering != Ordering::None;
         (dead && pauses && self.on_dead_letter == OnDeadLetter::Pause).then_some(Consequence::Pauses)
     }
 
@@ -128,14 +128,14 @@ impl PreparedDestination {
     }
 }
 
-fn mode(switch: &Switch) -> Mode {
+fn mode(switch: &Switch) -> LaneMode {
     if let Some(since) = switch.deleted_at {
-        Mode::End { with: Ending::Cancelled(CancelReason::DestinationDeleted), since }
+        LaneMode::End { with: Ending::Cancelled(CancelReason::DestinationDeleted), since }
     } else if let Some(disabled) = &switch.disabled {
-        Mode::End { with: Ending::DeadLetter(DeadReason::DestinationDisabled), since: disabled.at }
+        LaneMode::End { with: Ending::DeadLetter(DeadReason::DestinationDisabled), since: disabled.at }
     } else if let Some(since) = switch.paused_at {
-        Mode::Paused { since }
+        LaneMode::Paused { since }
     } else {
-        Mode::Deliver
+        LaneMode::Deliver
     }
 }

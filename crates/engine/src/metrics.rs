@@ -5,7 +5,7 @@ use crate::dispatcher::{LaneFigure, LaneFigures};
 use domain::{
     delivery::{Delivery, Ending, Settled},
     limits,
-    metrics::{Counter, Histogram, Kind, Text},
+    metrics::{Counter, Histogram, MetricKind, Text},
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
@@ -82,7 +82,7 @@ impl Metrics {
     pub(crate) fn write(&self, text: &mut Text) {
         let mut attempts = text.family(
             "posthaste_delivery_attempts_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Attempts that have become durable, by what they met.",
         );
         for outcome in Outcome::ALL {
@@ -90,13 +90,13 @@ impl Metrics {
         }
         text.single(
             "posthaste_delivery_retries_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Attempts after which the delivery waits for another one.",
             self.retries.get(),
         );
         let mut dead_letters = text.family(
             "posthaste_dead_letters_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Deliveries that ended undelivered, by reason.",
         );
         for reason in DeadReason::ALL {
@@ -104,13 +104,13 @@ impl Metrics {
         }
         text.family(
             "posthaste_delivery_latency_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "From an event's receipt (or the time it was to be delivered at) to the end of the attempt that delivered it.",
         )
         .histogram(&self.latency);
         text.family(
             "posthaste_attempt_duration_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "How long attempts took, whatever they met.",
         )
         .histogram(&self.duration);
@@ -132,7 +132,7 @@ impl LaneFigures {
         let oldest = self.due_since.map_or(0.0, |since| now.since(since).as_secs_f64());
         text.single(
             "posthaste_queue_oldest_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "How long the delivery that has been due longest has been waiting, in the lanes of this node; those of paused \
              destinations left out.",
             oldest,
@@ -145,7 +145,7 @@ impl LaneFigures {
     fn write_denied(&self, named: bool, text: &mut Text) {
         let mut family = text.family(
             "posthaste_delivery_concurrency_slot_denied_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Deliveries that were due and found every slot of their destination taken, once each time they fell due.",
         );
         let mut other = self.denied_other;
@@ -163,7 +163,7 @@ impl LaneFigures {
     fn write_in_flight(&self, named: bool, text: &mut Text) {
         let mut family = text.family(
             "posthaste_delivery_inflight_per_destination",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Requests open to a destination from this node, which runs its lane: the 200 with the most, the rest as other.",
         );
         let (first, rest) = self.first_by(named, |lane| lane.in_flight);
@@ -180,7 +180,7 @@ impl LaneFigures {
     fn write_success(&self, named: bool, text: &mut Text) {
         let mut family = text.family(
             "posthaste_destination_success_ratio",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Share of successes among a destination's attempts from this node in the last 5 to 10 minutes, throttled ones \
              left out: the 200 with the most attempts, the rest as other. Absent without attempts.",
         );

@@ -114,8 +114,8 @@ impl Sender {
         }
     }
 
-    /// What was met, and what the destination was told of the trace. None: given up, because the store or our membership on the
-    /// lane is away.
+    /// What was met, and what the destination was told of the trace. None: given up, because the store is away or our lease has
+    /// ended.
     async fn attempt(
         &self,
         membership: &Arc<Membership>,

@@ -14,7 +14,7 @@
 //!   is closed, whatever the sink has done with it.
 //! - **The deadline.** A sink that is not done by then is dropped, unless it [keeps to it itself](Sink::keeps_deadline).
 //! - **A panic** is this attempt's fault: it is recorded and retried, and its lane goes on.
-//! - **Credentials** are asked for before the sink is, within the deadline and under the membership (`credentials`).
+//! - **Credentials** are asked for before the sink is, within the deadline and under the node's lease (`credentials`).
 //!
 //! HTTP ([`http`]) is the first kind. It alone keeps connections for the next request: its pool has the egress for its
 //! connector, under the lease, and its sink waits until the connection it used is idle again or closed.
@@ -157,7 +157,7 @@ impl Permit {
     }
 }
 
-/// A sink's way out: connections to vetted addresses, which refuse to write once the membership has ended.
+/// A sink's way out: connections to vetted addresses, which refuse to write once the lease has ended.
 pub struct Dialer<'a> {
     egress: Option<&'a Egress>,
     membership: &'a Arc<Membership>,

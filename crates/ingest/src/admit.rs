@@ -7,7 +7,7 @@
 //! refused at once.
 
 use crate::{
-    Answer, IngestError, LongWork, Settings,
+    Answer, IngestError, IngestSettings, LongWork,
     committer::Submission,
     queue_limit::{QueueLimit, QueuePlace},
     snapshot::{Snapshot, Snapshots},
@@ -215,8 +215,9 @@ pub struct FanOut {
 }
 
 impl Matcher {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let Settings { fanout_inline: inline, fanout: most, fanout_ordered: most_ordered, .. } = *settings;
+    pub(crate) fn new(settings: &IngestSettings) -> Self {
+        let IngestSettings { fanout_inline: inline, fanout: most, fanout_ordered: most_ordered, .. } =
+            *settings;
         let threads = Arc::new(Semaphore::new(limits::LONG_MATCHES));
         Self { threads, long_work: settings.long_work, inline, most, most_ordered }
     }

@@ -42,7 +42,7 @@ pub struct Accepted {
 pub type Answer = Result<Accepted, IngestError>;
 
 /// What admission and committer are made of.
-pub struct Parts {
+pub struct IngestParts {
     pub store: Arc<dyn Ingest>,
     pub catalog: Arc<dyn Catalog>,
     pub announce: Arc<dyn Announce>,
@@ -50,12 +50,12 @@ pub struct Parts {
     pub dice: Arc<dyn Dice>,
     pub observer: Arc<dyn Observer>,
     pub tracer: Tracer,
-    pub settings: Settings,
+    pub settings: IngestSettings,
 }
 
 /// The queue before the committer, and the committer. Nothing is committed until [`Committer::run`] runs.
-pub fn open(parts: Parts) -> (Admission, Committer) {
-    let Parts { store, catalog, announce, clock, dice, observer, tracer, settings } = parts;
+pub fn open(parts: IngestParts) -> (Admission, Committer) {
+    let IngestParts { store, catalog, announce, clock, dice, observer, tracer, settings } = parts;
     let snapshots = Arc::new(Snapshots::new(catalog, settings.long_work));
     let matcher = Matcher::new(&settings);
     let (admission, queue) = Admission::new(snapshots.clone(), matcher.clone(), dice.clone(), settings.queue);
@@ -74,7 +74,7 @@ pub trait Observer: Send + Sync {
 }
 
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct IngestSettings {
     /// Events that may wait for the committer.
     pub queue: usize,
     /// Routes of one event whose deliveries are written with it; beyond, an expansion makes them.
@@ -88,7 +88,7 @@ pub struct Settings {
     pub long_work: LongWork,
 }
 
-impl Default for Settings {
+impl Default for IngestSettings {
     fn default() -> Self {
         Self {
             queue: limits::INGEST_QUEUE,

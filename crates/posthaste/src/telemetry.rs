@@ -9,7 +9,7 @@ mod otlp;
 use anyhow::Context;
 use async_trait::async_trait;
 use domain::{
-    metrics::{Kind, Text},
+    metrics::{MetricKind, Text},
     trace::Tracer,
 };
 use lines::Lines;
@@ -81,7 +81,7 @@ impl Scraped for TelemetryMetrics {
     async fn scrape(&self, _named: bool, text: &mut Text) {
         text.single(
             "posthaste_log_lines_dropped_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Log lines that were not written because they came faster than they could be.",
             lines::DROPPED.get(),
         );
@@ -89,13 +89,13 @@ impl Scraped for TelemetryMetrics {
         let (sent, dropped) = counts.unwrap_or_default();
         text.single(
             "posthaste_trace_spans_exported_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Spans that the collector has taken.",
             sent,
         );
         text.single(
             "posthaste_trace_spans_dropped_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Spans that were lost because there were too many, or because the collector did not take them.",
             dropped,
         );

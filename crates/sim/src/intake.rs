@@ -9,7 +9,7 @@ use domain::{
     event::Event,
     id::{AccountId, EventId},
 };
-use ingest::{Accepted, Answer, IngestError, LongWork, Settings, idempotency_key};
+use ingest::{Accepted, Answer, IngestError, IngestSettings, LongWork, idempotency_key};
 use std::time::Duration;
 use store::{IdempotencyKey, NewEvent};
 use tokio::sync::oneshot;
@@ -82,9 +82,9 @@ impl Handlers {
 }
 
 /// The product's settings, small enough for a world of a few routes and producers.
-pub(crate) fn settings(planned: &IngestPlan) -> Settings {
-    let product = Settings::default();
-    Settings {
+pub(crate) fn settings(planned: &IngestPlan) -> IngestSettings {
+    let product = IngestSettings::default();
+    IngestSettings {
         queue: planned.queue.unwrap_or(product.queue),
         fanout_inline: planned.fanout_inline.unwrap_or(product.fanout_inline),
         fanout: planned.fanout.unwrap_or(product.fanout),

@@ -42,7 +42,7 @@ pub(crate) struct NodeParts {
     pub(crate) gate: GateSettings,
     pub(crate) rescan: Duration,
     pub(crate) max_in_flight: usize,
-    pub(crate) ingest: ingest::Settings,
+    pub(crate) ingest: ingest::IngestSettings,
 }
 
 /// The one store of a world, of which every process has a handle of its own.
@@ -161,7 +161,7 @@ impl Process {
             own_shared.note(Occurrence::Serving { node });
             tell(ProcessStage::Serving);
             let announce = Arc::new(Announcements::new(engine.handle(), Arc::clone(&own_shared)));
-            let (admission, mut committer) = ingest::open(ingest::Parts {
+            let (admission, mut committer) = ingest::open(ingest::IngestParts {
                 store: store.clone(),
                 catalog: store.clone(),
                 announce,

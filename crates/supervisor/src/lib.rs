@@ -17,7 +17,7 @@ pub use table::{Crate, Loop, LoopEntry, Rule, TABLE};
 use deaths::{Deaths, Verdict};
 use domain::{
     limits,
-    metrics::{Counter, Kind, Text},
+    metrics::{Counter, MetricKind, Text},
 };
 use futures_util::FutureExt as _;
 use std::{
@@ -197,7 +197,7 @@ impl Supervisor {
     pub fn write(&self, text: &mut Text) {
         let mut family = text.family(
             "posthaste_loop_deaths_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "How often a loop of this node has panicked, or ended by itself; it was restarted, unless the node ended.",
         );
         for entry in TABLE.iter().filter(|entry| entry.home != Crate::Store) {

@@ -5,7 +5,7 @@
 use domain::{
     id::EventId,
     limits,
-    metrics::{Kind, Text},
+    metrics::{MetricKind, Text},
     time::Timestamp,
 };
 use std::{
@@ -93,14 +93,14 @@ impl Fanouts {
         let share = |part: usize, of: usize, none: f64| if of == 0 { none } else { part as f64 / of as f64 };
         text.single(
             "posthaste_fanout_completion_ratio",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Share of fan-outs whose every delivery has ended, among a sample of the events of the last 5 minutes (one in 5 \
              seconds, of up to 1,000 deliveries, not scheduled); 1 without events.",
             share(ended.len(), judged, 1.0),
         );
         text.single(
             "posthaste_fanout_partial_failure_ratio",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "Share of fan-outs of which some deliveries ended as dead letters and some did not, among those of the same \
              sample that have ended.",
             share(ended.iter().filter(|ended| ended.partly).count(), ended.len(), 0.0),
@@ -109,7 +109,7 @@ impl Fanouts {
         let slowest = took.chain(expanding.map(|since| now.since(since))).max().unwrap_or_default();
         text.single(
             "posthaste_fanout_lag_seconds",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "The longest that a fan-out of the same sample took from receipt to the end of its last delivery, or has been \
              taking; or a large one to be expanded.",
             slowest.as_secs_f64(),

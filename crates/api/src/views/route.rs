@@ -1,6 +1,6 @@
 use super::destination::signing;
 use contract::{RoutePreviewView, RouteView, WhyView};
-use domain::route::{Candidate, Route, Why};
+use domain::route::{Candidate, Route, RouteMismatch};
 use serde_json::json;
 
 pub(crate) fn route(route: &Route) -> RouteView {
@@ -27,13 +27,13 @@ pub(crate) fn route_preview(route: &Route, event: &Candidate<'_>) -> RoutePrevie
     RoutePreviewView { route_id: route.id, destination_id: route.destination_id, matches: why.is_none(), why }
 }
 
-fn explain(why: Why, route: &Route, event: &Candidate<'_>) -> WhyView {
+fn explain(why: RouteMismatch, route: &Route, event: &Candidate<'_>) -> WhyView {
     let say = |path: &str, expected, found| WhyView { path: path.into(), expected, found };
     match why {
-        Why::Disabled => say("enabled", json!(true), json!(false)),
-        Why::OtherSource => say("source_id", json!(route.source_id), json!(event.source_id)),
-        Why::EventType => say("type", json!(route.event_types), json!(event.event_type)),
-        Why::Filter(mismatch) => WhyView {
+        RouteMismatch::Disabled => say("enabled", json!(true), json!(false)),
+        RouteMismatch::OtherSource => say("source_id", json!(route.source_id), json!(event.source_id)),
+        RouteMismatch::EventType => say("type", json!(route.event_types), json!(event.event_type)),
+        RouteMismatch::Filter(mismatch) => WhyView {
             path: mismatch.path,
             expected: mismatch.expected,
             found: mismatch.found.unwrap_or_default(),

@@ -2,7 +2,7 @@
 //! a route, and a recording of what the engine would be told.
 
 use api::{
-    ApiConfig, App, Background, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+    ApiConfig, App, AppParts, Background, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
     router,
 };
 use async_trait::async_trait;
@@ -81,7 +81,7 @@ impl World {
         let mut config = ApiConfig::new("http://localhost", "test");
         configure(&mut config);
         let supervisor = Supervisor::default();
-        let (app, background) = App::start(Parts {
+        let (app, background) = App::start(AppParts {
             store: store.clone(),
             announce: recording.clone(),
             lanes: Arc::new(Nothing),

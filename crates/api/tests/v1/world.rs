@@ -1,6 +1,6 @@
 //! A whole API in process, with two accounts, an operator and a pretended engine.
 
-use api::{ApiConfig, App, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText};
+use api::{ApiConfig, App, AppParts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -135,7 +135,7 @@ impl World {
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
         let mut config = ApiConfig::new("https://hooks.example.com", "0.0.0-test");
         config.deadlines.heartbeat = Duration::from_millis(100);
-        let (app, background) = App::start(Parts {
+        let (app, background) = App::start(AppParts {
             store: store.clone(),
             announce: announced.clone(),
             lanes: lanes.clone(),

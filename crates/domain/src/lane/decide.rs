@@ -1,7 +1,7 @@
 //! What to do now: what to start or end, what to fetch, when to ask again.
 
 use super::{
-    DeliveryStage, Lane, LaneAction, LaneSettings, LoadedDelivery, Mode, TrackQuery, WindowQuery,
+    DeliveryStage, Lane, LaneAction, LaneMode, LaneSettings, LoadedDelivery, TrackQuery, WindowQuery,
     pace::StartInterval,
 };
 use crate::{
@@ -16,7 +16,7 @@ impl<C> Lane<C> {
     /// The next thing to do, if there is one. `share` is what the node's capacity leaves to this lane.
     pub fn next(&mut self, share: u32, now: Timestamp) -> Option<LaneAction<C>> {
         let mode = self.settings.as_ref()?.mode;
-        if let Mode::End { with, .. } = mode {
+        if let LaneMode::End { with, .. } = mode {
             let loaded =
                 if self.unflushed < limits::ENDING_UNFLUSHED { self.take_any()? } else { return None };
             return Some(self.end(loaded, with));
@@ -25,7 +25,7 @@ impl<C> Lane<C> {
             self.known.insert(loaded.delivery.id, DeliveryStage::Numbering.into());
             return Some(LaneAction::Number(loaded, track));
         }
-        if let Mode::Paused { .. } = mode {
+        if let LaneMode::Paused { .. } = mode {
             self.drop_loaded();
             return None;
         }
@@ -92,10 +92,10 @@ impl<C> Lane<C> {
         let settings = self.settings.as_ref()?;
         let from = self.unseen.filter(|_| !self.fetching)?;
         let wanted = match settings.mode {
-            Mode::Paused { .. } => false,
-            Mode::End { .. } => self.loaded.is_empty(),
-            Mode::Deliver if self.looks_for_expired(now) => from.rank <= now.micros(),
-            Mode::Deliver => {
+            LaneMode::Paused { .. } => false,
+            LaneMode::End { .. } => self.loaded.is_empty(),
+            LaneMode::Deliver if self.looks_for_expired(now) => from.rank <= now.micros(),
+            LaneMode::Deliver => {
                 let slot = self.in_flight < settings.max_concurrency && self.gate.permits(now);
                 let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::LOADED_FRESH / 2));
                 self.gate.held_until(now).is_none()
@@ -143,9 +143,9 @@ impl<C> Lane<C> {
         let scheduled =
             self.order.as_ref().and_then(|order| order.next_scheduled_at()).filter(|at| *at > now);
         match settings.mode {
-            Mode::Deliver => {}
-            Mode::Paused { .. } => return scheduled,
-            Mode::End { .. } => return None,
+            LaneMode::Deliver => {}
+            LaneMode::Paused { .. } => return scheduled,
+            LaneMode::End { .. } => return None,
         }
         let ordered = self.order.iter().flat_map(|order| order.wakes());
         let loaded = self.loaded.values().next().map(|loaded| loaded.delivery.due_at);
@@ -243,9 +243,9 @@ impl<C> Lane<C> {
         let looks_for_expired = self.looks_for_expired(now)
             || (self.expiry_looked_at == Some(now) && self.gate.held_until(now).is_some());
         let open = match settings.mode {
-            Mode::Paused { .. } => false,
-            Mode::End { .. } => true,
-            Mode::Deliver => {
+            LaneMode::Paused { .. } => false,
+            LaneMode::End { .. } => true,
+            LaneMode::Deliver => {
                 let soon = self.paced_until(now).is_none_or(|at| at <= now.plus(limits::LOADED_FRESH / 2));
                 looks_for_expired || (self.gate.held_until(now).is_none() && soon && self.gate.permits(now))
             }

@@ -1,6 +1,6 @@
 //! What a lane is like at the moment.
 
-use super::{DeliveryStage, KnownDelivery, Lane, Mode};
+use super::{DeliveryStage, KnownDelivery, Lane, LaneMode};
 use crate::{
     destination::Ordering,
     gate::{GateRecord, GateSettings, Hold, HoldReason},
@@ -35,7 +35,7 @@ impl<C> Lane<C> {
     /// Since when the first of those that wait has been due, as far as is known here. None if none is, and while the
     /// destination is paused or being ended: then it is not expected to be sent.
     pub fn due_since(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.settings.as_ref().is_some_and(|settings| settings.mode != Mode::Deliver) {
+        if self.settings.as_ref().is_some_and(|settings| settings.mode != LaneMode::Deliver) {
             return None;
         }
         let loaded = self.loaded.values().next().map(|loaded| loaded.delivery.due_at);
@@ -112,8 +112,8 @@ impl<C> Lane<C> {
     /// Why the destination waits, if it does.
     pub fn destination_hold(&self, now: Timestamp) -> Option<Hold> {
         match self.settings.as_ref().map(|settings| settings.mode) {
-            Some(Mode::End { since, .. }) => Some(switched(HoldReason::Disabled, since)),
-            Some(Mode::Paused { since }) => Some(switched(HoldReason::Paused, since)),
+            Some(LaneMode::End { since, .. }) => Some(switched(HoldReason::Disabled, since)),
+            Some(LaneMode::Paused { since }) => Some(switched(HoldReason::Paused, since)),
             _ => self.gate.hold(now),
         }
     }

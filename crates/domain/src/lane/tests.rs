@@ -41,14 +41,14 @@ fn settings(max_concurrency: u32) -> LaneSettings {
         max_concurrency,
         rate_limit: None,
         ordering: Ordering::None,
-        mode: Mode::Deliver,
+        mode: LaneMode::Deliver,
         resumed_at: None,
         expire_after: Duration::from_secs(3_600),
         expire_after_by_route: HashMap::new(),
     }
 }
 
-fn in_mode(mode: Mode) -> LaneSettings {
+fn in_mode(mode: LaneMode) -> LaneSettings {
     LaneSettings { mode, ..settings(2) }
 }
 
@@ -513,7 +513,7 @@ fn a_word_from_another_life_of_the_lane_touches_nothing_in_hand() {
 fn a_paused_lane_starts_nothing_and_forgets_nothing() {
     let mut lane = lane();
     lane.arrive(delivery(1), 0);
-    lane.configured(in_mode(Mode::Paused { since: at(1) }));
+    lane.configured(in_mode(LaneMode::Paused { since: at(1) }));
     assert_eq!(lane.start(1), None);
     lane.arrive(delivery(2), 2);
     assert_eq!((lane.loaded(), lane.wants(at(2)), lane.wake_at(at(2))), (0, None, None));
@@ -529,7 +529,7 @@ fn a_disabled_lane_ends_everything_also_what_is_due_tomorrow() {
     let mut lane = lane();
     lane.arrive(delivery(1), 0);
     lane.arrive(due(2, 86_400_000), 0);
-    lane.configured(in_mode(Mode::End { with: DISABLED, since: at(1) }));
+    lane.configured(in_mode(LaneMode::End { with: DISABLED, since: at(1) }));
     assert_eq!(lane.end_next(1), Some((id(1), DISABLED)));
     assert_eq!(lane.end_next(1), None);
     assert!(lane.wants(at(1)).is_some());
@@ -547,14 +547,14 @@ fn a_deleted_destination_cancels_what_waits() {
     let ending = Ending::Cancelled(CancelReason::DestinationDeleted);
     let mut lane = lane();
     lane.arrive(delivery(1), 0);
-    lane.configured(in_mode(Mode::End { with: ending, since: at(1) }));
+    lane.configured(in_mode(LaneMode::End { with: ending, since: at(1) }));
     assert_eq!(lane.end_next(1), Some((id(1), ending)));
 }
 
 #[test]
 fn an_enabled_lane_lets_go_of_what_was_to_be_ended() {
     let mut lane = lane();
-    lane.configured(in_mode(Mode::End { with: DISABLED, since: at(0) }));
+    lane.configured(in_mode(LaneMode::End { with: DISABLED, since: at(0) }));
     lane.look(Position::START);
     lane.wants(at(0));
     lane.read(vec![(due(1, 86_400_000), ())], 2_048, at(1));
@@ -778,7 +778,7 @@ fn a_delivery_waits_for_the_throttle_the_breaker_and_the_pause() {
         lane.tell_flushed(n, &Settled::Ended(DISABLED));
     }
     assert_eq!(waits(&lane, &delivery(11), 1), Some((WaitKind::Breaker, at(0), Some(at(30_000)))));
-    lane.configured(in_mode(Mode::Paused { since: at(7) }));
+    lane.configured(in_mode(LaneMode::Paused { since: at(7) }));
     assert_eq!(waits(&lane, &delivery(11), 8), Some((WaitKind::Paused, at(7), None)));
 }
 
@@ -806,7 +806,7 @@ fn a_delivery_waits_for_the_node_the_destination_row_or_its_end() {
     assert_eq!(waits(&lane(), &delivery(1), 1), Some((WaitKind::Capacity, at(0), None)));
     assert_eq!(waits(&Lane::default(), &delivery(1), 1), Some((WaitKind::Capacity, at(0), None)));
     let mut lane = lane();
-    lane.configured(in_mode(Mode::End { with: DISABLED, since: at(3) }));
+    lane.configured(in_mode(LaneMode::End { with: DISABLED, since: at(3) }));
     assert_eq!(waits(&lane, &delivery(1), 4), Some((WaitKind::Capacity, at(3), None)));
 }
 
@@ -883,6 +883,6 @@ fn it_knows_since_when_something_is_due() {
     lane.succeed(1, 2_000);
     assert!(lane.wants(at(2_000)).is_some());
     assert_eq!(lane.due_since(at(2_000)), Some(at(10)), "it is being read");
-    lane.configured(in_mode(Mode::Paused { since: at(0) }));
+    lane.configured(in_mode(LaneMode::Paused { since: at(0) }));
     assert_eq!(lane.due_since(at(2_000)), None, "nobody waits for it");
 }

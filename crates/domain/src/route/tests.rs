@@ -50,7 +50,7 @@ fn taken(event: &Event, routes: impl IntoIterator<Item = Route>) -> Vec<u128> {
 }
 
 /// The first reason why the event does not take this route.
-fn why(event: &Event, route: Route) -> Option<Why> {
+fn why(event: &Event, route: Route) -> Option<RouteMismatch> {
     let table = table([route.clone()]);
     route.refuses(&Candidate::of(event, &table))
 }
@@ -70,7 +70,7 @@ fn routes_are_taken_by_age_and_not_by_the_order_they_were_read_in() {
 fn a_disabled_route_takes_nothing() {
     let disabled = Route { enabled: false, ..route(1) };
     assert_eq!(taken(&event("a", "{}"), [disabled.clone(), route(2)]), [2]);
-    assert_eq!(why(&event("a", "{}"), disabled), Some(Why::Disabled));
+    assert_eq!(why(&event("a", "{}"), disabled), Some(RouteMismatch::Disabled));
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_route_takes_only_what_came_in_by_its_own_door() {
     let all = || [elsewhere.clone(), published.clone(), route(3)];
     assert_eq!(taken(&from_source, all()), [3]);
     assert_eq!(taken(&by_api, all()), [2]);
-    assert_eq!(why(&from_source, elsewhere.clone()), Some(Why::OtherSource));
-    assert_eq!(why(&from_source, published.clone()), Some(Why::OtherSource));
+    assert_eq!(why(&from_source, elsewhere.clone()), Some(RouteMismatch::OtherSource));
+    assert_eq!(why(&from_source, published.clone()), Some(RouteMismatch::OtherSource));
     assert_eq!(why(&by_api, published.clone()), None);
 }
 
@@ -91,8 +91,11 @@ fn a_route_takes_only_what_came_in_by_its_own_door() {
 fn one_matching_pattern_is_enough_and_none_is_not() {
     let routes = || [patterns(1, &["refund.*", "order.*"]), patterns(2, &["refund.**"]), patterns(3, &[])];
     assert_eq!(taken(&event("order.created", "{}"), routes()), [1]);
-    assert_eq!(why(&event("order.created", "{}"), patterns(2, &["refund.**"])), Some(Why::EventType));
-    assert_eq!(why(&event("order.created", "{}"), patterns(3, &[])), Some(Why::EventType));
+    assert_eq!(
+        why(&event("order.created", "{}"), patterns(2, &["refund.**"])),
+        Some(RouteMismatch::EventType)
+    );
+    assert_eq!(why(&event("order.created", "{}"), patterns(3, &[])), Some(RouteMismatch::EventType));
 }
 
 #[test]
@@ -119,7 +122,9 @@ fn a_filter_that_refuses_says_which_path() {
     let order = event("order.created", r#"{"customer": {"country": "DE"}}"#);
     let wants_swiss = filtered(1, json!({"data": {"customer": {"country": "CH"}}}));
     match why(&order, wants_swiss) {
-        Some(Why::Filter(mismatch)) => assert!(format!("{mismatch:?}").contains("country"), "{mismatch:?}"),
+        Some(RouteMismatch::Filter(mismatch)) => {
+            assert!(format!("{mismatch:?}").contains("country"), "{mismatch:?}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -128,10 +133,10 @@ fn a_filter_that_refuses_says_which_path() {
 fn the_first_reason_is_the_one_that_is_told() {
     let nothing_fits = Route { enabled: false, source_id: source(2), ..patterns(1, &["b"]) };
     let event = event("a", "{}");
-    assert_eq!(why(&event, nothing_fits.clone()), Some(Why::Disabled));
+    assert_eq!(why(&event, nothing_fits.clone()), Some(RouteMismatch::Disabled));
     let enabled = Route { enabled: true, ..nothing_fits };
-    assert_eq!(why(&event, enabled.clone()), Some(Why::OtherSource));
-    assert_eq!(why(&event, Route { source_id: source(1), ..enabled }), Some(Why::EventType));
+    assert_eq!(why(&event, enabled.clone()), Some(RouteMismatch::OtherSource));
+    assert_eq!(why(&event, Route { source_id: source(1), ..enabled }), Some(RouteMismatch::EventType));
 }
 
 #[test]

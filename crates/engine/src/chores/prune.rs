@@ -6,7 +6,7 @@ use domain::{limits, time::Clock};
 use std::{future::Future, sync::Arc, time::Duration};
 use store::{Store, StoreError};
 
-pub(super) use history::{Retention, Settings};
+pub(super) use history::{Retention, RetentionSettings};
 
 /// What every node does: any number may do it at once.
 pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotency_window: Duration) {

@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 /// Which spans a loop looks after.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Part {
+pub(super) enum SpanGroup {
     Minutes,
     HoursAndDays,
 }
 
 pub(super) struct RollUp {
-    part: Part,
+    span_group: SpanGroup,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     chore_term: ChoreTerm,
@@ -35,7 +35,7 @@ pub(super) struct RollUp {
 
 impl RollUp {
     pub(super) fn new(
-        part: Part,
+        span_group: SpanGroup,
         store: &Arc<dyn Store>,
         clock: &Arc<dyn Clock>,
         ownership_view: &Arc<OwnershipView>,
@@ -43,7 +43,7 @@ impl RollUp {
         every: Duration,
     ) -> Self {
         let chore_term = ChoreTerm::new(Chore::RollUp, store, clock, ownership_view, lease);
-        Self { part, store: Arc::clone(store), clock: Arc::clone(clock), chore_term, every }
+        Self { span_group, store: Arc::clone(store), clock: Arc::clone(clock), chore_term, every }
     }
 
     pub(super) async fn run(mut self) {
@@ -57,14 +57,14 @@ impl RollUp {
     }
 
     async fn pass(&mut self) -> Result<(), Stopped> {
-        match self.part {
-            Part::Minutes => {
+        match self.span_group {
+            SpanGroup::Minutes => {
                 self.sums(Span::Minute).await?;
                 self.fanouts(Mark::FanoutMinute, Span::Minute, limits::ROLLUP_MINUTE_AFTER).await?;
                 self.prune(Kind::Sums(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await?;
                 self.prune(Kind::Fanout(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await
             }
-            Part::HoursAndDays => {
+            SpanGroup::HoursAndDays => {
                 self.sums(Span::Hour).await?;
                 // Before the fan-outs: nothing is forgotten before its day is summed up, whatever may befall those.
                 self.sums(Span::Day).await?;

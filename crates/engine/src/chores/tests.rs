@@ -1,8 +1,8 @@
 //! Retention and rollups over days of pretended time.
 
 use super::{
-    prune::{Retention, Settings},
-    rollup::{Part, RollUp},
+    prune::{Retention, RetentionSettings},
+    rollup::{RollUp, SpanGroup},
 };
 use crate::{
     membership::{Lease, Membership},
@@ -84,17 +84,17 @@ impl World {
 
     fn roll_up(&self, node: u128) -> Vec<JoinHandle<()>> {
         let store: Arc<dyn Store> = self.store.clone();
-        let start = |part| {
+        let start = |span_group| {
             let (ownership_view, every) = (self.ownership_view(node), limits::ROLLUP_EVERY);
-            let chore = RollUp::new(part, &store, &self.clock, &ownership_view, limits::LEASE, every);
+            let chore = RollUp::new(span_group, &store, &self.clock, &ownership_view, limits::LEASE, every);
             tokio::spawn(chore.run())
         };
-        vec![start(Part::Minutes), start(Part::HoursAndDays)]
+        vec![start(SpanGroup::Minutes), start(SpanGroup::HoursAndDays)]
     }
 
     fn prune(&self, node: u128) -> JoinHandle<()> {
         let store: Arc<dyn Store> = self.store.clone();
-        let settings = Settings { every: limits::PRUNE_EVERY, day: limits::RETENTION_DAY };
+        let settings = RetentionSettings { every: limits::PRUNE_EVERY, day: limits::RETENTION_DAY };
         let chore = Retention::new(&store, &self.clock, &self.ownership_view(node), limits::LEASE, settings);
         tokio::spawn(chore.run())
     }

@@ -56,7 +56,7 @@ pub(crate) enum Message {
     Explain(Vec<Delivery>, oneshot::Sender<Vec<LaneAnswer<Explanation>>>),
     /// Another node has committed something for lanes of ours.
     Woken(Vec<Wake>),
-    /// We are a member, under this membership; nothing is ours yet.
+    /// We have joined; nothing is ours yet.
     Joined(Arc<Membership>),
     Gained(Vec<OwnedShard>),
     /// Start nothing more in these shards, and say when nothing is open in them: a report of this round.

@@ -52,7 +52,7 @@ fn a_fan_out_has_its_bound_however_many_routes_there_are() {
 }
 
 fn matcher() -> Matcher {
-    Matcher::new(&Settings::default())
+    Matcher::new(&IngestSettings::default())
 }
 
 /// Bytes of a payload that one route takes long to look at.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Admission, LongWork, Parts, PendingAnswer, Settings, idempotency_key};
+use crate::{Admission, IngestParts, IngestSettings, LongWork, PendingAnswer, idempotency_key};
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::{
@@ -158,7 +158,7 @@ impl World {
     /// With a store that does as the script says.
     fn open(&self, script: impl IntoIterator<Item = Trouble>, queue: usize) -> (Admission, Committer) {
         let script = Mutex::new(script.into_iter().collect());
-        crate::open(Parts {
+        crate::open(IngestParts {
             store: Arc::new(Scripted { memory: self.memory.clone(), log: self.log.clone(), script }),
             catalog: self.memory.clone(),
             announce: self.log.clone(),
@@ -166,7 +166,7 @@ impl World {
             dice: self.dice.clone(),
             observer: self.observed.clone(),
             tracer: Default::default(),
-            settings: Settings { queue, ..Settings::default() },
+            settings: IngestSettings { queue, ..IngestSettings::default() },
         })
     }
 
@@ -190,8 +190,10 @@ impl World {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
         let event = Arc::new(event);
         let dice: Arc<dyn Dice> = self.dice.clone();
-        let FanOut { deliveries, expands } =
-            Matcher::new(&Settings::default()).match_event(&event, &snapshot, &dice, NOW).await.unwrap();
+        let FanOut { deliveries, expands } = Matcher::new(&IngestSettings::default())
+            .match_event(&event, &snapshot, &dice, NOW)
+            .await
+            .unwrap();
         let key = event.idempotency_key.as_deref();
         let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event, account_version: snapshot.version, deliveries, expands, key }

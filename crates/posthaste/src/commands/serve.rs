@@ -26,7 +26,8 @@ use crate::{
 };
 use anyhow::Context;
 use api::{
-    ApiConfig, App, ListenAddress, Parts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+    ApiConfig, App, AppParts, ListenAddress, TestSend, installation_secrets::InstallationSecrets,
+    keys::KeyText,
 };
 use async_trait::async_trait;
 use clap::Args;
@@ -232,7 +233,7 @@ impl NodeParts<'_> {
         };
         let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
         let handle = engine.handle();
-        let (app, background) = App::start(Parts {
+        let (app, background) = App::start(AppParts {
             store: store.clone(),
             announce: handle.clone(),
             lanes: handle.clone(),

@@ -11,7 +11,7 @@ struct Shop {
 impl Shop {
     fn new(rows: impl IntoIterator<Item = Delivery>) -> Self {
         let mut lane = Lane::default();
-        lane.configured(strict(Mode::Deliver));
+        lane.configured(strict(LaneMode::Deliver));
         lane.look(Position::START);
         Self { lane, rows: rows.into_iter().map(|row| (row.position, row)).collect() }
     }
@@ -41,7 +41,7 @@ impl Shop {
     }
 }
 
-fn strict(mode: Mode) -> LaneSettings {
+fn strict(mode: LaneMode) -> LaneSettings {
     LaneSettings { ordering: Ordering::Strict, ..in_mode(mode) }
 }
 
@@ -85,7 +85,7 @@ fn a_failure_does_not_hold_up_the_end_of_a_disabled_destination() {
     shop.serve(at(0));
     assert_eq!(shop.lane.start(0), Some(id(1)));
     shop.lane.outdated();
-    shop.lane.configured(strict(Mode::End { with: DISABLED, since: at(1) }));
+    shop.lane.configured(strict(LaneMode::End { with: DISABLED, since: at(1) }));
     shop.lane.finish(1, Outcome::ServerError, 0, 2);
     let retried = Settled::Waits { position: numbered(1).position, due_at: at(60_000), spent: 1 };
     shop.lane.flushed(id(1), Position::STRICT, &retried, at(3));
@@ -105,7 +105,7 @@ fn a_failure_does_not_hold_up_the_end_of_a_disabled_destination() {
 #[test]
 fn a_new_owner_ends_what_waits_for_a_time_far_ahead() {
     let mut shop = Shop::new([scheduled(1, 80 * 86_400_000)]);
-    shop.lane.configured(strict(Mode::End { with: DISABLED, since: at(0) }));
+    shop.lane.configured(strict(LaneMode::End { with: DISABLED, since: at(0) }));
     shop.serve(at(0));
     assert_eq!(shop.lane.end_next(0), Some((id(1), DISABLED)));
 }
@@ -121,7 +121,7 @@ fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
     shop.lane.outdated();
     let track = shop.lane.ordering().track(None, id(1));
     shop.lane.fetched(&query, vec![WindowRow { delivery: scheduled(1, 0), carried: (), track }], at(0));
-    shop.lane.configured(strict(Mode::Deliver));
+    shop.lane.configured(strict(LaneMode::Deliver));
     let step = shop.lane.next(u32::MAX, at(0));
     assert!(matches!(step, Some(LaneAction::Number(_, Position::STRICT))), "{step:?}");
 }
@@ -129,7 +129,7 @@ fn a_scheduled_delivery_keeps_its_track_while_its_destination_is_read_again() {
 #[test]
 fn what_was_read_before_the_order_changed_is_no_answer() {
     let mut lane = fetching_lane();
-    lane.configured(strict(Mode::Deliver));
+    lane.configured(strict(LaneMode::Deliver));
     lane.read(rows([1]), 16, at(0));
     assert_eq!((lane.loaded(), lane.fetching), (0, false));
     lane.configured(settings(2));

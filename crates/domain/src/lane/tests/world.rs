@@ -243,10 +243,10 @@ impl World {
     fn calm_down(&mut self) {
         tell!(self, "the trouble ends");
         self.calm = true;
-        let resumed_at = Some(self.now).filter(|_| self.settings.mode != Mode::Deliver);
+        let resumed_at = Some(self.now).filter(|_| self.settings.mode != LaneMode::Deliver);
         self.settings.mode = match self.dice.chance(20) {
-            true => Mode::End { with: DISABLED, since: self.now },
-            false => Mode::Deliver,
+            true => LaneMode::End { with: DISABLED, since: self.now },
+            false => LaneMode::Deliver,
         };
         self.settings.resumed_at = resumed_at.or(self.settings.resumed_at);
         self.lane.configured(self.settings.clone());

@@ -26,14 +26,14 @@ pub(in crate::chores) struct Retention {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     chore_term: ChoreTerm,
-    settings: Settings,
+    settings: RetentionSettings,
     /// Where the walk over an account's events goes on.
     places: HashMap<AccountId, EventId>,
     begun: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(in crate::chores) struct Settings {
+pub(in crate::chores) struct RetentionSettings {
     /// How often to look.
     pub(in crate::chores) every: Duration,
     /// How long a day of retention is.
@@ -46,7 +46,7 @@ impl Retention {
         clock: &Arc<dyn Clock>,
         ownership_view: &Arc<OwnershipView>,
         lease: Duration,
-        settings: Settings,
+        settings: RetentionSettings,
     ) -> Self {
         let chore_term = ChoreTerm::new(Chore::Prune, store, clock, ownership_view, lease);
         let (store, clock) = (Arc::clone(store), Arc::clone(clock));

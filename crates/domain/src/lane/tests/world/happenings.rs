@@ -304,12 +304,14 @@ impl World {
                 self.seen.reordered += 1;
             }
             0..=2 => self.settings.max_concurrency = self.dice.between(1, 5) as u32,
-            3 | 4 => self.settings.mode = Mode::Paused { since: self.now },
+            3 | 4 => self.settings.mode = LaneMode::Paused { since: self.now },
             5 | 6 => {
-                self.settings.mode = Mode::Deliver;
+                self.settings.mode = LaneMode::Deliver;
                 self.settings.resumed_at = Some(self.now);
             }
-            7 if self.dice.chance(30) => self.settings.mode = Mode::End { with: DISABLED, since: self.now },
+            7 if self.dice.chance(30) => {
+                self.settings.mode = LaneMode::End { with: DISABLED, since: self.now }
+            }
             8 | 9 => return self.cancel_some(),
             10 => return self.retry_one_now(),
             _ => {

@@ -73,7 +73,7 @@ impl World {
         let LoadedDelivery { delivery, carried: looked_at, read_at } = loaded;
         let (id, now, limit) = (delivery.id, self.now, self.settings.max_concurrency);
         tell!(self, "  starts {id}");
-        promise!(self.settings.mode == Mode::Deliver, "{id} started while {:?}", self.settings.mode);
+        promise!(self.settings.mode == LaneMode::Deliver, "{id} started while {:?}", self.settings.mode);
         promise!(self.open.len() < limit.min(share) as usize, "{id} is one too many");
         promise!(
             self.open.len() + self.unflushed.len() < 2 * limit as usize,
@@ -121,9 +121,9 @@ impl World {
         tell!(self, "  ends {id} {ending:?}");
         promise!(!self.open.contains_key(&id) && !self.unflushed.contains(&id), "{id} ended while under way");
         match self.settings.mode {
-            Mode::End { with, .. } => promise!(ending == with, "{id} ended as {ending:?}"),
-            Mode::Paused { .. } => return Err(format!("{id} ended while paused")),
-            Mode::Deliver => {
+            LaneMode::End { with, .. } => promise!(ending == with, "{id} ended as {ending:?}"),
+            LaneMode::Paused { .. } => return Err(format!("{id} ended while paused")),
+            LaneMode::Deliver => {
                 let expires_at = crate::delivery::expires_at(
                     &delivery,
                     self.policy.expire_after,
@@ -168,9 +168,9 @@ impl World {
             return Ok(());
         }
         match self.settings.mode {
-            Mode::Deliver => {}
-            Mode::Paused { .. } => return Ok(()),
-            Mode::End { .. } => {
+            LaneMode::Deliver => {}
+            LaneMode::Paused { .. } => return Ok(()),
+            LaneMode::End { .. } => {
                 promise!(self.rows.is_empty(), "not ended: {:?}", self.rows.keys().collect::<Vec<_>>());
                 return Ok(());
             }

@@ -15,8 +15,9 @@ use expand::Expander;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use replay::{FullBacklogs, Replayer};
 use std::sync::Arc;
-use store::{Expansion, Store};
+use store::{Chore, Expansion, Store};
 use supervisor::{Life, Loop, Supervisor};
+use term::ChoreTerm;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,7 @@ pub(crate) struct Chores {
 impl Chores {
     /// Starts every chore; they end with `stop`. Gives the way to tell the expander of new expansions.
     pub(crate) fn start(
-        self,
+        &self,
         supervisor: &Supervisor,
         stop: &CancellationToken,
     ) -> mpsc::Sender<Vec<Expansion>> {
@@ -75,12 +76,15 @@ impl Chores {
     fn retention(&self) -> prune::Retention {
         let settings =
             prune::RetentionSettings { every: self.settings.prune_every, day: self.settings.retention_day };
-        prune::Retention::new(&self.store, &self.clock, &self.ownership_view, self.settings.lease, settings)
+        prune::Retention::new(self.term(Chore::Prune), settings)
     }
 
     fn roll_up(&self, span_group: rollup::SpanGroup) -> rollup::RollUp {
-        let EngineSettings { lease, rollup_every, .. } = self.settings;
-        rollup::RollUp::new(span_group, &self.store, &self.clock, &self.ownership_view, lease, rollup_every)
+        rollup::RollUp::new(span_group, self.term(Chore::RollUp), self.settings.rollup_every)
+    }
+
+    fn term(&self, chore: Chore) -> ChoreTerm {
+        ChoreTerm::new(chore, &self.store, &self.clock, &self.ownership_view, self.settings.lease)
     }
 
     fn replayer(&self) -> Replayer {

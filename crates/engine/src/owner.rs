@@ -41,6 +41,7 @@ pub enum StartError {
 }
 
 /// Enters nodes as members, and has what their renewals need.
+#[derive(Clone)]
 pub(crate) struct Joiner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,

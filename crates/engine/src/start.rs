@@ -2,7 +2,7 @@
 
 use crate::{
     chores::{Chores, Rescans},
-    dispatcher::{AttemptRunner, Dispatcher, Message},
+    dispatcher::{AttemptRunner, Dispatcher},
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
@@ -182,24 +182,14 @@ impl Engine {
         };
         let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
         let ended = CancellationToken::new();
-        let side_loops = SideLoops {
-            store,
-            clock,
-            dice,
-            settings,
-            ownership_view,
-            outbox,
-            rescans,
-            watch,
-            membership_moved,
-            inbox,
-        };
+        let chores = Chores { store, clock, dice, settings, ownership_view, rescans, inbox };
+        let side_loops = SideLoops { chores, outbox, watch, membership_moved };
         let expansions = side_loops.start(&supervisor, &stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
         let vital = |id, task: BoxFuture<'static, ()>| supervisor.start_once(id, &stops.drain, task);
         let dispatching =
             dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone(), supervisor.clone());
-        let SideLoops { ownership_view, outbox, inbox, .. } = side_loops;
+        let SideLoops { chores: Chores { ownership_view, inbox, .. }, outbox, .. } = side_loops;
         let _ended = ended.drop_guard();
         Ok(Self {
             dispatcher: vital(Loop::Dispatcher, dispatching.boxed()),
@@ -249,16 +239,10 @@ impl Engine {
 
 /// What runs beside the lanes and the owner.
 struct SideLoops {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    dice: Arc<dyn Dice>,
-    settings: EngineSettings,
-    ownership_view: Arc<OwnershipView>,
+    chores: Chores,
     outbox: Arc<Outbox>,
-    rescans: Arc<Rescans>,
     watch: Arc<EarlyLooks>,
     membership_moved: Arc<Notify>,
-    inbox: mpsc::Sender<Message>,
 }
 
 impl SideLoops {
@@ -269,27 +253,8 @@ impl SideLoops {
         stop: &CancellationToken,
         ended: &CancellationToken,
     ) -> mpsc::Sender<Vec<Expansion>> {
-        let Self {
-            store,
-            clock,
-            dice,
-            settings,
-            ownership_view,
-            outbox,
-            rescans,
-            watch,
-            membership_moved,
-            inbox,
-        } = self;
-        let chores = Chores {
-            store: Arc::clone(store),
-            clock: Arc::clone(clock),
-            dice: Arc::clone(dice),
-            settings: settings.clone(),
-            ownership_view: Arc::clone(ownership_view),
-            rescans: Arc::clone(rescans),
-            inbox: inbox.clone(),
-        };
+        let Self { chores, outbox, watch, membership_moved } = self;
+        let Chores { store, clock, dice, ownership_view, rescans, inbox, .. } = chores;
         let expansions = chores.start(supervisor, stop);
         let listener = WakeListener {
             store: Arc::clone(store),

@@ -4,10 +4,7 @@
 //!
 //! Two loops: minutes are not to wait while a day is read again.
 
-use crate::{
-    chores::term::{ChoreTerm, Stopped},
-    ownership_view::OwnershipView,
-};
+use crate::chores::term::{ChoreTerm, Stopped};
 use domain::{
     id::{AccountId, DestinationId, EventId},
     limits,
@@ -15,7 +12,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Chore, Kind, Mark, Rollup, Store, failpoint};
+use store::{Kind, Mark, Rollup, Store, failpoint};
 use tokio::time::Instant;
 
 /// Which spans a loop looks after.
@@ -34,16 +31,9 @@ pub(super) struct RollUp {
 }
 
 impl RollUp {
-    pub(super) fn new(
-        span_group: SpanGroup,
-        store: &Arc<dyn Store>,
-        clock: &Arc<dyn Clock>,
-        ownership_view: &Arc<OwnershipView>,
-        lease: Duration,
-        every: Duration,
-    ) -> Self {
-        let chore_term = ChoreTerm::new(Chore::RollUp, store, clock, ownership_view, lease);
-        Self { span_group, store: Arc::clone(store), clock: Arc::clone(clock), chore_term, every }
+    pub(super) fn new(span_group: SpanGroup, chore_term: ChoreTerm, every: Duration) -> Self {
+        let (store, clock) = (Arc::clone(&chore_term.store), Arc::clone(&chore_term.clock));
+        Self { span_group, store, clock, chore_term, every }
     }
 
     pub(super) async fn run(mut self) {

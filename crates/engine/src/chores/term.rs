@@ -7,8 +7,8 @@ use store::{Chore, Store, StoreError, Term};
 
 pub(super) struct ChoreTerm {
     chore: Chore,
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
     ownership_view: Arc<OwnershipView>,
     lease: Duration,
     /// With when it was last said.

@@ -3,6 +3,7 @@
 use super::{
     prune::{Retention, RetentionSettings},
     rollup::{RollUp, SpanGroup},
+    term::ChoreTerm,
 };
 use crate::{
     membership::{Lease, Membership},
@@ -19,7 +20,7 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Committed, History as _, Ingest as _, Kind, Mark, NewEvent, Rollups as _, Store,
+    Catalog as _, Chore, Committed, History as _, Ingest as _, Kind, Mark, NewEvent, Rollups as _, Store,
     memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
@@ -78,25 +79,23 @@ impl World {
         id
     }
 
-    fn ownership_view(&self, node: u128) -> Arc<OwnershipView> {
-        OwnershipView::new(Membership::new(NodeId::at(NOON, node), Lease::new()))
+    fn term(&self, chore: Chore, node: u128) -> ChoreTerm {
+        let ownership_view = OwnershipView::new(Membership::new(NodeId::at(NOON, node), Lease::new()));
+        let store: Arc<dyn Store> = self.store.clone();
+        ChoreTerm::new(chore, &store, &self.clock, &ownership_view, limits::LEASE)
     }
 
     fn roll_up(&self, node: u128) -> Vec<JoinHandle<()>> {
-        let store: Arc<dyn Store> = self.store.clone();
         let start = |span_group| {
-            let (ownership_view, every) = (self.ownership_view(node), limits::ROLLUP_EVERY);
-            let chore = RollUp::new(span_group, &store, &self.clock, &ownership_view, limits::LEASE, every);
-            tokio::spawn(chore.run())
+            let term = self.term(Chore::RollUp, node);
+            tokio::spawn(RollUp::new(span_group, term, limits::ROLLUP_EVERY).run())
         };
         vec![start(SpanGroup::Minutes), start(SpanGroup::HoursAndDays)]
     }
 
     fn prune(&self, node: u128) -> JoinHandle<()> {
-        let store: Arc<dyn Store> = self.store.clone();
         let settings = RetentionSettings { every: limits::PRUNE_EVERY, day: limits::RETENTION_DAY };
-        let chore = Retention::new(&store, &self.clock, &self.ownership_view(node), limits::LEASE, settings);
-        tokio::spawn(chore.run())
+        tokio::spawn(Retention::new(self.term(Chore::Prune, node), settings).run())
     }
 
     async fn is_there(&self, id: EventId) -> bool {

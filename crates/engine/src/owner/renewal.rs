@@ -3,7 +3,7 @@
 use super::Joiner;
 use crate::{backoff::Backoff, membership::Membership};
 use domain::{limits, ownership::Steadiness};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use store::{RollStamp, StoreError};
 use tokio::{sync::watch, time::Instant};
 
@@ -24,11 +24,7 @@ pub(super) enum MembershipEnd {
 }
 
 pub(super) struct Renewal {
-    store: Arc<dyn store::Store>,
-    clock: Arc<dyn domain::time::Clock>,
-    dice: Arc<dyn domain::dice::Dice>,
-    lease: Arc<crate::membership::Lease>,
-    length: Duration,
+    joiner: Joiner,
     membership: Arc<Membership>,
     status: watch::Sender<RenewalStatus>,
 }
@@ -42,39 +38,29 @@ impl Renewal {
         let mut first = RenewalStatus::default();
         first.steadiness.renewed(joiner.lease.now());
         let (status, seen) = watch::channel(first);
-        let Joiner { store, clock, dice, lease, length } = joiner;
-        let renewal = Self {
-            store: Arc::clone(store),
-            clock: Arc::clone(clock),
-            dice: Arc::clone(dice),
-            lease: Arc::clone(lease),
-            length: *length,
-            membership,
-            status,
-        };
-        (renewal, seen)
+        (Self { joiner: joiner.clone(), membership, status }, seen)
     }
 
     /// Renews until there is nothing to renew.
     pub(super) async fn run(self) -> MembershipEnd {
+        let Self { joiner, membership, status } = self;
         let mut backoff = Backoff::default();
-        let usual = limits::LEASE_RENEWAL.min(self.length / 3);
+        let usual = limits::LEASE_RENEWAL.min(joiner.length / 3);
         let mut pause = usual;
         let mut renewed_at = Instant::now();
         loop {
             tokio::time::sleep(pause).await;
             let asked_at = Instant::now();
-            match self.store.renew(self.membership.node, self.length).await {
+            match joiner.store.renew(membership.node, joiner.length).await {
                 Ok(renewed) => {
                     backoff.reset();
-                    self.lease.renewed(asked_at, self.length);
-                    self.clock.sync(renewed.now.plus(asked_at.elapsed() / 2));
+                    joiner.synchronise(renewed.now, asked_at);
                     let late = renewed_at.elapsed() > usual * 2;
-                    self.status.send_modify(|status| {
+                    status.send_modify(|status| {
                         if late {
                             status.steadiness.interrupted();
                         }
-                        status.steadiness.renewed(self.lease.now());
+                        status.steadiness.renewed(joiner.lease.now());
                         status.stamp = Some(renewed.stamp);
                     });
                     renewed_at = Instant::now();
@@ -86,8 +72,8 @@ impl Renewal {
                     if backoff.worth_telling() {
                         tracing::warn!(%error, "the lease could not be renewed; trying again");
                     }
-                    self.status.send_modify(|status| status.steadiness.interrupted());
-                    pause = backoff.pause(self.dice.as_ref()).min(limits::RENEWAL_RETRY);
+                    status.send_modify(|status| status.steadiness.interrupted());
+                    pause = backoff.pause(joiner.dice.as_ref()).min(limits::RENEWAL_RETRY);
                 }
             }
         }

@@ -4,10 +4,7 @@
 //! last pass stopped to the account's horizon, and its replays. What had to stay is not looked at again in the next passes, but every
 //! few hours, when all walks begin anew.
 
-use crate::{
-    chores::term::{ChoreTerm, Stopped},
-    ownership_view::OwnershipView,
-};
+use crate::chores::term::{ChoreTerm, Stopped};
 use domain::{
     account::Account,
     id::{AccountId, DeliveryId, EventId},
@@ -16,7 +13,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use store::{Chore, EventWalk, FIRST_REPLAY, FactWalk, Mark, Page, ReplayWalk, Store, StoreError, failpoint};
+use store::{EventWalk, FIRST_REPLAY, FactWalk, Mark, Page, ReplayWalk, Store, StoreError, failpoint};
 use tokio::time::Instant;
 
 /// The real one; tests have shorter ones.
@@ -41,15 +38,8 @@ pub(in crate::chores) struct RetentionSettings {
 }
 
 impl Retention {
-    pub(in crate::chores) fn new(
-        store: &Arc<dyn Store>,
-        clock: &Arc<dyn Clock>,
-        ownership_view: &Arc<OwnershipView>,
-        lease: Duration,
-        settings: RetentionSettings,
-    ) -> Self {
-        let chore_term = ChoreTerm::new(Chore::Prune, store, clock, ownership_view, lease);
-        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+    pub(in crate::chores) fn new(chore_term: ChoreTerm, settings: RetentionSettings) -> Self {
+        let (store, clock) = (Arc::clone(&chore_term.store), Arc::clone(&chore_term.clock));
         Self { store, clock, chore_term, settings, places: HashMap::new(), begun: Timestamp::MIN }
     }
 

@@ -155,13 +155,13 @@ pub async fn dead_letter_groups(
 
 /// Every node that shares the store, in the order in which they started.
 pub async fn nodes(app: &App) -> Result<Vec<NodeView>, ApiError> {
-    let roll = app.store.roll().await?;
+    let roster = app.store.roster().await?;
     let mut shards: HashMap<NodeId, u32> = HashMap::new();
-    for owner in roll.shards.iter().filter_map(|row| row.owner) {
+    for owner in roster.shards.iter().filter_map(|row| row.owner) {
         *shards.entry(owner).or_default() += 1;
     }
     let view = |member: &Member| views::node(member, shards.get(&member.record.id).copied().unwrap_or(0));
-    Ok(roll.members.iter().map(view).collect())
+    Ok(roster.members.iter().map(view).collect())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use domain::{
     time::Timestamp,
 };
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
-use store::{Consequence, KeptGate, Target};
+use store::{Consequence, DestinationRecord, KeptGate};
 
 pub(crate) struct PreparedDestination {
     pub(crate) account_id: AccountId,
@@ -46,11 +46,11 @@ impl fmt::Debug for PreparedDestination {
 }
 
 impl PreparedDestination {
-    pub(crate) fn new(target: Target, master_keys: &MasterKeys, sinks: &Sinks) -> Self {
-        let (destination, unreadable) = match target.destination {
+    pub(crate) fn new(record: DestinationRecord, master_keys: &MasterKeys, sinks: &Sinks) -> Self {
+        let (destination, unreadable) = match record.destination {
             Ok(destination) => (destination, None),
             Err(reason) => {
-                let blank = Destination::new(target.id, target.account_id, "", "", Timestamp::MIN);
+                let blank = Destination::new(record.id, record.account_id, "", "", Timestamp::MIN);
                 (blank, Some(format!("its settings cannot be read: {reason}")))
             }
         };
@@ -58,11 +58,11 @@ impl PreparedDestination {
         let sink = match unreadable {
             Some(reason) => Err(unbuildable(reason)),
             None => master_keys
-                .data_key(target.account_id, &target.data_key)
+                .data_key(record.account_id, &record.data_key)
                 .map_err(|error| unbuildable(format!("its account's data key: {error}")))
                 .and_then(|key| sinks.prepare(&destination, &key)),
         };
-        let overrides: HashMap<_, _> = target.overrides.into_iter().map(|route| (route.id, route)).collect();
+        let overrides: HashMap<_, _> = record.overrides.into_iter().map(|route| (route.id, route)).collect();
         let own_age = |route: &Route| Some((route.id, route.retry_policy.as_ref()?.expire_after));
         let lane = LaneSettings {
             max_concurrency: destination.max_concurrency.clamp(1, limits::MAX_CONCURRENCY_MAX),
@@ -74,11 +74,11 @@ impl PreparedDestination {
             expire_after_by_route: overrides.values().filter_map(own_age).collect(),
         };
         Self {
-            account_id: target.account_id,
+            account_id: record.account_id,
             name: destination.name.into(),
-            account_version: target.account_version,
+            account_version: record.account_version,
             probed_at: destination.switch.probed_at,
-            gate: target.gate,
+            gate: record.gate,
             on_dead_letter: destination.on_dead_letter,
             lane,
             url: destination.url,
@@ -94,7 +94,7 @@ impl PreparedDestination {
     pub(crate) fn missing(id: DestinationId) -> Self {
         let mut blank = Destination::new(id, AccountId::MIN, "", "", Timestamp::MIN);
         blank.switch.deleted_at = Some(Timestamp::MIN);
-        let target = Target {
+        let record = DestinationRecord {
             id,
             account_id: AccountId::MIN,
             account_version: 0,
@@ -105,7 +105,7 @@ impl PreparedDestination {
             gate: None,
         };
         let no_keys = MasterKeys::parse(&STANDARD.encode([0; 32])).expect("32 bytes are a key");
-        Self::new(target, &no_keys, &Sinks::default())
+        Self::new(record, &no_keys, &Sinks::default())
     }
 
     /// What follows for the destination when one of its deliveries is settled like this.

@@ -80,21 +80,21 @@ impl Fetcher {
         let this = self.clone();
         tokio::spawn(async move {
             let ids: Vec<DestinationId> = wanted.iter().map(|(id, _)| *id).collect();
-            let result = unharmed(this.targets(&ids)).await;
+            let result = unharmed(this.destinations(&ids)).await;
             this.answer(Message::TargetsRead { wanted, result }).await;
         });
     }
 
     /// Nothing starts before what is known of a destination has been read, what its last owner kept included.
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Arc<PreparedDestination>>, StoreError> {
-        let targets = self.store.targets(ids).await?;
-        let read = |(id, target): (&DestinationId, Option<store::Target>)| {
-            Arc::new(match target {
-                Some(target) => PreparedDestination::new(target, &self.master_keys, &self.sinks),
+    async fn destinations(&self, ids: &[DestinationId]) -> Result<Vec<Arc<PreparedDestination>>, StoreError> {
+        let records = self.store.destination_records(ids).await?;
+        let read = |(id, record): (&DestinationId, Option<store::DestinationRecord>)| {
+            Arc::new(match record {
+                Some(record) => PreparedDestination::new(record, &self.master_keys, &self.sinks),
                 None => PreparedDestination::missing(*id),
             })
         };
-        Ok(ids.iter().zip(targets).map(read).collect())
+        Ok(ids.iter().zip(records).map(read).collect())
     }
 
     async fn answer(&self, message: Message) {

@@ -56,20 +56,20 @@ impl EngineHandle {
         destination: DestinationId,
         event: Event,
     ) -> Result<Attempt, TestSendError> {
-        let target = self
+        let record = self
             .sender
             .store
-            .targets(&[destination])
+            .destination_records(&[destination])
             .await?
             .pop()
             .flatten()
             .ok_or(TestSendError::NotFound)?;
-        let target = PreparedDestination::new(target, &self.master_keys, &self.sender.sinks);
+        let prepared = PreparedDestination::new(record, &self.master_keys, &self.sender.sinks);
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
         let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
-        match self.sender.deliver(&self.ownership_view.membership(), &target, delivery, carried).await {
+        match self.sender.deliver(&self.ownership_view.membership(), &prepared, delivery, carried).await {
             AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
                 Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),

@@ -2,7 +2,7 @@
 //!
 //! One membership at a time: a node whose row is gone drops everything, waits until its results are written (they are
 //! late), and joins again under another id; the process goes on. Renewals run beside everything else, so that a slow
-//! read of the roll costs no lease. What to do about shards is decided by [`domain::ownership`]; here it is done, and the
+//! read of the roster costs no lease. What to do about shards is decided by [`domain::ownership`]; here it is done, and the
 //! dispatcher is told.
 
 mod renewal;

@@ -7,7 +7,7 @@ use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
-use store::Roll;
+use store::Roster;
 
 #[derive(Debug)]
 pub(crate) struct OwnershipView {
@@ -20,12 +20,12 @@ pub(crate) struct OwnershipView {
 struct CurrentOwnership {
     membership: Arc<Membership>,
     owned: Arc<[u16]>,
-    roll: Option<Arc<Roll>>,
+    roster: Option<Arc<Roster>>,
 }
 
 impl OwnershipView {
     pub(crate) fn new(membership: Arc<Membership>) -> Arc<Self> {
-        let current = CurrentOwnership { membership, owned: Arc::new([]), roll: None };
+        let current = CurrentOwnership { membership, owned: Arc::new([]), roster: None };
         Arc::new(Self { alone: AtomicBool::new(false), current: Mutex::new(current) })
     }
 
@@ -42,16 +42,16 @@ impl OwnershipView {
         self.with(|current| Arc::clone(&current.owned))
     }
 
-    /// The node that runs the lanes of a shard, as far as the last roll says. One whose lease has ended runs nothing.
+    /// The node that runs the lanes of a shard, as far as the last roster says. One whose lease has ended runs nothing.
     pub(crate) fn runs(&self, shard: u16) -> Option<NodeId> {
-        let roll = self.with(|current| current.roll.clone())?;
-        let owner = roll.shards.get(usize::from(shard)).and_then(|row| row.owner);
-        let alive = |id: &NodeId| roll.members.iter().any(|it| it.record.id == *id && !it.expired);
+        let roster = self.with(|current| current.roster.clone())?;
+        let owner = roster.shards.get(usize::from(shard)).and_then(|row| row.owner);
+        let alive = |id: &NodeId| roster.members.iter().any(|it| it.record.id == *id && !it.expired);
         owner.filter(alive)
     }
 
     pub(crate) fn joined(&self, membership: Arc<Membership>) {
-        self.with(|current| *current = CurrentOwnership { membership, owned: Arc::new([]), roll: None });
+        self.with(|current| *current = CurrentOwnership { membership, owned: Arc::new([]), roster: None });
     }
 
     pub(crate) fn lost(&self) {
@@ -65,8 +65,8 @@ impl OwnershipView {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
-    pub(crate) fn rolled(&self, roll: Arc<Roll>) {
-        self.with(|current| current.roll = Some(roll));
+    pub(crate) fn roster_read(&self, roster: Arc<Roster>) {
+        self.with(|current| current.roster = Some(roster));
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut CurrentOwnership) -> T) -> T {

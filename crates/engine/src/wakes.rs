@@ -156,7 +156,7 @@ impl PendingNews {
         let wakes: Vec<Wake> = self.lanes.iter().filter_map(wake).collect();
         let mut news = Vec::new();
         if self.membership_moved {
-            news.push(News::Roll);
+            news.push(News::Roster);
         }
         if !wakes.is_empty() {
             news.push(News::Wakes(wakes));
@@ -216,7 +216,7 @@ impl WakeListener {
             }
             News::Shards(shards) => self.rescans.ask(shards),
             News::Changed(account) => self.watch.look_at(account),
-            News::Roll => self.membership_moved.notify_one(),
+            News::Roster => self.membership_moved.notify_one(),
             News::Missed => {
                 self.rescans.ask_all();
                 self.watch.look();
@@ -244,7 +244,7 @@ mod tests {
         }
         outbox.membership_moved();
         let wake = Wake { destination_id: lane, shard: lane.shard(), from: place(3) };
-        assert_eq!(outbox.with(std::mem::take).news(), [News::Roll, News::Wakes(vec![wake])]);
+        assert_eq!(outbox.with(std::mem::take).news(), [News::Roster, News::Wakes(vec![wake])]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn what_looks_like_a_path_is_told_from_what_does_not() {
     {
         assert!(looks_like_a_path(path, &top), "{path}");
     }
-    for other in ["/healthz", "target/postgres", "GET /v1/stream", "store::look", "429", "crates/{name}"] {
+    for other in ["/healthz", "target/postgres", "GET /v1/stream", "store::Queue", "429", "crates/{name}"] {
         assert!(!looks_like_a_path(other, &top), "{other}");
     }
 }

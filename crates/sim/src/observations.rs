@@ -17,7 +17,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
-use store::{Fact, GateWord, NewDelivery, NewEvent, Roll, Settlement};
+use store::{Fact, GateWord, NewDelivery, NewEvent, Roster, Settlement};
 
 /// A promise that was broken.
 #[derive(Debug, Clone)]
@@ -233,8 +233,8 @@ impl Observations {
     }
 
     /// The members and the owners of the shards, after a write that may have moved either.
-    pub(crate) fn rolled(&mut self, roll: &Roll, now: Moment) {
-        let members: BTreeSet<NodeId> = roll.members.iter().map(|member| member.record.id).collect();
+    pub(crate) fn roster_read(&mut self, roster: &Roster, now: Moment) {
+        let members: BTreeSet<NodeId> = roster.members.iter().map(|member| member.record.id).collect();
         let removed: Vec<NodeId> = self.members.difference(&members).copied().collect();
         self.members = members;
         for id in removed {
@@ -242,8 +242,8 @@ impl Observations {
             self.lives[life].lost.push(now);
             self.holds.retain(|_, hold| hold.kept.is_some() || hold.life != life);
         }
-        self.shards.resize(roll.shards.len(), (None, i64::MIN));
-        for (row, known) in roll.shards.iter().zip(self.shards.clone()) {
+        self.shards.resize(roster.shards.len(), (None, i64::MIN));
+        for (row, known) in roster.shards.iter().zip(self.shards.clone()) {
             let (owner, epoch) = known;
             let moved = row.owner.is_some() && owner.is_some() && row.owner != owner;
             if row.epoch < epoch || (moved && row.epoch == epoch) {

@@ -58,6 +58,6 @@ pub struct LaneView {
 /// A part of the process that counts what it does.
 #[async_trait]
 pub trait Scraped: Send + Sync {
-    /// Writes its metrics. `named`: whoever asks may know the names of destinations.
+    /// Writes its metrics. `named`: the reader may know the names of destinations.
     async fn scrape(&self, named: bool, text: &mut Text);
 }

@@ -1,11 +1,11 @@
-//! What must never be: work that nobody will ever do, and facts that do not fit together. Looked for from outside,
-//! beside whoever works.
+//! What must never be: work that no node will ever do, and facts that do not fit together. Looked for from outside,
+//! beside the nodes at work.
 //!
 //! A walk goes by key, in steps of so many rows, each in a snapshot of its own, so that none is held for long. What a
-//! step finds may be about to change (a row under way, a row being pruned): whoever walks looks again at what was found,
+//! step finds may be about to change (a row under way, a row being pruned): the caller looks again at what was found,
 //! by a step of one row from its key.
 
-use crate::{LaneRow, Roll, StoreError, Target};
+use crate::{DestinationRecord, LaneRow, Roster, StoreError};
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
@@ -19,7 +19,7 @@ use uuid::Uuid;
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// The members and the shards at one moment.
-    async fn audit_roll(&self) -> Result<Roll, StoreError>;
+    async fn audit_roster(&self) -> Result<Roster, StoreError>;
 
     /// The first rows of the tracks from this one on, in order; at most `limit`.
     async fn audit_heads(
@@ -37,7 +37,7 @@ pub trait Audit: Send + Sync {
     ) -> Result<Vec<KnownLane>, StoreError>;
 
     /// Of the events from this one on those whose deliveries, waiting and ended, are not as many as were promised.
-    /// Replays are nobody's promise. Looks at `limit` events at most, and at fewer where they have more than
+    /// Replays were not promised by the event. Looks at `limit` events at most, and at fewer where they have more than
     /// `deliveries` together.
     async fn audit_fan_outs(
         &self,
@@ -82,7 +82,7 @@ pub struct WaitingHead {
 #[derive(Debug, Clone)]
 pub struct KnownLane {
     /// None: there is no such destination.
-    pub target: Option<Target>,
+    pub record: Option<DestinationRecord>,
     pub published: Option<LaneRow>,
 }
 
@@ -114,18 +114,18 @@ pub enum Missing {
     Attempts,
 }
 
-/// A shard that nobody looks after.
+/// A shard that no node looks after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnownedShard {
     pub shard: u16,
     pub epoch: i64,
-    /// Its owner's lease has ended long ago, and nobody took it over. Else it is free, which is a fault only if it
+    /// Its owner's lease has ended long ago, and no node took it over. Else it is free, which is a fault only if it
     /// stays so, at the same epoch.
     pub certain: bool,
 }
 
-impl Roll {
-    /// Whether somebody is there who delivers, or was a moment ago.
+impl Roster {
+    /// Whether a node is there that delivers, or was a moment ago.
     pub fn has_workers(&self) -> bool {
         self.members.iter().any(|member| member.record.role.owns_lanes())
     }
@@ -147,10 +147,12 @@ impl Roll {
 }
 
 impl KnownLane {
-    /// Whether something that is due there should be under way: nobody holds it, and it is not known to be at its
+    /// Whether something that is due there should be under way: it is not held, and it is not known to be at its
     /// limit. What was disabled or deleted is being ended, which is work too.
     pub fn is_free(&self, now: Timestamp) -> bool {
-        let Some(Target { destination: Ok(destination), gate, .. }) = &self.target else { return true };
+        let Some(DestinationRecord { destination: Ok(destination), gate, .. }) = &self.record else {
+            return true;
+        };
         if destination.switch.disabled.is_some() || destination.switch.deleted_at.is_some() {
             return true;
         }
@@ -167,7 +169,7 @@ impl KnownLane {
 
     /// How long something may be under way there, from its turn to the end of its request.
     pub fn a_turn_takes(&self) -> Duration {
-        let Some(Target { destination: Ok(destination), overrides, .. }) = &self.target else {
+        let Some(DestinationRecord { destination: Ok(destination), overrides, .. }) = &self.record else {
             return Duration::ZERO;
         };
         let own = overrides.iter().filter_map(|route| route.timeout_seconds);
@@ -179,8 +181,10 @@ impl KnownLane {
     }
 
     pub fn max_concurrency(&self) -> usize {
-        match &self.target {
-            Some(Target { destination: Ok(destination), .. }) => destination.max_concurrency as usize,
+        match &self.record {
+            Some(DestinationRecord { destination: Ok(destination), .. }) => {
+                destination.max_concurrency as usize
+            }
             _ => 1,
         }
     }

@@ -1,4 +1,4 @@
-//! How much waits, of whom: what keeps one account from filling the store.
+//! How much waits, by account: what keeps one account from filling the store.
 
 use crate::StoreError;
 use async_trait::async_trait;

@@ -62,7 +62,7 @@ pub trait Catalog: Send + Sync {
 
     /// Taken { "lookup" } if the looked-up part exists already.
     async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError>;
-    /// Of any account, revoked and expired ones too: whoever asks decides.
+    /// Of any account, revoked and expired ones too: the caller decides.
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError>;
     /// Keys of an account, or operator keys for None; newest first.
     async fn api_keys(
@@ -84,7 +84,7 @@ pub trait Catalog: Send + Sync {
 
     async fn create_source(&self, source: &Source) -> Result<Source, StoreError>;
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
-    /// Of any account, disabled ones too: whoever asks decides.
+    /// Of any account, disabled ones too: the caller decides.
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
     async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError>;
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
@@ -121,7 +121,10 @@ pub trait Catalog: Send + Sync {
     ) -> Result<Destination, StoreError>;
     /// What the engine needs to deliver, deleted destinations included, in the order asked for; None where there is
     /// no row at all.
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError>;
+    async fn destination_records(
+        &self,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Option<DestinationRecord>>, StoreError>;
 
     // --- Routes --------------------------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ pub struct AccountChanges {
 
 /// A destination with all that is needed to deliver to it.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct DestinationRecord {
     pub id: DestinationId,
     pub account_id: AccountId,
     /// The account's version when this was read: what changes later has a higher one.

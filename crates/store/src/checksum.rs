@@ -1,6 +1,6 @@
 //! Whether a payload is still what was accepted.
 //!
-//! A CRC is made of it at the commit and kept with the event; whoever reads the payload to send it asks. A disk that
+//! A CRC is made of it at the commit and kept with the event; the read of a payload that is to be sent asks. A disk that
 //! turns a bit over, or a hand that changes the row, is found by it; forgery is not what it is against, and so
 //! it costs next to nothing beside a commit.
 

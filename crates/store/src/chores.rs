@@ -1,7 +1,7 @@
 //! Chores that one node does at a time.
 //!
-//! Whoever has a chore says so again as long as it goes on; whoever says so after that has ended takes it over, with the
-//! next term. What is written for a chore names its term, and matches nothing once another has begun: a node that was
+//! The node that has a chore says so again as long as it goes on; the first to say so after that has ended takes it over,
+//! with the next term. What is written for a chore names its term, and matches nothing once another has begun: a node that was
 //! frozen and goes on where it stopped changes nothing.
 
 use crate::StoreError;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[async_trait]
 pub trait Chores: Send + Sync {
-    /// Takes a chore up, or goes on with it, until `now` plus `lease`; None while somebody else has it.
+    /// Takes a chore up, or goes on with it, until `now` plus `lease`; None while another node has it.
     async fn take_chore(
         &self,
         chore: Chore,

@@ -1,6 +1,6 @@
 //! What sources, destinations and routes have in common in both databases: an owner, a uid, a version, a document, and an
 //! afterlife. What is asked of them differs by no more than the table's name and the columns beside the document. The
-//! texts are whole, one kind at a time, so that anyone can explain them.
+//! texts are whole, one kind at a time, so that each can be explained.
 
 use domain::{
     destination::Destination,

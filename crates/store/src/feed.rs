@@ -139,14 +139,14 @@ pub struct FeedPlace {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FeedProgress {
     /// Everything up to these numbers.
-    Numbers(Numbers),
+    Numbers(LastNumbers),
     /// What the transactions of a snapshot wrote and, within a round, some of what those of the next one did.
     Snapshots { seen: Snapshot, round: Option<FeedRound> },
 }
 
 /// The last fact, the last hold and the last event.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Numbers {
+pub(crate) struct LastNumbers {
     pub(crate) fact: i64,
     pub(crate) hold: i64,
     pub(crate) event: i64,
@@ -177,14 +177,14 @@ pub(crate) struct Snapshot {
 
 /// Which write something came with, to be compared with a place.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FeedStamp(pub(crate) Written);
+pub struct FeedStamp(pub(crate) WriteNumber);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Written {
+pub(crate) enum WriteNumber {
     Fact(i64),
     Hold(i64),
     Event(i64),
-    By(i64),
+    Transaction(i64),
 }
 
 /// A snapshot with more open transactions than this is kept as if all of those after the oldest were open: then some
@@ -200,10 +200,12 @@ impl FeedPlace {
     /// Whether what has this stamp lies before the place.
     pub fn covers(&self, stamp: FeedStamp) -> bool {
         match (&self.seen, stamp.0) {
-            (FeedProgress::Numbers(seen), Written::Fact(number)) => number <= seen.fact,
-            (FeedProgress::Numbers(seen), Written::Hold(number)) => number <= seen.hold,
-            (FeedProgress::Numbers(seen), Written::Event(number)) => number <= seen.event,
-            (FeedProgress::Snapshots { seen, .. }, Written::By(transaction)) => seen.has(transaction),
+            (FeedProgress::Numbers(seen), WriteNumber::Fact(number)) => number <= seen.fact,
+            (FeedProgress::Numbers(seen), WriteNumber::Hold(number)) => number <= seen.hold,
+            (FeedProgress::Numbers(seen), WriteNumber::Event(number)) => number <= seen.event,
+            (FeedProgress::Snapshots { seen, .. }, WriteNumber::Transaction(transaction)) => {
+                seen.has(transaction)
+            }
             _ => false,
         }
     }
@@ -215,7 +217,7 @@ impl FeedPlace {
         self
     }
 
-    pub(crate) fn numbers(at: Timestamp, seen: Numbers) -> Self {
+    pub(crate) fn numbers(at: Timestamp, seen: LastNumbers) -> Self {
         Self { at, seen: FeedProgress::Numbers(seen) }
     }
 
@@ -230,7 +232,7 @@ impl FeedPlace {
         let seen = match kind {
             "n" => {
                 let mut next = || number(parts.next()?);
-                FeedProgress::Numbers(Numbers { fact: next()?, hold: next()?, event: next()? })
+                FeedProgress::Numbers(LastNumbers { fact: next()?, hold: next()?, event: next()? })
             }
             "s" => {
                 let seen = Snapshot::read(parts.next()?)?;
@@ -253,7 +255,7 @@ impl FeedPlace {
 impl fmt::Display for FeedPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.seen {
-            FeedProgress::Numbers(Numbers { fact, hold, event }) => {
+            FeedProgress::Numbers(LastNumbers { fact, hold, event }) => {
                 write!(f, "n-{:x}-{fact:x}-{hold:x}-{event:x}", self.at.micros())
             }
             FeedProgress::Snapshots { seen, round } => {
@@ -337,7 +339,7 @@ fn number(text: &str) -> Option<i64> {
     plain.then(|| i64::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Notified when this process has written something to the feed. With nobody waiting it costs an atomic or two.
+/// Notified when this process has written something to the feed. Where no stream waits it costs an atomic or two.
 #[derive(Debug, Default)]
 pub(crate) struct FeedSignal(Notify);
 
@@ -368,7 +370,7 @@ mod tests {
             FeedPlace { at, seen: FeedProgress::Snapshots { seen: seen.clone(), round: Some(round) } }
         };
         let places = [
-            FeedPlace::numbers(at, Numbers { fact: 17, hold: 0, event: 4 }),
+            FeedPlace::numbers(at, LastNumbers { fact: 17, hold: 0, event: 4 }),
             FeedPlace::snapshot(at, seen.clone()),
             within(RoundStage::Facts { from: AttemptId::at(at, 7) }),
             within(RoundStage::Events { from: EventId::at(at, 9) }),
@@ -402,7 +404,7 @@ mod tests {
     #[test]
     fn what_was_open_is_not_seen_whatever_its_number() {
         let place = FeedPlace::snapshot(Timestamp::MIN, snapshot("100:120:100,105"));
-        let seen = |transaction| place.covers(FeedStamp(Written::By(transaction)));
+        let seen = |transaction| place.covers(FeedStamp(WriteNumber::Transaction(transaction)));
         assert!(seen(99) && seen(101) && seen(119));
         assert!(!seen(100) && !seen(105) && !seen(120) && !seen(500));
     }
@@ -411,7 +413,7 @@ mod tests {
     fn a_crowd_of_open_transactions_makes_a_place_earlier_not_longer() {
         let open: Vec<String> = (100..200).map(|transaction| transaction.to_string()).collect();
         let place = FeedPlace::snapshot(Timestamp::MIN, snapshot(&format!("100:300:{}", open.join(","))));
-        let seen = |transaction| place.covers(FeedStamp(Written::By(transaction)));
+        let seen = |transaction| place.covers(FeedStamp(WriteNumber::Transaction(transaction)));
         assert!(seen(99) && !seen(100) && !seen(250), "some are told twice, none is left out");
         assert!(place.to_string().len() < 20);
     }

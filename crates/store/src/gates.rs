@@ -11,9 +11,8 @@ use domain::{
 #[async_trait]
 pub trait Gates: Send + Sync {
     /// Writes the owner's words, flushed; of two about one destination the later counts, and one that is older than what
-    /// is kept counts for nothing. Written before the results that
-    /// led to them, so that nobody sends into a hold. Whoever's row is gone changes nothing (and hears of it with its
-    /// next renewal).
+    /// is kept counts for nothing. Written before the results that led to them, so that the next owner does not send into
+    /// a hold. A node whose row is gone changes nothing (and hears of it with its next renewal).
     async fn keep_gates(&self, node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError>;
 
     /// Adds lines to a destination's history, or writes them anew: holds that a person ended.

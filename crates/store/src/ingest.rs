@@ -25,7 +25,7 @@ pub trait Ingest: Send + Sync {
     /// written again)? Is its account there? Has the account still the version it was matched at? Is its key unused?
     ///
     /// Of what is written, sequenced deliveries take the next numbers of their destinations, in the order of the batch;
-    /// what is not written takes none. Whoever sees a number sees all below it that have not ended.
+    /// what is not written takes none. A reader that sees a number sees all below it that have not ended.
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError>;
 
     /// Forgets idempotency keys that were committed before `before` (by the commit's `now`), oldest first, at most

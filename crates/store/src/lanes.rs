@@ -1,4 +1,4 @@
-//! The owner's last word about a lane worth looking at, for the API of other nodes. With one node nobody writes it.
+//! The owner's last word about a lane worth looking at, for the API of other nodes. A node that is alone does not write it.
 
 use crate::StoreError;
 use async_trait::async_trait;

@@ -20,7 +20,6 @@ mod gates;
 mod history;
 mod ingest;
 mod lanes;
-mod look;
 mod membership;
 #[cfg(feature = "memory")]
 pub mod memory;
@@ -29,6 +28,7 @@ mod open;
 mod payload;
 pub mod postgres;
 mod queue;
+mod read_only;
 mod replay;
 mod retention;
 mod rollup;
@@ -44,7 +44,7 @@ pub use audit::{
     UnownedShard, WaitingHead, Walked,
 };
 pub use backlog::{AccountBacklog, BacklogCap, Backlogs};
-pub use catalog::{AccountChanges, Catalog, Page, Target};
+pub use catalog::{AccountChanges, Catalog, DestinationRecord, Page};
 pub use chores::{Chore, Chores, Term};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
@@ -59,18 +59,18 @@ pub use history::{
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
-pub use look::{FoundTables, Look, SchemaVersion, UnsafeSetting, look};
-pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow};
+pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
 pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
+pub use read_only::{FoundTables, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only};
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
 };
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
-pub use rollup::{EventCount, Kind, Mark, Rollup, Rollups, Summed};
+pub use rollup::{EventCount, Rollup, RollupKind, RollupMark, Rollups, Summed};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.

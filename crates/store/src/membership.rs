@@ -1,4 +1,4 @@
-//! Who is there and who owns what: nodes with their leases, and the shards with their owners.
+//! Membership and ownership: nodes with their leases, and the shards with their owners.
 //!
 //! A shard belongs to the node it names as long as that node has a row. **Expired is not lost; a deleted row is lost**:
 //! only [`Membership::reap`], [`Membership::leave`] and a successor's [`Membership::join`] transfer ownership. Every
@@ -19,7 +19,7 @@ pub trait Membership: Send + Sync {
     /// Enters this node and gives the store's time. The predecessor with the same `proof`, whose lock we now hold, is
     /// removed in the same transaction, and its shards are free. (SQLite: every other row is; the lock on the file
     /// proves that they are dead.) Only a row with a lower id is a predecessor: the late word of a process that has died
-    /// replaces nobody who came after it. Joining again under the same id renews the lease.
+    /// replaces no node that came after it. Joining again under the same id renews the lease.
     async fn join(&self, node: &NodeRecord, lease: Duration) -> Result<Timestamp, StoreError>;
 
     /// Extends the lease, expired or not; [`StoreError::NodeLost`] if the row is gone.
@@ -28,28 +28,28 @@ pub trait Membership: Send + Sync {
     /// Removes this node's row: its shards are free at once. Leaving twice is fine.
     async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
 
-    /// Differs when membership or ownership has changed; much cheaper than the roll.
-    async fn roll_stamp(&self) -> Result<RollStamp, StoreError>;
+    /// Differs when membership or ownership has changed; much cheaper than the roster.
+    async fn roster_stamp(&self) -> Result<RosterStamp, StoreError>;
 
     /// All members and all shards, at one moment.
-    async fn roll(&self) -> Result<Roll, StoreError>;
+    async fn roster(&self) -> Result<Roster, StoreError>;
 
     /// Deletes the rows of nodes whose lease has ended (never `me`), and says which. Their shards are free.
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError>;
 
     /// Takes up to `limit` free shards by compare-and-swap on their epoch, those that `me` wants first, and gives them
-    /// in order. Nothing if `me` has no row. Whoever takes at the same moment takes others.
+    /// in order. Nothing if `me` has no row. Another node that takes at the same moment takes others.
     async fn take_shards(&self, me: NodeId, limit: usize) -> Result<Vec<OwnedShard>, StoreError>;
 
-    /// Notes that `me` would like these shards ([`domain::limits::SHARDS_ASKED`] at most), where nobody else who is
-    /// there wants them already and `me` is not their owner. Nothing if `me` has no row.
+    /// Notes that `me` would like these shards ([`domain::limits::SHARDS_ASKED`] at most), where no other member
+    /// wants them already and `me` is not their owner. Nothing if `me` has no row.
     async fn ask_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError>;
 
-    /// Gives shards up: each goes to the node that wants it, if that is there, else to nobody. Only where `me` still
+    /// Gives shards up: each goes to the node that wants it, if that is a member, else it is free. Only where `me` still
     /// owns it at this epoch. Says which were given, in order.
     async fn release_shards(&self, me: NodeId, shards: &[OwnedShard]) -> Result<Vec<u16>, StoreError>;
 
-    /// Declines: forgets that somebody wants these shards of `me`'s.
+    /// Declines: forgets that another node wants these shards of `me`'s.
     async fn keep_shards(&self, me: NodeId, shards: &[u16]) -> Result<(), StoreError>;
 
     /// Whether the store can be written to now: a cheap, real check. [`StoreError::Failed`] means that it never will
@@ -81,14 +81,14 @@ pub struct NodeRecord {
 pub struct Renewed {
     /// The store's time.
     pub now: Timestamp,
-    pub stamp: RollStamp,
+    pub stamp: RosterStamp,
 }
 
-/// A few sums over the roll: one that differs is a reason to read it.
+/// A few sums over the roster: one that differs is a reason to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RollStamp {
+pub struct RosterStamp {
     pub members: u32,
-    /// Members whose lease has ended and whom nobody has reaped.
+    /// Members whose lease has ended and that were not reaped yet.
     pub expired: u32,
     /// The sum of all epochs: every change of an owner counts.
     pub epochs: i64,
@@ -100,7 +100,7 @@ pub struct RollStamp {
 
 /// The members and the shards at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Roll {
+pub struct Roster {
     /// The store's time.
     pub now: Timestamp,
     /// In the order of their ids.
@@ -114,6 +114,6 @@ pub struct Member {
     pub record: NodeRecord,
     pub joined_at: Timestamp,
     pub expires_at: Timestamp,
-    /// Its lease has ended: whoever is sure of its own may reap it.
+    /// Its lease has ended: a node that is sure of its own may reap it.
     pub expired: bool,
 }

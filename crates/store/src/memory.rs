@@ -25,8 +25,8 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AttemptRecord, Chore, Expansion, KeptGate, Kind, LaneRow, Mark, NodeRecord, StoreError, Term, checksum,
-    feed::FeedSignal,
+    AttemptRecord, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind, RollupMark, StoreError, Term,
+    checksum, feed::FeedSignal,
 };
 use domain::{
     account::{Account, ApiKey},
@@ -120,8 +120,8 @@ struct Tables {
     written_holds: Vec<WrittenHold>,
     written_events: Vec<EventId>,
     chores: BTreeMap<Chore, KeptChore>,
-    rollups: BTreeMap<(AccountId, DestinationId, Kind, Timestamp), String>,
-    marks: BTreeMap<Mark, Timestamp>,
+    rollups: BTreeMap<(AccountId, DestinationId, RollupKind, Timestamp), String>,
+    marks: BTreeMap<RollupMark, Timestamp>,
 }
 
 struct KeptChore {

@@ -10,7 +10,6 @@ mod backlog;
 mod catalog;
 mod chores;
 mod durability;
-mod examine;
 mod expand;
 mod feed;
 mod gates;
@@ -25,6 +24,7 @@ mod partitions;
 mod planned;
 mod pool;
 mod queue;
+mod read_only;
 mod replay;
 mod retention;
 mod rollup;
@@ -37,8 +37,6 @@ mod tls;
 mod trouble;
 mod url;
 mod wakes;
-
-pub use examine::PostgresLook;
 
 use crate::{Membership as _, OpenError, OpenOptions, feed::FeedSignal};
 use pool::Pools;

@@ -196,7 +196,7 @@ impl AsOf {
     }
 }
 
-/// One that runs, as whoever works on it needs it.
+/// One that runs, as the node that works on it needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenReplay {
     pub id: ReplayId,

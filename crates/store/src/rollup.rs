@@ -1,6 +1,6 @@
 //! Summing up: what happened in a minute, an hour, a day is read from the facts, and written over what was there.
 //!
-//! Facts are never counted as they are written: that would make rows that everybody writes, and sums that drift. A span
+//! Facts are never counted as they are written: that would make rows that every settlement writes, and sums that drift. A span
 //! is read some time after its end, the longer ones later, so that what came late is in them. An attempt, and an ending,
 //! belong to the minute in which their fact's id was made: at the start of the attempt.
 
@@ -39,10 +39,10 @@ pub trait Rollups: Send + Sync {
     async fn write_rollups(&self, term: Term, rows: &[Rollup]) -> Result<bool, StoreError>;
 
     /// Notes that everything before `until` is written. False, and nothing is noted, once the term is over.
-    async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError>;
+    async fn write_mark(&self, term: Term, mark: RollupMark, until: Timestamp) -> Result<bool, StoreError>;
 
     /// Up to when everything is written; None before the first time.
-    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError>;
+    async fn mark(&self, mark: RollupMark) -> Result<Option<Timestamp>, StoreError>;
 
     /// When the oldest event there is was made.
     async fn oldest_event(&self) -> Result<Option<Timestamp>, StoreError>;
@@ -51,7 +51,7 @@ pub trait Rollups: Send + Sync {
     async fn prune_rollups(
         &self,
         term: Term,
-        kind: Kind,
+        kind: RollupKind,
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError>;
@@ -61,12 +61,12 @@ pub trait Rollups: Send + Sync {
         &self,
         account: AccountId,
         destination: Option<DestinationId>,
-        kind: Kind,
+        kind: RollupKind,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError>;
 
-    /// What happened since `from`, having looked at no more than `limit` facts of whomever, and as many events; None if
+    /// What happened since `from`, having looked at no more than `limit` facts of all accounts, and as many events; None if
     /// there are more.
     async fn sum_tail(
         &self,
@@ -96,14 +96,14 @@ pub struct EventCount {
 
 /// What rollups there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RollupKind {
     /// [`Sums`] of a span.
     Sums(Span),
     /// [`FanoutSums`] of a minute, or an hour.
     Fanout(Span),
 }
 
-impl Kind {
+impl RollupKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sums(span) => span.as_str(),
@@ -115,14 +115,14 @@ impl Kind {
 
 /// How far summing up has come, by what is summed up and how long after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mark {
+pub enum RollupMark {
     Sums(Span),
     FanoutMinute,
     /// So many hours after its end: fan-outs go on for days.
     FanoutHour(u8),
 }
 
-impl Mark {
+impl RollupMark {
     pub fn name(self) -> String {
         match self {
             Self::Sums(span) => span.as_str().into(),
@@ -138,7 +138,7 @@ pub struct Rollup {
     pub account_id: AccountId,
     /// None: the account as a whole.
     pub destination_id: Option<DestinationId>,
-    pub kind: Kind,
+    pub kind: RollupKind,
     pub starts_at: Timestamp,
     /// [`Sums`] or [`FanoutSums`], as JSON.
     pub doc: String,
@@ -165,7 +165,7 @@ pub(crate) struct Fanned {
 impl Fanned {
     pub(crate) fn add_to(&self, sums: &mut FanoutSums) {
         if self.deliveries == Some(0) {
-            return; // nobody wanted it
+            return; // no route matched it
         }
         sums.events += 1;
         let ended = self.delivered + self.not_delivered;

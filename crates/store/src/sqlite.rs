@@ -9,7 +9,6 @@ mod backlog;
 mod backup;
 mod catalog;
 mod chores;
-mod examine;
 mod expand;
 mod feed;
 mod gates;
@@ -23,6 +22,7 @@ mod new_deliveries;
 mod open;
 mod order;
 mod queue;
+mod read_only;
 mod readers;
 mod replay;
 mod retention;
@@ -40,9 +40,9 @@ mod writer;
 mod tests;
 
 pub use backup::{BackupError, Copied, backup};
-pub use examine::SqliteLook;
 pub use integrity::{Depth, IntegrityReport, check_integrity};
 pub use open::is_in_use;
+pub use read_only::SqliteReadOnly;
 
 use crate::{StoreError, feed::FeedSignal};
 use idempotency::Keys;

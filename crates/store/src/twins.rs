@@ -19,7 +19,7 @@ const FILES_OF_POSTGRES: Reasons = &[
 const FILES_OF_SQLITE: Reasons = &[
     ("one thread writes, and many read", &["readers", "writer", "writer/copier", "writer/job"]),
     (
-        "it is a file of ours: nobody else copies it, looks after its room or reads its pages",
+        "it is a file of ours: no server copies it, looks after its room or reads its pages",
         &["backup", "integrity", "space"],
     ),
     ("it counts waiting deliveries in memory, as the only process that writes", &["tally"]),

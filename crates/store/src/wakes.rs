@@ -1,5 +1,5 @@
 //! What nodes tell each other: where something waits, whose configuration changed, that ownership moved. Told after the
-//! commit and never inside it; heard soon, or missed, which is why whoever hears also looks from time to time.
+//! commit and never inside it; heard soon, or missed, which is why the rescan looks from time to time.
 
 use crate::StoreError;
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use domain::{
 
 #[async_trait]
 pub trait Wakes: Send + Sync {
-    /// Tells all other nodes. To be coalesced by whoever tells. Wakes that are too many to be named may arrive as
+    /// Tells all other nodes. To be coalesced by the caller. Wakes that are too many to be named may arrive as
     /// [`News::Shards`].
     async fn tell(&self, news: &[News]) -> Result<(), StoreError>;
 
@@ -29,7 +29,7 @@ pub enum News {
     /// This account's configuration has changed. May be left out where its version is polled as often anyway.
     Changed(AccountId),
     /// Membership or ownership moved.
-    Roll,
+    Roster,
     /// The line was down: look at everything.
     Missed,
 }

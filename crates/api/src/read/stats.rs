@@ -11,7 +11,7 @@ use domain::{
 };
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use store::{Kind, Mark};
+use store::{RollupKind, RollupMark};
 
 /// What happened in an account: totals, by status, and day by day.
 pub async fn stats(app: &App, account: AccountId, query: &StatsQuery) -> Result<StatsView, ApiError> {
@@ -30,12 +30,13 @@ pub async fn fanout_stats(
     let mut window = StatsWindow::of(query, app.now(), limits::STATS_OVER_DESTINATION)?;
     window.widen_to_hours(app.now());
     let mark = async |mark| app.store.mark(mark).await.map(|at| at.unwrap_or(Timestamp::MIN));
-    let hours = mark(Mark::FanoutHour(limits::FANOUT_HOURS_AFTER[0])).await?.clamp(window.from, window.to);
-    let minutes = mark(Mark::FanoutMinute).await?;
+    let hours =
+        mark(RollupMark::FanoutHour(limits::FANOUT_HOURS_AFTER[0])).await?.clamp(window.from, window.to);
+    let minutes = mark(RollupMark::FanoutMinute).await?;
     let mut sums = FanoutSums::default();
     for (kind, from, to) in [
-        (Kind::Fanout(Span::Hour), window.from, hours),
-        (Kind::Fanout(Span::Minute), hours, minutes.min(window.to)),
+        (RollupKind::Fanout(Span::Hour), window.from, hours),
+        (RollupKind::Fanout(Span::Minute), hours, minutes.min(window.to)),
     ] {
         for (_, found) in rollups::<FanoutSums>(app, account, None, kind, from, to).await? {
             sums.add(&found);
@@ -112,10 +113,10 @@ impl StatsWindow {
             if span > self.span {
                 continue;
             }
-            let closed = app.store.mark(Mark::Sums(span)).await?.unwrap_or(Timestamp::MIN);
+            let closed = app.store.mark(RollupMark::Sums(span)).await?.unwrap_or(Timestamp::MIN);
             let end = span.start_of(self.to.min(closed));
             if at < end {
-                spans.extend(rollups(app, account, destination, Kind::Sums(span), at, end).await?);
+                spans.extend(rollups(app, account, destination, RollupKind::Sums(span), at, end).await?);
                 at = end;
             }
         }
@@ -139,7 +140,7 @@ async fn rollups<T: DeserializeOwned>(
     app: &App,
     account: AccountId,
     destination: Option<DestinationId>,
-    kind: Kind,
+    kind: RollupKind,
     from: Timestamp,
     to: Timestamp,
 ) -> Result<Vec<(Timestamp, T)>, ApiError> {

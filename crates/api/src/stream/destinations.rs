@@ -25,7 +25,7 @@ impl KnownDestinations {
         ids.dedup();
         let mut known = HashMap::with_capacity(ids.len());
         for some in ids.chunks(limits::VERSIONS_AT_ONCE) {
-            let targets = app.store.targets(some).await?;
+            let targets = app.store.destination_records(some).await?;
             let lanes = app.lanes.views(some).await;
             let lanes = lanes.into_iter().chain(std::iter::repeat(None));
             for ((id, target), lane) in some.iter().zip(targets).zip(lanes) {

@@ -59,7 +59,7 @@ pub(super) async fn switched(
     loop {
         let some = limits::VERSIONS_AT_ONCE;
         let changed = app.store.changed_destinations(account, after, last, some).await?;
-        for target in app.store.targets(&changed).await?.into_iter().flatten() {
+        for target in app.store.destination_records(&changed).await?.into_iter().flatten() {
             let Ok(destination) = target.destination else { continue };
             let holds = destination.holds();
             let recent = holds.iter().filter(|hold| hold.since >= since);

@@ -316,7 +316,7 @@ on_every_store! {
         again.expect_problem(429, "rate_limited");
         // Written too: the owner may be another node.
         let id: domain::id::DestinationId = text(&made["id"]).parse().unwrap();
-        let target = world.store.targets(&[id]).await.unwrap().remove(0).unwrap();
+        let target = world.store.destination_records(&[id]).await.unwrap().remove(0).unwrap();
         assert!(target.destination.unwrap().switch.probed_at.is_some());
         let told = world.announced.changes.lock().unwrap();
         let probes = told.iter().filter(|change| matches!(change, Change::Probe(id) if id.to_string() == text(&made["id"])));

@@ -16,7 +16,7 @@ use domain::{
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::{Chore, Kind, Mark, Rollup};
+use store::{Chore, Rollup, RollupKind, RollupMark};
 
 /// Sums of so many successes, a quarter of a second each.
 fn successes(count: u64) -> Sums {
@@ -28,7 +28,7 @@ fn successes(count: u64) -> Sums {
 
 impl World {
     /// As the chore writes it.
-    async fn summed_up(&self, destination: Option<&str>, kind: Kind, starts_at: Timestamp, doc: Value) {
+    async fn summed_up(&self, destination: Option<&str>, kind: RollupKind, starts_at: Timestamp, doc: Value) {
         let destination_id: Option<DestinationId> = destination.map(|id| id.parse().expect("an id"));
         let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
         let term = term.expect("no trouble").expect("nobody else has it");
@@ -37,7 +37,7 @@ impl World {
         assert!(self.store.write_rollups(term, &[row]).await.expect("written"));
     }
 
-    async fn closed(&self, mark: Mark, until: Timestamp) {
+    async fn closed(&self, mark: RollupMark, until: Timestamp) {
         let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
         let term = term.expect("no trouble").expect("nobody else has it");
         assert!(self.store.write_mark(term, mark, until).await.expect("written"));
@@ -92,16 +92,16 @@ on_every_store! {
         for place in [None, Some(destination.as_str())] {
             let mut day = successes(1_000);
             day.events = if place.is_none() { 700 } else { 0 };
-            world.summed_up(place, Kind::Sums(Span::Day), yesterday, json!(day)).await;
+            world.summed_up(place, RollupKind::Sums(Span::Day), yesterday, json!(day)).await;
             // The same hour as part of the day must not count again.
-            world.summed_up(place, Kind::Sums(Span::Hour), yesterday, json!(successes(5_000))).await;
-            world.summed_up(place, Kind::Sums(Span::Hour), today, json!(successes(100))).await;
-            world.summed_up(place, Kind::Sums(Span::Minute), today, json!(successes(6_000))).await;
-            world.summed_up(place, Kind::Sums(Span::Minute), hour, json!(successes(10))).await;
+            world.summed_up(place, RollupKind::Sums(Span::Hour), yesterday, json!(successes(5_000))).await;
+            world.summed_up(place, RollupKind::Sums(Span::Hour), today, json!(successes(100))).await;
+            world.summed_up(place, RollupKind::Sums(Span::Minute), today, json!(successes(6_000))).await;
+            world.summed_up(place, RollupKind::Sums(Span::Minute), hour, json!(successes(10))).await;
         }
-        world.closed(Mark::Sums(Span::Day), today).await;
-        world.closed(Mark::Sums(Span::Hour), hour).await;
-        world.closed(Mark::Sums(Span::Minute), minute).await;
+        world.closed(RollupMark::Sums(Span::Day), today).await;
+        world.closed(RollupMark::Sums(Span::Hour), hour).await;
+        world.closed(RollupMark::Sums(Span::Minute), minute).await;
         world.ended(&destination, Outcome::Rejected, 410).await;
 
         let expected = if hour == today { 1_010 } else { 1_110 };
@@ -134,11 +134,11 @@ on_every_store! {
         assert_eq!((&empty["events"], &empty["completion_ratio"]), (&json!(0), &Value::Null));
         assert_eq!(empty["lag_ms"], json!({ "p50": null, "p95": null, "p99": null }));
 
-        world.summed_up(None, Kind::Fanout(Span::Hour), earlier, cohort(100, 90, 9)).await;
-        world.summed_up(None, Kind::Fanout(Span::Minute), earlier, cohort(100, 10, 10)).await;
-        world.summed_up(None, Kind::Fanout(Span::Minute), hour, cohort(20, 10, 1)).await;
-        world.closed(Mark::FanoutHour(1), hour).await;
-        world.closed(Mark::FanoutMinute, Span::Minute.start_of(now)).await;
+        world.summed_up(None, RollupKind::Fanout(Span::Hour), earlier, cohort(100, 90, 9)).await;
+        world.summed_up(None, RollupKind::Fanout(Span::Minute), earlier, cohort(100, 10, 10)).await;
+        world.summed_up(None, RollupKind::Fanout(Span::Minute), hour, cohort(20, 10, 1)).await;
+        world.closed(RollupMark::FanoutHour(1), hour).await;
+        world.closed(RollupMark::FanoutMinute, Span::Minute.start_of(now)).await;
         let fanout = world.get("/v1/stats/fanout").await.expect(200);
         // In the first minute of an hour there is no minute of it yet.
         let (events, complete, partial) =

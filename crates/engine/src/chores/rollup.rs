@@ -12,7 +12,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use store::{Kind, Mark, Rollup, Store, failpoint};
+use store::{Rollup, RollupKind, RollupMark, Store, failpoint};
 use tokio::time::Instant;
 
 /// Which spans a loop looks after.
@@ -50,9 +50,9 @@ impl RollUp {
         match self.span_group {
             SpanGroup::Minutes => {
                 self.sums(Span::Minute).await?;
-                self.fanouts(Mark::FanoutMinute, Span::Minute, limits::ROLLUP_MINUTE_AFTER).await?;
-                self.prune(Kind::Sums(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await?;
-                self.prune(Kind::Fanout(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await
+                self.fanouts(RollupMark::FanoutMinute, Span::Minute, limits::ROLLUP_MINUTE_AFTER).await?;
+                self.prune(RollupKind::Sums(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await?;
+                self.prune(RollupKind::Fanout(Span::Minute), limits::ROLLUP_MINUTES_KEPT).await
             }
             SpanGroup::HoursAndDays => {
                 self.sums(Span::Hour).await?;
@@ -60,10 +60,10 @@ impl RollUp {
                 self.sums(Span::Day).await?;
                 for hours in limits::FANOUT_HOURS_AFTER {
                     let after = Span::Hour.length() * u32::from(hours);
-                    self.fanouts(Mark::FanoutHour(hours), Span::Hour, after).await?;
+                    self.fanouts(RollupMark::FanoutHour(hours), Span::Hour, after).await?;
                 }
-                self.prune(Kind::Sums(Span::Hour), limits::ROLLUP_HOURS_KEPT).await?;
-                self.prune(Kind::Fanout(Span::Hour), limits::FANOUT_HOURS_KEPT).await
+                self.prune(RollupKind::Sums(Span::Hour), limits::ROLLUP_HOURS_KEPT).await?;
+                self.prune(RollupKind::Fanout(Span::Hour), limits::FANOUT_HOURS_KEPT).await
             }
         }
     }
@@ -75,14 +75,14 @@ impl RollUp {
             Span::Hour => (limits::ROLLUP_HOUR_AFTER, Some(limits::ROLLUP_HOURS_KEPT)),
             Span::Day => (limits::ROLLUP_DAY_AFTER, None),
         };
-        let mark = Mark::Sums(span);
+        let mark = RollupMark::Sums(span);
         while let Some((from, to)) = self.next(mark, span, after, kept).await? {
             let sums = self.sum(span, from, to).await?;
             let row =
                 |((account_id, destination_id), sums): ((AccountId, Option<DestinationId>), Sums)| Rollup {
                     account_id,
                     destination_id,
-                    kind: Kind::Sums(span),
+                    kind: RollupKind::Sums(span),
                     starts_at: from,
                     doc: sums.doc(),
                 };
@@ -94,7 +94,7 @@ impl RollUp {
     /// The span that comes next, if its time has come.
     async fn next(
         &mut self,
-        mark: Mark,
+        mark: RollupMark,
         span: Span,
         after: Duration,
         kept: Option<Duration>,
@@ -151,7 +151,7 @@ impl RollUp {
     }
 
     /// How the fan-outs of the events of a span went, as far as it can be known so long after.
-    async fn fanouts(&mut self, mark: Mark, span: Span, after: Duration) -> Result<(), Stopped> {
+    async fn fanouts(&mut self, mark: RollupMark, span: Span, after: Duration) -> Result<(), Stopped> {
         let kept = match span {
             Span::Minute => limits::ROLLUP_MINUTES_KEPT,
             _ => limits::FANOUT_HOURS_KEPT,
@@ -169,7 +169,7 @@ impl RollUp {
                 breathe(began).await;
                 from = next;
             }
-            let (kind, mut rows) = (Kind::Fanout(span), Vec::new());
+            let (kind, mut rows) = (RollupKind::Fanout(span), Vec::new());
             for (account_id, sums) in all {
                 // Some of its events may have had their time since it was summed up last.
                 let known = self.store.rollups(account_id, None, kind, starts_at, to).await?;
@@ -183,7 +183,7 @@ impl RollUp {
         Ok(())
     }
 
-    async fn close(&mut self, mark: Mark, until: Timestamp, rows: Vec<Rollup>) -> Result<(), Stopped> {
+    async fn close(&mut self, mark: RollupMark, until: Timestamp, rows: Vec<Rollup>) -> Result<(), Stopped> {
         for chunk in rows.chunks(limits::ROLLUP_ROWS) {
             let (term, began) = (self.chore_term.term().await?, Instant::now());
             failpoint::hit("rollup.before");
@@ -200,7 +200,7 @@ impl RollUp {
         }
     }
 
-    async fn prune(&mut self, kind: Kind, kept: Duration) -> Result<(), Stopped> {
+    async fn prune(&mut self, kind: RollupKind, kept: Duration) -> Result<(), Stopped> {
         let before = self.clock.now().minus(kept);
         loop {
             let (term, began) = (self.chore_term.term().await?, Instant::now());

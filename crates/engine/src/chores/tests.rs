@@ -20,8 +20,8 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, History as _, Ingest as _, Kind, Mark, NewEvent, Rollups as _, Store,
-    memory::MemoryStore,
+    Catalog as _, Chore, Committed, History as _, Ingest as _, NewEvent, RollupKind, RollupMark,
+    Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -105,7 +105,8 @@ impl World {
     /// Events by the rollups of a span, from the beginning.
     async fn summed_up(&self, span: Span) -> Vec<u64> {
         let from = NOON.minus(DAY);
-        let rows = self.store.rollups(self.account.id, None, Kind::Sums(span), from, Timestamp::MAX).await;
+        let rows =
+            self.store.rollups(self.account.id, None, RollupKind::Sums(span), from, Timestamp::MAX).await;
         let events = |(_, doc): (Timestamp, String)| serde_json::from_str::<Sums>(&doc).expect("sums").events;
         rows.expect("read").into_iter().map(events).filter(|events| *events > 0).collect()
     }
@@ -156,7 +157,7 @@ async fn whoever_comes_next_goes_on_where_the_last_one_stopped() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.summed_up(Span::Minute).await.iter().sum::<u64>(), 20, "each event in one minute");
     assert_eq!(world.summed_up(Span::Hour).await.iter().sum::<u64>(), 20, "each event in one hour");
-    let closed = world.store.mark(Mark::Sums(Span::Minute)).await.expect("read").expect("it has begun");
+    let closed = world.store.mark(RollupMark::Sums(Span::Minute)).await.expect("read").expect("it has begun");
     assert!(world.clock.now().since(closed) <= limits::ROLLUP_MINUTE_AFTER + Duration::from_secs(80));
 }
 

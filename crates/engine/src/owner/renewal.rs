@@ -1,17 +1,17 @@
-//! Renews the lease, and brings back what time it is and whether the roll has changed.
+//! Renews the lease, and brings back what time it is and whether the roster has changed.
 
 use super::Joiner;
 use crate::{backoff::Backoff, membership::Membership};
 use domain::{limits, ownership::Steadiness};
 use std::sync::Arc;
-use store::{RollStamp, StoreError};
+use store::{RosterStamp, StoreError};
 use tokio::{sync::watch, time::Instant};
 
 /// What the last renewal said.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RenewalStatus {
     pub(super) steadiness: Steadiness,
-    pub(super) stamp: Option<RollStamp>,
+    pub(super) stamp: Option<RosterStamp>,
 }
 
 /// How a membership ended.

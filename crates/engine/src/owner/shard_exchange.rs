@@ -1,4 +1,4 @@
-//! The exchange of shards with the other nodes: looks at the roll and carries out what follows from it. Takes what is
+//! The exchange of shards with the other nodes: looks at the roster and carries out what follows from it. Takes what is
 //! free, asks for shards, drains and gives those that others ask for, and in the end gives everything.
 
 use super::{
@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{OwnedShard, Roll, RollStamp, StoreError};
+use store::{OwnedShard, Roster, RosterStamp, StoreError};
 use tokio::{sync::watch, time::Instant};
 
 /// Runs for one membership: until it is told to leave, or finds that it is no member any more.
@@ -52,8 +52,8 @@ struct ShardExchange<'a> {
     round: u64,
     /// Have drained and are to be given up.
     drained: BTreeSet<u16>,
-    /// The stamp of the roll that was read last, and when that was.
-    seen: Option<RollStamp>,
+    /// The stamp of the roster that was read last, and when that was.
+    seen: Option<RosterStamp>,
     read_at: Option<Instant>,
     next_look: Instant,
     leaving: bool,
@@ -131,10 +131,10 @@ impl ShardExchange<'_> {
         self.drained.extend(shards.iter().filter(|it| current(it)).map(|(shard, _)| *shard));
     }
 
-    /// Reaps nodes whose leases have ended, and if anything has changed reads the roll and does what the plan says.
+    /// Reaps nodes whose leases have ended, and if anything has changed reads the roster and does what the plan says.
     async fn look(&mut self, read: bool) -> Result<(), StoreError> {
         let store = Arc::clone(&self.owner.joiner.store);
-        let stamp = store.roll_stamp().await?;
+        let stamp = store.roster_stamp().await?;
         let mut read = read || self.seen != Some(stamp) || stamp.free > 0;
         read |= self.read_at.is_none_or(|at| at.elapsed() >= limits::MEMBERSHIP_READ);
         let steadiness = self.renewal_status.borrow().steadiness;
@@ -149,14 +149,14 @@ impl ShardExchange<'_> {
         if !read {
             return self.release().await;
         }
-        let roll = Arc::new(store.roll().await?);
-        if !roll.members.iter().any(|member| member.record.id == self.me) {
+        let roster = Arc::new(store.roster().await?);
+        if !roster.members.iter().any(|member| member.record.id == self.me) {
             return Err(StoreError::NodeLost);
         }
         self.seen = Some(stamp);
         self.read_at = Some(Instant::now());
-        self.owner.ownership_view.rolled(Arc::clone(&roll));
-        let plan = self.ownership.plan(&member_views(&roll), &roll.shards, self.now());
+        self.owner.ownership_view.roster_read(Arc::clone(&roster));
+        let plan = self.ownership.plan(&member_views(&roster), &roster.shards, self.now());
         self.carry_out(plan).await?;
         self.release().await
     }
@@ -255,13 +255,13 @@ impl ShardExchange<'_> {
     async fn begin_to_leave(&mut self) -> Result<(), StoreError> {
         self.leaving = true;
         let store = Arc::clone(&self.owner.joiner.store);
-        let Ok(roll) = store.roll().await else {
-            // Without the roll there are no heirs: the shards are free when our row is gone.
+        let Ok(roster) = store.roster().await else {
+            // Without the roster there are no heirs: the shards are free when our row is gone.
             self.ownership.leave(&[], &[], self.now());
             return Ok(());
         };
-        let member_views = member_views(&roll);
-        let bequests = self.ownership.leave(&member_views, &roll.shards, self.now());
+        let member_views = member_views(&roster);
+        let bequests = self.ownership.leave(&member_views, &roster.shards, self.now());
         if !member_views.iter().any(|it| it.id != self.me && it.owns_lanes && !it.expired) {
             return Ok(());
         }
@@ -286,7 +286,7 @@ impl ShardExchange<'_> {
             Ok(()) if self.owner.ownership_view.is_alone() => {}
             Ok(()) => {
                 // The outbox may be gone before it speaks again.
-                let _ = store.tell(&[store::News::Roll]).await;
+                let _ = store.tell(&[store::News::Roster]).await;
             }
             Err(error) => tracing::warn!(%error, "this node's row stays behind until its lease ends"),
         }
@@ -314,13 +314,13 @@ impl ShardExchange<'_> {
     }
 }
 
-fn member_views(roll: &Roll) -> Vec<MemberView> {
+fn member_views(roster: &Roster) -> Vec<MemberView> {
     let member_view = |member: &store::Member| MemberView {
         id: member.record.id,
         owns_lanes: member.record.role.owns_lanes(),
         expired: member.expired,
     };
-    roll.members.iter().map(member_view).collect()
+    roster.members.iter().map(member_view).collect()
 }
 
 async fn sleep_until(at: Option<Instant>) {

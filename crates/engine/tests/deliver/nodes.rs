@@ -26,7 +26,7 @@ impl Bench {
     /// How many shards each member owns.
     async fn shares(&self) -> BTreeMap<NodeId, usize> {
         let mut shares = BTreeMap::new();
-        for owner in self.store.roll().await.unwrap().shards.into_iter().filter_map(|row| row.owner) {
+        for owner in self.store.roster().await.unwrap().shards.into_iter().filter_map(|row| row.owner) {
             *shares.entry(owner).or_default() += 1;
         }
         shares
@@ -54,7 +54,7 @@ impl Bench {
         name: &str,
         change: impl Fn(&mut Destination),
     ) -> DestinationId {
-        let shards = self.store.roll().await.unwrap().shards;
+        let shards = self.store.roster().await.unwrap().shards;
         loop {
             let id = self.destination(name, &change).await;
             if shards[usize::from(id.shard())].owner == Some(node) {
@@ -279,7 +279,7 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
 async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
     let bench = bench().await;
     let api = bench.peer_with(|parts| parts.node.role = Role::Api).await;
-    bench.until(|| async { (bench.store.roll().await.unwrap().members.len() == 2).then_some(()) }).await;
+    bench.until(|| async { (bench.store.roster().await.unwrap().members.len() == 2).then_some(()) }).await;
     let destination = bench.destination("a", |_| {}).await;
     bench.send_through(&api.handle, &[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));

@@ -267,7 +267,7 @@ impl Bench {
     /// Waits until this process is another node.
     pub(crate) async fn reborn(&self) {
         self.until(|| async {
-            let members = self.store.roll().await.unwrap().members;
+            let members = self.store.roster().await.unwrap().members;
             (members.len() == 1 && members[0].record.id != self.id).then_some(())
         })
         .await;

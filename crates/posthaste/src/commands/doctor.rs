@@ -41,14 +41,14 @@ pub(crate) async fn run(args: DoctorArgs, json: bool) -> Result<(), Failure> {
 
 async fn examine(args: &DoctorArgs, config: &Config, chart: &mut Chart) -> Result<(), Failure> {
     let mut progress = Progress::new(chart.json);
-    let Some(store) = installation::look(config, chart).await? else { return Ok(()) };
-    store.settings(config, chart).await;
-    store.secrets(config, chart).await;
-    store.clocks(config, chart).await;
-    store.file(config, args.patience, &mut progress, chart).await?;
+    let Some(installation) = installation::look(config, chart).await? else { return Ok(()) };
+    installation.settings(config, chart).await;
+    installation.secrets(config, chart).await;
+    installation.clocks(config, chart).await;
+    installation.file(config, args.patience, &mut progress, chart).await?;
     if args.audit {
         let terms = audit::Terms { lease: config.lease, rescan: config.rescan };
-        match audit::audit(store.look.as_ref(), &terms, &mut progress).await {
+        match audit::audit(installation.store.as_ref(), &terms, &mut progress).await {
             Ok(findings) => chart.enter_all(findings),
             Err(error) => chart.enter(installation::trouble("audit", &error)),
         }

@@ -302,7 +302,7 @@ async fn accepted(config: &Config) -> Result<Vec<String>, Failure> {
     if !config.accept_data_loss {
         return Ok(Vec::new());
     }
-    let found = store::look(&options(config)).await?.unsafe_settings().await?;
+    let found = store::open_read_only(&options(config)).await?.unsafe_settings().await?;
     Ok(found.into_iter().map(|found| found.setting).collect())
 }
 

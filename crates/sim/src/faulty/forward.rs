@@ -18,11 +18,11 @@ use domain::{
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, CreatedReplay,
-    DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventCount, EventFilter, EventRecord, EventWalk,
-    FactWalk, FanoutCounts, GroupKey, History, Kind, LaneRow, Listed, Mark, NewReplay, OpenReplay,
+    DeadLetterGroup, DeliveryFilter, DeliveryRecord, DestinationRecord, EventCount, EventFilter, EventRecord,
+    EventWalk, FactWalk, FanoutCounts, GroupKey, History, LaneRow, Listed, NewReplay, OpenReplay,
     OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace,
-    ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, Rollups, Selection, StoreError, SuccessRate,
-    Summed, Survey, Target, Term,
+    ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection,
+    StoreError, SuccessRate, Summed, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -75,7 +75,7 @@ forward! { Catalog:
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Vec<Destination>;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
     fn probe(account: AccountId, id: DestinationId, now: Timestamp) -> Destination;
-    fn targets(ids: &[DestinationId]) -> Vec<Option<Target>>;
+    fn destination_records(ids: &[DestinationId]) -> Vec<Option<DestinationRecord>>;
     fn create_route(route: &Route) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
     fn routes(account: AccountId, page: Page<RouteId>) -> Vec<Route>;
@@ -135,11 +135,11 @@ forward! { Rollups:
     fn count_events(from: Timestamp, to: Timestamp) -> Vec<EventCount>;
     fn sum_fanouts(from: EventId, to: Timestamp, limit: usize) -> (Vec<(AccountId, FanoutSums)>, Option<EventId>);
     fn write_rollups(term: Term, rows: &[Rollup]) -> bool;
-    fn write_mark(term: Term, mark: Mark, until: Timestamp) -> bool;
-    fn mark(mark: Mark) -> Option<Timestamp>;
+    fn write_mark(term: Term, mark: RollupMark, until: Timestamp) -> bool;
+    fn mark(mark: RollupMark) -> Option<Timestamp>;
     fn oldest_event() -> Option<Timestamp>;
-    fn prune_rollups(term: Term, kind: Kind, before: Timestamp, limit: usize) -> Option<usize>;
-    fn rollups(account: AccountId, destination: Option<DestinationId>, kind: Kind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
+    fn prune_rollups(term: Term, kind: RollupKind, before: Timestamp, limit: usize) -> Option<usize>;
+    fn rollups(account: AccountId, destination: Option<DestinationId>, kind: RollupKind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
     fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> Option<Sums>;
     fn count_waiting(account: AccountId, limit: usize) -> u64;
 }

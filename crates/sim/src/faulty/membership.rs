@@ -5,7 +5,7 @@ use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time:
 use async_trait::async_trait;
 use domain::{id::NodeId, limits, time::Timestamp};
 use std::time::Duration;
-use store::{Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, StoreError};
+use store::{Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, StoreError};
 
 impl FaultyStore {
     /// The node has just heard that a renewal it sent then was made.
@@ -29,14 +29,14 @@ impl FaultyStore {
         let moving = move |true_store: &TrueStore| {
             let done = work(true_store)?;
             let TrueStore { store, shared, node, life } = true_store;
-            let roll = finish(store.roll())?;
+            let roster = finish(store.roster())?;
             let (at, mut observed) = (shared.time.now(), shared.observed());
             if call == "join" {
                 observed.life_of.insert(id, *life);
             }
             let detail = if std::mem::size_of::<T>() == 0 { String::new() } else { brief(&done) };
             observed.log.note(at, Occurrence::Member { node: *node, call, id, detail });
-            observed.rolled(&roll, at);
+            observed.roster_read(&roster, at);
             Ok(done)
         };
         self.write(call, moving).await
@@ -79,12 +79,12 @@ impl Membership for FaultyStore {
         self.moving("leave", node, move |it| finish(it.store.leave(node))).await
     }
 
-    async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
-        self.read("roll_stamp", self.inner.roll_stamp()).await
+    async fn roster_stamp(&self) -> Result<RosterStamp, StoreError> {
+        self.read("roster_stamp", self.inner.roster_stamp()).await
     }
 
-    async fn roll(&self) -> Result<Roll, StoreError> {
-        self.read("roll", self.inner.roll()).await
+    async fn roster(&self) -> Result<Roster, StoreError> {
+        self.read("roster", self.inner.roster()).await
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
@@ -113,7 +113,7 @@ impl Membership for FaultyStore {
         if self.has(PlantedBug::DrainIgnored) {
             let seize = move |TrueStore { store, .. }: &TrueStore| {
                 finish(store.ask_shards(me, &shards))?;
-                for row in finish(store.roll())?.shards {
+                for row in finish(store.roster())?.shards {
                     if let Some(owner) = row.owner.filter(|_| row.wanted_by == Some(me)) {
                         finish(
                             store.release_shards(owner, &[OwnedShard { shard: row.shard, epoch: row.epoch }]),

@@ -2,7 +2,7 @@
 
 use super::{EndedDelivery, MemoryStore, Tables};
 use crate::{
-    Audit, Catalog as _, FactKey, KnownLane, Membership as _, PublishedLanes as _, Roll, StoreError,
+    Audit, Catalog as _, FactKey, KnownLane, Membership as _, PublishedLanes as _, Roster, StoreError,
     StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
     audit::{FactWord, after_event, after_fact, after_track, walked},
 };
@@ -17,8 +17,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 #[async_trait]
 impl Audit for MemoryStore {
-    async fn audit_roll(&self) -> Result<Roll, StoreError> {
-        self.roll().await
+    async fn audit_roster(&self) -> Result<Roster, StoreError> {
+        self.roster().await
     }
 
     async fn audit_heads(
@@ -49,8 +49,8 @@ impl Audit for MemoryStore {
         newer_than: Timestamp,
     ) -> Result<Vec<KnownLane>, StoreError> {
         let published = self.published_lanes(ids, newer_than).await?;
-        let known = self.targets(ids).await?.into_iter().zip(published);
-        Ok(known.map(|(target, published)| KnownLane { target, published }).collect())
+        let known = self.destination_records(ids).await?.into_iter().zip(published);
+        Ok(known.map(|(record, published)| KnownLane { record, published }).collect())
     }
 
     async fn audit_fan_outs(

@@ -1,7 +1,7 @@
 //! Configuration.
 
 use super::{MemoryStore, Tables, newest_first, table::KeptRow};
-use crate::{AccountChanges, Catalog, Page, StoreError, Target};
+use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -232,11 +232,14 @@ impl Catalog for MemoryStore {
         Ok(kept.row.clone())
     }
 
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
+    async fn destination_records(
+        &self,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Option<DestinationRecord>>, StoreError> {
         let tables = self.tables();
         let routes = tables.routes.0.values().map(|kept| &kept.row);
         let with_settings: Vec<&Route> = routes.filter(|route| has_settings(route)).collect();
-        Ok(ids.iter().map(|id| tables.target(*id, &with_settings)).collect())
+        Ok(ids.iter().map(|id| tables.destination_record(*id, &with_settings)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
@@ -294,12 +297,12 @@ impl Tables {
         self.routes.remove(&gone, version, now);
     }
 
-    fn target(&self, id: DestinationId, with_settings: &[&Route]) -> Option<Target> {
+    fn destination_record(&self, id: DestinationId, with_settings: &[&Route]) -> Option<DestinationRecord> {
         let kept = self.destinations.0.get(&id)?;
         let mut destination = kept.row.clone();
         destination.switch.deleted_at = kept.deleted_at;
         let own = with_settings.iter().filter(|route| route.destination_id == id);
-        Some(Target {
+        Some(DestinationRecord {
             id,
             account_id: destination.account_id,
             account_version: self.accounts[&destination.account_id].version,

@@ -4,7 +4,7 @@ use super::{MemoryStore, Tables, queue::without_payload};
 use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
-    feed::{FeedProgress, Numbers, Written},
+    feed::{FeedProgress, LastNumbers, WriteNumber},
 };
 use async_trait::async_trait;
 use domain::{
@@ -32,7 +32,7 @@ impl Feed for MemoryStore {
     async fn feed_place(&self, text: &str) -> Result<Resumption, StoreError> {
         let last = self.tables().numbers();
         let known =
-            |seen: Numbers| seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
+            |seen: LastNumbers| seen.fact <= last.fact && seen.hold <= last.hold && seen.event <= last.event;
         Ok(match FeedPlace::parse(text) {
             Some(place) => match place.seen {
                 FeedProgress::Numbers(seen) if known(seen) => Resumption::At(place),
@@ -63,7 +63,7 @@ impl Feed for MemoryStore {
             {
                 let place = FeedPlace::numbers(after.at, seen);
                 let (stamp, change) =
-                    (FeedStamp(Written::Fact(seen.fact)), FeedChange::Delivery(Box::new(record)));
+                    (FeedStamp(WriteNumber::Fact(seen.fact)), FeedChange::Delivery(Box::new(record)));
                 entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
@@ -77,7 +77,7 @@ impl Feed for MemoryStore {
             if accounts.contains(&account_id) {
                 let place = FeedPlace::numbers(after.at, seen);
                 let (stamp, change) =
-                    (FeedStamp(Written::Event(seen.event)), FeedChange::Event(Box::new(record)));
+                    (FeedStamp(WriteNumber::Event(seen.event)), FeedChange::Event(Box::new(record)));
                 entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
@@ -93,7 +93,7 @@ impl Feed for MemoryStore {
             {
                 let place = FeedPlace::numbers(after.at, seen);
                 let (stamp, change) =
-                    (FeedStamp(Written::Hold(seen.hold)), FeedChange::Hold(*id, entry.clone()));
+                    (FeedStamp(WriteNumber::Hold(seen.hold)), FeedChange::Hold(*id, entry.clone()));
                 entries.push(FeedEntry { account_id, place, stamp, change });
             }
         }
@@ -107,10 +107,10 @@ impl Feed for MemoryStore {
 }
 
 impl Tables {
-    fn numbers(&self) -> Numbers {
+    fn numbers(&self) -> LastNumbers {
         let (fact, hold, event) =
             (self.written_facts.len(), self.written_holds.len(), self.written_events.len());
-        Numbers { fact: fact as i64, hold: hold as i64, event: event as i64 }
+        LastNumbers { fact: fact as i64, hold: hold as i64, event: event as i64 }
     }
 
     /// None once it is forgotten.

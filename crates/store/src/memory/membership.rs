@@ -1,7 +1,7 @@
 //! Nodes, and which shards they own.
 
 use super::{KeptNode, KeptShard, MemoryStore, Tables};
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
+use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use std::time::Duration;
@@ -32,11 +32,11 @@ impl Membership for MemoryStore {
         Ok(())
     }
 
-    async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
+    async fn roster_stamp(&self) -> Result<RosterStamp, StoreError> {
         Ok(self.tables().stamp(self.clock.now()))
     }
 
-    async fn roll(&self) -> Result<Roll, StoreError> {
+    async fn roster(&self) -> Result<Roster, StoreError> {
         let (tables, now) = (self.tables(), self.clock.now());
         let member = |kept: &KeptNode| Member {
             record: kept.record.clone(),
@@ -44,7 +44,7 @@ impl Membership for MemoryStore {
             expires_at: kept.expires_at,
             expired: kept.expires_at <= now,
         };
-        Ok(Roll {
+        Ok(Roster {
             now,
             members: tables.nodes.values().map(member).collect(),
             shards: tables.shard_rows().collect(),
@@ -137,9 +137,9 @@ impl Tables {
         &mut self.shards.0[usize::from(shard)]
     }
 
-    fn stamp(&self, now: Timestamp) -> RollStamp {
+    fn stamp(&self, now: Timestamp) -> RosterStamp {
         let wanted = self.shard_rows().filter(|row| row.wanted_by.is_some());
-        RollStamp {
+        RosterStamp {
             members: self.nodes.len() as u32,
             expired: self.nodes.values().filter(|node| node.expires_at <= now).count() as u32,
             epochs: self.shards.0.iter().map(|kept| kept.epoch).sum(),

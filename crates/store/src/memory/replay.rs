@@ -292,7 +292,7 @@ impl Tables {
     /// Whether it was made: of an event that is there, and once.
     fn make_again(&mut self, id: ReplayId, one: &Replayed) -> bool {
         let Some(event) = self.events.get(&one.event_id).map(|kept| kept.event.clone()) else { return false };
-        let made = &mut self.replays.get_mut(&id).expect("who calls has found it").made;
+        let made = &mut self.replays.get_mut(&id).expect("the caller has found it").made;
         if made.contains_key(&one.origin) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Summing up.
 
 use super::{MemoryStore, Tables};
-use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
@@ -71,7 +71,7 @@ impl Rollups for MemoryStore {
         Ok(true)
     }
 
-    async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
+    async fn write_mark(&self, term: Term, mark: RollupMark, until: Timestamp) -> Result<bool, StoreError> {
         let mut tables = self.tables();
         let stands = tables.stands(term);
         if stands {
@@ -80,7 +80,7 @@ impl Rollups for MemoryStore {
         Ok(stands)
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
+    async fn mark(&self, mark: RollupMark) -> Result<Option<Timestamp>, StoreError> {
         Ok(self.tables().marks.get(&mark).copied())
     }
 
@@ -91,7 +91,7 @@ impl Rollups for MemoryStore {
     async fn prune_rollups(
         &self,
         term: Term,
-        kind: Kind,
+        kind: RollupKind,
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
@@ -111,7 +111,7 @@ impl Rollups for MemoryStore {
         &self,
         account: AccountId,
         destination: Option<DestinationId>,
-        kind: Kind,
+        kind: RollupKind,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {

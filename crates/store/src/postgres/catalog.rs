@@ -4,17 +4,18 @@
 
 mod accounts;
 mod api_keys;
+mod destination_records;
 mod documents;
-mod targets;
 
 use super::{
     PostgresStore,
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{AccountChanges, Catalog, Page, StoreError, Target};
+use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
 pub(super) use accounts::ordering;
 use async_trait::async_trait;
+pub(super) use destination_records::DESTINATION_RECORDS;
 use documents::StoredDocument as _;
 use domain::{
     account::{Account, ApiKey},
@@ -26,7 +27,6 @@ use domain::{
 };
 use serde::Serialize;
 use std::sync::LazyLock;
-pub(super) use targets::TARGETS;
 
 static INSERT_SETTING: LazyLock<Statement> = sql!(
     "insert_setting": "insert into settings (name, value) values (:name, :value) on conflict do nothing"
@@ -187,8 +187,11 @@ impl Catalog for PostgresStore {
         documents::probe(&self.pools.general().await?, account, id, now).await
     }
 
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
-        targets::get(&self.pools.engine().await?, ids).await
+    async fn destination_records(
+        &self,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Option<DestinationRecord>>, StoreError> {
+        destination_records::get(&self.pools.engine().await?, ids).await
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
-    feed::{FeedProgress, FeedRound, RoundStage, Snapshot, Written},
+    feed::{FeedProgress, FeedRound, RoundStage, Snapshot, WriteNumber},
 };
 use async_trait::async_trait;
 use domain::{
@@ -269,7 +269,7 @@ impl FeedReader {
 
 /// The transaction that wrote it.
 fn stamp(cells: &mut Cells<'_, '_>) -> Result<FeedStamp, Unreadable> {
-    Ok(FeedStamp(Written::By(cells.get("written_by")?)))
+    Ok(FeedStamp(WriteNumber::Transaction(cells.get("written_by")?)))
 }
 
 fn fact(cells: &mut Cells<'_, '_>) -> Result<FactRecord, Unreadable> {

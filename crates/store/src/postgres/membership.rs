@@ -5,7 +5,7 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
+use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use std::{sync::LazyLock, time::Duration};
@@ -14,8 +14,8 @@ static NOW: LazyLock<Statement> = sql!("now": "select (extract(epoch from now())
 static JOIN: LazyLock<Statement> = sql!("join");
 static RENEW: LazyLock<Statement> = sql!("renew");
 static LEAVE: LazyLock<Statement> = sql!("leave": "delete from nodes where id = :node_id");
-static ROLL_STAMP: LazyLock<Statement> = sql!("roll_stamp");
-static ROLL: LazyLock<Statement> = sql!("roll");
+static ROSTER_STAMP: LazyLock<Statement> = sql!("roster_stamp");
+static ROSTER: LazyLock<Statement> = sql!("roster");
 static REAP: LazyLock<Statement> = sql!("reap");
 static TAKE_SHARDS: LazyLock<Statement> = sql!("take_shards");
 static ASK_SHARDS: LazyLock<Statement> = sql!("ask_shards");
@@ -55,14 +55,14 @@ impl Membership for PostgresStore {
         Ok(())
     }
 
-    async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
+    async fn roster_stamp(&self) -> Result<RosterStamp, StoreError> {
         let connection = self.pools.nodes().await?;
-        Ok(connection.read(&ROLL_STAMP, params![]).await?.one(stamp)?)
+        Ok(connection.read(&ROSTER_STAMP, params![]).await?.one(stamp)?)
     }
 
-    async fn roll(&self) -> Result<Roll, StoreError> {
+    async fn roster(&self) -> Result<Roster, StoreError> {
         let connection = self.pools.nodes().await?;
-        let rows = connection.read(&ROLL, params![]).await?;
+        let rows = connection.read(&ROSTER, params![]).await?;
         let now = rows.first_value("now")?.ok_or(StoreError::NotFound { what: "shard" })?;
         let (mut members, mut shards) = (Vec::new(), Vec::new());
         rows.all(|cells| {
@@ -72,7 +72,7 @@ impl Membership for PostgresStore {
             }
             Ok(())
         })?;
-        Ok(Roll { now, members, shards })
+        Ok(Roster { now, members, shards })
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
@@ -129,8 +129,8 @@ impl Membership for PostgresStore {
     }
 }
 
-fn stamp(cells: &mut Cells<'_, '_>) -> Result<RollStamp, Unreadable> {
-    Ok(RollStamp {
+fn stamp(cells: &mut Cells<'_, '_>) -> Result<RosterStamp, Unreadable> {
+    Ok(RosterStamp {
         members: cells.get::<u64>("members")? as u32,
         expired: cells.get::<u64>("expired")? as u32,
         epochs: cells.get("epochs")?,

@@ -48,7 +48,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
         let all: [&planned::Planned; 12] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
-            &catalog::TARGETS,
+            &catalog::DESTINATION_RECORDS,
             &expand::ROUTES_AFTER,
             &expand::ORDERINGS_OF,
             &queue::FETCH,

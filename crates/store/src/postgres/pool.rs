@@ -36,7 +36,7 @@ pub(super) struct Pools {
     canceller: Canceller,
 }
 
-/// For the engine's reads: a fetch, targets and a large payload at a time; and for a chunk of an expansion.
+/// For the engine's reads: a fetch, destinations and a large payload at a time; and for a chunk of an expansion.
 const ENGINE_CONNECTIONS: usize = 4;
 /// For what nodes say to each other: a wake-up does not wait while shards are handed over.
 const NODES_CONNECTIONS: usize = 2;

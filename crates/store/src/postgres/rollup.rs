@@ -5,7 +5,7 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql, sql_file},
 };
-use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
@@ -142,7 +142,7 @@ impl Rollups for PostgresStore {
         Ok(!written.is_empty())
     }
 
-    async fn write_mark(&self, term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
+    async fn write_mark(&self, term: Term, mark: RollupMark, until: Timestamp) -> Result<bool, StoreError> {
         let params = params![
             chore: term.chore.as_str() => TEXT, node_id: term.node.uuid() => UUID, term: term.number => INT8,
             mark: mark.name() => TEXT, closed_at: until.micros() => INT8,
@@ -151,7 +151,7 @@ impl Rollups for PostgresStore {
         Ok(!connection.write(&WRITE_MARK, params).await?.is_empty())
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
+    async fn mark(&self, mark: RollupMark) -> Result<Option<Timestamp>, StoreError> {
         let connection = self.pools.general().await?;
         Ok(connection.read(&MARK, params![mark: mark.name() => TEXT]).await?.first_value("closed_at")?)
     }
@@ -165,7 +165,7 @@ impl Rollups for PostgresStore {
     async fn prune_rollups(
         &self,
         term: Term,
-        kind: Kind,
+        kind: RollupKind,
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
@@ -181,7 +181,7 @@ impl Rollups for PostgresStore {
         &self,
         account: AccountId,
         destination: Option<DestinationId>,
-        kind: Kind,
+        kind: RollupKind,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {

@@ -37,7 +37,7 @@ static SWITCH_ACCOUNTS: LazyLock<Statement> = sql!("switch_accounts");
 static SWITCH_DESTINATIONS: LazyLock<Statement> = sql!("switch_destinations");
 
 /// Facts that are written now, and whether they moved their delivery.
-type Written = HashMap<Uuid, bool>;
+type MovedByFact = HashMap<Uuid, bool>;
 
 /// One answer per settlement, in order: whether it moved its delivery, now or when it was written first.
 pub(super) async fn settle(
@@ -46,7 +46,7 @@ pub(super) async fn settle(
     settlements: &[Settlement],
     now: Timestamp,
 ) -> Result<Vec<bool>, StoreError> {
-    let mut written = Written::with_capacity(settlements.len());
+    let mut written = MovedByFact::with_capacity(settlements.len());
     let mut begun = false;
     for round in rounds(settlements) {
         // One that cannot be stored never fails the others: halve until it is alone.
@@ -78,7 +78,7 @@ pub(super) async fn settle(
 async fn settled_before(
     connection: &Connection,
     settlements: &[Settlement],
-    written: &Written,
+    written: &MovedByFact,
 ) -> Result<HashSet<Uuid>, StoreError> {
     let there = settlements.iter().filter(|settlement| !written.contains_key(&fact_id(settlement)));
     let (deliveries, facts): (Vec<Uuid>, Vec<Uuid>) =
@@ -118,7 +118,7 @@ async fn settle_part(
     node: NodeId,
     part: &[&Settlement],
     now: Timestamp,
-) -> Result<Written, Trouble> {
+) -> Result<MovedByFact, Trouble> {
     let facts = FactColumns::of(part);
     let node = node.uuid();
     // What is no ending of a replay, and has no consequence, costs one statement and nothing else.
@@ -140,7 +140,7 @@ async fn settle_with_consequences(
     facts: &FactColumns,
     part: &[&Settlement],
     now: Timestamp,
-) -> Result<Written, Trouble> {
+) -> Result<MovedByFact, Trouble> {
     let written = written(&transaction.run(&SETTLE.call, facts.params(node)).await?)?;
     let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
     let destinations = |consequence| -> BTreeSet<Uuid> {
@@ -186,7 +186,7 @@ async fn switch(
 }
 
 /// A fact that was there before is not among them: this time nothing moved.
-fn written(rows: &Rows) -> Result<Written, Unreadable> {
+fn written(rows: &Rows) -> Result<MovedByFact, Unreadable> {
     let moved = rows.all(|cells| Ok((cells.get("attempt_id")?, !cells.get::<bool>("late")?)))?;
     Ok(moved.into_iter().collect())
 }
@@ -198,7 +198,7 @@ async fn settle_bare(
     settlement: &Settlement,
     now: Timestamp,
     why: tokio_postgres::Error,
-) -> Result<Written, StoreError> {
+) -> Result<MovedByFact, StoreError> {
     let delivery_id = settlement.delivery.id;
     tracing::error!(%delivery_id, error = %why, "the store refused an attempt; writing it without its detail");
     let mut bare = settlement.clone();
@@ -220,7 +220,7 @@ async fn settle_least(
     node: NodeId,
     settlement: &Settlement,
     now: Timestamp,
-) -> Result<Written, StoreError> {
+) -> Result<MovedByFact, StoreError> {
     let delivery = settlement.delivery.clone();
     let ending = Ending::DeadLetter(DeadReason::Undeliverable);
     let id = AttemptId::from_uuid(fact_id(settlement));
@@ -234,7 +234,7 @@ async fn settle_least(
     match settle_part(connection, node, &[&least], now).await {
         Err(Trouble::Culprit { error }) => {
             tracing::error!(delivery_id = %least.delivery.id, %error, "the store refused a delivery's end");
-            Ok(Written::new())
+            Ok(MovedByFact::new())
         }
         other => Ok(other?),
     }

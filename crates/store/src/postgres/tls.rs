@@ -28,8 +28,8 @@ pub(super) fn connector(verify: Verify) -> Result<MakeRustlsConnect, OpenError> 
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// What `sslmode=require` has always meant: nobody can listen, but nobody has proven who they are. Signatures are
-/// still checked, so the connection is at least with whoever holds the certificate's key.
+/// What `sslmode=require` has always meant: no third party can listen, but the server has not proven which one it is.
+/// Signatures are still checked, so the connection is at least with the holder of the certificate's key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -7,7 +7,7 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    FactKey, KnownLane, Roll, StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
+    FactKey, KnownLane, Roster, StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
     audit::{FactWord, after_event, after_fact, after_track, walked},
 };
 use domain::{
@@ -21,8 +21,8 @@ pub(super) const AUDIT_HEADS: &str = sql!("audit_heads");
 pub(super) const AUDIT_FAN_OUTS: &str = sql!("audit_fan_outs");
 pub(super) const AUDIT_FACTS: &str = sql!("audit_facts");
 
-pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
-    membership::roll(connection)
+pub(super) fn roster(connection: &Connection) -> Result<Roster, Trouble> {
+    membership::roster(connection)
 }
 
 pub(super) fn heads(
@@ -59,7 +59,7 @@ pub(super) fn known(
 ) -> Result<Vec<KnownLane>, Trouble> {
     let known = |id: &DestinationId| {
         let published = lanes::published(connection, *id, newer_than)?;
-        Ok(KnownLane { target: catalog::target(connection, *id)?, published })
+        Ok(KnownLane { record: catalog::destination_record(connection, *id)?, published })
     };
     ids.iter().map(known).collect()
 }

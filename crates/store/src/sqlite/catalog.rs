@@ -2,19 +2,19 @@
 
 mod accounts;
 mod api_keys;
+mod destination_records;
 mod documents;
-mod targets;
 
 pub(super) use accounts::{next_version, version};
+pub(super) use destination_records::get as destination_record;
 pub(super) use documents::route;
-pub(super) use targets::get as target;
 
 use super::{
     SqliteStore, Trouble,
     statement::{bound, sql},
     writer::Priority,
 };
-use crate::{AccountChanges, Catalog, Page, StoreError, Target};
+use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -233,10 +233,15 @@ impl Catalog for SqliteStore {
         .await
     }
 
-    async fn targets(&self, ids: &[DestinationId]) -> Result<Vec<Option<Target>>, StoreError> {
+    async fn destination_records(
+        &self,
+        ids: &[DestinationId],
+    ) -> Result<Vec<Option<DestinationRecord>>, StoreError> {
         let ids = ids.to_owned();
-        self.read_for_engine(move |connection| ids.iter().map(|id| targets::get(connection, *id)).collect())
-            .await
+        self.read_for_engine(move |connection| {
+            ids.iter().map(|id| destination_records::get(connection, *id)).collect()
+        })
+        .await
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
-    feed::{FeedProgress, Numbers, Written},
+    feed::{FeedProgress, LastNumbers, WriteNumber},
 };
 use async_trait::async_trait;
 use domain::{
@@ -61,7 +61,8 @@ impl Feed for SqliteStore {
         self.read(move |connection| {
             // Where retention took the newest rows, their numbers come again.
             let last = end(connection)?;
-            let seen = Numbers { fact: seen.fact.min(last.fact), event: seen.event.min(last.event), ..seen };
+            let seen =
+                LastNumbers { fact: seen.fact.min(last.fact), event: seen.event.min(last.event), ..seen };
             let mut walk = Walk { accounts, at, seen, entries: Vec::new() };
             let mut looked_at = vec![walk.facts(connection, limit)?];
             if events {
@@ -82,15 +83,15 @@ impl Feed for SqliteStore {
     }
 }
 
-fn end(connection: &Connection) -> Result<Numbers, Trouble> {
+fn end(connection: &Connection) -> Result<LastNumbers, Trouble> {
     bound!(FEED_END).one(connection, |columns| {
-        Ok(Numbers { fact: columns.get()?, hold: columns.get()?, event: columns.get()? })
+        Ok(LastNumbers { fact: columns.get()?, hold: columns.get()?, event: columns.get()? })
     })
 }
 
 /// Whether rows have other numbers than when this place was made, as after a VACUUM: then what was the last row began
 /// later than that.
-fn renumbered(connection: &Connection, seen: Numbers, at: Timestamp) -> Result<bool, Trouble> {
+fn renumbered(connection: &Connection, seen: LastNumbers, at: Timestamp) -> Result<bool, Trouble> {
     let fact = bound!("select attempt_id from attempts where rowid = :row", row: seen.fact)
         .first(connection, |columns| Ok(columns.id::<AttemptId>()?))?;
     let event = bound!("select id from events where rowid = :row", row: seen.event)
@@ -99,11 +100,11 @@ fn renumbered(connection: &Connection, seen: Numbers, at: Timestamp) -> Result<b
     Ok(fact.is_some_and(|last| last.made_at() > latest) || event.is_some_and(|last| last.made_at() > latest))
 }
 
-/// Goes over rows of whomever and keeps what is asked for.
+/// Goes over the rows of all accounts and keeps those of the accounts that are followed.
 struct Walk {
     accounts: Vec<AccountId>,
     at: Timestamp,
-    seen: Numbers,
+    seen: LastNumbers,
     entries: Vec<FeedEntry>,
 }
 
@@ -116,7 +117,7 @@ impl Walk {
             let (account, late): (_, bool) = (columns.id()?, columns.get()?);
             if self.accounts.contains(&account) && !late {
                 let record = Box::new(fact(columns)?);
-                self.keep(account, Written::Fact(self.seen.fact), FeedChange::Delivery(record));
+                self.keep(account, WriteNumber::Fact(self.seen.fact), FeedChange::Delivery(record));
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -128,11 +129,11 @@ impl Walk {
         bound!(FEED_EVENTS, after: after, limit: limit).each(connection, |columns| {
             looked_at += 1;
             self.seen.event = columns.get()?;
-            // Of others no more is read than whose it is.
+            // Of an event of another account no more is read than its account.
             let account = columns.clone().account_of_event()?;
             if self.accounts.contains(&account) {
                 let record = EventRecord::received(columns.event()?, columns.count()?, columns.get()?);
-                self.keep(account, Written::Event(self.seen.event), FeedChange::Event(Box::new(record)));
+                self.keep(account, WriteNumber::Event(self.seen.event), FeedChange::Event(Box::new(record)));
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -148,14 +149,14 @@ impl Walk {
             if let Some(account) = account.filter(|account| self.accounts.contains(account))
                 && let Some(entry) = gates::hold(columns)?
             {
-                self.keep(account, Written::Hold(self.seen.hold), FeedChange::Hold(destination, entry));
+                self.keep(account, WriteNumber::Hold(self.seen.hold), FeedChange::Hold(destination, entry));
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(looked_at)
     }
 
-    fn keep(&mut self, account_id: AccountId, written: Written, change: FeedChange) {
+    fn keep(&mut self, account_id: AccountId, written: WriteNumber, change: FeedChange) {
         let place = FeedPlace::numbers(self.at, self.seen);
         self.entries.push(FeedEntry { account_id, place, stamp: FeedStamp(written), change });
     }

@@ -91,7 +91,7 @@ impl Keys {
         }
     }
 
-    /// Uses a key for an event, unless it has been used: then says by whom.
+    /// Uses a key for an event, unless it has been used: then says by which event.
     pub(super) fn claim(
         &self,
         connection: &Connection,

@@ -8,7 +8,7 @@ use super::{
     trouble::{Trouble, unreadable},
     writer::Priority,
 };
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roll, RollStamp, ShardRow, StoreError};
+use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use rusqlite::Connection;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 const JOIN: &str = sql!("join");
 const MEMBERS: &str = sql!("members");
-const ROLL: &str = sql!("roll");
-const ROLL_STAMP: &str = sql!("roll_stamp");
+const ROSTER: &str = sql!("roster");
+const ROSTER_STAMP: &str = sql!("roster_stamp");
 const TAKE_SHARDS: &str = sql!("take_shards");
 const ASK_SHARDS: &str = sql!("ask_shards");
 const RELEASE_SHARDS: &str = sql!("release_shards");
@@ -58,12 +58,12 @@ impl Membership for SqliteStore {
         .await
     }
 
-    async fn roll_stamp(&self) -> Result<RollStamp, StoreError> {
+    async fn roster_stamp(&self) -> Result<RosterStamp, StoreError> {
         self.read_for_engine(|connection| stamp(connection, now(connection)?)).await
     }
 
-    async fn roll(&self) -> Result<Roll, StoreError> {
-        self.read_for_engine(roll).await
+    async fn roster(&self) -> Result<Roster, StoreError> {
+        self.read_for_engine(roster).await
     }
 
     async fn reap(&self, me: NodeId) -> Result<Vec<NodeId>, StoreError> {
@@ -153,9 +153,9 @@ fn join(connection: &Connection, node: &NodeRecord, lease: Duration) -> Result<T
     Ok(now)
 }
 
-fn stamp(connection: &Connection, now: Timestamp) -> Result<RollStamp, Trouble> {
-    bound!(ROLL_STAMP, now: now).one(connection, |columns| {
-        Ok(RollStamp {
+fn stamp(connection: &Connection, now: Timestamp) -> Result<RosterStamp, Trouble> {
+    bound!(ROSTER_STAMP, now: now).one(connection, |columns| {
+        Ok(RosterStamp {
             members: columns.get()?,
             expired: columns.get()?,
             epochs: columns.get()?,
@@ -165,10 +165,10 @@ fn stamp(connection: &Connection, now: Timestamp) -> Result<RollStamp, Trouble> 
     })
 }
 
-pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
+pub(super) fn roster(connection: &Connection) -> Result<Roster, Trouble> {
     let now = now(connection)?;
     let members = bound!(MEMBERS).all(connection, |columns| member(columns, now))?;
-    let shards = bound!(ROLL).all(connection, |columns| {
+    let shards = bound!(ROSTER).all(connection, |columns| {
         Ok(ShardRow {
             shard: columns.get()?,
             owner: columns.optional_id()?,
@@ -176,7 +176,7 @@ pub(super) fn roll(connection: &Connection) -> Result<Roll, Trouble> {
             wanted_by: columns.optional_id()?,
         })
     })?;
-    Ok(Roll { now, members, shards })
+    Ok(Roster { now, members, shards })
 }
 
 fn member(columns: &mut Columns<'_>, now: Timestamp) -> Result<Member, Trouble> {

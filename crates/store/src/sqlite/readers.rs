@@ -35,7 +35,7 @@ impl Readers {
     }
 
     /// One connection, beside the process that has the lock.
-    pub(super) fn of_onlooker(path: PathBuf) -> Self {
+    pub(super) fn read_only(path: PathBuf) -> Self {
         Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(1)), _lock: None }
     }
 

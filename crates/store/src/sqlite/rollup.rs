@@ -8,7 +8,7 @@ use super::{
     trouble::Trouble,
     writer::Priority,
 };
-use crate::{EventCount, Kind, Mark, Rollup, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, AttemptId, DestinationId, EventId},
@@ -121,7 +121,7 @@ impl Rollups for SqliteStore {
         .await
     }
 
-    async fn write_mark(&self, _term: Term, mark: Mark, until: Timestamp) -> Result<bool, StoreError> {
+    async fn write_mark(&self, _term: Term, mark: RollupMark, until: Timestamp) -> Result<bool, StoreError> {
         self.write(Priority::Bulk, move |connection| {
             bound!(WRITE_MARK, name: mark.name(), closed_at: until).execute(connection)?;
             Ok(true)
@@ -129,7 +129,7 @@ impl Rollups for SqliteStore {
         .await
     }
 
-    async fn mark(&self, mark: Mark) -> Result<Option<Timestamp>, StoreError> {
+    async fn mark(&self, mark: RollupMark) -> Result<Option<Timestamp>, StoreError> {
         self.read(move |connection| {
             bound!("select closed_at from rollup_marks where name = :name", name: mark.name())
                 .first(connection, |columns| Ok(columns.time()?))
@@ -149,7 +149,7 @@ impl Rollups for SqliteStore {
     async fn prune_rollups(
         &self,
         _term: Term,
-        kind: Kind,
+        kind: RollupKind,
         before: Timestamp,
         limit: usize,
     ) -> Result<Option<usize>, StoreError> {
@@ -165,7 +165,7 @@ impl Rollups for SqliteStore {
         &self,
         account: AccountId,
         destination: Option<DestinationId>,
-        kind: Kind,
+        kind: RollupKind,
         from: Timestamp,
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError> {

@@ -113,7 +113,7 @@ pub(super) struct FirstCount {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Rows between two looks whether anybody still wants to know.
+/// Rows between two looks whether the caller still waits.
 const STRIDE: u32 = 1_024;
 
 impl FirstCount {

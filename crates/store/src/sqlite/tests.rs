@@ -14,10 +14,10 @@ mod retention;
 mod tally;
 mod writer;
 
-use super::{SqliteLook, SqliteStore};
+use super::{SqliteReadOnly, SqliteStore};
 use crate::{
-    Catalog as _, Committed, FoundTables, Ingest as _, Look as _, NewDelivery, NewEvent, OpenError,
-    OpenOptions, Queue as _, Window,
+    Catalog as _, Committed, FoundTables, Ingest as _, NewDelivery, NewEvent, OpenError, OpenOptions,
+    Queue as _, ReadOnlyStore as _, Window,
 };
 use domain::{
     account::Account,
@@ -192,8 +192,8 @@ async fn the_tables_of_a_development_version_are_refused_and_left_alone() {
         };
         assert!(why.contains(&path.display().to_string()), "{why}");
         assert!(why.contains("development version") && why.ends_with("start with an empty folder"), "{why}");
-        let look = SqliteLook::open(&path).expect("a look");
-        assert_eq!(look.schema().await.expect("tables").found, FoundTables::Unreleased);
+        let store = SqliteReadOnly::open(&path).expect("a store");
+        assert_eq!(store.schema().await.expect("tables").found, FoundTables::Unreleased);
         assert!(!outsider.table_exists(None, "posthaste_migrations").expect("a catalogue"), "left alone");
     };
     refused("create table refinery_schema_history (version integer primary key, name text); create table events (id)")

@@ -260,8 +260,8 @@ impl WriterThread {
         Ok(true)
     }
 
-    /// A flush that failed may have dropped the pages it could not write and yet succeed when asked again, so nobody
-    /// asks again. What was flushed before is safe in the log, and is found there at the next start.
+    /// A flush that failed may have dropped the pages it could not write and yet succeed when asked again, so
+    /// the writer does not ask again. What was flushed before is safe in the log, and is found there at the next start.
     fn fail(&mut self, error: &rusqlite::Error) {
         tracing::error!(%error, "the store has failed: nothing is written any more");
         let _ = self.failed.set(error.to_string());

@@ -133,13 +133,13 @@ pub(crate) async fn walks_go_on_where_they_stopped(world: World) {
         world.move_on(ended_without(&dead, at(9), Ending::DeadLetter(DeadReason::Gone))).await;
         world.delivery(&ground, at(n)).await;
     }
-    let look = world.outside.look().await;
+    let store = world.outside.look().await;
     let (heads, uneven, stray) = (world.heads(10).await, world.uneven().await, world.stray().await);
     assert_eq!((heads.len(), uneven.len(), stray.len()), (5, 5, 5));
     for limit in [1, 2, 3] {
         assert_eq!(world.heads(limit).await, heads);
-        assert_eq!(fan_outs(look.as_ref(), limit, 1_000).await, uneven);
-        assert_eq!(facts(look.as_ref(), limit).await, stray);
+        assert_eq!(fan_outs(store.as_ref(), limit, 1_000).await, uneven);
+        assert_eq!(facts(store.as_ref(), limit).await, stray);
     }
 }
 
@@ -150,10 +150,10 @@ pub(crate) async fn a_large_fan_out_is_looked_at_alone(world: World) {
         let new = world.matched(event(&ground.account, at(1)), promises(count)).await;
         assert_eq!(world.commit(&new).await, Committed::New);
     }
-    let look = world.outside.look().await;
+    let store = world.outside.look().await;
     let (mut from, mut looked_at) = (Some(EventId::MIN), Vec::new());
     while let Some(next) = from {
-        let step = look.audit_fan_outs(next, 100, 10).await.expect("a step");
+        let step = store.audit_fan_outs(next, 100, 10).await.expect("a step");
         assert_eq!(step.found, []);
         looked_at.extend(Some(step.looked_at).filter(|seen| *seen > 0));
         from = step.next;
@@ -167,13 +167,13 @@ pub(crate) async fn what_is_found_is_found_again_by_its_key(world: World) {
     let waiting = world.delivery(&ground, at(1)).await;
     world.outside.lose_waiting(lost.id).await;
     world.move_on(ended_without(&dead, at(9), Ending::DeadLetter(DeadReason::Gone))).await;
-    let look = world.outside.look().await;
+    let store = world.outside.look().await;
     let (uneven, stray) = (world.uneven().await, world.stray().await);
-    let again = look.audit_fan_outs(uneven[0].event_id, 1, 1).await.expect("a step");
+    let again = store.audit_fan_outs(uneven[0].event_id, 1, 1).await.expect("a step");
     assert_eq!(again.found, uneven);
-    assert_eq!(look.audit_facts(stray[0].key, 1).await.expect("a step").found, stray);
+    assert_eq!(store.audit_facts(stray[0].key, 1).await.expect("a step").found, stray);
     let place = head(&waiting).place;
-    assert_eq!(look.audit_heads(place, 1).await.expect("a step").found, [head(&waiting)]);
+    assert_eq!(store.audit_heads(place, 1).await.expect("a step").found, [head(&waiting)]);
 }
 
 pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
@@ -224,26 +224,26 @@ pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
 }
 
 pub(crate) async fn a_shard_without_an_owner_is_told(world: World) {
-    let look = world.outside.look().await;
-    let roll = look.audit_roll().await.expect("the roll");
-    assert!(roll.has_workers());
-    assert_eq!(roll.unowned(limits::LEASE).len(), all_shards().len());
+    let store = world.outside.look().await;
+    let roster = store.audit_roster().await.expect("the roster");
+    assert!(roster.has_workers());
+    assert_eq!(roster.unowned(limits::LEASE).len(), all_shards().len());
     let taken = world.store.take_shards(world.node.id, 1_000).await.expect("they are taken");
-    let roll = look.audit_roll().await.expect("the roll");
-    let unowned = roll.unowned(limits::LEASE);
+    let roster = store.audit_roster().await.expect("the roster");
+    let unowned = roster.unowned(limits::LEASE);
     assert_eq!(unowned.len(), all_shards().len() - taken.len());
     assert!(unowned.iter().all(|shard| !shard.certain));
-    let much_later = store::Roll { now: roll.now.plus(4 * limits::LEASE), ..roll };
+    let much_later = store::Roster { now: roster.now.plus(4 * limits::LEASE), ..roster };
     let certain = much_later.unowned(2 * limits::LEASE).iter().filter(|shard| shard.certain).count();
     assert_eq!(certain, taken.len(), "an owner whose lease ended long ago is none");
 }
 
 impl World {
     async fn heads(&self, limit: usize) -> Vec<WaitingHead> {
-        let look = self.outside.look().await;
+        let store = self.outside.look().await;
         let (mut all, mut from) = (Vec::new(), Some(FIRST_TRACK));
         while let Some(next) = from {
-            let step: Walked<TrackPlace, WaitingHead> = look.audit_heads(next, limit).await.expect("a step");
+            let step: Walked<TrackPlace, WaitingHead> = store.audit_heads(next, limit).await.expect("a step");
             assert!(step.looked_at <= limit);
             all.extend(step.found);
             from = step.next;
@@ -260,16 +260,16 @@ impl World {
     }
 
     async fn known(&self, id: DestinationId, now: Timestamp) -> KnownLane {
-        let look = self.outside.look().await;
+        let store = self.outside.look().await;
         let newer_than = now.minus(limits::LANES_FRESH);
-        look.audit_lanes(&[id], newer_than).await.expect("the lane").remove(0)
+        store.audit_lanes(&[id], newer_than).await.expect("the lane").remove(0)
     }
 }
 
-async fn fan_outs(look: &dyn Audit, limit: usize, deliveries: u64) -> Vec<UnevenFanOut> {
+async fn fan_outs(store: &dyn Audit, limit: usize, deliveries: u64) -> Vec<UnevenFanOut> {
     let (mut all, mut from) = (Vec::new(), Some(EventId::MIN));
     while let Some(next) = from {
-        let step = look.audit_fan_outs(next, limit, deliveries).await.expect("a step");
+        let step = store.audit_fan_outs(next, limit, deliveries).await.expect("a step");
         assert!(step.looked_at <= limit);
         all.extend(step.found);
         from = step.next;
@@ -277,10 +277,10 @@ async fn fan_outs(look: &dyn Audit, limit: usize, deliveries: u64) -> Vec<Uneven
     all
 }
 
-async fn facts(look: &dyn Audit, limit: usize) -> Vec<StrayFact> {
+async fn facts(store: &dyn Audit, limit: usize) -> Vec<StrayFact> {
     let (mut all, mut from) = (Vec::new(), Some(FIRST_FACT));
     while let Some(next) = from {
-        let step: Walked<FactKey, StrayFact> = look.audit_facts(next, limit).await.expect("a step");
+        let step: Walked<FactKey, StrayFact> = store.audit_facts(next, limit).await.expect("a step");
         assert!(step.looked_at <= limit);
         all.extend(step.found);
         from = step.next;

@@ -46,7 +46,7 @@ pub(crate) fn check<F: Future<Output = ()>>(backend: Backend, promise: impl FnOn
             store: opened.store.clone(),
             backend: opened.backend,
             node: opened.node.clone(),
-            door: opened.door.clone(),
+            other_nodes: opened.other_nodes.clone(),
             outside: opened.outside.clone(),
         };
         let kept = AssertUnwindSafe(promise(world)).catch_unwind().await;
@@ -61,7 +61,7 @@ pub(crate) struct Opened {
     pub(crate) backend: Backend,
     /// It has joined, and may settle.
     pub(crate) node: NodeRecord,
-    pub(crate) door: Door,
+    pub(crate) other_nodes: OtherNodes,
     pub(crate) outside: Outside,
     schema: Option<String>,
     _folder: Option<TempDir>,
@@ -69,19 +69,19 @@ pub(crate) struct Opened {
 
 /// How another node comes to the same store.
 #[derive(Clone)]
-pub(crate) enum Door {
+pub(crate) enum OtherNodes {
     Memory(Arc<MemoryStore>),
     /// It does not.
-    Shut,
+    Impossible,
     Url(String),
 }
 
-impl Door {
+impl OtherNodes {
     /// The store as another node has it; None where there can be one node only.
-    pub(crate) async fn enter(&self) -> Option<Arc<dyn Store>> {
+    pub(crate) async fn open(&self) -> Option<Arc<dyn Store>> {
         match self {
             Self::Memory(store) => Some(Arc::new(store.another())),
-            Self::Shut => None,
+            Self::Impossible => None,
             Self::Url(url) => Some(open(url.clone()).await),
         }
     }
@@ -102,7 +102,9 @@ impl Outside {
             Self::Sqlite(path) => format!("sqlite:{}", path.display()),
             Self::Postgres { url, .. } => url.clone(),
         };
-        store::look(&options(url)).await.unwrap_or_else(|error| panic!("it cannot be looked at: {error}"))
+        store::open_read_only(&options(url))
+            .await
+            .unwrap_or_else(|error| panic!("it cannot be looked at: {error}"))
     }
 
     /// A delivery that waits is not there any more, and has not ended.
@@ -170,28 +172,28 @@ impl Outside {
 
 impl Opened {
     pub(crate) async fn new(backend: Backend) -> Self {
-        let (store, door, outside, schema, folder): (Arc<dyn Store>, _, _, _, _) = match backend {
+        let (store, other_nodes, outside, schema, folder): (Arc<dyn Store>, _, _, _, _) = match backend {
             Backend::Memory => {
                 let store = Arc::new(MemoryStore::new(Arc::new(MachineClock)));
-                (store.clone(), Door::Memory(store.clone()), Outside::Memory(store), None, None)
+                (store.clone(), OtherNodes::Memory(store.clone()), Outside::Memory(store), None, None)
             }
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a folder for the database");
                 let path = folder.path().join("posthaste.db");
                 let url = format!("sqlite:{}", path.display());
-                (open(url).await, Door::Shut, Outside::Sqlite(path), None, Some(folder))
+                (open(url).await, OtherNodes::Impossible, Outside::Sqlite(path), None, Some(folder))
             }
             Backend::Postgres => {
                 let schema = format!("t_{}", NodeId::at(MachineClock.now(), rand::random()));
                 let url = format!("{}?schema={schema}", server());
                 let outside = Outside::Postgres { url: url.clone(), schema: schema.clone() };
-                (open(url.clone()).await, Door::Url(url), outside, Some(schema), None)
+                (open(url.clone()).await, OtherNodes::Url(url), outside, Some(schema), None)
             }
         };
         let id = NodeId::at(MachineClock.now(), rand::random());
         let node = node(id, "first");
         store.join(&node, domain::limits::LEASE).await.expect("the first node joins");
-        Self { store, backend, node, door, outside, schema, _folder: folder }
+        Self { store, backend, node, other_nodes, outside, schema, _folder: folder }
     }
 
     pub(crate) async fn clean_up(self) {

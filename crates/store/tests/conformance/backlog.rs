@@ -1,4 +1,4 @@
-//! How much waits, of whom. Few rows are counted by every store; only many are estimated by some.
+//! How much waits, by account. Few rows are counted by every store; only many are estimated by some.
 
 use crate::fixtures::*;
 use domain::{account::Account, event::Event, id::AttemptId};

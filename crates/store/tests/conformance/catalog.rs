@@ -1,4 +1,4 @@
-//! Configuration: what is created is found, by its account alone, and changed only by who has seen its last version.
+//! Configuration: what is created is found, by its account alone, and changed only over the version that was read.
 
 use crate::fixtures::*;
 use domain::{
@@ -243,13 +243,13 @@ pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(wor
     let gone = world.destination(&ground.account).await;
     world.store.delete_destination(ground.account.id, gone.id, at(9)).await.unwrap();
     let ids = [gone.id, DestinationId::at(at(0), chance()), ground.destination.id];
-    let targets = world.store.targets(&ids).await.unwrap();
-    assert_eq!(targets.len(), 3);
+    let records = world.store.destination_records(&ids).await.unwrap();
+    assert_eq!(records.len(), 3);
 
-    let deleted = targets[0].as_ref().expect("its lane may not be empty yet");
+    let deleted = records[0].as_ref().expect("its lane may not be empty yet");
     assert_eq!(deleted.destination.as_ref().unwrap().switch.deleted_at, Some(at(9)));
-    assert!(targets[1].is_none());
-    let live = targets[2].as_ref().expect("a live one");
+    assert!(records[1].is_none());
+    let live = records[2].as_ref().expect("a live one");
     assert_eq!(
         (live.id, live.account_id, live.shard),
         (ground.destination.id, ground.account.id, ground.destination.id.shard())
@@ -257,7 +257,7 @@ pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(wor
     assert_eq!(live.destination.as_ref().unwrap(), &ground.destination);
     assert_eq!(live.data_key, ground.account.data_key);
     assert!(live.overrides.is_empty());
-    assert!(world.store.targets(&[]).await.unwrap().is_empty());
+    assert!(world.store.destination_records(&[]).await.unwrap().is_empty());
 }
 
 pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
@@ -269,15 +269,15 @@ pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
     let unsigned = Route { signing: Some(Signing::default()), ..route(&ground.destination) };
     let unsigned = world.store.create_route(&unsigned).await.unwrap();
 
-    let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
+    let record = world.store.destination_records(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
     assert_eq!(
-        target.overrides.iter().map(told).collect::<Vec<_>>(),
+        record.overrides.iter().map(told).collect::<Vec<_>>(),
         [&patient, &stubborn, &unsigned].map(told)
     );
 
     world.store.delete_route(ground.account.id, patient.id, at(1)).await.unwrap();
-    let target = world.store.targets(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
-    let ids: Vec<RouteId> = target.overrides.iter().map(|route| route.id).collect();
+    let record = world.store.destination_records(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
+    let ids: Vec<RouteId> = record.overrides.iter().map(|route| route.id).collect();
     assert_eq!(
         ids,
         [patient.id, stubborn.id, unsigned.id],
@@ -451,16 +451,16 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
     assert_eq!(world.version(&ground.account).await, before + 1);
     assert_eq!(world.store.destination(account, id).await.unwrap(), probed);
     assert_eq!(world.store.destinations(account, first(1)).await.unwrap(), std::slice::from_ref(&probed));
-    let target = world.store.targets(&[id]).await.unwrap().remove(0).expect("a target");
-    assert_eq!(target.destination.unwrap(), probed);
+    let record = world.store.destination_records(&[id]).await.unwrap().remove(0).expect("a record");
+    assert_eq!(record.destination.unwrap(), probed);
     assert_eq!(world.store.probe(account, id, at(6)).await.unwrap().switch.probed_at, Some(at(6)));
 
     let other = world.account().await;
     is_not_found(world.store.probe(other.id, id, at(7)).await, "destination");
     world.store.delete_destination(account, id, at(8)).await.unwrap();
     is_not_found(world.store.probe(account, id, at(9)).await, "destination");
-    let target = world.store.targets(&[id]).await.unwrap().remove(0).expect("a target");
-    assert_eq!(target.destination.unwrap().switch.probed_at, Some(at(6)));
+    let record = world.store.destination_records(&[id]).await.unwrap().remove(0).expect("a record");
+    assert_eq!(record.destination.unwrap().switch.probed_at, Some(at(6)));
 }
 
 pub(crate) async fn an_update_leaves_the_probe_alone(world: World) {

@@ -240,7 +240,11 @@ pub(crate) async fn routes_are_walked_by_id_and_door(world: World) {
 
     let first = routes_after(&world, &account.id, None, 4).await;
     let rest = routes_after(&world, &account.id, Some(first[3].id), 4).await;
-    assert_eq!((first.len(), rest.len()), (4, 2), "disabled ones too, of no other account and no other door");
+    assert_eq!(
+        (first.len(), rest.len()),
+        (4, 2),
+        "disabled ones too, of no other account and no other source"
+    );
     let ids: Vec<_> = first.iter().chain(&rest).map(|route| route.id).collect();
     assert!(ids.is_sorted() && ids[5] == disabled.id && !ids.contains(&other.route.id));
     assert_eq!(rest[1].version, disabled.version);

@@ -276,7 +276,7 @@ pub(crate) async fn what_is_no_place_of_this_store_is_told_apart(world: World) {
 }
 
 pub(crate) async fn what_another_node_writes_is_told_too(world: World) {
-    let Some(other) = world.door.enter().await else { return };
+    let Some(other) = world.other_nodes.open().await else { return };
     let ground = world.ground().await;
     let place = world.end(at(0)).await;
     let delivery = world.delivery(&ground, at(1)).await;

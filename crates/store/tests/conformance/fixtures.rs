@@ -1,6 +1,6 @@
 //! What the tests are about: one obvious builder for each thing, and a world to put them into.
 
-use crate::backend::{Backend, Door, Outside, START};
+use crate::backend::{Backend, OtherNodes, Outside, START};
 use bytes::Bytes;
 use domain::{
     account::{Account, ApiKey, KeyKind, Scope},
@@ -280,7 +280,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) backend: Backend,
     pub(crate) node: NodeRecord,
-    pub(crate) door: Door,
+    pub(crate) other_nodes: OtherNodes,
     pub(crate) outside: Outside,
 }
 

@@ -105,8 +105,8 @@ impl World {
     }
 
     async fn gate(&self, id: DestinationId) -> Option<KeptGate> {
-        let targets = self.store.targets(&[id]).await.expect("it is read");
-        targets.into_iter().flatten().next().expect("it is there").gate
+        let records = self.store.destination_records(&[id]).await.expect("it is read");
+        records.into_iter().flatten().next().expect("it is there").gate
     }
 
     async fn holds(&self, id: DestinationId) -> Vec<HoldRecord> {

@@ -284,8 +284,8 @@ macro_rules! kept_by {
                 a_node_that_left_is_gone,
                 a_stranger_has_no_lease,
                 a_renewal_gives_the_stores_time_and_the_stamp,
-                the_roll_is_whole,
-                the_stamp_differs_when_the_roll_has_moved,
+                the_roster_is_whole,
+                the_stamp_differs_when_the_roster_has_moved,
             }
             promises! {
                 $backend, shards:

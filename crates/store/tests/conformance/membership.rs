@@ -1,9 +1,9 @@
-//! Who is there: any number of nodes, and a lease that only a removed row ends.
+//! Membership: any number of nodes, and a lease that only a removed row ends.
 
 use crate::{backend::node as record, fixtures::*};
 use domain::{id::NodeId, limits, member::Role, time::Timestamp};
 use std::time::Duration;
-use store::{NodeRecord, Roll, StoreError};
+use store::{NodeRecord, Roster, StoreError};
 
 pub(crate) async fn the_store_tells_the_time(world: World) {
     let first = world.store.now().await.unwrap();
@@ -56,11 +56,11 @@ pub(crate) async fn the_late_word_of_a_dead_process_replaces_nobody(world: World
 
 pub(crate) async fn joining_twice_is_joining_once(world: World) {
     let taken = world.store.take_shards(world.node.id, 10).await.unwrap();
-    let joined_at = world.store.roll().await.unwrap().members[0].joined_at;
+    let joined_at = world.store.roster().await.unwrap().members[0].joined_at;
     world.store.join(&world.node, limits::LEASE).await.expect("the first answer may have been lost");
-    let roll = world.store.roll().await.unwrap();
-    assert_eq!((roll.members.len(), roll.members[0].joined_at), (1, joined_at));
-    let owned = roll.shards.iter().filter(|row| row.owner == Some(world.node.id));
+    let roster = world.store.roster().await.unwrap();
+    assert_eq!((roster.members.len(), roster.members[0].joined_at), (1, joined_at));
+    let owned = roster.shards.iter().filter(|row| row.owner == Some(world.node.id));
     assert_eq!(owned.count(), taken.len(), "it owns what it owned");
 }
 
@@ -111,11 +111,11 @@ pub(crate) async fn a_renewal_gives_the_stores_time_and_the_stamp(world: World) 
     let renewed = world.store.renew(world.node.id, limits::LEASE).await.unwrap();
     let after = world.store.now().await.unwrap();
     assert!(before <= renewed.now && renewed.now <= after);
-    assert_eq!(renewed.stamp, world.store.roll_stamp().await.unwrap());
+    assert_eq!(renewed.stamp, world.store.roster_stamp().await.unwrap());
     assert_eq!((renewed.stamp.members, renewed.stamp.expired, renewed.stamp.free), (1, 0, 1_000));
 }
 
-pub(crate) async fn the_roll_is_whole(world: World) {
+pub(crate) async fn the_roster_is_whole(world: World) {
     let before = world.store.now().await.unwrap();
     let listener = NodeRecord {
         role: Role::Api,
@@ -124,7 +124,7 @@ pub(crate) async fn the_roll_is_whole(world: World) {
         ..started(LATER, "second")
     };
     world.store.join(&listener, Duration::from_secs(60)).await.unwrap();
-    let Roll { now, members, shards } = world.store.roll().await.unwrap();
+    let Roster { now, members, shards } = world.store.roster().await.unwrap();
     assert!(now >= before);
     let [member] = &members[..] else { panic!("{members:?}") };
     assert_eq!(member.record, listener, "every field is kept");
@@ -135,16 +135,16 @@ pub(crate) async fn the_roll_is_whole(world: World) {
     assert!(shards.iter().all(|row| row.owner.is_none() && row.epoch == 0 && row.wanted_by.is_none()));
 
     world.expire(listener.id).await;
-    let roll = world.store.roll().await.unwrap();
-    assert!(roll.members[0].expired && roll.members[0].expires_at <= roll.now);
+    let roster = world.store.roster().await.unwrap();
+    assert!(roster.members[0].expired && roster.members[0].expires_at <= roster.now);
 }
 
-pub(crate) async fn the_stamp_differs_when_the_roll_has_moved(world: World) {
+pub(crate) async fn the_stamp_differs_when_the_roster_has_moved(world: World) {
     let me = world.node.id;
-    let mut stamps = vec![world.store.roll_stamp().await.unwrap()];
-    assert_eq!(stamps[0], world.store.roll_stamp().await.unwrap(), "nothing has moved");
+    let mut stamps = vec![world.store.roster_stamp().await.unwrap()];
+    assert_eq!(stamps[0], world.store.roster_stamp().await.unwrap(), "nothing has moved");
     let mut note = async |what: &str| {
-        let stamp = world.store.roll_stamp().await.unwrap();
+        let stamp = world.store.roster_stamp().await.unwrap();
         assert_ne!(stamps.last(), Some(&stamp), "{what}");
         stamps.push(stamp);
     };
@@ -173,8 +173,8 @@ impl World {
     }
 
     pub(crate) async fn free(&self) -> usize {
-        let roll = self.store.roll().await.expect("the roll");
-        roll.shards.iter().filter(|row| row.owner.is_none()).count()
+        let roster = self.store.roster().await.expect("the roster");
+        roster.shards.iter().filter(|row| row.owner.is_none()).count()
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) async fn however_many_commit_at_once_numbers_have_no_gaps(world: Worl
         let destination = world.destination(&account).await;
         routes.push(world.route(&destination).await);
     }
-    let another = world.door.enter().await.unwrap_or_else(|| world.store.clone());
+    let another = world.other_nodes.open().await.unwrap_or_else(|| world.store.clone());
     let committer = async |store: Arc<dyn Store>, routes: Vec<Route>| {
         for _ in 0..BATCHES {
             let mut batch = Vec::new();
@@ -130,7 +130,7 @@ pub(crate) async fn however_many_commit_at_once_numbers_have_no_gaps(world: Worl
 
 pub(crate) async fn what_is_seen_of_a_lane_is_always_a_prefix(world: World) {
     let ground = world.ground().await;
-    let another = world.door.enter().await.unwrap_or_else(|| world.store.clone());
+    let another = world.other_nodes.open().await.unwrap_or_else(|| world.store.clone());
     let commit = async |store: Arc<dyn Store>| {
         for _ in 0..30 {
             let promises = vec![promise_in(&ground.route, at(1), 0)];

@@ -11,7 +11,7 @@ use domain::{
     time::Timestamp,
 };
 use std::{collections::BTreeMap, time::Duration};
-use store::{Chore, Chunk, EventCount, Kind, Mark, Rollup, Term};
+use store::{Chore, Chunk, EventCount, Rollup, RollupKind, RollupMark, Term};
 
 const LEASE: Duration = Duration::from_secs(10);
 const TOOK: Duration = Duration::from_micros(250_001);
@@ -151,10 +151,10 @@ pub(crate) async fn rollups_are_written_over(world: World) {
         starts_at: at(seconds),
         doc: doc.into(),
     };
-    let (of, hour) = (Some(ground.destination.id), Kind::Sums(Span::Hour));
+    let (of, hour) = (Some(ground.destination.id), RollupKind::Sums(Span::Hour));
     let first = [row(None, hour, 0, "1"), row(of, hour, 0, "2"), row(of, hour, 3_600, "3")];
     assert!(world.store.write_rollups(term, &first).await.unwrap());
-    let again = [row(of, hour, 0, "4"), row(of, Kind::Fanout(Span::Hour), 0, "5")];
+    let again = [row(of, hour, 0, "4"), row(of, RollupKind::Fanout(Span::Hour), 0, "5")];
     assert!(world.store.write_rollups(term, &again).await.unwrap());
     let read = async |destination, kind, from, to| {
         world.store.rollups(ground.account.id, destination, kind, at(from), at(to)).await.unwrap()
@@ -162,7 +162,7 @@ pub(crate) async fn rollups_are_written_over(world: World) {
     assert_eq!(read(None, hour, 0, 9_000).await, [(at(0), "1".into())]);
     assert_eq!(read(of, hour, 0, 9_000).await, [(at(0), "4".into()), (at(3_600), "3".into())]);
     assert_eq!(read(of, hour, 1, 3_600).await, []);
-    assert_eq!(read(of, Kind::Fanout(Span::Hour), 0, 1).await, [(at(0), "5".into())]);
+    assert_eq!(read(of, RollupKind::Fanout(Span::Hour), 0, 1).await, [(at(0), "5".into())]);
     let foreign = world.account().await;
     assert_eq!(world.store.rollups(foreign.id, of, hour, at(0), at(9_000)).await.unwrap(), []);
 
@@ -174,7 +174,12 @@ pub(crate) async fn rollups_are_written_over(world: World) {
 
 pub(crate) async fn how_far_it_has_come_is_remembered(world: World) {
     let term = term(&world).await;
-    let marks = [Mark::Sums(Span::Minute), Mark::Sums(Span::Day), Mark::FanoutMinute, Mark::FanoutHour(24)];
+    let marks = [
+        RollupMark::Sums(Span::Minute),
+        RollupMark::Sums(Span::Day),
+        RollupMark::FanoutMinute,
+        RollupMark::FanoutHour(24),
+    ];
     for (n, mark) in marks.into_iter().enumerate() {
         assert_eq!(world.store.mark(mark).await.unwrap(), None);
         assert!(world.store.write_mark(term, mark, at(1)).await.unwrap());
@@ -191,7 +196,7 @@ pub(crate) async fn who_has_lost_the_chore_sums_up_nothing(world: World) {
     }
     let ground = world.ground().await;
     let mine = term(&world).await;
-    let kind = Kind::Sums(Span::Day);
+    let kind = RollupKind::Sums(Span::Day);
     let row = Rollup {
         account_id: ground.account.id,
         destination_id: None,
@@ -205,11 +210,11 @@ pub(crate) async fn who_has_lost_the_chore_sums_up_nothing(world: World) {
     assert!(taken.is_some());
     let late = Rollup { doc: "2".into(), ..row };
     assert!(!world.store.write_rollups(mine, &[late]).await.unwrap());
-    assert!(!world.store.write_mark(mine, Mark::Sums(Span::Day), at(9)).await.unwrap());
+    assert!(!world.store.write_mark(mine, RollupMark::Sums(Span::Day), at(9)).await.unwrap());
     assert_eq!(world.store.prune_rollups(mine, kind, at(9), 9).await.unwrap(), None);
     let kept = world.store.rollups(ground.account.id, None, kind, at(0), at(9)).await.unwrap();
     assert_eq!(kept, [(at(0), "1".into())]);
-    assert_eq!(world.store.mark(Mark::Sums(Span::Day)).await.unwrap(), None);
+    assert_eq!(world.store.mark(RollupMark::Sums(Span::Day)).await.unwrap(), None);
 }
 
 pub(crate) async fn what_has_happened_since_is_an_accounts_own(world: World) {

@@ -355,7 +355,9 @@ pub(crate) async fn only_a_settlement_that_moved_pauses(world: World) {
 }
 
 pub(crate) async fn what_is_paused_disabled_or_deleted_is_not_paused_again(world: World) {
-    let target = async |id| world.store.targets(&[id]).await.unwrap().remove(0).unwrap().destination.unwrap();
+    let record = async |id| {
+        world.store.destination_records(&[id]).await.unwrap().remove(0).unwrap().destination.unwrap()
+    };
     for case in ["paused", "disabled", "deleted"] {
         let ground = world.ground().await;
         let delivery = world.delivery(&ground, at(1)).await;
@@ -368,9 +370,9 @@ pub(crate) async fn what_is_paused_disabled_or_deleted_is_not_paused_again(world
             "deleted" => world.store.delete_destination(ground.account.id, changed.id, at(2)).await.unwrap(),
             _ => drop(world.store.update_destination(&changed).await.unwrap()),
         }
-        let (before, version) = (target(changed.id).await, world.version(&ground.account).await);
+        let (before, version) = (record(changed.id).await, world.version(&ground.account).await);
         assert_eq!(world.settle(&[pausing(&delivery)], at(3)).await, [true]);
-        assert_eq!(target(changed.id).await, before, "{case}");
+        assert_eq!(record(changed.id).await, before, "{case}");
         assert_eq!(world.version(&ground.account).await, version, "{case}");
     }
 }

@@ -67,7 +67,7 @@ pub(crate) async fn of_many_takers_at_once_each_shard_has_one(world: World) {
                 let mut taken = Vec::new();
                 loop {
                     let some = store.take_shards(taker, 32).await.expect("an answer");
-                    if some.is_empty() && store.roll_stamp().await.expect("a stamp").free == 0 {
+                    if some.is_empty() && store.roster_stamp().await.expect("a stamp").free == 0 {
                         return (taker, taken);
                     }
                     taken.extend(some);
@@ -156,7 +156,7 @@ pub(crate) async fn a_lost_node_wants_nothing(world: World) {
     world.store.ask_shards(world.node.id, &[5]).await.unwrap();
     world.store.leave(world.node.id).await.unwrap();
     assert_eq!(world.shard(5).await.wanted_by, None);
-    assert_eq!(world.store.roll_stamp().await.unwrap().wanted, 0);
+    assert_eq!(world.store.roster_stamp().await.unwrap().wanted, 0);
 }
 
 pub(crate) async fn keeping_a_shard_declines_the_wish(world: World) {
@@ -187,7 +187,7 @@ pub(crate) async fn of_many_who_ask_at_once_one_wants(world: World) {
             (world.join(&format!("asker {n}")).await.id, world.store.clone(), shards.clone());
         asking.push(tokio::spawn(async move {
             store.ask_shards(asker, &shards).await.expect("an answer");
-            store.roll().await.expect("a roll").shards
+            store.roster().await.expect("a roster").shards
         }));
     }
     let mut seen: Vec<Option<NodeId>> = vec![None; shards.len()];
@@ -226,7 +226,7 @@ impl World {
     }
 
     async fn shard(&self, shard: u16) -> ShardRow {
-        self.store.roll().await.expect("the roll").shards[usize::from(shard)]
+        self.store.roster().await.expect("the roster").shards[usize::from(shard)]
     }
 }
 

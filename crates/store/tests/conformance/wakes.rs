@@ -11,18 +11,18 @@ use store::{News, Store, Wake};
 use tokio::time::timeout;
 
 pub(crate) async fn missed_comes_first(world: World) {
-    let Some(other) = world.door.enter().await else {
+    let Some(other) = world.other_nodes.open().await else {
         assert_eq!(world.store.hear().now_or_never().map(|_| ()), None);
         return;
     };
-    other.tell(&[News::Roll]).await.unwrap();
+    other.tell(&[News::Roster]).await.unwrap();
     assert_eq!(hear(&world.store).await[0], News::Missed, "nobody knows what was told before");
 }
 
 pub(crate) async fn what_one_tells_the_others_hear(world: World) {
     let Some((second, third)) = two_others(&world).await else { return };
     let news = [
-        News::Roll,
+        News::Roster,
         News::Wakes(vec![wake(), wake()]),
         News::Shards(vec![7, 9]),
         News::Changed(AccountId::at(at(0), chance())),
@@ -37,7 +37,7 @@ pub(crate) async fn what_one_tells_the_others_hear(world: World) {
 
 pub(crate) async fn nobody_hears_himself(world: World) {
     let Some((second, _)) = two_others(&world).await else {
-        world.store.tell(&[News::Roll]).await.expect("there is nobody to tell, and that is fine");
+        world.store.tell(&[News::Roster]).await.expect("there is nobody to tell, and that is fine");
         return;
     };
     second.tell(&[News::Shards(vec![1])]).await.unwrap();
@@ -73,7 +73,7 @@ pub(crate) async fn lanes_too_many_to_name_are_still_heard_of(world: World) {
 
 /// Two more nodes, which listen already.
 async fn two_others(world: &World) -> Option<(Arc<dyn Store>, Arc<dyn Store>)> {
-    let (second, third) = (world.door.enter().await?, world.door.enter().await?);
+    let (second, third) = (world.other_nodes.open().await?, world.other_nodes.open().await?);
     for listener in [&second, &third] {
         assert_eq!(hear(listener).await, [News::Missed]);
     }

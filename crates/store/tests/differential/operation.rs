@@ -44,7 +44,7 @@ pub(crate) enum Operation {
     UpdateDestination(Destination),
     DeleteDestination(AccountId, DestinationId, Timestamp),
     Destinations(AccountId, Page<DestinationId>),
-    Targets(Vec<DestinationId>),
+    DestinationRecords(Vec<DestinationId>),
 
     CreateRoute(Route),
     UpdateRoute(Route),
@@ -120,7 +120,7 @@ impl Operation {
                 tell(store.delete_destination(account, id, now).await)
             }
             Self::Destinations(account, page) => tell(store.destinations(account, page).await),
-            Self::Targets(ids) => tell(store.targets(&ids).await),
+            Self::DestinationRecords(ids) => tell(store.destination_records(&ids).await),
 
             Self::CreateRoute(route) => tell(store.create_route(&route).await.map(|route| told(&route))),
             Self::UpdateRoute(route) => tell(store.update_route(&route).await.map(|route| told(&route))),

@@ -108,7 +108,8 @@ impl Player {
 
     /// Reads all there is, and leaves nothing waiting and no key used.
     pub(crate) async fn closing(&mut self, seen: &dyn Store) -> Vec<Operation> {
-        let mut operations = vec![Operation::Lanes(3), Operation::Targets(self.destinations.clone())];
+        let mut operations =
+            vec![Operation::Lanes(3), Operation::DestinationRecords(self.destinations.clone())];
         operations.push(Operation::Fetch(self.destinations.iter().map(|id| fixtures::window(*id)).collect()));
         operations.extend(self.destinations.iter().map(|id| Operation::Tracks(*id, 2)));
         for account in self.accounts.clone() {
@@ -520,7 +521,7 @@ impl Player {
                 let version = seen.account(account).await.expect("it was created first").version;
                 Operation::Changes(account, self.dice.random_range(0..=version))
             }
-            13 => Operation::Targets(vec![self.destination_id(), self.destination_id()]),
+            13 => Operation::DestinationRecords(vec![self.destination_id(), self.destination_id()]),
             14 => match self.one(&self.sources.clone()) {
                 Some(source) => Operation::SourceByToken(source.token_hash),
                 None => Operation::Sources(account, first(limit)),

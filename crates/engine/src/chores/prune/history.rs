@@ -13,7 +13,7 @@ use domain::{
     time::{Clock, Timestamp},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use store::{EventWalk, FIRST_REPLAY, FactWalk, Mark, Page, ReplayWalk, Store, StoreError, failpoint};
+use store::{EventWalk, FIRST_REPLAY, FactWalk, Page, ReplayWalk, RollupMark, Store, StoreError, failpoint};
 use tokio::time::Instant;
 
 /// The real one; tests have shorter ones.
@@ -108,7 +108,7 @@ impl Retention {
         if self.settings.day != limits::RETENTION_DAY {
             return Ok(Timestamp::MAX);
         }
-        Ok(self.store.mark(Mark::Sums(Span::Day)).await?.unwrap_or(Timestamp::MIN))
+        Ok(self.store.mark(RollupMark::Sums(Span::Day)).await?.unwrap_or(Timestamp::MIN))
     }
 
     /// All there are, with the days they keep what has ended.

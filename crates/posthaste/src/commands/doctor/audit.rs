@@ -12,7 +12,7 @@ use domain::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use store::{
-    Audit, FIRST_FACT, FIRST_TRACK, KnownLane, Missing, Roll, StoreError, StrayFact, UnevenFanOut,
+    Audit, FIRST_FACT, FIRST_TRACK, KnownLane, Missing, Roster, StoreError, StrayFact, UnevenFanOut,
     UnownedShard, WaitingHead, Walked,
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -28,11 +28,11 @@ pub(super) async fn audit(
     terms: &Terms,
     progress: &mut Progress,
 ) -> Result<Vec<Finding>, StoreError> {
-    let roll = look.audit_roll().await?;
-    let free = unowned(&roll, terms);
+    let roster = look.audit_roster().await?;
+    let free = unowned(&roster, terms);
     let mut second_look = Instant::now() + if free.is_empty() { Duration::ZERO } else { 2 * terms.lease };
     let overdue = overdue(look, terms, progress).await?;
-    if roll.has_workers() && !overdue.heads.first.is_empty() {
+    if roster.has_workers() && !overdue.heads.first.is_empty() {
         second_look = second_look.max(Instant::now() + overdue.a_turn_takes + limits::AUDIT_SLACK);
     }
     let fan_outs = walk(EventId::MIN, "events", progress, async |from, rows| {
@@ -48,7 +48,7 @@ pub(super) async fn audit(
         progress.say(|| format!("looking again in {} s at what may be wrong", left.as_secs() + 1));
         sleep_until(second_look.min(Instant::now() + Duration::from_millis(500))).await;
     }
-    let mut findings = match roll.has_workers() {
+    let mut findings = match roster.has_workers() {
         true => vec![
             shards_finding(&still_unowned(look, &free, terms).await?),
             stuck_finding(&still_overdue(look, overdue).await?),
@@ -112,8 +112,8 @@ async fn walk<K: Copy, T>(
 // --- Shards ----------------------------------------------------------------------------------------------------------
 
 /// Those that may be a fault: without a node that delivers, no shard has an owner.
-fn unowned(roll: &Roll, terms: &Terms) -> Vec<UnownedShard> {
-    if roll.has_workers() { roll.unowned(2 * terms.lease) } else { Vec::new() }
+fn unowned(roster: &Roster, terms: &Terms) -> Vec<UnownedShard> {
+    if roster.has_workers() { roster.unowned(2 * terms.lease) } else { Vec::new() }
 }
 
 /// Every change of an owner counts the epoch up: one that is the same was not looked after in between.
@@ -125,7 +125,7 @@ async fn still_unowned(
     if before.is_empty() {
         return Ok(Vec::new());
     }
-    let now = look.audit_roll().await?.unowned(2 * terms.lease);
+    let now = look.audit_roster().await?.unowned(2 * terms.lease);
     let same =
         |shard: &&UnownedShard| before.iter().any(|old| (old.shard, old.epoch) == (shard.shard, shard.epoch));
     Ok(now.iter().filter(same).map(|shard| shard.shard).collect())
@@ -172,7 +172,7 @@ async fn overdue(look: &dyn Audit, terms: &Terms, progress: &mut Progress) -> Re
         if walked.found.is_empty() {
             return Ok(walked);
         }
-        let now = look.audit_roll().await?.now;
+        let now = look.audit_roster().await?.now;
         walked.found.retain(|head| head.due_at < now.minus(2 * terms.rescan));
         let known = known(look, &walked.found, now).await?;
         let judged = |id: &DestinationId| {
@@ -221,7 +221,7 @@ async fn still_overdue(look: &dyn Audit, before: Overdue) -> Result<Suspects<Wai
         let again = look.audit_heads(head.place, 1).await?.found;
         if again.first() == Some(&head) { same.push(head) } else { moved.push(head.place.1) }
     }
-    let now = look.audit_roll().await?.now;
+    let now = look.audit_roster().await?.now;
     let known = known(look, &same, now).await?;
     let seen = |id: DestinationId| {
         let there = same.iter().filter(|head| head.place.1 == id).count();

@@ -18,12 +18,12 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    FoundTables, Look, Member, OpenError, SchemaVersion, StoreError,
+    FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
     sqlite::{Depth, IntegrityReport},
 };
 
 pub(super) struct Installation {
-    pub(super) look: Arc<dyn Look>,
+    pub(super) store: Arc<dyn ReadOnlyStore>,
 }
 
 /// As long as anything takes.
@@ -36,8 +36,8 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
         chart.enter(Finding::bad("schema", Level::Warning, missing.to_string(), fix));
         return Ok(None);
     }
-    let look = store::look(&open::options(config)).await?;
-    match look.schema().await {
+    let store = store::open_read_only(&open::options(config)).await?;
+    match store.schema().await {
         Ok(schema) => {
             let finding = tables(schema);
             let goes_on = finding.level == Level::Ok && schema.found != FoundTables::None;
@@ -51,7 +51,7 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
             return Ok(None);
         }
     }
-    Ok(Some(Installation { look }))
+    Ok(Some(Installation { store }))
 }
 
 fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
@@ -91,7 +91,7 @@ impl Installation {
     /// Can it lose what it has acknowledged?
     pub(super) async fn settings(&self, config: &Config, chart: &mut Chart) {
         let check = "store_settings";
-        match self.look.unsafe_settings().await {
+        match self.store.unsafe_settings().await {
             Ok(found) if found.is_empty() => {
                 chart.enter(Finding::ok(check, "what is acknowledged is on disk"));
             }
@@ -110,7 +110,7 @@ impl Installation {
         let keys = keys::configured_or_dev(config).and_then(|text| bootstrap::master_keys(&text));
         // That there is none was told.
         let Ok(keys) = keys else { return };
-        let finding = match self.look.setting(PEPPER).await {
+        let finding = match self.store.setting(PEPPER).await {
             Ok(None) => Finding::ok(check, "nothing is sealed yet"),
             Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept) {
                 Ok(()) => Finding::ok(check, "the master key opens them"),
@@ -131,8 +131,8 @@ impl Installation {
     pub(super) async fn clocks(&self, config: &Config, chart: &mut Chart) {
         let check = "clock";
         let before = SystemClock.now();
-        let roll = match self.look.audit_roll().await {
-            Ok(roll) => roll,
+        let roster = match self.store.audit_roster().await {
+            Ok(roster) => roster,
             Err(error) => return chart.enter(trouble(check, &error)),
         };
         let asked = before.plus(SystemClock.now().since(before) / 2);
@@ -140,13 +140,13 @@ impl Installation {
         let mut all_agree = true;
         // The clock of an embedded store is this machine's.
         if open::file(config).is_none()
-            && let Some(off) = off(asked, roll.now)
+            && let Some(off) = off(asked, roster.now)
         {
             all_agree = false;
             let detail = format!("this machine's clock is {off} the database's");
             chart.enter(Finding::bad(check, Level::Warning, detail, fix));
         }
-        for Member { record, joined_at, .. } in &roll.members {
+        for Member { record, joined_at, .. } in &roster.members {
             // A node makes its id by its own clock, just before the database writes down when it joined.
             if let Some(off) = off(record.id.made_at(), *joined_at) {
                 all_agree = false;
@@ -155,11 +155,13 @@ impl Installation {
             }
         }
         if all_agree {
-            chart
-                .enter(Finding::ok(check, format!("agrees with the store and {} nodes", roll.members.len())));
+            chart.enter(Finding::ok(
+                check,
+                format!("agrees with the store and {} nodes", roster.members.len()),
+            ));
         }
-        let live = roll.members.iter().filter(|member| !member.expired).count();
-        chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roll.members.len())));
+        let live = roster.members.iter().filter(|member| !member.expired).count();
+        chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roster.members.len())));
     }
 
     /// Is the file of an embedded store whole, and how much of it is in use?

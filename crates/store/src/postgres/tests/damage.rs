@@ -80,9 +80,9 @@ async fn a_target_that_does_not_read_back_says_so_for_itself_alone() {
     let broken = "update accounts set doc = 'x' where id = $1";
     world.client.execute(broken, &[&theirs.account_id.uuid()]).await.expect("damage");
     let ids = [theirs.destination.id, ours.destination.id];
-    let targets = world.store.targets(&ids).await.expect("both targets");
+    let records = world.store.destination_records(&ids).await.expect("both records");
     let readable: Vec<bool> =
-        targets.iter().map(|target| target.as_ref().expect("a row").destination.is_ok()).collect();
+        records.iter().map(|record| record.as_ref().expect("a row").destination.is_ok()).collect();
     assert_eq!(readable, [false, true]);
     world.clean_up().await;
 }

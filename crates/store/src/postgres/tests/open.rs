@@ -2,8 +2,8 @@
 
 use super::{World, connect, drop_schema, open, open_with, server};
 use crate::{
-    Committed, FoundTables, Ingest as _, Look as _, Membership as _, OpenError, OpenOptions, StoreError,
-    postgres::PostgresLook,
+    Committed, FoundTables, Ingest as _, Membership as _, OpenError, OpenOptions, ReadOnlyStore as _,
+    StoreError, postgres::PostgresStore,
 };
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -48,8 +48,8 @@ async fn the_tables_of_a_development_version_are_refused_and_left_alone() {
         assert!(why.contains("development version") && why.contains("start with an empty one"), "{why}");
         let url = format!("{}?schema={schema}", server());
         let options = OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
-        let look = PostgresLook::open(&options).expect("a look");
-        assert_eq!(look.schema().await.expect("tables").found, FoundTables::Unreleased);
+        let store = PostgresStore::open_read_only(&options).expect("a store");
+        assert_eq!(store.schema().await.expect("tables").found, FoundTables::Unreleased);
         let count = "select count(*) from pg_class where relnamespace = current_schema()::regnamespace \
                      and relkind = 'r'";
         let count: i64 = client.query_one(count, &[]).await.expect("tables").get(0);

@@ -5,7 +5,7 @@ use super::{Ground, World};
 use crate::{
     postgres::{
         audit,
-        catalog::TARGETS,
+        catalog::DESTINATION_RECORDS,
         expand::{ORDERINGS_OF, ROUTES_AFTER},
         history::FANOUT_COUNTS,
         ingest::{COMMIT, COMMIT_PLAIN},
@@ -122,7 +122,7 @@ async fn a_page_of_routes_is_read_in_their_order() {
 #[tokio::test]
 async fn what_a_lane_needs_is_looked_up() {
     let world = World::new().await;
-    for planned in [&*TARGETS, &*ORDERINGS_OF] {
+    for planned in [&*DESTINATION_RECORDS, &*ORDERINGS_OF] {
         let plan = world.explain_planned(planned).await;
         check(&plan, AGES[0], &["destinations_pkey"], &["Seq Scan", "Hash Join", "Merge Join"]);
     }

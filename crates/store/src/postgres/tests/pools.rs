@@ -1,4 +1,4 @@
-//! Who has connections of their own waits for nobody else's.
+//! What has connections of its own does not wait for those of the rest.
 
 use super::World;
 use crate::{Catalog as _, Membership as _, Queue as _, Window};
@@ -21,7 +21,7 @@ async fn a_crowd_of_reads_does_not_keep_the_engine_waiting() {
     };
     let fetched = world.store.fetch(&[window]).await.expect("a lane").remove(0);
     assert_eq!(world.store.lanes(&[id.shard()], None, 10).await.expect("lanes").len(), 1);
-    assert!(world.store.targets(&[id]).await.expect("targets")[0].is_some());
+    assert!(world.store.destination_records(&[id]).await.expect("a record")[0].is_some());
     assert!(world.store.payload(fetched[0].delivery.event_id).await.expect("an event").is_some());
     world.clean_up().await;
 }
@@ -32,7 +32,7 @@ async fn asking_how_the_store_is_does_not_stand_before_a_renewal() {
     let renewal = world.store.pools.lease().await.expect("the connection");
     world.store.health().await.expect("well");
     world.store.now().await.expect("the time");
-    world.store.roll().await.expect("the roll");
+    world.store.roster().await.expect("the roster");
     world.store.take_shards(world.node, 1).await.expect("a shard");
     drop(renewal);
     world.store.renew(world.node, limits::LEASE).await.expect("renewed");

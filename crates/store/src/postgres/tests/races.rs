@@ -155,7 +155,7 @@ async fn no_shard_is_taken_twice_however_many_take_at_once() {
                 let mut taken = Vec::new();
                 loop {
                     let some = store.take_shards(id, limits::SHARDS_ASKED).await.expect("an answer");
-                    if some.is_empty() && store.roll_stamp().await.expect("a stamp").free == 0 {
+                    if some.is_empty() && store.roster_stamp().await.expect("a stamp").free == 0 {
                         return (id, taken);
                     }
                     taken.extend(some);
@@ -165,10 +165,10 @@ async fn no_shard_is_taken_twice_however_many_take_at_once() {
         let taken = tasks.join_all().await;
         let all: Vec<u16> = taken.iter().flat_map(|(_, shards)| shards).map(|owned| owned.shard).collect();
         assert_eq!((all.len(), BTreeSet::from_iter(&all).len()), (1024, 1024), "round {round}");
-        let roll = world.store.roll().await.expect("the roll");
+        let roster = world.store.roster().await.expect("the roster");
         for (id, shards) in taken {
             for owned in &shards {
-                let row = roll.shards[usize::from(owned.shard)];
+                let row = roster.shards[usize::from(owned.shard)];
                 assert_eq!((row.owner, row.epoch), (Some(id), owned.epoch), "round {round}: {row:?}");
             }
             // Each owner gives up all it has while the next round's takers are not yet there.
@@ -211,7 +211,7 @@ async fn who_falls_asleep_in_a_transaction_keeps_its_chore_from_nobody() {
 
     let (other, began) = (NodeId::at(now, rand::random()), tokio::time::Instant::now());
     let taken = loop {
-        // Whoever waits for the lock for as long as a statement may take asks again.
+        // A call that waits for the lock for as long as a statement may take is made again.
         match world.store.take_chore(Chore::Prune, other, now.plus(2 * lease), lease).await {
             Ok(Some(term)) => break term,
             Ok(None) | Err(_) => assert!(began.elapsed() < 4 * limits::STORE_TRANSACTION_IDLE),

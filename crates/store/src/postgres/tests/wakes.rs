@@ -32,11 +32,11 @@ async fn where_notifications_do_not_arrive_the_table_is_read() {
     let deaf = open_deaf(&world).await;
     assert_eq!(hear(&deaf).await, [News::Missed], "nobody knows what was told before");
     for round in 0..3 {
-        world.store.tell(&[News::Roll, News::Shards(vec![7, round])]).await.expect("told");
-        assert_eq!(hear(&deaf).await, [News::Roll, News::Shards(vec![round, 7])]);
+        world.store.tell(&[News::Roster, News::Shards(vec![7, round])]).await.expect("told");
+        assert_eq!(hear(&deaf).await, [News::Roster, News::Shards(vec![round, 7])]);
     }
     world.store.tell(&[News::Missed]).await.expect("told");
-    assert_eq!(hear(&deaf).await, [News::Roll, News::Shards((0..1024).collect())], "everything");
+    assert_eq!(hear(&deaf).await, [News::Roster, News::Shards((0..1024).collect())], "everything");
     world.clean_up().await;
 }
 
@@ -62,11 +62,11 @@ async fn the_table_is_written_only_while_somebody_reads_it() {
         let rows = world.client.query_one("select count(*) from wakes where shard >= -1", &[]).await;
         rows.expect("a count").get(0)
     };
-    world.store.tell(&[News::Roll, News::Shards(vec![1, 2])]).await.expect("told");
+    world.store.tell(&[News::Roster, News::Shards(vec![1, 2])]).await.expect("told");
     assert_eq!(count().await, 0);
     let deaf = open_deaf(&world).await;
     hear(&deaf).await;
-    world.store.tell(&[News::Roll, News::Shards(vec![1, 2])]).await.expect("told");
+    world.store.tell(&[News::Roster, News::Shards(vec![1, 2])]).await.expect("told");
     assert_eq!(count().await, 3);
     drop(deaf);
     let long_ago = "update wakes set round = round - 60 * 1000000 where shard = -2";
@@ -109,8 +109,8 @@ async fn who_does_not_listen_in_time_is_told_to_look_at_everything() {
         heard.extend(hear(&other).await);
     }
     assert!(heard.len() < domain::limits::NEWS_WAITING, "the rest is not worth reading");
-    world.store.tell(&[News::Roll]).await.expect("told");
-    while !heard.contains(&News::Roll) {
+    world.store.tell(&[News::Roster]).await.expect("told");
+    while !heard.contains(&News::Roster) {
         heard.extend(hear(&other).await);
     }
     world.clean_up().await;

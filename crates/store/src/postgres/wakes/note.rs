@@ -22,8 +22,8 @@ pub(super) struct Note {
     shards: BTreeSet<u16>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<AccountId>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    roll: bool,
+    #[serde(rename = "roll", skip_serializing_if = "std::ops::Not::not")]
+    roster: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     everything: bool,
     /// Said to ourselves, to hear whether we hear.
@@ -45,7 +45,7 @@ pub(super) fn write(by: u64, news: &[News]) -> Vec<String> {
             News::Changed(account) => {
                 changed.insert(*account);
             }
-            News::Roll => note.roll = true,
+            News::Roster => note.roster = true,
             News::Missed => note.everything = true,
         }
     }
@@ -91,7 +91,7 @@ impl Note {
         let wakes: Vec<Wake> = self.wakes.into_iter().map(wake).collect();
         let mut news = Vec::new();
         news.extend(self.everything.then_some(News::Missed));
-        news.extend(self.roll.then_some(News::Roll));
+        news.extend(self.roster.then_some(News::Roster));
         news.extend((!wakes.is_empty()).then_some(News::Wakes(wakes)));
         let shards = Vec::from_iter(self.shards);
         news.extend((!shards.is_empty()).then_some(News::Shards(shards)));
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_told_is_heard() {
         let account = AccountId::from_uuid(uuid::Uuid::max());
-        let news = [News::Missed, News::Roll, wakes(50), News::Shards(vec![1, 3]), News::Changed(account)];
+        let news = [News::Missed, News::Roster, wakes(50), News::Shards(vec![1, 3]), News::Changed(account)];
         assert_eq!(heard(&news), news);
     }
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_longest_note_fits() {
-        let news = [News::Missed, News::Roll, wakes(100_000)];
+        let news = [News::Missed, News::Roster, wakes(100_000)];
         assert_eq!(heard(&news).len(), 3);
     }
 

@@ -20,7 +20,7 @@ static READS_WAKES: LazyLock<Statement> = sql!("reads_wakes");
 static ROUNDS: LazyLock<Statement> = sql!("rounds": "select shard, round from wakes where shard >= -1");
 
 /// Membership and ownership, beside the shards.
-const ROLL: i16 = -1;
+const ROSTER: i16 = -1;
 
 /// The rounds that we told ourselves since the last look, so as not to hear them.
 #[derive(Default)]
@@ -70,8 +70,8 @@ fn rows(news: &[News]) -> BTreeSet<i16> {
         match piece {
             News::Wakes(wakes) => rows.extend(wakes.iter().map(|wake| wake.shard as i16)),
             News::Shards(shards) => rows.extend(shards.iter().map(|shard| *shard as i16)),
-            News::Roll => rows.extend([ROLL]),
-            News::Missed => rows.extend(ROLL..SHARDS as i16),
+            News::Roster => rows.extend([ROSTER]),
+            News::Missed => rows.extend(ROSTER..SHARDS as i16),
             News::Changed(_) => {}
         }
     }
@@ -141,7 +141,7 @@ fn compare(seen: &BTreeMap<i16, i64>, own: &RoundsByShard, now: &BTreeMap<i16, i
     let told: Vec<i16> = now.iter().filter(others).map(|(row, _)| *row).collect();
     let shards: Vec<u16> = told.iter().filter_map(|row| u16::try_from(*row).ok()).collect();
     let mut news = Vec::new();
-    news.extend(told.contains(&ROLL).then_some(News::Roll));
+    news.extend(told.contains(&ROSTER).then_some(News::Roster));
     news.extend((!shards.is_empty()).then_some(News::Shards(shards)));
     news
 }
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn only_what_others_told_since_the_last_look_is_news() {
-        let seen = BTreeMap::from([(ROLL, 4), (7, 2), (8, 2)]);
+        let seen = BTreeMap::from([(ROSTER, 4), (7, 2), (8, 2)]);
         let own = RoundsByShard::from([(7, vec![3]), (8, vec![3]), (9, vec![1])]);
-        let now = BTreeMap::from([(ROLL, 5), (7, 3), (8, 4), (9, 1), (10, 1)]);
-        assert_eq!(compare(&seen, &own, &now), [News::Roll, News::Shards(vec![8, 10])]);
+        let now = BTreeMap::from([(ROSTER, 5), (7, 3), (8, 4), (9, 1), (10, 1)]);
+        assert_eq!(compare(&seen, &own, &now), [News::Roster, News::Shards(vec![8, 10])]);
         assert_eq!(compare(&now, &RoundsByShard::new(), &now), []);
     }
 

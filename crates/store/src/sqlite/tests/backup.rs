@@ -120,14 +120,14 @@ async fn a_look_beside_the_store_finds_it_whole_and_has_an_end() {
     }
     let url = format!("sqlite:{}?synchronous=off", fixture.path().display());
     let options = OpenOptions { url, pool: 1, listen_url: None, accept_data_loss: false };
-    let look = crate::look(&options).await.expect("a look");
-    let schema = look.schema().await.expect("its schema");
+    let store = crate::open_read_only(&options).await.expect("a store");
+    let schema = store.schema().await.expect("its schema");
     assert!(schema.found == crate::FoundTables::Version(schema.known) && schema.known > 0, "{schema:?}");
-    assert_eq!(look.setting("no such").await.expect("none"), None);
+    assert_eq!(store.setting("no such").await.expect("none"), None);
     let settings: Vec<String> =
-        look.unsafe_settings().await.expect("its settings").into_iter().map(|found| found.setting).collect();
+        store.unsafe_settings().await.expect("its settings").into_iter().map(|found| found.setting).collect();
     assert_eq!(settings, ["synchronous = off"]);
-    assert!(!look.audit_roll().await.expect("the roll").has_workers());
+    assert!(!store.audit_roster().await.expect("the roster").has_workers());
 }
 
 #[tokio::test]

@@ -95,9 +95,9 @@ async fn a_target_that_does_not_read_back_says_so_for_itself_alone() {
         let theirs = fixture.destination(&account).await;
         let ours = fixture.destination(&fixture.account().await).await;
         damage(&fixture.outsider(), broken, &[account.id.bytes()]);
-        let targets = fixture.store.targets(&[theirs.id, ours.id]).await.expect("both targets");
+        let records = fixture.store.destination_records(&[theirs.id, ours.id]).await.expect("both records");
         let destinations: Vec<bool> =
-            targets.iter().map(|target| target.as_ref().expect("a row").destination.is_ok()).collect();
+            records.iter().map(|record| record.as_ref().expect("a row").destination.is_ok()).collect();
         assert_eq!(destinations, [false, true], "{broken}");
     }
 }

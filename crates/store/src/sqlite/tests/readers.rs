@@ -29,7 +29,7 @@ async fn a_crowd_of_reads_does_not_keep_the_engine_waiting() {
     let reads = async {
         assert_eq!(fixture.store.fetch(&[window(&destination, 10)]).await.expect("a lane")[0].len(), 1);
         assert_eq!(fixture.store.lanes(&all_shards(), None, 10).await.expect("lanes").len(), 1);
-        assert!(fixture.store.targets(&[destination.id]).await.expect("targets")[0].is_some());
+        assert!(fixture.store.destination_records(&[destination.id]).await.expect("a record")[0].is_some());
         assert!(fixture.store.payload(delivery.event_id).await.expect("an event").is_some());
     };
     timeout(Duration::from_secs(10), reads).await.expect("the engine has readers of its own");

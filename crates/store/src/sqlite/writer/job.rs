@@ -43,7 +43,7 @@ where
     }
 
     fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        // What it wrote is rolled back, by its savepoint or with the whole group: nothing half-done is seen by anybody.
+        // What it wrote is rolled back, by its savepoint or with the whole group: no reader sees anything half-done.
         let done = catch_unwind(AssertUnwindSafe(|| (self.work)(connection)));
         self.result = Some(match done {
             Ok(Ok(value)) => Ok(value),

@@ -9,7 +9,7 @@ use super::{
     },
     documents::StoredDocument as _,
 };
-use crate::{BoxError, KeptGate, StoreError, Target};
+use crate::{BoxError, DestinationRecord, KeptGate, StoreError};
 use domain::{
     account::Account, destination::Destination, id::DestinationId, route::Route, seal::Sealed,
     time::Timestamp,
@@ -17,10 +17,10 @@ use domain::{
 use std::sync::LazyLock;
 use uuid::Uuid;
 
-pub(in super::super) static TARGETS: LazyLock<Planned> = LazyLock::new(|| {
+pub(in super::super) static DESTINATION_RECORDS: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
-        name: "targets",
-        sql: sql_file!("targets"),
+        name: "destination_records",
+        sql: sql_file!("destination_records"),
         kept: true,
         settings: planned::BY_KEY,
         gives: "doc text, version bigint, paused_at bigint, resumed_at bigint, disabled_at bigint, \
@@ -34,15 +34,16 @@ pub(in super::super) static TARGETS: LazyLock<Planned> = LazyLock::new(|| {
 pub(super) async fn get(
     connection: &Connection,
     ids: &[DestinationId],
-) -> Result<Vec<Option<Target>>, StoreError> {
+) -> Result<Vec<Option<DestinationRecord>>, StoreError> {
     let uuids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
-    let rows = connection.read(&TARGETS.call, params![destination_ids: uuids => UUID_ARRAY]).await?;
+    let rows =
+        connection.read(&DESTINATION_RECORDS.call, params![destination_ids: uuids => UUID_ARRAY]).await?;
     let mut asked = ids.iter();
     Ok(rows.all(|cells| asked.next().map_or(Ok(None), |id| read(cells, *id)))?)
 }
 
 /// All null where there is no such destination.
-fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Target>, Unreadable> {
+fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<DestinationRecord>, Unreadable> {
     let Some(account_id) = cells.get("account_id")? else { return Ok(None) };
     let account =
         serde_json::from_str::<Account>(cells.get::<Option<&str>>("account_doc")?.unwrap_or_default());
@@ -62,7 +63,7 @@ fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Target>, 
         .iter()
         .zip(versions)
         .filter_map(|(doc, version)| Some(Route { version, ..serde_json::from_str(doc).ok()? }));
-    Ok(Some(Target {
+    Ok(Some(DestinationRecord {
         id,
         account_id,
         account_version: cells.get::<Option<i64>>("account_version")?.unwrap_or_default(),

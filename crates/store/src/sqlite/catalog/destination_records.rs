@@ -10,7 +10,7 @@ use super::{
     accounts,
     documents::{StoredDocument as _, route},
 };
-use crate::{StoreError, Target};
+use crate::{DestinationRecord, StoreError};
 use domain::{
     destination::Destination,
     id::{AccountId, DestinationId},
@@ -18,11 +18,14 @@ use domain::{
 };
 use rusqlite::Connection;
 
-const TARGETS: &str = sql!("targets");
+const DESTINATION_RECORDS: &str = sql!("destination_records");
 const OVERRIDES: &str = sql!("overrides");
 
-pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Result<Option<Target>, Trouble> {
-    let found = bound!(TARGETS, id: id).first(connection, |columns| {
+pub(in crate::sqlite) fn get(
+    connection: &Connection,
+    id: DestinationId,
+) -> Result<Option<DestinationRecord>, Trouble> {
+    let found = bound!(DESTINATION_RECORDS, id: id).first(connection, |columns| {
         // What goes wrong while it is read is told apart from what keeps it from being found.
         let account = columns.clone().id();
         Ok((account, whole(connection, columns, id)))
@@ -32,7 +35,7 @@ pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Resu
         Some((account, Err(trouble))) if trouble.reach() == Reach::Row => {
             let reason = StoreError::from(trouble).to_string();
             tracing::error!(destination_id = %id, reason, "a destination does not read back");
-            Ok(Some(Target {
+            Ok(Some(DestinationRecord {
                 id,
                 account_id: account.unwrap_or(AccountId::MIN),
                 account_version: 0,
@@ -43,14 +46,18 @@ pub(in crate::sqlite) fn get(connection: &Connection, id: DestinationId) -> Resu
                 gate: None,
             }))
         }
-        found => found.map(|(_, target)| target).transpose(),
+        found => found.map(|(_, record)| record).transpose(),
     }
 }
 
-fn whole(connection: &Connection, columns: &mut Columns<'_>, id: DestinationId) -> Result<Target, Trouble> {
+fn whole(
+    connection: &Connection,
+    columns: &mut Columns<'_>,
+    id: DestinationId,
+) -> Result<DestinationRecord, Trouble> {
     let (account_id, shard) = (columns.id()?, columns.get()?);
     let account = accounts::get(connection, account_id)?;
-    Ok(Target {
+    Ok(DestinationRecord {
         id,
         account_id,
         account_version: account.version,

@@ -1,11 +1,11 @@
-//! A store seen from outside: beside a running server, without its lock. Nothing is written and nothing migrated.
+//! A store beside the server that uses it, without its lock. Nothing is written and nothing migrated.
 
 use crate::{Audit, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
 use async_trait::async_trait;
 use std::{fmt, sync::Arc};
 
 #[async_trait]
-pub trait Look: Audit {
+pub trait ReadOnlyStore: Audit {
     /// The version of its tables, and the one this program knows.
     async fn schema(&self) -> Result<SchemaVersion, StoreError>;
 
@@ -59,10 +59,10 @@ impl UnsafeSetting {
     }
 }
 
-/// Looks at the store of this URL, which must be there.
-pub async fn look(options: &OpenOptions) -> Result<Arc<dyn Look>, OpenError> {
+/// The store of this URL, which must be there.
+pub async fn open_read_only(options: &OpenOptions) -> Result<Arc<dyn ReadOnlyStore>, OpenError> {
     match open::parse_url(&options.url)? {
-        open::StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite::SqliteLook::open(&path)?)),
-        open::StoreUrl::Postgres => Ok(Arc::new(postgres::PostgresLook::open(options)?)),
+        open::StoreUrl::Sqlite(path) => Ok(Arc::new(sqlite::SqliteReadOnly::open(&path)?)),
+        open::StoreUrl::Postgres => Ok(Arc::new(postgres::PostgresStore::open_read_only(options)?)),
     }
 }

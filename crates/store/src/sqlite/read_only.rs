@@ -1,4 +1,4 @@
-//! A look at the file from outside: read-only connections, and no lock.
+//! The file beside the server that uses it: read-only connections, and no lock.
 
 use super::{
     audit, open,
@@ -7,8 +7,8 @@ use super::{
     trouble::{Trouble, unreadable},
 };
 use crate::{
-    Audit, FactKey, KnownLane, Look, OpenError, Roll, SchemaVersion, StoreError, StrayFact, TrackPlace,
-    UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
+    Audit, FactKey, KnownLane, OpenError, ReadOnlyStore, Roster, SchemaVersion, StoreError, StrayFact,
+    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
 };
 use async_trait::async_trait;
 use domain::{
@@ -18,22 +18,22 @@ use domain::{
 use rusqlite::Connection;
 use std::{path::Path, sync::Arc};
 
-pub struct SqliteLook {
+pub struct SqliteReadOnly {
     readers: Arc<Readers>,
     /// What a server would be told.
     synchronous: &'static str,
 }
 
-impl SqliteLook {
+impl SqliteReadOnly {
     /// The path may say `?synchronous=…`, as for a server.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let (path, synchronous) = open::parse(path)?;
-        Ok(Self { readers: Arc::new(Readers::of_onlooker(path)), synchronous })
+        Ok(Self { readers: Arc::new(Readers::read_only(path)), synchronous })
     }
 }
 
 #[async_trait]
-impl Look for SqliteLook {
+impl ReadOnlyStore for SqliteReadOnly {
     async fn schema(&self) -> Result<SchemaVersion, StoreError> {
         let read = |connection: &Connection| {
             Ok(SchemaVersion { found: open::found_tables(connection)?, known: KNOWN_VERSION })
@@ -64,9 +64,9 @@ impl Look for SqliteLook {
 }
 
 #[async_trait]
-impl Audit for SqliteLook {
-    async fn audit_roll(&self) -> Result<Roll, StoreError> {
-        self.readers.read(audit::roll).await
+impl Audit for SqliteReadOnly {
+    async fn audit_roster(&self) -> Result<Roster, StoreError> {
+        self.readers.read(audit::roster).await
     }
 
     async fn audit_heads(

@@ -1,0 +1,45 @@
+//! The database beside the servers that use it: the same connections as theirs, and nothing but reads.
+
+use super::{
+    PostgresStore, durability, open,
+    statement::{Statement, params, sql},
+    url::Address,
+};
+use crate::{
+    OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
+    migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
+};
+use async_trait::async_trait;
+use std::sync::LazyLock;
+
+static SETTING: LazyLock<Statement> = sql!("setting": "select value from settings where name = :name");
+
+impl PostgresStore {
+    /// Connects when it is asked something.
+    pub fn open_read_only(options: &OpenOptions) -> Result<Self, OpenError> {
+        Self::at(&Address::parse(&options.url)?, None, 1)
+    }
+}
+
+#[async_trait]
+impl ReadOnlyStore for PostgresStore {
+    async fn schema(&self) -> Result<SchemaVersion, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![migrations_table: MIGRATIONS_TABLE => TEXT];
+        let found = match connection.read(&open::FOUND_TABLES, params).await?.one(open::without_list)? {
+            Some(found) => found,
+            None => open::last_migration(&connection.read(&open::LAST_MIGRATION, params![]).await?)?,
+        };
+        Ok(SchemaVersion { found, known: KNOWN_VERSION })
+    }
+
+    async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let connection = self.pools.general().await?;
+        Ok(connection.read(&SETTING, params![name: name => TEXT]).await?.first_value("value")?)
+    }
+
+    async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {
+        let connection = self.pools.general().await?;
+        Ok(durability::unsafe_settings(&connection.read(&durability::UNSAFE_SETTINGS, params![]).await?)?)
+    }
+}

@@ -163,16 +163,7 @@ mod tests {
     #[tokio::test]
     async fn an_account_has_no_more_destinations_than_it_may() {
         let (store, now) = (MemoryStore::new(Arc::new(Still)), Timestamp::MIN);
-        let account = |n| Account {
-            id: AccountId::at(now, n),
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed::default(),
-            created_at: now,
-            updated_at: now,
-            version: 0,
-        };
+        let account = |n| Account::new(AccountId::at(now, n), "Acme", Sealed::default(), now);
         let ours = store.create_account(&account(1)).await.expect("an account").id;
         let theirs = store.create_account(&account(2)).await.expect("another").id;
         let destination = |account, n| {

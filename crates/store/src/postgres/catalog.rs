@@ -31,7 +31,8 @@ use std::sync::LazyLock;
 static INSERT_SETTING: LazyLock<Statement> = sql!(
     "insert_setting": "insert into settings (name, value) values (:name, :value) on conflict do nothing"
 );
-static SETTING: LazyLock<Statement> = sql!("setting": "select value from settings where name = :name");
+pub(super) static SETTING: LazyLock<Statement> =
+    sql!("setting": "select value from settings where name = :name");
 
 #[async_trait]
 impl Catalog for PostgresStore {

@@ -1,18 +1,11 @@
 //! The database beside the servers that use it: the same connections as theirs, and nothing but reads.
 
-use super::{
-    PostgresStore, durability, open,
-    statement::{Statement, params, sql},
-    url::Address,
-};
+use super::{PostgresStore, catalog::SETTING, durability, open, statement::params, url::Address};
 use crate::{
     OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
     migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
 };
 use async_trait::async_trait;
-use std::sync::LazyLock;
-
-static SETTING: LazyLock<Statement> = sql!("setting": "select value from settings where name = :name");
 
 impl PostgresStore {
     /// Connects when it is asked something.

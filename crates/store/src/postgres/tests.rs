@@ -67,38 +67,14 @@ impl World {
 
     /// An account with a destination and a route to it.
     async fn ground(&self) -> Ground {
-        let account = Account {
-            id: AccountId::at(self.now, rand::random()),
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed(vec![1]),
-            created_at: self.now,
-            updated_at: self.now,
-            version: 0,
-        };
+        let id = AccountId::at(self.now, rand::random());
+        let account = Account::new(id, "Acme", Sealed(vec![1]), self.now);
         let account = self.store.create_account(&account).await.expect("the account is created");
         let id = DestinationId::at(self.now, rand::random());
         let destination = Destination::new(id, account.id, "Billing", "https://billing.example", self.now);
         let destination =
             self.store.create_destination(&destination).await.expect("the destination is created");
-        let route = Route {
-            id: RouteId::at(self.now, rand::random()),
-            account_id: account.id,
-            uid: None,
-            name: None,
-            enabled: true,
-            source_id: None,
-            destination_id: id,
-            event_types: vec!["*".parse().expect("a pattern")],
-            filter: None,
-            retry_policy: None,
-            timeout_seconds: None,
-            signing: None,
-            created_at: self.now,
-            updated_at: self.now,
-            version: 0,
-        };
+        let route = Route::new(RouteId::at(self.now, rand::random()), account.id, id, self.now);
         let route = self.store.create_route(&route).await.expect("the route is created");
         Ground { account_id: account.id, version: route.version, destination, route }
     }

@@ -63,16 +63,8 @@ impl Fixture {
     }
 
     async fn account(&self) -> Account {
-        let account = Account {
-            id: AccountId::at(NOW, rand::random()),
-            uid: None,
-            name: "Acme".into(),
-            retention_days: 90,
-            data_key: Sealed(vec![1]),
-            created_at: NOW,
-            updated_at: NOW,
-            version: 0,
-        };
+        let id = AccountId::at(NOW, rand::random());
+        let account = Account::new(id, "Acme", Sealed(vec![1]), NOW);
         self.store.create_account(&account).await.expect("an account")
     }
 

@@ -70,16 +70,8 @@ pub(crate) fn first<K>(limit: usize) -> Page<K> {
 // --- Configuration -------------------------------------------------------------------------------------------------
 
 pub(crate) fn account() -> Account {
-    Account {
-        id: AccountId::at(at(0), chance()),
-        uid: None,
-        name: "Acme".into(),
-        retention_days: domain::limits::RETENTION_DAYS_DEFAULT,
-        data_key: Sealed(vec![0, 1, 2, 254, 255]),
-        created_at: at(0),
-        updated_at: at(0),
-        version: 0,
-    }
+    let data_key = Sealed(vec![0, 1, 2, 254, 255]);
+    Account::new(AccountId::at(at(0), chance()), "Acme", data_key, at(0))
 }
 
 pub(crate) fn api_key(account: Option<&Account>, lookup: &str) -> ApiKey {
@@ -125,23 +117,8 @@ pub(crate) fn destination(account: &Account) -> Destination {
 
 /// From what is published to the destination, for every event type.
 pub(crate) fn route(destination: &Destination) -> Route {
-    Route {
-        id: RouteId::at(at(0), chance()),
-        account_id: destination.account_id,
-        uid: None,
-        name: None,
-        enabled: true,
-        source_id: None,
-        destination_id: destination.id,
-        event_types: vec!["*".parse().expect("a pattern")],
-        filter: None,
-        retry_policy: None,
-        timeout_seconds: None,
-        signing: None,
-        created_at: at(0),
-        updated_at: at(0),
-        version: 0,
-    }
+    let id = RouteId::at(at(0), chance());
+    Route::new(id, destination.account_id, destination.id, at(0))
 }
 
 /// A route as something that can be compared.

@@ -27,19 +27,15 @@ const LOOKED_UP: &str = "Bitmap Index Scan on queue_account_id_delivery_id_key";
 
 #[tokio::test]
 async fn fetch_reads_ranges_of_the_key() {
-    let world = World::new().await;
-    let ground = world.ground().await;
-    for age in AGES {
-        world.grow(&ground, age).await;
-        let plan = world.explain_planned(&FETCH).await;
+    for_all_ages(&FETCH, |age, plan| {
         check(
-            &plan,
+            plan,
             age,
             &["Nested Loop", "Index Scan using queue_pkey"],
             &["Seq Scan", "Hash Join", "Bitmap"],
         );
-    }
-    world.clean_up().await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -56,17 +52,13 @@ async fn events_are_read_from_their_own_days_only() {
 
 #[tokio::test]
 async fn settle_looks_up_each_delivery() {
-    let world = World::new().await;
-    let ground = world.ground().await;
-    for age in AGES {
-        world.grow(&ground, age).await;
-        let plan = world.explain_planned(&SETTLE).await;
-        check(&plan, age, &["Nested Loop"], &["Seq Scan", "Hash Join", "Merge Join"]);
+    for_all_ages(&SETTLE, |age, plan| {
+        check(plan, age, &["Nested Loop"], &["Seq Scan", "Hash Join", "Merge Join"]);
         assert_eq!(plan.matches(LOOKED_UP).count(), 2, "{age}: {plan}");
         // Else each settlement is looked for among all that moved.
         assert_eq!(plan.matches("(hashed SubPlan").count(), 2, "{age}: {plan}");
-    }
-    world.clean_up().await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -160,39 +152,27 @@ async fn tracks_skip_from_one_to_the_next() {
 
 #[tokio::test]
 async fn what_waits_for_a_destination_is_counted_up_to_a_limit() {
-    let world = World::new().await;
-    let ground = world.ground().await;
-    for age in AGES {
-        world.grow(&ground, age).await;
-        let plan = world.explain_planned(&BACKLOG).await;
-        check(&plan, age, &["Index Scan using queue_pkey"], &["Seq Scan", "Bitmap", "Sort"]);
-    }
-    world.clean_up().await;
+    for_all_ages(&BACKLOG, |age, plan| {
+        check(plan, age, &["Index Scan using queue_pkey"], &["Seq Scan", "Bitmap", "Sort"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn fan_outs_are_counted_by_event() {
-    let world = World::new().await;
-    let ground = world.ground().await;
-    for age in AGES {
-        world.grow(&ground, age).await;
-        let plan = world.explain_planned(&FANOUT_COUNTS).await;
-        check(&plan, age, &["Index Scan using queue_by_event"], &["Seq Scan", "Bitmap"]);
-    }
-    world.clean_up().await;
+    for_all_ages(&FANOUT_COUNTS, |age, plan| {
+        check(plan, age, &["Index Scan using queue_by_event"], &["Seq Scan", "Bitmap"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn turns_look_up_each_delivery() {
-    let world = World::new().await;
-    let ground = world.ground().await;
-    for age in AGES {
-        world.grow(&ground, age).await;
-        let plan = world.explain_planned(&TAKE_TURNS).await;
-        check(&plan, age, &["LockRows"], &["Seq Scan", "Hash Join", "Merge Join"]);
+    for_all_ages(&TAKE_TURNS, |age, plan| {
+        check(plan, age, &["LockRows"], &["Seq Scan", "Hash Join", "Merge Join"]);
         assert_eq!(plan.matches(LOOKED_UP).count(), 2, "{age}: {plan}");
-    }
-    world.clean_up().await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -222,6 +202,17 @@ async fn an_audit_walks_by_key() {
         if age != "never analysed" {
             check(&plan, age, &["queue_account_id_delivery_id_key"], &["Seq Scan on queue"]);
         }
+    }
+    world.clean_up().await;
+}
+
+/// The plan of a statement at each age of the tables.
+async fn for_all_ages(planned: &Planned, check: impl Fn(&str, &str)) {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for age in AGES {
+        world.grow(&ground, age).await;
+        check(age, &world.explain_planned(planned).await);
     }
     world.clean_up().await;
 }

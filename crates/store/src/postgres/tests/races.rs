@@ -2,7 +2,8 @@
 
 use super::{World, delivered, open, record};
 use crate::{
-    Catalog as _, Chore, Chores as _, Committed, Ingest as _, Membership as _, Queue as _, StoreError,
+    Catalog as _, Chore, Chores as _, Committed, Ingest as _, Membership as _, Queue as _, Settlement,
+    StoreError,
     postgres::{chores, trouble::Trouble},
 };
 use domain::{
@@ -39,6 +40,16 @@ async fn a_key_is_won_once_however_batches_overlap() {
     world.clean_up().await;
 }
 
+impl World {
+    async fn settle_in_parts(&self, settlements: &[Settlement]) -> Vec<bool> {
+        let mut moved = Vec::new();
+        for part in settlements.chunks(20) {
+            moved.extend(self.store.settle(self.node, part, self.now).await.expect("facts are written"));
+        }
+        moved
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivery_ends_once_when_a_cancel_meets_its_settlement() {
     let world = World::new().await;
@@ -46,13 +57,7 @@ async fn a_delivery_ends_once_when_a_cancel_meets_its_settlement() {
     world.commit(&ground.events(world.now, RACERS)).await;
     let lane = world.lane(&ground).await;
     let settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
-    let settle = async {
-        let mut moved = Vec::new();
-        for part in settlements.chunks(20) {
-            moved.extend(world.store.settle(world.node, part, world.now).await.expect("facts are written"));
-        }
-        moved
-    };
+    let settle = world.settle_in_parts(&settlements);
     let cancel = async {
         let mut cancelled = Vec::new();
         for delivery in lane.iter().rev() {
@@ -82,13 +87,7 @@ async fn a_settlement_holds_although_the_row_moves_under_it() {
     world.commit(&ground.events(world.now.plus(Duration::from_secs(60)), RACERS)).await;
     let lane: Vec<Delivery> = world.lane(&ground).await;
     let settlements: Vec<_> = lane.iter().map(|delivery| delivered(delivery, world.node)).collect();
-    let settle = async {
-        let mut moved = Vec::new();
-        for part in settlements.chunks(20) {
-            moved.extend(world.store.settle(world.node, part, world.now).await.expect("facts are written"));
-        }
-        moved
-    };
+    let settle = world.settle_in_parts(&settlements);
     // Each of these writes a new version of the row, at another place of the key.
     let hurry = async {
         for delivery in lane.iter().rev().chain(&lane) {

@@ -21,20 +21,10 @@ const GROUPS: usize = 200;
 async fn pace_of_commits() {
     let fixture = Fixture::new().await;
     let start = Timestamp::from_seconds(1_790_000_000);
-    let account_id = AccountId::at(start, 1);
-    let account = Account {
-        id: account_id,
-        uid: None,
-        name: "pace".into(),
-        retention_days: 90,
-        data_key: Sealed::default(),
-        created_at: start,
-        updated_at: start,
-        version: 0,
-    };
+    let account = Account::new(AccountId::at(start, 1), "pace", Sealed::default(), start);
     let version = fixture.store.create_account(&account).await.expect("an account").version;
     let groups: Vec<Vec<NewEvent>> = (0..GROUPS)
-        .map(|group| (0..GROUP).map(|n| new_event(account_id, version, (group * GROUP + n) as i64)).collect())
+        .map(|group| (0..GROUP).map(|n| new_event(account.id, version, (group * GROUP + n) as i64)).collect())
         .collect();
     let began = Instant::now();
     for group in &groups {

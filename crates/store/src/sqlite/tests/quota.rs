@@ -48,30 +48,11 @@ async fn an_account_has_no_more_routes_than_it_may() {
     let insert = "insert into routes (id, account_id, version, created_at, destination_id, doc)
                   select cast(printf('%016d', i) as blob), ?1, 1, 0, x'', '{}'";
     fill(&fixture, &account, limits::ROUTES_PER_ACCOUNT - 1, insert);
-    let last = fixture.store.create_route(&route(&destination)).await.expect("the last");
-    let one_more = route(&destination);
+    let route = || Route::new(RouteId::at(NOW, rand::random()), account.id, destination.id, NOW);
+    let last = fixture.store.create_route(&route()).await.expect("the last");
+    let one_more = route();
     let full = fixture.store.create_route(&one_more).await;
     assert!(matches!(full, Err(StoreError::Full { what: "routes" })), "{full:?}");
     fixture.store.delete_route(account.id, last.id, NOW).await.expect("deleted");
     fixture.store.create_route(&one_more).await.expect("there is room again");
-}
-
-fn route(destination: &Destination) -> Route {
-    Route {
-        id: RouteId::at(NOW, rand::random()),
-        account_id: destination.account_id,
-        uid: None,
-        name: None,
-        enabled: true,
-        source_id: None,
-        destination_id: destination.id,
-        event_types: vec!["*".parse().expect("a pattern")],
-        filter: None,
-        retry_policy: None,
-        timeout_seconds: None,
-        signing: None,
-        created_at: NOW,
-        updated_at: NOW,
-        version: 0,
-    }
 }

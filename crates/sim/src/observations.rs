@@ -184,14 +184,14 @@ impl Observations {
         }
     }
 
-    pub(crate) fn add_destination(&mut self, place: KnownDestination) {
-        self.destinations.push(place);
+    pub(crate) fn add_destination(&mut self, known: KnownDestination) {
+        self.destinations.push(known);
         self.open.push(BTreeSet::new());
     }
 
     pub(crate) fn account_of(&self, destination: DestinationId) -> AccountId {
-        let place = self.destinations.iter().find(|place| place.id == destination);
-        place.expect("the world made every destination").account
+        let known = self.destinations.iter().find(|known| known.id == destination);
+        known.expect("the world made every destination").account
     }
 
     // --- Nodes -------------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ impl Observations {
         };
         for word in words {
             let Some(destination) =
-                self.destinations.iter().position(|place| place.id == word.destination_id)
+                self.destinations.iter().position(|known| known.id == word.destination_id)
             else {
                 continue;
             };
@@ -442,8 +442,8 @@ impl Observations {
 
     /// The store has given it its number.
     pub(crate) fn numbered(&mut self, id: DeliveryId, track: i64, sequence: Option<i64>) {
-        if let Some(page) = self.deliveries.get_mut(&id) {
-            page.number = sequence.map(|sequence| (track, sequence));
+        if let Some(known) = self.deliveries.get_mut(&id) {
+            known.number = sequence.map(|sequence| (track, sequence));
         }
     }
 
@@ -459,40 +459,40 @@ impl Observations {
         let attempts = settlement.delivery.attempts;
         self.log.note(now, Occurrence::Settled { node: by, delivery: id, attempts, moved, to });
         let is_member = self.members.contains(&node);
-        let Some(page) = self.deliveries.get_mut(&id) else {
+        let Some(known) = self.deliveries.get_mut(&id) else {
             return self.broken(now, StoredWhole, format!("{id} was settled and never committed"));
         };
         let (fact, attempted) = match &settlement.fact {
             Fact::Attempted(attempt) => (attempt.id, true),
             Fact::EndedWithout { id, .. } => (*id, false),
         };
-        if let Some(first) = page.facts.get(&fact) {
+        if let Some(first) = known.facts.get(&fact) {
             if *first != moved {
                 self.broken(now, EndsOnce, format!("{id}: a repeated settlement is answered with {moved}"));
             }
             return;
         }
-        page.facts.insert(fact, moved);
+        known.facts.insert(fact, moved);
         if !moved {
             return;
         }
-        let (ended, known) = (page.ending, page.attempts);
-        page.attempts += u32::from(attempted);
+        let (ended, attempts_before) = (known.ending, known.attempts);
+        known.attempts += u32::from(attempted);
         match settlement.settled {
-            Settled::Ended(ending) => page.ending = Some(ending),
+            Settled::Ended(ending) => known.ending = Some(ending),
             Settled::Waits { due_at, spent, .. } => {
-                page.due = crate::time::moment(due_at);
-                page.spent = spent;
+                known.due = crate::time::moment(due_at);
+                known.spent = spent;
             }
         }
         if let Some(ending) = ended {
             self.broken(now, EndsOnce, format!("{id} had ended as {ending:?} and was settled again"));
         }
-        if known != attempts {
+        if attempts_before != attempts {
             self.broken(
                 now,
                 EveryAttemptOnRecord,
-                format!("{id} had {known} attempts and was settled with {attempts}"),
+                format!("{id} had {attempts_before} attempts and was settled with {attempts}"),
             );
         }
         if !is_member {
@@ -508,12 +508,12 @@ impl Observations {
         ending: Option<Ending>,
         now: Moment,
     ) {
-        let Some(page) = self.deliveries.get_mut(&id) else { return };
-        if page.ending.is_some() {
+        let Some(known) = self.deliveries.get_mut(&id) else { return };
+        if known.ending.is_some() {
             return self.broken(now, EndsOnce, format!("{id} had ended and was moved by a command"));
         }
-        page.due = due.unwrap_or(page.due);
-        page.ending = ending;
+        known.due = due.unwrap_or(known.due);
+        known.ending = ending;
     }
 
     pub(crate) fn requests_for(&self, delivery: DeliveryId) -> impl Iterator<Item = &Request> {

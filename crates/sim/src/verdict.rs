@@ -140,8 +140,8 @@ fn judge_delivery(
     broken: &mut impl FnMut(Promise, String),
 ) {
     let id = record.id;
-    let place = observed.destinations.iter().find(|place| place.id == record.destination_id);
-    let same_account = place.is_some_and(|place| place.account == record.account_id)
+    let known = observed.destinations.iter().find(|known| known.id == record.destination_id);
+    let same_account = known.is_some_and(|known| known.account == record.account_id)
         && events.get(&record.event_id).is_some_and(|event| event.event.account_id == record.account_id);
     if !same_account {
         broken(AccountsApart, format!("{id} connects two accounts"));
@@ -150,7 +150,7 @@ fn judge_delivery(
     let DeliveryState::Ended { ending, at } = record.state else {
         return broken(EverythingEnds, format!("{id} has not ended"));
     };
-    if observed.deliveries.get(&id).and_then(|page| page.ending) != Some(ending) {
+    if observed.deliveries.get(&id).and_then(|known| known.ending) != Some(ending) {
         broken(EndsOnce, format!("{id} ended as {ending:?}, and that is not what was written"));
     }
     let counted: Vec<&AttemptRecord> = attempts.iter().filter(|attempt| !attempt.late).collect();
@@ -171,15 +171,15 @@ fn judge_delivery(
         Ending::DeadLetter(reason) => {
             count(&shared.counts.dead_letters);
             let spent = counted.iter().filter(|attempt| attempt.outcome != Outcome::Throttled).count() as u32;
-            let place = place.expect("judged above");
+            let known = known.expect("judged above");
             let justified = match reason {
-                DeadReason::Exhausted => spent == place.retries + 1,
+                DeadReason::Exhausted => spent == known.retries + 1,
                 DeadReason::Rejected => last == Some(Outcome::Rejected),
                 DeadReason::Gone => last == Some(Outcome::Gone),
                 // A retry that would come too late ends at once.
                 DeadReason::Expired => {
                     moment(at) + 5 * SECOND
-                        >= moment(record.created_at) + place.expire_after.as_micros() as Moment
+                        >= moment(record.created_at) + known.expire_after.as_micros() as Moment
                 }
                 DeadReason::DestinationDisabled => observed.requests.iter().any(|it| {
                     observed.destinations[it.destination].id == record.destination_id
@@ -190,7 +190,7 @@ fn judge_delivery(
             if !justified {
                 broken(
                     DeadMeansTried,
-                    format!("{id} is dead ({reason:?}) after {spent} of {} attempts", place.retries + 1),
+                    format!("{id} is dead ({reason:?}) after {spent} of {} attempts", known.retries + 1),
                 );
             }
         }

@@ -198,7 +198,7 @@ impl World {
         let expanded = finish(self.truth.open_expansions(None, 1)).is_ok_and(|open| open.is_empty());
         let ended = {
             let observed = self.shared.observed();
-            observed.deliveries.values().all(|page| page.ending.is_some()) && observed.nothing_open()
+            observed.deliveries.values().all(|known| known.ending.is_some()) && observed.nothing_open()
         };
         let up = self.nodes.iter().all(|node| node.process.as_ref().is_some_and(Process::is_serving));
         answered && expanded && ended && up && self.shared.all_landed() && self.replays_are_over()
@@ -393,8 +393,8 @@ impl World {
     fn command(&mut self, command: impl Fn(AccountId, domain::id::DeliveryId) -> Command) {
         let waiting: Vec<_> = {
             let observed = self.shared.observed();
-            let waiting = observed.deliveries.iter().filter(|(_, page)| page.ending.is_none());
-            waiting.map(|(id, page)| (page.account, *id)).collect()
+            let waiting = observed.deliveries.iter().filter(|(_, known)| known.ending.is_none());
+            waiting.map(|(id, known)| (known.account, *id)).collect()
         };
         if let (false, Some(process)) = (waiting.is_empty(), self.serving_process()) {
             let (account, id) = *self.chance.pick(&waiting);

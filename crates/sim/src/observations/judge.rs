@@ -47,11 +47,11 @@ impl Observations {
 
     pub(super) fn judge_due(&self, request: usize, _: Moment) -> Judgement {
         let Request { delivery, believed, .. } = self.requests[request];
-        let Some(page) = self.deliveries.get(&delivery) else {
+        let Some(known) = self.deliveries.get(&delivery) else {
             return Err((StoredWhole, format!("{delivery} was never committed")));
         };
-        if page.due > believed {
-            let early = (page.due - believed) / MILLISECOND;
+        if known.due > believed {
+            let early = (known.due - believed) / MILLISECOND;
             return Err((NotBeforeItsTime, format!("{delivery} is sent {early} ms before it is due")));
         }
         Ok(())
@@ -106,24 +106,24 @@ impl Observations {
     /// I7: at an ordered destination nothing starts before the end of what comes before it in its track is durable.
     pub(super) fn judge_order(&self, request: usize, now: Moment) -> Judgement {
         let Request { destination, delivery, .. } = self.requests[request];
-        let place = &self.destinations[destination];
-        if place.ordering == Ordering::None {
+        let known_destination = &self.destinations[destination];
+        if known_destination.ordering == Ordering::None {
             return Ok(());
         }
-        let Some((track, sequence)) = self.deliveries.get(&delivery).and_then(|page| page.number) else {
+        let Some((track, sequence)) = self.deliveries.get(&delivery).and_then(|known| known.number) else {
             return Err((InOrder, format!("{delivery} has no number")));
         };
-        let earlier = |page: &KnownDelivery| {
-            let before = page.number.is_some_and(|(other, number)| other == track && number < sequence);
-            before && page.destination == place.id && page.ending.is_none()
+        let earlier = |known: &KnownDelivery| {
+            let before = known.number.is_some_and(|(other, number)| other == track && number < sequence);
+            before && known.destination == known_destination.id && known.ending.is_none()
         };
-        if let Some((other, _)) = self.deliveries.iter().find(|(_, page)| earlier(page)) {
+        if let Some((other, _)) = self.deliveries.iter().find(|(_, known)| earlier(known)) {
             let what = format!("{delivery} is number {sequence}, and {other} has not ended");
             return Err((InOrder, what));
         }
         let beside = |other: &&usize| {
             let other = &self.requests[**other];
-            let same = self.deliveries.get(&other.delivery).and_then(|page| page.number);
+            let same = self.deliveries.get(&other.delivery).and_then(|known| known.number);
             let same = same.is_some_and(|(other, _)| other == track) && other.delivery != delivery;
             same && other.first_byte.is_some() && !self.is_excused(other, now)
         };

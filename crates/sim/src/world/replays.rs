@@ -27,8 +27,8 @@ impl World {
         let account = *self.chance.pick(&self.accounts);
         let ended: Vec<DeliveryId> = {
             let observed = self.shared.observed();
-            let ended = observed.deliveries.iter().filter(|(_, page)| page.ending.is_some());
-            ended.filter(|(_, page)| page.account == account).map(|(id, _)| *id).collect()
+            let ended = observed.deliveries.iter().filter(|(_, known)| known.ending.is_some());
+            ended.filter(|(_, known)| known.account == account).map(|(id, _)| *id).collect()
         };
         if ended.is_empty() {
             return;

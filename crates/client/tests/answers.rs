@@ -46,7 +46,7 @@ async fn a_problem_keeps_its_code_its_fields_and_its_pause() {
 }
 
 #[tokio::test]
-async fn an_error_page_of_somebody_else_is_a_problem_too() {
+async fn an_error_page_of_another_server_is_a_problem_too() {
     let (_receiver, client) = server(Reply::status(502).body("<html>Bad Gateway</html>"));
     assert_eq!(client.own_account().await.unwrap_err().to_string(), "Bad Gateway (502 unknown)");
 }

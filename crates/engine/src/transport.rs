@@ -36,7 +36,7 @@ pub struct HttpRequest {
     /// … and how long that was when the attempt began.
     pub timeout: Duration,
     /// For an internet without sockets, which asks it before the first byte. The real one has the lease in the socket
-    /// (`egress::Fence`), and an attempt whose claim ends is dropped.
+    /// (`egress::Fence`), and an attempt whose node's lease ends is dropped.
     pub permit: Permit,
 }
 

@@ -72,7 +72,7 @@ async fn a_body_beyond_the_limit_is_a_413() {
 }
 
 #[tokio::test]
-async fn a_door_must_be_there_and_open() {
+async fn a_source_must_be_there_and_enabled() {
     let world = World::new().await;
     world.ingest("nosuchtoken", &[], "x").await.is(404, "not_found");
     let mut source = world.source.clone();

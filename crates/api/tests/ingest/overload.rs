@@ -1,4 +1,4 @@
-//! Too much at once: limits of keys and sources, a backlog that is full, and that nobody else notices.
+//! Too much at once: limits of keys and sources, a backlog that is full, and that the others do not notice.
 
 use crate::world::{Answer, NOW, TOKEN, World};
 use axum::body::Body;

@@ -104,7 +104,7 @@ async fn a_key_bound_to_a_source_publishes_as_that_source_and_does_nothing_else(
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_wants_is_stored_all_the_same() {
+async fn an_event_without_a_route_is_stored_all_the_same() {
     let world = World::new().await;
     let (account, key) = world.neighbour().await;
     assert_ne!(account, world.account);
@@ -113,7 +113,7 @@ async fn an_event_that_nobody_wants_is_stored_all_the_same() {
 }
 
 #[tokio::test]
-async fn nobody_is_answered_before_the_commit() {
+async fn no_producer_is_answered_before_the_commit() {
     let world = World::stopped(|config| config.ingest_queue = 1).await;
     let mut first = Box::pin(world.ingest(TOKEN, &[], "first"));
     assert!(futures_util::poll!(&mut first).is_pending());

@@ -38,7 +38,7 @@ on_every_store! {
         assert!(listed["data"][0]["revoked_at"].is_string(), "{listed}");
     }
 
-    async fn nobody_gives_a_key_more_than_they_have(world) {
+    async fn a_key_makes_no_other_that_may_do_more(world) {
         let manager = world.key_with(&[Scope::KeysManage, Scope::EventsRead]).await;
         let make = async |scopes| {
             let body = json!({ "name": "made", "scopes": scopes });

@@ -8,7 +8,7 @@ use domain::outcome::Outcome;
 use http::Method;
 use serde_json::{Value, json};
 
-/// An id that nobody has: the last characters turned.
+/// An id that was never given out: the last characters changed.
 fn random(id: &str) -> String {
     let (head, tail) = id.split_at(id.len() - 6);
     format!("{head}{}", if tail == "zzzzzz" { "000000" } else { "zzzzzz" })

@@ -1,4 +1,4 @@
-//! The live stream: what happens is told as it happens, to whom it concerns, and again to whoever comes back.
+//! The live stream: what happens is told as it happens, to the clients it concerns, and again to those that come back.
 
 use crate::{
     on_every_store,
@@ -71,7 +71,7 @@ on_every_store! {
             assert_eq!(client.next().await.data["id"], json!(delivery));
         }
 
-        // Whoever comes back has missed no event either.
+        // A client that comes back has missed no event either.
         drop(all);
         let missed = world.publish("order.shipped", json!({})).await;
         let mut resumed = served.follow(&world.key, "", Some(&told.id)).await;
@@ -101,7 +101,7 @@ on_every_store! {
         }
     }
 
-    async fn whoever_comes_back_has_missed_nothing(world) {
+    async fn a_client_that_comes_back_has_missed_nothing(world) {
         let served = Served::new(&world).await;
         let (destination, _) = world.routed_destination().await;
         let mut client = served.follow(&world.key, CHANGES, None).await;
@@ -180,7 +180,7 @@ on_every_store! {
         assert_eq!((foreign.heard + stolen.heard, two.name.as_str()), (0, "destination.changed"));
     }
 
-    async fn a_slow_client_misses_nothing_and_holds_nobody_up(world) {
+    async fn a_slow_client_misses_nothing_and_holds_no_other_up(world) {
         let (destination, _) = world.routed_destination().await;
         let request = || {
             let request = Request::builder().uri(format!("/v1/stream{CHANGES}")).header(header::AUTHORIZATION, format!("Bearer {}", world.key));
@@ -197,7 +197,7 @@ on_every_store! {
             }
             published += world.deliver_all(&destination).await;
         }
-        // Nobody has read from the slow one yet: what is buffered for it has a bound, so it has to catch up.
+        // Nothing has been read from the slow one yet: what is buffered for it has a bound, so it has to catch up.
         let all = timeout(PATIENCE, quick).await.expect("it is not held up").expect("it reads on");
         let caught_up = timeout(PATIENCE, collect(slow.into_body(), 3_000)).await.expect("it catches up");
         assert_eq!((all.len(), caught_up), (3_000, all));
@@ -235,7 +235,7 @@ on_every_store! {
         let mut client = served.follow(&world.key, CHANGES, None).await;
         served.stop.cancel();
         assert!(client.rest().await.contains("stopping"));
-        timeout(PATIENCE, served.serving).await.expect("nobody is waited for").expect("it ends");
+        timeout(PATIENCE, served.serving).await.expect("no client is waited for").expect("it ends");
     }
 
     async fn what_cannot_be_followed_is_refused(world) {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_over_waits_for_one_beat() {
+    fn the_next_owner_waits_for_one_interval() {
         let (interval, mut pace) = (StartInterval::of(limit(1, 10)), Pace::default());
         pace.owned_since(at(0));
         assert_eq!(pace.earliest(interval), Some(at(10_000_000)));

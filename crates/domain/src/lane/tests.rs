@@ -205,7 +205,7 @@ fn a_lane_is_not_forgotten_before_its_rate_limit_lets_the_next_start() {
 }
 
 #[test]
-fn whoever_takes_over_keeps_to_the_rate_of_the_one_before() {
+fn the_next_owner_keeps_to_the_rate_of_the_one_before() {
     let mut lane = Lane::default();
     lane.owned_since(at(0));
     lane.configured(LaneSettings {
@@ -223,7 +223,7 @@ fn what_arrives_without_having_been_expected_may_be_over_and_is_looked_for_in_th
     lane.arrived(delivery(1), (), true, at(0));
     assert_eq!((lane.loaded(), lane.unseen), (0, Some(delivery(1).position)));
     lane.read(vec![], 10, at(0));
-    assert_eq!(lane.start(0), None, "somebody has seen to it");
+    assert_eq!(lane.start(0), None, "it has been seen to");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_retry_settled_while_a_fetch_was_under_way_is_read_again_at_its_new_place() 
     lane.finish(1, Outcome::ServerError, 0, 1);
     let place = Position::due(at(30_000), id(1));
     lane.tell_flushed(1, &Settled::Waits { position: place, due_at: at(30_000), spent: 1 });
-    lane.read(rows([1]), 16, at(2)); // as the row was before, or as somebody moved it since: it looks again
+    lane.read(rows([1]), 16, at(2)); // as the row was before, or as it was moved since: it looks again
     assert_eq!(lane.start(2), None);
     assert!(lane.wants(at(2)).is_some());
     lane.read(vec![(due(1, 30_000), ())], 16, at(3));
@@ -813,11 +813,11 @@ fn a_delivery_waits_for_the_node_the_destination_row_or_its_end() {
 // --- What is told of it --------------------------------------------------------------------------------------------
 
 #[test]
-fn whoever_finds_every_slot_taken_is_counted_once() {
+fn a_delivery_that_finds_every_slot_taken_is_counted_once() {
     let mut lane = lane();
     (1..=5).for_each(|n| lane.arrive(delivery(n), 0));
     assert_eq!(lane.start_all(0).len(), 2);
-    assert_eq!(lane.take_denied(), 3, "the three that wait, whoever of them is the first");
+    assert_eq!(lane.take_denied(), 3, "the three that wait, whichever of them is the first");
     (0..10).for_each(|now| assert_eq!(lane.start(now), None));
     lane.succeed(1, 20);
     assert_eq!(lane.start_all(20), [id(3)]);
@@ -828,7 +828,7 @@ fn whoever_finds_every_slot_taken_is_counted_once() {
 }
 
 #[test]
-fn whoever_was_denied_and_is_read_again_is_not_counted_again() {
+fn one_that_was_denied_and_is_read_again_is_not_counted_again() {
     let mut lane = lane();
     (1..=4).for_each(|n| lane.arrive(delivery(n), 0));
     lane.start_all(0);
@@ -843,7 +843,7 @@ fn whoever_was_denied_and_is_read_again_is_not_counted_again() {
 }
 
 #[test]
-fn whoever_is_committed_late_is_counted_too() {
+fn one_that_is_committed_late_is_counted_too() {
     let mut lane = lane();
     (1..=3).for_each(|n| lane.arrive(due(n, 10), 10));
     lane.start_all(10);
@@ -884,5 +884,5 @@ fn it_knows_since_when_something_is_due() {
     assert!(lane.wants(at(2_000)).is_some());
     assert_eq!(lane.due_since(at(2_000)), Some(at(10)), "it is being read");
     lane.configured(in_mode(LaneMode::Paused { since: at(0) }));
-    assert_eq!(lane.due_since(at(2_000)), None, "nobody waits for it");
+    assert_eq!(lane.due_since(at(2_000)), None, "it is not expected to be sent");
 }

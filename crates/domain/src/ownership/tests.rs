@@ -53,7 +53,7 @@ fn free_shards_are_divided_to_the_last_one() {
 }
 
 #[test]
-fn what_nobody_comes_for_is_taken_above_ones_share() {
+fn what_no_node_comes_for_is_taken_above_ones_share() {
     let members = [member_view(1), member_view(2)];
     let rows = shards(|shard| (shard < 512).then_some(node(1)));
     let mut first = member(1);
@@ -121,7 +121,7 @@ fn what_may_have_been_given_up_is_never_taken_back() {
     assert_eq!(
         first.to_release(&[7]),
         release,
-        "it is given up again, until somebody says what became of it"
+        "it is given up again, until the store says what became of it"
     );
     first.not_released(&release);
     assert_eq!(first.plan(&members, &rows, at(60_000)).undrain, [7]);
@@ -138,7 +138,7 @@ fn who_is_at_its_share_gives_nothing() {
 }
 
 #[test]
-fn a_drain_ends_when_nobody_wants_the_shard_any_more() {
+fn a_drain_ends_when_no_node_wants_the_shard_any_more() {
     let members = [member_view(1), member_view(2)];
     let mut rows = shards(|_| Some(node(1)));
     let mut first = member(1);
@@ -160,7 +160,7 @@ fn another_epoch_is_another_ownership() {
     assert_eq!(
         (plan.lost, plan.gained),
         (vec![3], vec![OwnedShard { shard: 3, epoch: 3 }]),
-        "it was somebody else's in between"
+        "it was another node's in between"
     );
 }
 
@@ -172,7 +172,7 @@ fn an_expired_member_keeps_its_share_and_is_asked_for_nothing() {
 }
 
 #[test]
-fn only_who_renews_steadily_may_reap() {
+fn only_a_node_that_renews_steadily_may_reap() {
     let mut first = Steadiness::default();
     first.renewed(at(0));
     first.renewed(at(3_000));
@@ -297,7 +297,7 @@ impl World {
         self.rows.values().map(member_view).collect()
     }
 
-    /// The table as a query would show it: owners and askers without a row are nobody.
+    /// The table as a query would show it: owners and askers without a row count for nothing.
     fn shards(&self) -> Vec<ShardRow> {
         let there = |id: &NodeId| self.rows.contains_key(id);
         let row = |row: &ShardRow| ShardRow {
@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// Nobody may start anything on a shard that somebody else may start something on.
+    /// No two nodes may start something on the same shard.
     fn check(&self) {
         let mut owned = BTreeSet::new();
         for node in self.nodes.iter().filter(|node| self.now < node.good_until) {

@@ -156,9 +156,9 @@ fn any_route(n: u128) -> impl Strategy<Value = Route> {
         Some(json!({"headers": {"x-tier": {"$exist": true}}})),
     ]);
     let event_types = prop::sample::subsequence(vec!["*", "a", "a.*", "a.**", "b.*", "**"], 0..4);
-    (0..10u32, 0..4u128, event_types, filters).prop_map(move |(enabled, door, event_types, filter)| {
+    (0..10u32, 0..4u128, event_types, filters).prop_map(move |(enabled, from, event_types, filter)| {
         let filter = filter.map(|filter| Filter::compile(&filter).expect("a filter"));
-        let source_id = source(door).filter(|_| door > 0);
+        let source_id = source(from).filter(|_| from > 0);
         let event_types: Vec<_> = event_types.iter().filter_map(|pattern| pattern.parse().ok()).collect();
         Route { enabled: enabled > 0, source_id, event_types, filter, ..route(n) }
     })
@@ -172,9 +172,9 @@ proptest! {
             .prop_flat_map(|ids| ids.into_iter().map(|n| any_route(n.into())).collect::<Vec<_>>()),
         event_type in prop::sample::select(vec!["a", "a.b", "a.b.c", "b.c", "c"]),
         payload in prop::sample::select(vec!["{}", r#"{"n": 1}"#, r#"{"n": 3, "tags": ["x"]}"#, "[1]", "", "nonsense"]),
-        door in 0..4u128,
+        from in 0..4u128,
     ) {
-        let event = Event { source_id: source(door).filter(|_| door > 0), ..event(event_type, payload) };
+        let event = Event { source_id: source(from).filter(|_| from > 0), ..event(event_type, payload) };
         let table = table(routes.clone());
         let candidate = Candidate::of(&event, &table);
         let mut willing: Vec<_> = routes.iter().filter(|route| route.refuses(&candidate).is_none()).map(|route| route.id).collect();
@@ -215,11 +215,11 @@ proptest! {
     ) {
         let mut known: std::collections::BTreeMap<RouteId, Arc<Route>> = Default::default();
         let mut changed = RouteTable::default();
-        for (gone, come, door) in steps {
+        for (gone, come, from) in steps {
             let gone: std::collections::BTreeSet<_> = gone.into_iter().map(|n| RouteId::from_uuid(id(n))).collect();
             let come: std::collections::BTreeMap<_, _> = come.into_iter().map(|n| {
                 let filter = (n % 7 == 0).then(|| Filter::compile(&json!({})).expect("a filter"));
-                let route = Route { source_id: source(door).filter(|_| door > 0), filter, ..route(n) };
+                let route = Route { source_id: source(from).filter(|_| from > 0), filter, ..route(n) };
                 (route.id, Arc::new(route))
             }).collect();
             let named: Vec<_> = gone.iter().chain(come.keys())
@@ -227,12 +227,12 @@ proptest! {
             known.extend(come.iter().map(|(id, route)| (*id, route.clone())));
             changed = changed.changed(&named, come.into_values());
             let anew = RouteTable::new(known.values().cloned());
-            for door in [None, source(1), source(2)] {
-                let ids = |table: &RouteTable| table.of_source(door).map(|route| route.id).collect::<Vec<_>>();
+            for from in [None, source(1), source(2)] {
+                let ids = |table: &RouteTable| table.of_source(from).map(|route| route.id).collect::<Vec<_>>();
                 prop_assert_eq!(ids(&changed), ids(&anew));
-                prop_assert_eq!(changed.count(door), ids(&anew).len());
-                prop_assert_eq!(changed.has_filters(door), anew.has_filters(door));
-                prop_assert!(changed.pages(door).all(|page| !page.is_empty() && page.len() <= ROUTES_PAGE));
+                prop_assert_eq!(changed.count(from), ids(&anew).len());
+                prop_assert_eq!(changed.has_filters(from), anew.has_filters(from));
+                prop_assert!(changed.pages(from).all(|page| !page.is_empty() && page.len() <= ROUTES_PAGE));
             }
         }
     }

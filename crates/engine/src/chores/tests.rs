@@ -141,7 +141,7 @@ async fn nothing_goes_that_is_not_summed_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_next_goes_on_where_the_last_one_stopped() {
+async fn the_next_node_goes_on_where_the_last_one_stopped() {
     let world = World::new(90).await;
     let first = world.roll_up(1);
     for _ in 0..10 {

@@ -30,7 +30,7 @@ struct Tokens {
 
 enum Trouble {
     Fails(CredentialError),
-    /// Nobody answers.
+    /// There is no answer.
     Hangs,
 }
 
@@ -165,7 +165,7 @@ async fn a_token_is_waited_for_as_long_as_the_attempt_may_take() {
 }
 
 #[tokio::test]
-async fn a_claim_that_ends_while_a_token_is_waited_for_sends_nothing() {
+async fn a_lease_that_ends_while_a_token_is_waited_for_sends_nothing() {
     let (bench, tokens) = token_bench([Trouble::Hangs]).await;
     let destination = bench.destination("a", |_| {}).await;
     bench.send(&[destination], b"{}").await;

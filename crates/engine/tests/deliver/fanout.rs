@@ -56,7 +56,7 @@ impl Bench {
         id
     }
 
-    /// Waits until the event has reached everybody, which are so many.
+    /// Waits until the event has reached every destination, which are so many.
     pub(crate) async fn reached(&self, event: EventId, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -103,7 +103,7 @@ async fn a_crowd_is_sent_to_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn an_expansion_that_nobody_told_of_is_found() {
+async fn an_expansion_that_was_not_announced_is_found() {
     let welcoming = Arc::new(Welcoming::default());
     let bench = bench_with(EngineSettings::default(), Some(Sinks::http(welcoming.clone()))).await;
     for name in ["a", "b", "c"] {

@@ -30,7 +30,7 @@ use tokio::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An internet in which nobody answers, which knows how much it has been given.
+/// An internet in which nothing answers, which knows how much it has been given.
 struct Silent {
     requests: watch::Sender<usize>,
     bytes: AtomicUsize,
@@ -57,7 +57,7 @@ impl Transport for Silent {
 }
 
 impl Bench {
-    /// Commits many events at once, one delivery each, and tells nobody. The payload is in memory once.
+    /// Commits many events at once, one delivery each, without announcing them. The payload is in memory once.
     async fn backlog(&self, destinations: &[DestinationId], each: usize, payload: Bytes) -> Vec<Arc<Event>> {
         let now = self.now();
         let account_version = self.store.account(self.account).await.unwrap().version;
@@ -213,11 +213,11 @@ async fn a_flood_of_endings_does_not_delay_a_result() {
     assert!(waiting > ENDINGS as i64 / 2, "only {waiting} endings were left when the result was durable");
 }
 
-/// The real internet, in which everything leads to somebody who never answers.
+/// The real internet, in which everything leads to a listener that never answers.
 struct Unanswered {
     inner: HttpTransport,
     silent: std::net::TcpListener,
-    /// What that somebody had read when the attempt was over; an error if the connection was still open then.
+    /// What that listener had read when the attempt was over; an error if the connection was still open then.
     seen: mpsc::UnboundedSender<std::io::Result<Vec<u8>>>,
 }
 

@@ -116,7 +116,7 @@ async fn the_limit_is_never_exceeded_and_fully_used() {
 }
 
 #[tokio::test]
-async fn a_destination_that_hangs_delays_nobody_else() {
+async fn a_destination_that_hangs_delays_no_other() {
     let bench = bench().await;
     let hanging = bench.destination("hanging", |_| {}).await;
     bench.receiver.script("hanging", Reply::Hang);

@@ -25,7 +25,7 @@ async fn told(bench: &Bench, sample: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_slot_is_counted_once_and_whoever_is_open_is_in_flight() {
+async fn what_waits_for_a_slot_is_counted_once_and_what_is_open_is_in_flight() {
     let bench = bench().await;
     let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
     bench.receiver.script("a", Reply::ok().after(Duration::from_millis(100)));

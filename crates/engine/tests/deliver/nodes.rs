@@ -32,7 +32,7 @@ impl Bench {
         shares
     }
 
-    /// Waits until these nodes, and nobody else, own everything in even shares.
+    /// Waits until these nodes, and no others, own everything in even shares.
     pub(crate) async fn settled(&self, nodes: &[NodeId]) {
         self.until(|| async {
             let shares = self.shares().await;
@@ -192,7 +192,7 @@ async fn a_node_whose_row_is_gone_drops_everything_and_comes_back_as_another() {
             (shares.len() == 2 && even).then(|| shares.into_keys().collect::<BTreeSet<_>>())
         })
         .await;
-    assert!(members.contains(&bench.id) && !members.contains(&peer.id), "it is somebody else now");
+    assert!(members.contains(&bench.id) && !members.contains(&peer.id), "it has joined under another id");
     let delivery = bench.deliveries(hanging).await.remove(0);
     let attempts = bench.store.attempts_of_delivery(bench.account, delivery.id, 10).await.unwrap();
     assert!(attempts.iter().all(|attempt| attempt.node != peer.id || attempt.late), "{attempts:?}");
@@ -213,7 +213,7 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
     let changed = || bench.handle.changed(Change::Destinations(bench.account, vec![destination]));
     let soon = |since: Instant| assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
 
-    // Pause, as the owner sees it and as everybody else does.
+    // Pause, as the owner sees it and as the others do.
     let mut row = bench.store.destination(bench.account, destination).await.unwrap();
     row.switch.paused_at = Some(bench.now());
     bench.store.update_destination(&row).await.unwrap();
@@ -296,7 +296,7 @@ async fn a_node_that_only_listens_owns_nothing_and_passes_everything_on() {
         async move { (handle.explain(vec![delivery]).await.remove(0).waits()?.kind == kind).then_some(()) }
     };
     bench.until(|| why(WaitKind::Paused)).await;
-    // It would come back before anybody has looked.
+    // It would come back before any node has looked.
     bench.store.interrupt(|call| match call {
         "join" => Err(StoreError::Unavailable("not now".into())),
         _ => Ok(()),
@@ -395,7 +395,7 @@ async fn a_node_that_thaws_after_its_lease_sends_nothing_in_its_old_name() {
         // Not a sleeping test: this is the freeze.
         std::thread::sleep(Duration::from_secs(8));
     });
-    // Within the lease and two seconds somebody else goes on.
+    // Within the lease and two seconds another node goes on.
     assert!(bench.receiver.wait_for_succeeded(20, PATIENCE).await);
     assert!(bench.now().since(frozen_at) < Duration::from_secs(8), "before it thaws");
     thawed.await.unwrap();

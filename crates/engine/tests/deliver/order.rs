@@ -56,7 +56,7 @@ async fn an_attempt_shows_the_number_that_was_sent() {
 }
 
 #[tokio::test]
-async fn a_blocked_key_hides_no_other_and_says_who_blocks() {
+async fn a_blocked_key_hides_no_other_and_says_which_delivery_blocks() {
     let bench = bench().await;
     let destination = bench
         .destination("a", |it| {

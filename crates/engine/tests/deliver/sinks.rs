@@ -35,7 +35,7 @@ use tokio::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Somebody who understands lines.
+/// A receiver that understands lines.
 #[derive(Clone)]
 struct LineReceiver {
     port: u16,
@@ -135,7 +135,7 @@ enum Manners {
     Panics,
     /// Has its answer and goes on for ever.
     NeverEnds,
-    /// Has its answer and leaves the connection to somebody who keeps it for a while.
+    /// Has its answer and leaves the connection to a task that keeps it for a while.
     LeavesItOpen(Duration),
     /// Connects, and has a task of its own write when it is told to, whatever has become of the attempt; says how that
     /// went.
@@ -361,7 +361,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
 }
 
 #[tokio::test]
-async fn what_is_open_when_the_claim_ends_is_cut_and_made_again_by_the_next_owner() {
+async fn what_is_open_when_the_lease_ends_is_cut_and_made_again_by_the_next_owner() {
     let (bench, _) = line_bench(None).await;
     let receiver = LineReceiver::start(&[Answer::Hang]).await;
     let destination = bench.line_destination(&receiver, |it| it.max_concurrency = 1).await;
@@ -376,7 +376,7 @@ async fn what_is_open_when_the_claim_ends_is_cut_and_made_again_by_the_next_owne
 }
 
 #[tokio::test]
-async fn a_connection_takes_nothing_more_once_its_claim_has_ended() {
+async fn a_connection_takes_nothing_more_once_the_lease_has_ended() {
     let (now, (told, mut went)) = (Arc::new(Notify::new()), mpsc::unbounded_channel());
     let (bench, kind) = line_bench(Some(Manners::Stubborn(Arc::clone(&now), told))).await;
     let receiver = LineReceiver::start(&[]).await;
@@ -451,7 +451,7 @@ async fn a_destination_that_cannot_be_made_ready_without_a_panic_harms_no_other(
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_allowed_is_not_connected_to_and_a_kind_that_nobody_knows_is_not_sent_to() {
+async fn an_address_that_is_not_allowed_is_not_connected_to_and_an_unknown_kind_is_not_sent_to() {
     let (bench, _) = line_bench(None).await;
     for url in ["line://10.0.0.1:9", "line://[::1]:9", "line://intranet:9", "pigeon://127.0.0.1:9"] {
         let destination = bench.destination("lines", |it| it.url = url.into()).await;

@@ -364,7 +364,7 @@ async fn what_may_be_there_is_never_matched_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_while_another_accounts_routes_are_read() {
+async fn no_event_waits_while_another_accounts_routes_are_read() {
     let world = World::new().await;
     let stale = world.matched(world.event(None, "1")).await;
     world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_hangs_costs_lines_and_nobodys_time() {
+    fn a_reader_that_hangs_costs_lines_and_no_time() {
         let pipe = Pipe::default();
         let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
         // Beyond the queue there is what the thread has in its hands.

@@ -47,7 +47,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn what_is_due_while_nobody_delivers_is_a_problem_to_the_audit() {
+async fn what_is_due_while_no_node_delivers_is_a_problem_to_the_audit() {
     let pair = Pair::new().await;
     let api = pair.start("api").await;
     let client = Client::new(&api.url, &pair.api_key).unwrap();

@@ -319,7 +319,7 @@ async fn a_trace_goes_on_through_us_and_its_spans_reach_the_collector() {
 }
 
 #[tokio::test]
-async fn a_collector_that_hangs_holds_up_nobody() {
+async fn a_collector_that_hangs_holds_up_nothing() {
     let place = Place::new();
     let collector = Receiver::local(Script::Always(Reply::Hang));
     let mut command = place.command(&["serve", "--dev", "--listen", "127.0.0.1:0"]);

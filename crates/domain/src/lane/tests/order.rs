@@ -158,7 +158,7 @@ fn a_word_about_one_row_says_nothing_of_those_before_it() {
     shop.lane.finish(1, Outcome::Success, 0, 1);
     shop.rows.clear();
     shop.lane.flushed(id(1), Position::STRICT, &Settled::Ended(Ending::Delivered), at(1));
-    // Two came that nobody has told of; somebody asks for the second.
+    // Two came that were not announced; the second is asked for.
     shop.rows.extend([numbered(2), numbered(3)].map(|row| (row.position, row)));
     shop.lane.look_at(numbered(3).position);
     shop.serve(at(2));

@@ -32,7 +32,7 @@ use std::collections::HashSet;
 const WORLDS: u64 = 2_000;
 /// While trouble lasts, in milliseconds.
 const TROUBLE: u64 = 25_000;
-/// More happenings than this in one world: somebody runs in circles.
+/// More happenings than this in one world: something runs in circles.
 const MANY: usize = 20_000;
 
 #[test]
@@ -87,7 +87,7 @@ enum Happening {
 enum Word {
     Arrived,
     RolledBack,
-    /// Nobody knows how it ended; it did commit …
+    /// It is not known how it ended; it did commit …
     UnknownCommitted,
     /// … or it did not.
     UnknownRolledBack,

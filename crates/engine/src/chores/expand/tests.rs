@@ -229,7 +229,7 @@ async fn what_was_left_behind_is_taken_up() {
 }
 
 #[tokio::test]
-async fn what_somebody_goes_on_with_is_left_to_them() {
+async fn what_another_node_goes_on_with_is_left_to_it() {
     let world = World::new().await;
     world.routes(world.account, 3 * limits::EXPANSION_CHUNK).await;
     let (mut busy, mut other) = (world.expander(), world.expander());

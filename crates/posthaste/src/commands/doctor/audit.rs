@@ -53,7 +53,7 @@ pub(super) async fn audit(
             shards_finding(&still_unowned(look, &free, terms).await?),
             stuck_finding(&still_overdue(look, overdue).await?),
         ],
-        false => vec![nobody_finding(&overdue.heads)],
+        false => vec![no_worker_finding(&overdue.heads)],
     };
     findings.push(fan_outs_finding(&fan_outs, &still_uneven(look, &fan_outs).await?));
     findings.extend(facts_findings(&facts, &still_stray(look, &facts).await?));
@@ -132,7 +132,7 @@ async fn still_unowned(
 }
 
 /// Worth knowing; and a problem as soon as something waits for it.
-fn nobody_finding(due: &Suspects<WaitingHead>) -> Finding {
+fn no_worker_finding(due: &Suspects<WaitingHead>) -> Finding {
     let (level, waits) = match due.first.len() as u64 + due.beyond {
         0 => (Level::Warning, "nothing is overdue".to_owned()),
         1 => (Level::Problem, "something is overdue in one lane".to_owned()),

@@ -152,7 +152,7 @@ impl World {
         promise!(lane.loaded() == loaded, "{} in the window, {loaded} known", lane.loaded());
         let reading = lane.fetching || lane.order.as_ref().is_some_and(|order| order.is_reading());
         let made = self.reads.values().any(|read| read.query.life == lane.life);
-        promise!(reading == made, "a fetch nobody makes");
+        promise!(reading == made, "a fetch that is not made");
         self.last_hold_ends =
             self.last_hold_ends.max(lane.gate.held_until(self.now).unwrap_or(Timestamp::MIN));
         self.seen.pushed_back += u64::from(self.unflushed.len() >= self.settings.max_concurrency as usize);

@@ -36,6 +36,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
+use crate::json::{Document, JsonKind, JsonValue};
+
 /// Enough for the longest filter a person writes; a list of a thousand customers belongs into metadata.
 pub const FILTER_MAX_BYTES: usize = 4 * 1024;
 pub const FILTER_MAX_CLAUSES: usize = 64;
@@ -60,7 +62,7 @@ pub struct Filter {
 pub struct Subject<'a> {
     pub event_type: &'a str,
     /// `None` when the payload is not JSON.
-    pub data: Option<&'a Value>,
+    pub data: Option<&'a Document<'a>>,
     /// An object by lower-case name; a header that came twice may be an array.
     pub headers: &'a Value,
     pub metadata: &'a Value,
@@ -201,7 +203,10 @@ struct ValueSet {
 #[derive(Clone, Copy)]
 enum SubjectValue<'a> {
     Event(&'a Subject<'a>),
+    /// Of headers or metadata.
     Json(&'a Value),
+    /// Of the payload.
+    Data(JsonValue<'a>),
     Text(&'a str),
     Nothing,
 }
@@ -242,7 +247,7 @@ impl FilterNode {
             if !steps.spend(self.parts.len()) {
                 return false;
             }
-            if self.parts_hold(SubjectValue::Json(element), steps) {
+            if self.parts_hold(element, steps) {
                 return true;
             }
         }
@@ -299,12 +304,13 @@ impl ValueTest {
         match self {
             ValueTest::Equal(wanted) => match seen {
                 SubjectValue::Json(value) => same(wanted, value),
+                SubjectValue::Data(value) => same_data(wanted, value),
                 SubjectValue::Text(text) => wanted.as_str() == Some(text),
                 SubjectValue::Event(_) | SubjectValue::Nothing => false,
             },
             ValueTest::Compare(comparison, operand) => {
                 let order = match operand {
-                    Operand::Number(number) => seen.number().map(|found| order(found, number)),
+                    Operand::Number(number) => seen.number().map(|found| order(&found, number)),
                     Operand::Text(text) => seen.text().map(|found| found.cmp(text)),
                 };
                 order.is_some_and(|order| comparison.accepts(order))
@@ -367,18 +373,13 @@ impl ValueSet {
         if let Some(text) = seen.text() {
             return self.texts.binary_search_by(|known| (**known).cmp(text)).is_ok();
         }
-        match seen {
-            SubjectValue::Json(Value::Number(number)) => {
-                self.numbers.binary_search_by(|known| order(known, number)).is_ok()
-            }
-            SubjectValue::Json(Value::Bool(value)) => {
-                if *value {
-                    self.yes
-                } else {
-                    self.no
-                }
-            }
-            SubjectValue::Json(Value::Null) => self.null,
+        if let Some(number) = seen.number() {
+            return self.numbers.binary_search_by(|known| order(known, &number)).is_ok();
+        }
+        match seen.plain() {
+            Some(Value::Bool(true)) => self.yes,
+            Some(Value::Bool(false)) => self.no,
+            Some(Value::Null) => self.null,
             _ => false,
         }
     }
@@ -389,35 +390,60 @@ impl<'a> SubjectValue<'a> {
         match self {
             SubjectValue::Event(subject) => match name {
                 "type" => SubjectValue::Text(subject.event_type),
-                "data" => subject.data.map_or(SubjectValue::Nothing, SubjectValue::Json),
+                "data" => subject.data.map_or(SubjectValue::Nothing, |data| SubjectValue::Data(data.root())),
                 "headers" => SubjectValue::Json(subject.headers),
                 _ => SubjectValue::Json(subject.metadata),
             },
             SubjectValue::Json(Value::Object(members)) => {
                 members.get(name).map_or(SubjectValue::Nothing, SubjectValue::Json)
             }
+            SubjectValue::Data(value) => value.field(name).map_or(SubjectValue::Nothing, SubjectValue::Data),
             _ => SubjectValue::Nothing,
         }
     }
 
-    fn elements(self) -> Option<&'a [Value]> {
-        match self {
-            SubjectValue::Json(Value::Array(elements)) => Some(elements),
-            _ => None,
-        }
+    fn elements(self) -> Option<impl Iterator<Item = SubjectValue<'a>>> {
+        let (tree, data) = match self {
+            SubjectValue::Json(Value::Array(elements)) => (Some(elements.iter()), None),
+            SubjectValue::Data(value) => (None, Some(value.elements()?)),
+            _ => return None,
+        };
+        let tree = tree.into_iter().flatten().map(SubjectValue::Json);
+        Some(tree.chain(data.into_iter().flatten().map(SubjectValue::Data)))
     }
 
     fn text(self) -> Option<&'a str> {
         match self {
             SubjectValue::Text(text) => Some(text),
             SubjectValue::Json(value) => value.as_str(),
+            SubjectValue::Data(value) => match value.kind() {
+                JsonKind::Text(text) => Some(text),
+                _ => None,
+            },
             _ => None,
         }
     }
 
-    fn number(self) -> Option<&'a Number> {
+    fn number(self) -> Option<Number> {
         match self {
-            SubjectValue::Json(Value::Number(number)) => Some(number),
+            SubjectValue::Json(Value::Number(number)) => Some(number.clone()),
+            SubjectValue::Data(value) => match value.kind() {
+                JsonKind::Number(number) => Some(number),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// True, false or null.
+    fn plain(self) -> Option<Value> {
+        match self {
+            SubjectValue::Json(value @ (Value::Bool(_) | Value::Null)) => Some(value.clone()),
+            SubjectValue::Data(value) => match value.kind() {
+                JsonKind::Bool(value) => Some(value.into()),
+                JsonKind::Null => Some(Value::Null),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -425,6 +451,7 @@ impl<'a> SubjectValue<'a> {
     fn to_value(self) -> Option<Value> {
         match self {
             SubjectValue::Json(value) => Some(value.clone()),
+            SubjectValue::Data(value) => Some(value.to_value()),
             SubjectValue::Text(text) => Some(text.into()),
             SubjectValue::Event(_) | SubjectValue::Nothing => None,
         }
@@ -440,6 +467,29 @@ fn same(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| same(a, b)))
         }
         _ => a == b,
+    }
+}
+
+/// The same, of a value of the payload.
+fn same_data(wanted: &Value, found: JsonValue<'_>) -> bool {
+    match (wanted, found.kind()) {
+        (Value::Null, JsonKind::Null) => true,
+        (Value::Bool(wanted), JsonKind::Bool(found)) => *wanted == found,
+        (Value::String(wanted), JsonKind::Text(found)) => wanted == found,
+        (Value::Number(wanted), JsonKind::Number(found)) => order(wanted, &found).is_eq(),
+        (Value::Array(wanted), JsonKind::Array) => {
+            let mut found = found.elements().into_iter().flatten();
+            let alike =
+                wanted.iter().all(|wanted| found.next().is_some_and(|found| same_data(wanted, found)));
+            alike && found.next().is_none()
+        }
+        (Value::Object(wanted), JsonKind::Object) => {
+            let alike = |(name, wanted): (&String, &Value)| {
+                found.field(name).is_some_and(|found| same_data(wanted, found))
+            };
+            wanted.iter().all(alike) && found.members().all(|(name, _)| wanted.contains_key(name))
+        }
+        _ => false,
     }
 }
 

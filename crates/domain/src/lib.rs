@@ -14,6 +14,7 @@ pub mod event;
 pub mod filter;
 pub mod gate;
 pub mod id;
+pub mod json;
 #[cfg(test)]
 mod kept_documents;
 pub mod lane;

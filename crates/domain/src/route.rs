@@ -9,6 +9,7 @@ use crate::{
     event::Event,
     filter::{Filter, Mismatch, Subject},
     id::{AccountId, DestinationId, RouteId, SourceId},
+    json::Document,
     pattern::Pattern,
     retry::RetryPolicy,
     time::Timestamp,
@@ -115,7 +116,7 @@ pub struct Candidate<'a> {
     pub source_id: Option<SourceId>,
     pub event_type: &'a str,
     /// The payload as JSON; None if it is not.
-    pub data: Option<Value>,
+    pub data: Option<Document<'a>>,
     pub headers: Value,
     pub metadata: Value,
 }
@@ -138,7 +139,7 @@ impl<'a> Candidate<'a> {
         Self {
             source_id: event.source_id,
             event_type: event.event_type.as_str(),
-            data: filtered.then(|| serde_json::from_slice(&event.payload).ok()).flatten(),
+            data: filtered.then(|| Document::parse(&event.payload)).flatten(),
             headers,
             metadata: if filtered { Value::Object(event.metadata.clone()) } else { Value::Null },
         }

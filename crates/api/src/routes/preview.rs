@@ -6,6 +6,7 @@ use contract::{PreviewInput, PreviewView, RoutePreviewView};
 use domain::{
     account::Scope,
     event::EventType,
+    json::Document,
     limits,
     route::{Candidate, RouteTable},
 };
@@ -43,7 +44,7 @@ pub(crate) async fn preview(
         Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
         None => judge(&snapshot.table, &candidate(&input)),
     };
-    let data = app.admission.matcher().run(routes, payload, judging).await?;
+    let data = app.admission.matcher().run(ctx.account_id(), routes, payload, judging).await?;
     Ok(Json(PreviewView { data }))
 }
 
@@ -68,7 +69,7 @@ fn candidate(input: &PreviewInput) -> Candidate<'_> {
     Candidate {
         source_id: input.source_id,
         event_type: input.event_type.as_ref().map_or("unknown", EventType::as_str),
-        data: input.data.clone(),
+        data: input.data.as_ref().map(Document::of),
         headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
         metadata: Value::Object(input.metadata.clone().unwrap_or_default()),
     }

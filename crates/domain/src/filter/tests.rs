@@ -6,7 +6,13 @@ use super::*;
 /// An `order.created` with a header and some metadata, about this data.
 fn seen<T>(data: Option<&Value>, look: impl FnOnce(&Subject<'_>) -> T) -> T {
     let (headers, metadata) = (json!({"x-tier": "gold"}), json!({"region": "eu"}));
-    look(&Subject { event_type: "order.created", data, headers: &headers, metadata: &metadata })
+    let data = data.map(Document::of);
+    look(&Subject {
+        event_type: "order.created",
+        data: data.as_ref(),
+        headers: &headers,
+        metadata: &metadata,
+    })
 }
 
 fn check(filter: Value, data: Value, expected: bool) {
@@ -439,7 +445,8 @@ proptest! {
     ) {
         let Ok(filter) = Filter::compile(&document) else { return Ok(()) };
         let headers = json!({});
-        let subject = Subject { event_type: &event_type, data: data.as_ref(), headers: &headers, metadata: &metadata };
+        let read = data.as_ref().map(Document::of);
+        let subject = Subject { event_type: &event_type, data: read.as_ref(), headers: &headers, metadata: &metadata };
         let mut event = json!({"type": event_type, "headers": {}, "metadata": metadata});
         if let Some(data) = &data {
             event["data"] = data.clone();

@@ -267,6 +267,8 @@ pub const RESPONSE_BODY_WAIT: Duration = Duration::from_secs(1);
 /// The head of an answer: its bytes and its headers.
 pub const RESPONSE_HEAD_BYTES: usize = 32 * 1024;
 pub const RESPONSE_HEADERS: usize = 100;
+/// Everything of an answer, on the wire: interim answers before it, and the frames of its chunks.
+pub const ANSWER_BYTES: usize = 256 * 1024;
 /// Response headers kept with an attempt.
 pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 4 * 1024;
 /// Large payloads in memory for the requests that carry them; further ones wait in their slot.

@@ -3,38 +3,32 @@
 //! Resolution and judgement are one step, so a name that changes its answer between them has no window. The rule
 //! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
 
-use crate::{
-    membership::{Lease, Membership},
-    transport::ConnectionFacts,
-};
+mod link;
+mod tls;
+
+pub(crate) use link::Fence;
+pub use link::{Duplex, Link, LinkFacts};
+pub use tls::TlsFault;
+
+use crate::{membership::Lease, transport::ConnectionFacts};
 use async_trait::async_trait;
 use domain::{address::AddressPolicy, limits, outcome::Fault};
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt;
 use std::{
     future::Future,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, timeout},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Turns a name into addresses.
 #[async_trait]
@@ -48,10 +42,6 @@ pub trait Dial: Send + Sync {
     async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>>;
 }
 
-/// Both directions of a connection.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EgressError {
     #[error("the destination's address is not allowed")]
@@ -62,8 +52,10 @@ pub enum EgressError {
     Connect,
     #[error("no connection within {0} s")]
     ConnectTimeout(u64),
+    #[error("the connection was closed before TLS was agreed on")]
+    Cut,
     #[error("TLS: {0}")]
-    Tls(String),
+    Tls(TlsFault),
 }
 
 impl EgressError {
@@ -73,6 +65,7 @@ impl EgressError {
             Self::Dns => Fault::Dns,
             Self::Connect => Fault::Refused,
             Self::ConnectTimeout(_) => Fault::ConnectTimeout,
+            Self::Cut => Fault::Reset,
             Self::Tls(_) => Fault::Tls,
         }
     }
@@ -83,24 +76,6 @@ impl EgressError {
 pub struct Egress {
     connector: Arc<GuardedConnector>,
     fence: Option<Fence>,
-}
-
-/// What a connection must not outlive: nothing is written once it has ended.
-#[derive(Clone)]
-pub(crate) enum Fence {
-    /// Of a connection that is kept for whatever is sent next.
-    Lease(Arc<Lease>),
-    /// Of a connection that is made for one attempt.
-    Membership(Arc<Membership>),
-}
-
-impl Fence {
-    fn has_ended(&self) -> bool {
-        match self {
-            Self::Lease(lease) => lease.has_ended(),
-            Self::Membership(membership) => !membership.stands(),
-        }
-    }
 }
 
 /// How a connection is protected.
@@ -128,10 +103,7 @@ impl Egress {
         connect_timeout: Duration,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_platform_verifier()?
-            .with_no_client_auth();
+        let tls = tls::client_config(provider)?;
         let mut https = tls.clone();
         https.alpn_protocols = vec![b"http/1.1".to_vec()];
         let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
@@ -197,12 +169,12 @@ impl GuardedConnector {
         let started = Instant::now();
         let name = match host {
             url::Host::Domain(name) => {
-                ServerName::try_from(name).map_err(|_| EgressError::Tls("bad name".into()))?
+                ServerName::try_from(name).map_err(|_| EgressError::Tls(TlsFault::WrongName))?
             }
             url::Host::Ipv4(address) => ServerName::from(IpAddr::V4(address)),
             url::Host::Ipv6(address) => ServerName::from(IpAddr::V6(address)),
         };
-        let stream = tls.connect(name, stream).await.map_err(|error| EgressError::Tls(tls_reason(&error)))?;
+        let stream = tls.connect(name, stream).await.map_err(|error| tls::handshake_error(&error))?;
         let tls = Some(started.elapsed());
         let facts = ConnectionFacts { reused: false, dns, connect, tls };
         Ok(Link::new(Box::new(stream), facts, fence))
@@ -240,19 +212,10 @@ impl GuardedConnector {
     }
 }
 
-/// A short word for what was wrong with the handshake.
-fn tls_reason(error: &io::Error) -> String {
-    match error.get_ref().and_then(|connector| connector.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(reason)) => format!("invalid certificate: {reason:?}"),
-        Some(other) => other.to_string(),
-        None => "the handshake was cut off".into(),
-    }
-}
-
 impl tower_service::Service<Uri> for Egress {
-    type Response = Link;
+    type Response = TokioIo<Link>;
     type Error = EgressError;
-    type Future = Pin<Box<dyn Future<Output = Result<Link, EgressError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Link>, EgressError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), EgressError>> {
         Poll::Ready(Ok(()))
@@ -262,104 +225,8 @@ impl tower_service::Service<Uri> for Egress {
         let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
             let url = connector.check(&uri.to_string())?;
-            connector.connect(url, &connector.https, fence).await
+            connector.connect(url, &connector.https, fence).await.map(TokioIo::new)
         })
-    }
-}
-
-/// What a request can know of its connection: how it came about, whether it was used before, when it is closed.
-#[derive(Clone)]
-pub struct LinkFacts {
-    facts: ConnectionFacts,
-    used: Arc<AtomicBool>,
-    closed: CancellationToken,
-}
-
-/// A connection.
-pub struct Link {
-    stream: TokioIo<Box<dyn Duplex>>,
-    facts: LinkFacts,
-    fence: Option<Fence>,
-    /// Dropped after the stream: what waits for the end finds the socket closed.
-    _closed: DropGuard,
-}
-
-impl Link {
-    fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, fence: Option<Fence>) -> Self {
-        let closed = CancellationToken::new();
-        let facts = LinkFacts { facts, used: Arc::default(), closed: closed.clone() };
-        Self { stream: TokioIo::new(stream), facts, fence, _closed: closed.drop_guard() }
-    }
-
-    pub(crate) fn facts(&self) -> LinkFacts {
-        self.facts.clone()
-    }
-
-    fn may_write(&self) -> io::Result<()> {
-        let ended = self.fence.as_ref().is_some_and(Fence::has_ended);
-        if ended { Err(io::Error::other("the lease has ended")) } else { Ok(()) }
-    }
-}
-
-impl LinkFacts {
-    /// What this request has cost; the first one pays for the connection.
-    pub(crate) fn take(&self) -> ConnectionFacts {
-        if self.used.swap(true, Ordering::Relaxed) {
-            ConnectionFacts { reused: true, ..ConnectionFacts::default() }
-        } else {
-            self.facts
-        }
-    }
-
-    /// Waits until the socket is closed. The connection lives in a task of its own and goes a moment after the request
-    /// that gave it up; until then the destination still counts it as open, and so must we.
-    pub(crate) async fn closed(&self) {
-        // Closing is a matter of one poll: this bound is for a runtime that is choked.
-        let _ = timeout(limits::CLOSE_PATIENCE, self.closed.cancelled()).await;
-    }
-}
-
-impl Connection for Link {
-    fn connected(&self) -> Connected {
-        Connected::new().extra(self.facts.clone())
-    }
-}
-
-impl Read for Link {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Link {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.may_write()?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.may_write()?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 }
 

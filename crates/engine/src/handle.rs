@@ -1,7 +1,7 @@
 //! The engine as the rest of the process sees it.
 
 use crate::{
-    budget::Budget,
+    carried::CarriedBytes,
     destination::PreparedDestination,
     dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
@@ -68,7 +68,7 @@ impl EngineHandle {
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
-        let carried = Budget::new(usize::MAX).carry(Some(Arc::new(event)), true);
+        let carried = CarriedBytes::new(usize::MAX).carry(Some(Arc::new(event)), true);
         match self.sender.deliver(&self.ownership_view.membership(), &prepared, delivery, carried).await {
             AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),
@@ -146,7 +146,7 @@ impl Lanes for EngineHandle {
         let mut published = self.published(destinations.zip(&seen)).await.into_iter();
         let now = self.sender.clock.now();
         let explain = |(delivery, seen): (&Delivery, LaneAnswer<_>)| match seen {
-            LaneAnswer::Here(explanation) => explanation,
+            LaneAnswer::Here(explanation) => self.sender.large_payloads.explain(delivery, explanation),
             LaneAnswer::Elsewhere => {
                 explain_elsewhere(delivery, self.owner_of(delivery), published.next().flatten(), now)
             }
@@ -159,6 +159,7 @@ impl Lanes for EngineHandle {
 impl Scraped for EngineHandle {
     async fn scrape(&self, named: bool, text: &mut Text) {
         self.metrics.write(text);
+        self.sender.large_payloads.write(text);
         // A dispatcher that has stopped has no lanes any more.
         let figures = self.ask(Message::Figures).await.unwrap_or_default();
         figures.write(named, self.sender.clock.now(), text);

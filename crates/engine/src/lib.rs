@@ -7,7 +7,7 @@
 
 mod backoff;
 mod batch_interval;
-mod budget;
+mod carried;
 mod chores;
 pub mod credentials;
 mod destination;
@@ -15,6 +15,7 @@ mod dispatcher;
 pub mod egress;
 mod fetcher;
 mod handle;
+mod large_payloads;
 mod membership;
 mod metrics;
 mod owner;

@@ -1,16 +1,14 @@
 //! The lanes worth looking at, published for the API of the other nodes: changed ones, a bounded number a second, and
 //! none where there is no other node.
 
-use crate::{dispatcher::Message, ownership_view::OwnershipView};
-use domain::{limits, time::Clock};
+use crate::{dispatcher::Message, ownership_view::OwnershipView, sender::Sender};
+use domain::limits;
 use std::sync::Arc;
-use store::Store;
 use tokio::sync::{mpsc, oneshot};
 
 /// Publishes for ever.
 pub(crate) async fn run(
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    sender: Arc<Sender>,
     ownership_view: Arc<OwnershipView>,
     dispatcher: mpsc::Sender<Message>,
 ) {
@@ -22,12 +20,16 @@ pub(crate) async fn run(
         }
         let (answer, answered) = oneshot::channel();
         let _ = dispatcher.send(Message::Changes(answer)).await;
-        let Ok(lanes) = answered.await else { return };
+        let Ok(mut lanes) = answered.await else { return };
+        for lane in &mut lanes {
+            lane.open.retain(|delivery| !sender.large_payloads.is_waiting(*delivery));
+        }
         if lanes.is_empty() {
             continue;
         }
         // What is lost here is said again in a few seconds, if it is still worth it.
-        if let Err(error) = store.publish_lanes(ownership_view.membership().node, &lanes, clock.now()).await {
+        let node = ownership_view.membership().node;
+        if let Err(error) = sender.store.publish_lanes(node, &lanes, sender.clock.now()).await {
             tracing::debug!(%error, "lanes could not be published");
         }
     }

@@ -4,8 +4,9 @@
 //! out as a settlement or as "abandoned".
 
 use crate::{
-    budget::CarriedEvent,
+    carried::CarriedEvent,
     destination::PreparedDestination,
+    large_payloads::LargePayloads,
     membership::Membership,
     sink::{self, AttemptFacts, Permit, SinkAttempt, Sinks},
 };
@@ -23,20 +24,17 @@ use domain::{
     trace::{Span, SpanKind, TraceContext, Tracer, span_of_event},
 };
 use futures_util::FutureExt;
+use sharing::Share;
 use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
 use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 pub(crate) struct Sender {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sinks: Arc<Sinks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
-    /// Kibibytes of large payloads that may be in memory.
-    pub(crate) large_payloads: Arc<Semaphore>,
+    pub(crate) large_payloads: LargePayloads,
     pub(crate) tracer: Tracer,
 }
 
@@ -60,7 +58,10 @@ impl Sender {
         delivery: Delivery,
         carried: Arc<CarriedEvent>,
     ) -> AttemptEnd {
-        let room = self.room_for(&delivery, &carried).await;
+        let room = match carried.has_payload {
+            true => None,
+            false => Some(self.large_payloads.room_for(&delivery, self.clock.now()).await),
+        };
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
         let attempt = self.attempt(membership, destination, &delivery, (&carried, room), id, started_at);
@@ -121,7 +122,7 @@ impl Sender {
         membership: &Arc<Membership>,
         destination: &PreparedDestination,
         delivery: &Delivery,
-        (carried, room): (&Arc<CarriedEvent>, Option<OwnedSemaphorePermit>),
+        (carried, room): (&Arc<CarriedEvent>, Option<Share>),
         id: AttemptId,
         started_at: Timestamp,
     ) -> Option<(AttemptFacts, Option<TraceContext>)> {
@@ -214,25 +215,12 @@ impl Sender {
             }
         });
     }
-
-    /// Waits, in its slot, until there is memory for a payload that was too large to carry.
-    async fn room_for(
-        &self,
-        delivery: &Delivery,
-        carried: &Arc<CarriedEvent>,
-    ) -> Option<OwnedSemaphorePermit> {
-        if carried.has_payload {
-            return None;
-        }
-        let kibibytes = (delivery.payload_bytes as usize).min(limits::LARGE_PAYLOADS_BYTES).div_ceil(1024);
-        Arc::clone(&self.large_payloads).acquire_many_owned(kibibytes as u32).await.ok()
-    }
 }
 
 /// A large payload with its share of the memory, which it gives back when the last byte has been written.
 struct BudgetedPayload {
     payload: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Share,
 }
 
 impl AsRef<[u8]> for BudgetedPayload {

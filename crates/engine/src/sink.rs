@@ -20,6 +20,7 @@
 //! connector, under the lease, and its sink waits until the connection it used is idle again or closed.
 
 mod http;
+mod redaction;
 
 use crate::{
     credentials::{Credential, CredentialError, Credentials},
@@ -42,7 +43,6 @@ use domain::{
     trace::{Attribute, TraceContext},
 };
 use futures_util::FutureExt;
-use hyper_util::rt::TokioIo;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use store::failpoint;
 use tokio::time::{Instant, timeout_at};
@@ -166,7 +166,7 @@ pub struct Dialer<'a> {
 }
 
 /// A connection of one attempt.
-pub type SinkConnection = TokioIo<Link>;
+pub type SinkConnection = Link;
 
 impl Dialer<'_> {
     /// Connects to a host, by name or by address (that of IPv6 in brackets); over TLS it must prove that it is called that. A connection without TLS
@@ -181,7 +181,7 @@ impl Dialer<'_> {
         let egress = self.egress.ok_or(EgressError::Connect)?;
         let link = egress.open(host, port, security, Fence::Membership(Arc::clone(self.membership))).await?;
         self.opened.push(link.facts());
-        Ok(TokioIo::new(link))
+        Ok(link)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
+    large_payloads::LargePayloads,
     membership::Lease,
     metrics::Metrics,
     owner::{Joiner, Owner, StartError, Stops},
@@ -27,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 use store::{BacklogCap, Expansion, NodeRecord, Store};
 use supervisor::{Loop, Supervisor};
 use tokio::{
-    sync::{Notify, Semaphore, mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -134,7 +135,7 @@ impl Engine {
             sinks: Arc::clone(&sinks),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
-            large_payloads: Arc::new(Semaphore::new(limits::LARGE_PAYLOADS_BYTES / 1024)),
+            large_payloads: LargePayloads::new(),
             tracer: settings.tracer.clone(),
         });
         let (inbox, messages) = mpsc::channel(limits::DISPATCHER_INBOX);
@@ -183,13 +184,13 @@ impl Engine {
         let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
         let ended = CancellationToken::new();
         let chores = Chores { store, clock, dice, settings, ownership_view, rescans, inbox };
-        let side_loops = SideLoops { chores, outbox, watch, membership_moved };
+        let side_loops = SideLoops { sender, chores, outbox, watch, membership_moved };
         let expansions = side_loops.start(&supervisor, &stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
         let vital = |id, task: BoxFuture<'static, ()>| supervisor.start_once(id, &stops.drain, task);
         let dispatching =
             dispatcher.run(messages, stops.drain.clone(), grace_given, ended.clone(), supervisor.clone());
-        let SideLoops { chores: Chores { ownership_view, inbox, .. }, outbox, .. } = side_loops;
+        let SideLoops { sender, chores: Chores { ownership_view, inbox, .. }, outbox, .. } = side_loops;
         let _ended = ended.drop_guard();
         Ok(Self {
             dispatcher: vital(Loop::Dispatcher, dispatching.boxed()),
@@ -239,6 +240,7 @@ impl Engine {
 
 /// What runs beside the lanes and the owner.
 struct SideLoops {
+    sender: Arc<Sender>,
     chores: Chores,
     outbox: Arc<Outbox>,
     watch: Arc<EarlyLooks>,
@@ -253,8 +255,8 @@ impl SideLoops {
         stop: &CancellationToken,
         ended: &CancellationToken,
     ) -> mpsc::Sender<Vec<Expansion>> {
-        let Self { chores, outbox, watch, membership_moved } = self;
-        let Chores { store, clock, dice, ownership_view, rescans, inbox, .. } = chores;
+        let Self { sender, chores, outbox, watch, membership_moved } = self;
+        let Chores { store, dice, ownership_view, rescans, inbox, .. } = chores;
         let expansions = chores.start(supervisor, stop);
         let listener = WakeListener {
             store: Arc::clone(store),
@@ -271,13 +273,13 @@ impl SideLoops {
             ownership_view: Arc::clone(ownership_view),
             dispatcher: inbox.clone(),
         };
-        let publishing = (Arc::clone(store), Arc::clone(clock), Arc::clone(ownership_view), inbox.clone());
+        let publishing = (Arc::clone(sender), Arc::clone(ownership_view), inbox.clone());
         let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
         supervisor.start(Loop::WakeListener, stop, move |life| listener.clone().run(life));
         supervisor.start(Loop::ConfigWatch, stop, move |_| watching.clone().run());
         supervisor.start(Loop::LanePublisher, stop, move |_| {
-            let (store, clock, ownership_view, inbox) = publishing.clone();
-            publish::run(store, clock, ownership_view, inbox)
+            let (sender, ownership_view, inbox) = publishing.clone();
+            publish::run(sender, ownership_view, inbox)
         });
         supervisor.start(Loop::Outbox, ended, move |_| {
             let (outbox, store, dice) = telling.clone();

@@ -19,6 +19,7 @@ use hyper_util::{
 };
 use std::{error::Error as StdError, time::Duration};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Sends one request. Never fails: trouble is a [`Fault`] in the answer. It returns when the use of the connection has
 /// ended or the connection is closed.
@@ -105,31 +106,32 @@ impl Transport for HttpTransport {
     async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let started = Instant::now();
         let deadline = outgoing.deadline;
-        let mut request = Request::new(Full::new(outgoing.body));
+        let (body, is_written) = watched(outgoing.body);
+        let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = outgoing.uri;
         *request.headers_mut() = outgoing.headers;
-        let captured = capture_connection(&mut request);
+        let open = OpenRequest { link: capture_connection(&mut request), has_ended: false };
         let sent = timeout_at(deadline, self.client.request(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return HttpAnswer::failed(failure(&error)),
             Err(_) => {
-                if let Some(link) = link_of(&captured) {
-                    link.closed().await;
-                }
+                open.close().await;
                 return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout));
             }
         };
         let first_byte = started.elapsed();
-        let link = response.extensions().get::<LinkFacts>().cloned();
-        let connection = link.as_ref().map(LinkFacts::take);
+        let connection = response.extensions().get::<LinkFacts>().map(LinkFacts::take);
         let (head, body) = response.into_parts();
         let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
         let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
-        if let Some(link) = link.filter(|_| !read_to_its_end) {
-            link.closed().await;
+        // A destination that answers before it has been told everything, and then does not listen, has answered. What is
+        // still to be written would wait for it for ever, with its slot and its memory.
+        if !read_to_its_end || is_written.is_some_and(|is_written| !is_written.is_cancelled()) {
+            open.close().await;
         }
+        open.ended();
         let received = HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated };
         HttpAnswer { result: Ok(received), connection, first_byte: Some(first_byte) }
     }
@@ -181,11 +183,62 @@ impl BodyPrefix {
     }
 }
 
-/// The connection a request was written to, if it came that far.
-fn link_of(captured: &CaptureConnection) -> Option<LinkFacts> {
-    let mut extras = http::Extensions::new();
-    captured.connection_metadata().as_ref()?.get_extras(&mut extras);
-    extras.remove()
+/// A request under way. If it is dropped before it has ended, its connection is closed, whatever is still to be written.
+struct OpenRequest {
+    link: CaptureConnection,
+    has_ended: bool,
+}
+
+impl OpenRequest {
+    /// The connection it was written to, if it came that far.
+    fn link(&self) -> Option<LinkFacts> {
+        let mut extras = http::Extensions::new();
+        self.link.connection_metadata().as_ref()?.get_extras(&mut extras);
+        extras.remove()
+    }
+
+    /// Closes its connection, and waits until it is.
+    async fn close(&self) {
+        if let Some(link) = self.link() {
+            link.give_up();
+            link.closed().await;
+        }
+    }
+
+    /// Its connection may be used again.
+    fn ended(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        if let Some(link) = self.link().filter(|_| !self.has_ended) {
+            link.give_up();
+        }
+    }
+}
+
+/// A body, and when all of it has been written. What fits into the buffers of a socket is not watched.
+fn watched(body: Bytes) -> (Bytes, Option<CancellationToken>) {
+    if body.len() <= limits::CARRIED_BYTES {
+        return (body, None);
+    }
+    let written = CancellationToken::new();
+    let watched = WatchedBody { body, _written: written.clone().drop_guard() };
+    (Bytes::from_owner(watched), Some(written))
+}
+
+/// hyper drops it with its last byte, or with the connection.
+struct WatchedBody {
+    body: Bytes,
+    _written: DropGuard,
+}
+
+impl AsRef<[u8]> for WatchedBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
 }
 
 /// What went wrong, in the product's words.

@@ -16,11 +16,12 @@ use aws_lc_rs::digest;
 use domain::{
     dice::Dice,
     event::Event,
-    id::DeliveryId,
+    id::{AccountId, DeliveryId},
     limits,
     route::{Candidate, Route},
     time::Timestamp,
 };
+use sharing::SharedResource;
 use std::sync::Arc;
 use store::{IdempotencyKey, NewDelivery, NewEvent, StoreError};
 use tokio::{
@@ -199,7 +200,8 @@ fn sha256(digest: digest::Digest) -> [u8; 32] {
 /// leases are renewed and other producers are answered while it runs.
 #[derive(Clone)]
 pub struct Matcher {
-    threads: Arc<Semaphore>,
+    /// Shared out between accounts.
+    threads: Arc<SharedResource>,
     long_work: LongWork,
     inline: usize,
     most: usize,
@@ -218,13 +220,14 @@ impl Matcher {
     pub(crate) fn new(settings: &IngestSettings) -> Self {
         let IngestSettings { fanout_inline: inline, fanout: most, fanout_ordered: most_ordered, .. } =
             *settings;
-        let threads = Arc::new(Semaphore::new(limits::LONG_MATCHES));
+        let threads = SharedResource::new(limits::LONG_MATCHES);
         Self { threads, long_work: settings.long_work, inline, most, most_ordered }
     }
 
     /// Runs `matching`, here if it looks at little: `routes` routes, at a payload of so many bytes.
     pub async fn run<T: Send + 'static>(
         &self,
+        account: AccountId,
         routes: usize,
         payload: usize,
         matching: impl FnOnce() -> T + Send + 'static,
@@ -233,8 +236,8 @@ impl Matcher {
         if routes.saturating_mul(payload + 256) <= limits::MATCH_INLINE_BYTES {
             return Ok(matching());
         }
-        let free = timeout(limits::MATCH_PATIENCE, self.threads.clone().acquire_owned()).await;
-        let Ok(Ok(thread)) = free else { return Err(IngestError::MatchersBusy) };
+        let free = timeout(limits::MATCH_PATIENCE, self.threads.take(account, 1)).await;
+        let Ok(thread) = free else { return Err(IngestError::MatchersBusy) };
         let matched = self.long_work.run(move || {
             let matched = matching();
             drop(thread);
@@ -252,8 +255,9 @@ impl Matcher {
         now: Timestamp,
     ) -> Result<FanOut, IngestError> {
         let (routes, payload) = (snapshot.table.count(event.source_id), event.payload.len());
+        let account = event.account_id;
         let (matcher, event, snapshot, dice) = (self.clone(), event.clone(), snapshot.clone(), dice.clone());
-        self.run(routes, payload, move || matcher.fan_out(&event, &snapshot, &*dice, now)).await?
+        self.run(account, routes, payload, move || matcher.fan_out(&event, &snapshot, &*dice, now)).await?
     }
 
     /// The walk over the routes stops where it knows enough: a large fan-out is admitted as fast as a small one.

@@ -39,6 +39,14 @@ const FENCES: &[Fence] = &[
         ],
     },
     Fence {
+        name: "sharing",
+        sees: &["domain"], // shares are those of accounts
+        without: &[
+            ("hyper", "what is shared out does not matter here"),
+            ("axum", "what is shared out does not matter here"),
+        ],
+    },
+    Fence {
         name: "store",
         sees: &["domain"], // it remembers values of the domain
         without: &[
@@ -57,13 +65,13 @@ const FENCES: &[Fence] = &[
     },
     Fence {
         name: "engine",
-        sees: &["domain", "store", "supervisor"], // it carries out the rules on what is remembered, in watched loops
+        sees: &["domain", "sharing", "store", "supervisor"], // it carries out the rules on what is remembered, in watched loops
         without: &[("axum", "the engine is driven by the binary or a simulator, never by a request")],
     },
     Fence {
         name: "ingest",
         // It makes events durable, in a loop that is watched; what is committed is announced through the store's traits.
-        sees: &["domain", "store", "supervisor"],
+        sees: &["domain", "sharing", "store", "supervisor"],
         without: &[
             ("axum", "the committer runs in a simulator, where nobody speaks HTTP"),
             ("hyper", "the committer runs in a simulator, where nobody speaks HTTP"),

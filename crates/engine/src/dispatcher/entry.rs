@@ -1,7 +1,7 @@
 //! How lanes come into memory: at once, or as part of a crowd when there is room for them.
 
 use super::{Dispatcher, waiting_lanes::EntryClass};
-use crate::budget::CarriedEvent;
+use crate::carried::CarriedEvent;
 use domain::{
     delivery::Position,
     id::{DeliveryId, DestinationId},

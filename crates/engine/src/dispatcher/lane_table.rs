@@ -1,7 +1,7 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
 use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
-use crate::{budget::CarriedEvent, destination::PreparedDestination, watch::Accounts};
+use crate::{carried::CarriedEvent, destination::PreparedDestination, watch::Accounts};
 use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},

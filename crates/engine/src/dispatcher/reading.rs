@@ -3,7 +3,7 @@
 
 use super::Dispatcher;
 use crate::{
-    budget::CarriedEvent,
+    carried::CarriedEvent,
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
 };

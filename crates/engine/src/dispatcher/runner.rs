@@ -3,7 +3,7 @@
 
 use crate::{
     backoff::Backoff,
-    budget::{Budget, CarriedEvent},
+    carried::{CarriedBytes, CarriedEvent},
     destination::PreparedDestination,
     membership::Membership,
     sender::{AttemptEnd, Sender},
@@ -34,7 +34,7 @@ pub(crate) struct AttemptRunner {
     dice: Arc<dyn Dice>,
     membership: Arc<Membership>,
     gate: GateSettings,
-    budget: Arc<Budget>,
+    budget: Arc<CarriedBytes>,
     max_in_flight: usize,
     in_flight: usize,
     /// Ended and not yet durable.
@@ -63,7 +63,7 @@ impl AttemptRunner {
             settler,
             inbox,
             gate,
-            budget: Budget::new(limits::CARRIED_BUDGET_BYTES),
+            budget: CarriedBytes::new(limits::CARRIED_BUDGET_BYTES),
             max_in_flight,
             in_flight: 0,
             unflushed: 0,
@@ -204,7 +204,7 @@ impl AttemptRunner {
 
 /// Carries events: one for all of its deliveries that come together.
 pub(super) struct Loader {
-    budget: Arc<Budget>,
+    budget: Arc<CarriedBytes>,
     last: Option<(Arc<Event>, Arc<CarriedEvent>)>,
 }
 

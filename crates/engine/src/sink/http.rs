@@ -1,6 +1,9 @@
 //! Destinations that are called by HTTP: one signed POST an attempt.
 
-use super::{AttemptFacts, Dialer, Sink, SinkAttempt, SinkKind};
+use super::{
+    AttemptFacts, Dialer, Sink, SinkAttempt, SinkKind,
+    redaction::{HIDDEN, Redaction},
+};
 use crate::{
     credentials::{Credentials, append},
     transport::{HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
@@ -48,7 +51,9 @@ impl<T: Transport> HttpKind<T> {
 
 impl<T: Transport + 'static> SinkKind for HttpKind<T> {
     fn prepare(&self, destination: &Destination, key: &DataKey) -> Result<Box<dyn Sink>, String> {
-        let uri = destination.url.parse::<Uri>().map_err(|_| "its URL cannot be used".to_owned())?;
+        // Read as the API has read it: what two parsers understand differently goes where only one has looked.
+        let url = url::Url::parse(&destination.url).map_err(|_| "its URL cannot be used")?;
+        let uri = url.as_str().parse::<Uri>().map_err(|_| "its URL cannot be used")?;
         let mut headers = HeaderMap::new();
         let mut shown = Vec::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
@@ -97,13 +102,18 @@ struct HttpSink<T> {
 impl<T: Transport> Sink for HttpSink<T> {
     async fn attempt(&self, attempt: SinkAttempt<'_>, _: Dialer<'_>) -> AttemptFacts {
         let (policy, clock) = (attempt.policy, attempt.clock);
+        let redaction = Redaction::of(attempt.credential);
         // The event goes with what it was asked for: when the request has been written, the answer is waited for without.
         let (request, shown) = match self.request(attempt) {
             Ok(built) => built,
             Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
         };
         let answer = self.transport.send(request).await;
-        facts(answer, shown, policy, clock.now())
+        let mut facts = facts(answer, shown, policy, clock.now());
+        if let Some(response) = &mut facts.detail.response {
+            redact(response, &redaction);
+        }
+        facts
     }
 
     fn credentials(&self) -> &Credentials {
@@ -162,7 +172,10 @@ impl<T> HttpSink<T> {
                 shown.push((name.clone(), trace.clone()));
                 continue;
             }
-            let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str());
+            // What is set here is sent as it is set, whatever comes in.
+            let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str())
+                && !self.headers.contains_key(name.as_str())
+                && !credential.is_some_and(|it| it.headers.contains_key(name.as_str()));
             if forwarded && let Ok(name) = name.parse::<HeaderName>() {
                 set(name.clone(), value)?;
                 shown.push((name.to_string(), value.clone()));
@@ -236,6 +249,23 @@ fn timing(answer: &HttpAnswer) -> Timing {
         connect_us: connection.connect.map(micros),
         tls_us: connection.tls.map(micros),
         first_byte_us: answer.first_byte.map(micros),
+    }
+}
+
+/// Leaves out what may not be seen: what the receiver gives to a client of its own, and what it repeats of ours.
+fn redact(response: &mut Response, redaction: &Redaction) {
+    for (name, value) in &mut response.headers {
+        *value = match name.as_str() {
+            "set-cookie" => HIDDEN.into(),
+            _ => redaction.apply(value).into_owned(),
+        };
+    }
+    if let Some(body) = &mut response.body {
+        *body = redaction.apply(body).into_owned();
+    }
+    let bytes = response.body_base64.as_ref().and_then(|body| STANDARD.decode(body).ok());
+    if bytes.is_some_and(|bytes| redaction.is_in(&bytes)) {
+        (response.body, response.body_base64) = (Some(HIDDEN.into()), None);
     }
 }
 

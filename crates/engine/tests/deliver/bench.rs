@@ -4,7 +4,7 @@ use domain::{
     account::Account,
     address::AddressPolicy,
     delivery::Status,
-    destination::Destination,
+    destination::{Auth, Destination},
     dice::Dice,
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
@@ -83,6 +83,7 @@ impl Dice for TestDice {
 /// What an event is sent with.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wish {
+    pub(crate) headers: &'static [(&'static str, &'static str)],
     pub(crate) key: Option<&'static str>,
     pub(crate) later: Option<Duration>,
 }
@@ -210,6 +211,14 @@ impl Bench {
         id
     }
 
+    /// One that wants this bearer token.
+    pub(crate) async fn destination_with_token(&self, name: &str, token: &str) -> DestinationId {
+        let account = self.store.account(self.account).await.unwrap();
+        let key = self.keys.data_key(self.account, &account.data_key).unwrap();
+        let seal = |id| key.seal(&Destination::auth_place(id), token.as_bytes(), self.dice.as_ref());
+        self.destination(name, |it| it.auth = Auth::Bearer { token: seal(it.id) }).await
+    }
+
     /// Commits one event without announcing it.
     pub(crate) async fn send_silently(&self, destination: DestinationId) -> EventId {
         self.commit(&[destination], b"{}", Wish::default()).await.0.id
@@ -271,6 +280,7 @@ impl Bench {
         let event = Arc::new(Event {
             payload: payload.to_vec().into(),
             ordering_key: wish.key.map(Into::into),
+            headers: wish.headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             deliver_at: wish.later.map(|_| due_at),
             ..testing::event(self.account, now, self.dice.bits())
         });

@@ -4,13 +4,15 @@ mod bench;
 mod credentials;
 mod fanout;
 mod hardening;
+mod hostile;
 mod loops;
 mod metrics;
 mod nodes;
 mod order;
 mod sinks;
+mod tls;
 
-use bench::{bench, bench_with, schedule};
+use bench::{Wish, bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature};
 use engine::{
     EngineSettings,
@@ -341,4 +343,36 @@ async fn what_ends_in_the_moment_the_grace_time_does_is_written() {
     let store = bench.store.clone();
     bench.engine.stop(Duration::ZERO).await;
     assert_eq!(store.backlog(&[destination], 100).await.unwrap()[0].0, 0, "it was delivered");
+}
+
+#[tokio::test]
+async fn a_header_that_is_set_is_sent_as_it_is_set_whatever_comes_in() {
+    let bench = bench().await;
+    let destination = bench
+        .destination("a", |it| {
+            it.headers = vec![("x-tenant".into(), "ours".into())];
+            it.forward_headers = vec!["x-tenant".into(), "x-request-id".into()];
+        })
+        .await;
+    let headers = &[("x-tenant", "theirs"), ("x-request-id", "7")];
+    bench.send_as(destination, b"{}", Wish { headers, ..Wish::default() }).await;
+    bench.ended(destination).await;
+    let kept = bench.receiver.snapshot().pop().unwrap().kept.unwrap();
+    assert_eq!(kept.headers["x-tenant"], "ours");
+    assert_eq!(kept.headers["x-request-id"], "7");
+}
+
+#[tokio::test]
+async fn what_an_answer_repeats_of_a_credential_is_not_kept() {
+    let bench = bench().await;
+    let reply = Reply::status(400).header("set-cookie", "session=1").header("x-echo", "Bearer open-sesame");
+    bench.receiver.script("a", reply.body("you sent open-sesame"));
+    let destination = bench.destination_with_token("a", "open-sesame").await;
+    bench.send(&[destination], b"{}").await;
+    bench.ended(destination).await;
+    let kept = bench.attempts(destination).await.remove(0).detail.response.unwrap();
+    assert_eq!(kept.body.as_deref(), Some("you sent ***"));
+    for name in ["set-cookie", "x-echo"] {
+        assert!(kept.headers.contains(&(name.into(), "***".into())), "{:?}", kept.headers);
+    }
 }

@@ -4,9 +4,13 @@ use domain::{
     route::RouteTable,
     testing::{self, CountingDice},
 };
-use std::sync::mpsc as std_mpsc;
+use std::sync::{Mutex, mpsc as std_mpsc};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
+
+fn account(number: u128) -> AccountId {
+    AccountId::at(NOW, number)
+}
 
 fn event() -> Event {
     testing::event(AccountId::MIN, NOW, 7)
@@ -65,9 +69,9 @@ async fn long_matching_leaves_the_runtime_alone() {
     let (go, wait) = std_mpsc::channel();
     let long = tokio::spawn({
         let matching = matching.clone();
-        async move { matching.run(1, LONG, move || wait.recv()).await.unwrap() }
+        async move { matching.run(account(1), 1, LONG, move || wait.recv()).await.unwrap() }
     });
-    assert_eq!(matching.run(10, 1_000, || 7).await.ok(), Some(7), "short work goes on");
+    assert_eq!(matching.run(account(1), 10, 1_000, || 7).await.ok(), Some(7), "short work goes on");
     go.send(8).unwrap();
     assert_eq!(long.await.unwrap(), Ok(8));
 }
@@ -75,20 +79,41 @@ async fn long_matching_leaves_the_runtime_alone() {
 #[tokio::test(start_paused = true)]
 async fn matching_that_finds_every_thread_busy_is_refused() {
     let matching = matcher();
-    let all = matching.threads.clone().acquire_many_owned(limits::LONG_MATCHES as u32).await.unwrap();
-    let refused = matching.run(1, LONG, || ()).await.unwrap_err();
+    let all = matching.threads.take(account(2), limits::LONG_MATCHES).await;
+    let refused = matching.run(account(1), 1, LONG, || ()).await.unwrap_err();
     assert!(matches!(refused, IngestError::MatchersBusy), "{refused}");
     drop(all);
-    assert!(matching.run(1, LONG, || ()).await.is_ok());
+    assert!(matching.run(account(1), 1, LONG, || ()).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_account_waits_for_one_of_anothers_long_matchings_and_not_for_all() {
+    let matching = matcher();
+    let busy = matching.threads.take(account(3), limits::LONG_MATCHES).await;
+    let order = Arc::<Mutex<Vec<u128>>>::default();
+    let mut all = Vec::new();
+    for number in [1, 1, 1, 1, 2] {
+        let (matching, order) = (matching.clone(), Arc::clone(&order));
+        all.push(tokio::spawn(async move {
+            matching.run(account(number), 1, LONG, move || order.lock().unwrap().push(number)).await
+        }));
+        tokio::task::yield_now().await;
+    }
+    drop(busy);
+    for one in all {
+        one.await.unwrap().unwrap();
+    }
+    let at = order.lock().unwrap().iter().position(|number| *number == 2).unwrap();
+    assert!(at <= limits::LONG_MATCHES, "{:?}", order.lock().unwrap());
 }
 
 #[tokio::test]
 async fn a_panic_in_matching_gives_its_thread_back() {
     let matching = matcher();
     for _ in 0..limits::LONG_MATCHES {
-        let broken = matching.run(1, LONG, || panic!("a filter")).await;
+        let broken = matching.run(account(1), 1, LONG, || panic!("a filter")).await;
         let broken: Result<(), _> = broken;
         assert!(matches!(broken, Err(IngestError::Bug(_))), "{broken:?}");
     }
-    assert!(matching.run(1, LONG, || ()).await.is_ok());
+    assert!(matching.run(account(1), 1, LONG, || ()).await.is_ok());
 }

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct CarriedBytes {
     used: AtomicUsize,
     limit: usize,
 }
@@ -21,10 +21,10 @@ pub(crate) struct CarriedEvent {
     /// False: the payload is read when the delivery starts.
     pub(crate) has_payload: bool,
     bytes: usize,
-    budget: Arc<Budget>,
+    budget: Arc<CarriedBytes>,
 }
 
-impl Budget {
+impl CarriedBytes {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), limit })
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_gives_its_share_back() {
-        let budget = Budget::new(limits::DELIVERY_OVERHEAD_BYTES);
+        let budget = CarriedBytes::new(limits::DELIVERY_OVERHEAD_BYTES);
         let carried = budget.carry(None, false);
         assert!(!budget.has_room());
         drop(carried);

@@ -1,0 +1,223 @@
+//! A connection that was made by egress: who may still write to it, how it came about, and when it is closed.
+
+use crate::{
+    membership::{Lease, Membership},
+    transport::ConnectionFacts,
+};
+use domain::limits;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
+
+/// Both directions of a connection.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Whatever has not been sent when it is closed is thrown away. Otherwise the kernel keeps it, megabytes of it, for as
+    /// long as the other side does not read.
+    fn discard_unsent(&self) {}
+}
+
+impl Duplex for TcpStream {
+    fn discard_unsent(&self) {
+        // It fails only on a socket that is closed already.
+        let _ = self.set_zero_linger();
+    }
+}
+
+impl Duplex for tokio_rustls::client::TlsStream<Box<dyn Duplex>> {
+    fn discard_unsent(&self) {
+        self.get_ref().0.discard_unsent();
+    }
+}
+
+/// What a connection must not outlive: nothing is written once it has ended.
+#[derive(Clone)]
+pub(crate) enum Fence {
+    /// Of a connection that is kept for whatever is sent next.
+    Lease(Arc<Lease>),
+    /// Of a connection that is made for one attempt.
+    Membership(Arc<Membership>),
+}
+
+impl Fence {
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Lease(lease) => lease.has_ended(),
+            Self::Membership(membership) => !membership.stands(),
+        }
+    }
+}
+
+/// What a request can know of its connection: how it came about, whether it was used before, when it is closed.
+#[derive(Clone)]
+pub struct LinkFacts {
+    facts: ConnectionFacts,
+    used: Arc<AtomicBool>,
+    /// Cancelled by the request that has no more use for it, however much of it is still unwritten.
+    given_up: CancellationToken,
+    closed: CancellationToken,
+}
+
+/// A connection.
+pub struct Link {
+    stream: Box<dyn Duplex>,
+    facts: LinkFacts,
+    fence: Option<Fence>,
+    /// The other side takes no more.
+    is_deaf: bool,
+    /// Bytes that were read since something was written.
+    answered: usize,
+    /// There while a write has to wait: wakes the task that writes if the link is given up meanwhile.
+    until_given_up: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// Dropped after the stream: a request that waits for the end finds the socket closed.
+    _closed: DropGuard,
+}
+
+impl Link {
+    pub(super) fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, fence: Option<Fence>) -> Self {
+        let closed = CancellationToken::new();
+        let given_up = CancellationToken::new();
+        let facts = LinkFacts { facts, used: Arc::default(), given_up, closed: closed.clone() };
+        let (until_given_up, _closed) = (None, closed.drop_guard());
+        Self { stream, facts, fence, is_deaf: false, answered: 0, until_given_up, _closed }
+    }
+
+    pub(crate) fn facts(&self) -> LinkFacts {
+        self.facts.clone()
+    }
+
+    fn may_write(&self) -> io::Result<()> {
+        let ended = self.fence.as_ref().is_some_and(Fence::has_ended);
+        if ended { Err(io::Error::other("the lease has ended")) } else { Ok(()) }
+    }
+
+    /// A write, which ends when the link is given up if it has to wait.
+    ///
+    /// That the other side takes no more is no end: it may have answered before, as one does that will not have a body so
+    /// large. What it said is read first, and where that ends the request ends.
+    fn poll_out<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut dyn Duplex>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if !self.is_deaf {
+            match write(Pin::new(self.stream.as_mut()), cx) {
+                Poll::Ready(Err(error)) if takes_no_more(&error) => self.is_deaf = true,
+                Poll::Ready(written) => {
+                    (self.answered, self.until_given_up) = (0, None);
+                    return Poll::Ready(written);
+                }
+                Poll::Pending => {}
+            }
+        }
+        let given_up = &self.facts.given_up;
+        let waits = self.until_given_up.get_or_insert_with(|| Box::pin(given_up.clone().cancelled_owned()));
+        ready!(waits.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::other("the request was given up")))
+    }
+}
+
+fn takes_no_more(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+}
+
+impl LinkFacts {
+    /// What this request has cost; the first one pays for the connection.
+    pub(crate) fn take(&self) -> ConnectionFacts {
+        if self.used.swap(true, Ordering::Relaxed) {
+            ConnectionFacts { reused: true, ..ConnectionFacts::default() }
+        } else {
+            self.facts
+        }
+    }
+
+    /// Closes the socket without waiting for what is still to be written.
+    pub(crate) fn give_up(&self) {
+        self.given_up.cancel();
+    }
+
+    /// Waits until the socket is closed. The connection lives in a task of its own and goes a moment after the request
+    /// that gave it up; until then the destination still counts it as open, and so must we.
+    pub(crate) async fn closed(&self) {
+        // Closing is a matter of one poll: this bound is for a runtime that is choked.
+        let _ = timeout(limits::CLOSE_PATIENCE, self.closed.cancelled()).await;
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.until_given_up.is_some() && self.facts.given_up.is_cancelled() {
+            self.stream.discard_unsent();
+        }
+    }
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        Connected::new().extra(self.facts.clone())
+    }
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.answered += buffer.filled().len() - before;
+        // Interim answers have no end of their own.
+        let too_much = self.answered > limits::ANSWER_BYTES;
+        Poll::Ready(if too_much { Err(io::Error::other("the answer is too long")) } else { Ok(()) })
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.may_write()?;
+        self.poll_out(cx, |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let answered = self.answered;
+        let flushed = self.poll_out(cx, |stream, cx| stream.poll_flush(cx));
+        // To flush is not to say something new.
+        self.answered = answered;
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_deaf || self.facts.given_up.is_cancelled() {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.may_write()?;
+        self.poll_out(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
+    }
+}

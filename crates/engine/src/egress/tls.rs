@@ -1,0 +1,141 @@
+//! TLS to a destination, and what is said when it fails: why, in plain words, and nothing of what a certificate says.
+
+use super::EgressError;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, OtherError, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use std::{io, sync::Arc};
+use x509_cert::der::Decode as _;
+
+/// Why TLS was not agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TlsFault {
+    #[error("its certificate has expired")]
+    Expired,
+    #[error("its certificate is not valid yet")]
+    NotYetValid,
+    #[error("its certificate is for another name")]
+    WrongName,
+    #[error("its certificate is signed by an authority that is not known here")]
+    UnknownAuthority,
+    #[error("its certificate is signed by itself")]
+    SelfSigned,
+    #[error("its certificate cannot be used")]
+    BadCertificate,
+    #[error("it does not speak TLS on this port")]
+    NotTls,
+    #[error("it and we could not agree on how to speak TLS")]
+    Protocol,
+}
+
+/// What connections to destinations are made with.
+pub(super) fn client_config(provider: Arc<CryptoProvider>) -> Result<ClientConfig, rustls::Error> {
+    let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(ExplainingVerifier(verifier)))
+        .with_no_client_auth())
+}
+
+/// What a failed handshake was.
+pub(super) fn handshake_error(error: &io::Error) -> EgressError {
+    let fault = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(error)) => certificate_fault(error),
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsFault::NotTls,
+        Some(_) => TlsFault::Protocol,
+        // The connection broke, and says nothing about TLS.
+        None => return EgressError::Cut,
+    };
+    EgressError::Tls(fault)
+}
+
+fn certificate_fault(error: &CertificateError) -> TlsFault {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFault::Expired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsFault::NotYetValid,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            TlsFault::WrongName
+        }
+        CertificateError::UnknownIssuer => TlsFault::UnknownAuthority,
+        CertificateError::Other(OtherError(other)) => {
+            other.downcast_ref().copied().unwrap_or(TlsFault::BadCertificate)
+        }
+        _ => TlsFault::BadCertificate,
+    }
+}
+
+/// The platform's verifier; of a certificate without a known issuer it says whether that is itself.
+#[derive(Debug)]
+struct ExplainingVerifier(rustls_platform_verifier::Verifier);
+
+impl ServerCertVerifier for ExplainingVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.0.verify_server_cert(certificate, intermediates, name, ocsp_response, now);
+        match verified {
+            Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
+                if is_its_own(certificate) =>
+            {
+                Err(CertificateError::Other(OtherError(Arc::new(TlsFault::SelfSigned))).into())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+fn is_its_own(certificate: &CertificateDer<'_>) -> bool {
+    x509_cert::Certificate::from_der(certificate)
+        .is_ok_and(|certificate| certificate.tbs_certificate.issuer == certificate.tbs_certificate.subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_has_a_kind() {
+        let faults = [
+            (CertificateError::Expired, TlsFault::Expired),
+            (CertificateError::NotValidYet, TlsFault::NotYetValid),
+            (CertificateError::NotValidForName, TlsFault::WrongName),
+            (CertificateError::UnknownIssuer, TlsFault::UnknownAuthority),
+            (CertificateError::Other(OtherError(Arc::new(TlsFault::SelfSigned))), TlsFault::SelfSigned),
+            (CertificateError::Revoked, TlsFault::BadCertificate),
+        ];
+        for (error, fault) in faults {
+            assert_eq!(certificate_fault(&error), fault, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Destinations that speak TLS badly, or not at all: each kind of it is said in plain words.
+
+use super::bench::{bench, schedule};
+use domain::{attempt::AttemptError, outcome::Outcome};
+use rcgen::{CertificateParams, KeyPair};
+use std::{future::Future, net::SocketAddr, sync::Arc};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+
+async fn listen<F: Future<Output = ()> + Send>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            serve(stream).await;
+        }
+    });
+    addr
+}
+
+/// Shows this certificate, signed by itself, and hangs up.
+async fn listen_with(change: impl FnOnce(&mut CertificateParams)) -> SocketAddr {
+    let mut params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.into())
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    listen(move |stream| {
+        let accepting = acceptor.accept(stream);
+        async move {
+            let _ = accepting.await;
+        }
+    })
+    .await
+}
+
+/// What two attempts at this address met, and what was said of the first.
+async fn met(addr: SocketAddr) -> (Vec<Outcome>, AttemptError) {
+    let bench = bench().await;
+    let destination = bench
+        .destination("a", |it| {
+            it.url = format!("https://{addr}/");
+            it.retry_policy = schedule(&[1, 1]);
+        })
+        .await;
+    bench.send(&[destination], b"{}").await;
+    bench.ended(destination).await;
+    let error = bench.attempts(destination).await.remove(0).detail.error.unwrap();
+    (bench.outcomes(destination).await, error)
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_signed_by_itself_is_called_that() {
+    let (outcomes, error) = met(listen_with(|_| {}).await).await;
+    assert_eq!(outcomes, [Outcome::TlsError; 2], "tried once more, and no third time");
+    assert_eq!((&*error.code, &*error.message), ("tls_error", "TLS: its certificate is signed by itself"));
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_called_that() {
+    let addr = listen_with(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)).await;
+    let (_, error) = met(addr).await;
+    assert_eq!(error.message, "TLS: its certificate has expired");
+}
+
+#[tokio::test]
+async fn a_port_that_does_not_speak_tls_is_called_that() {
+    let addr = listen(async |mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        // Until the other side has had enough of it.
+        let _ = stream.readable().await;
+    })
+    .await;
+    let (outcomes, error) = met(addr).await;
+    assert_eq!(
+        (outcomes[0], &*error.message),
+        (Outcome::TlsError, "TLS: it does not speak TLS on this port")
+    );
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_cut_off_is_trouble_of_the_network_and_has_its_whole_schedule() {
+    let (outcomes, error) = met(listen(async |stream| drop(stream)).await).await;
+    assert_eq!(outcomes, [Outcome::NetworkError; 3]);
+    assert_eq!(error.message, "the connection was closed before TLS was agreed on");
+}

@@ -51,8 +51,8 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let input = input::created(body)?;
-    input::check(&input, None, &rules(&app, account).await?)?;
+    let mut input = input::created(body)?;
+    input::check(&mut input, None, &rules(&app, &ctx).await?)?;
     let now = app.now();
     let key = app.data_key(account).await?;
     let id = DestinationId::at(now, app.dice.bits());
@@ -113,13 +113,13 @@ pub(crate) async fn update(
     Body(patch): Body<Value>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let rules = rules(&app, account).await?;
+    let rules = rules(&app, &ctx).await?;
     let key = app.data_key(account).await?;
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
     check_order(&app, account, id, &patch).await?;
     let changed = change(&app, account, id, &if_match, |destination| {
-        let input = input::patched(destination, patch.clone())?;
-        input::check(&input, Some(destination), &rules)?;
+        let mut input = input::patched(destination, patch.clone())?;
+        input::check(&mut input, Some(destination), &rules)?;
         input::write(&input, destination);
         destination.auth = auth::read(&input.auth, Some(&destination.auth), &sealer);
         Ok(true)
@@ -196,7 +196,8 @@ async fn check_order(
     Ok(())
 }
 
-async fn rules(app: &App, account: AccountId) -> Result<DestinationRules<'_>, ApiError> {
-    let retention_days = app.store.account(account).await?.retention_days;
-    Ok(DestinationRules { addresses: &app.addresses, retention_days })
+async fn rules<'a>(app: &'a App, ctx: &AccountCtx) -> Result<DestinationRules<'a>, ApiError> {
+    let retention_days = app.store.account(ctx.account_id()).await?.retention_days;
+    let may_reveal = ctx.has(Scope::SecretsReveal);
+    Ok(DestinationRules { addresses: &app.addresses, retention_days, may_reveal })
 }

@@ -97,6 +97,30 @@ pub(super) fn check(
     }
 }
 
+/// The headers it sets, in lower case.
+pub(super) fn header_names(input: &AuthInput) -> Vec<String> {
+    match input.kind {
+        AuthKind::None => Vec::new(),
+        AuthKind::Bearer | AuthKind::Basic => vec!["authorization".into()],
+        AuthKind::Headers => {
+            input.headers.iter().flatten().map(|(name, _)| name.to_ascii_lowercase()).collect()
+        }
+    }
+}
+
+/// Whether a secret that is kept would go on being sent.
+pub(super) fn keeps_secrets(input: &AuthInput, current: &Auth) -> bool {
+    match current {
+        Auth::None => false,
+        Auth::Bearer { .. } => input.kind == AuthKind::Bearer && input.token.is_none(),
+        Auth::Basic { .. } => input.kind == AuthKind::Basic && input.password.is_none(),
+        Auth::Headers { .. } => {
+            input.kind == AuthKind::Headers
+                && input.headers.iter().flatten().any(|(_, value)| value.is_none())
+        }
+    }
+}
+
 fn check_member(checks: &mut Checks, member: &str, belongs: bool, value: Option<&str>, kept: bool) {
     let pointer = format!("/auth/{member}");
     match value {

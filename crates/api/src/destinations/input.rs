@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(super) struct DestinationRules<'a> {
     pub(super) addresses: &'a AddressPolicy,
     pub(super) retention_days: u32,
+    /// Whether the key that asks may see secrets.
+    pub(super) may_reveal: bool,
 }
 
 /// Reads the body of a create.
@@ -60,9 +62,10 @@ fn form(destination: &Destination) -> NewDestination {
     }
 }
 
-/// Finds everything that is wrong with it. `current` is None at creation.
+/// Finds everything that is wrong with it, and writes its URL in the one form in which it is kept, shown and called.
+/// `current` is None at creation.
 pub(super) fn check(
-    input: &NewDestination,
+    input: &mut NewDestination,
     current: Option<&Destination>,
     rules: &DestinationRules<'_>,
 ) -> Result<(), ApiError> {
@@ -71,7 +74,7 @@ pub(super) fn check(
     checks.uid(input.uid.as_deref());
     // A URL that the operator has forbidden since does not keep its destination from being renamed.
     if current.is_none_or(|current| current.url != input.url) {
-        check_url(&mut checks, &input.url, rules.addresses);
+        check_url(&mut checks, &mut input.url, rules.addresses);
     }
     checks.range("/max_concurrency", input.max_concurrency, 1..=limits::MAX_CONCURRENCY_MAX);
     checks.timeout("/timeout_seconds", input.timeout_seconds);
@@ -82,8 +85,19 @@ pub(super) fn check(
     let policy = current.map(|current| &current.retry_policy);
     checks.retry_policy("/retry_policy", &input.retry_policy, policy, rules.retention_days);
     let headers = checks.headers("/headers", &input.headers);
-    checks.forward_headers("/forward_headers", &input.forward_headers);
+    let forwarded = checks.forward_headers("/forward_headers", &input.forward_headers);
+    check_forwarded(&mut checks, &forwarded, &headers, &auth::header_names(&input.auth));
     auth::check(&input.auth, &mut checks, &headers, current.map(|current| &current.auth));
+    // Else whoever may change a URL could have the credentials sent to a server of their own.
+    if let Some(current) = current
+        && !rules.may_reveal
+        && is_elsewhere(&current.url, &input.url)
+        && auth::keeps_secrets(&input.auth, &current.auth)
+    {
+        let detail = "the URL moves to another origin, which is not given the credentials that are kept: send the secret \
+                      values of `auth` again, or use a key with the scope `secrets:reveal`";
+        checks.refuse("/auth", "credentials_needed", detail);
+    }
     signing::check(&input.signing, &mut checks, "/signing");
     if current.is_some() && input.signing.secret.is_some() {
         let detail =
@@ -115,9 +129,34 @@ pub(super) fn write(input: &NewDestination, destination: &mut Destination) {
     destination.signing = signing::read(&input.signing);
 }
 
-fn check_url(checks: &mut Checks, url: &str, addresses: &AddressPolicy) {
+/// A header that is set is not passed on as well.
+fn check_forwarded(checks: &mut Checks, forwarded: &[String], headers: &[(String, String)], auth: &[String]) {
+    for (index, name) in forwarded.iter().enumerate() {
+        let set_by = match () {
+            () if headers.iter().any(|(set, _)| set == name) => "headers",
+            () if auth.contains(name) => "auth",
+            () => continue,
+        };
+        let detail = format!("`{name}` is set by `{set_by}`, and cannot be passed on as it came in as well");
+        checks.refuse(format!("/forward_headers/{index}"), "duplicate", detail);
+    }
+}
+
+/// Whether two URLs are of different origins; what is not a URL is nowhere.
+fn is_elsewhere(before: &str, after: &str) -> bool {
+    let origin = |text| url::Url::parse(text).map(|url| url.origin()).ok();
+    origin(before) != origin(after)
+}
+
+fn check_url(checks: &mut Checks, url: &mut String, addresses: &AddressPolicy) {
     match addresses.check_url(url) {
-        Ok(_) => {}
+        // Requests are made with another parser: what it does not take cannot be sent.
+        Ok(checked) if checked.as_str().parse::<http::Uri>().is_ok() => *url = checked.into(),
+        Ok(_) => checks.refuse(
+            "/url",
+            "invalid_url",
+            "the URL has characters that cannot be sent: write them as %XX",
+        ),
         Err(error @ UrlError::Blocked) => checks.refuse("/url", error.code(), error.to_string()),
         Err(error) => checks.refuse("/url", error.code(), format!("the URL {error}")),
     }

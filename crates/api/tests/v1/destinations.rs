@@ -52,6 +52,16 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
         (json!({ "headers": { "authorization": "1" } }), "/headers/authorization", "reserved_header"),
         (json!({ "headers": { "x-a": "b\r\nc" } }), "/headers/x-a", "invalid_header_value"),
         (json!({ "forward_headers": ["x a"] }), "/forward_headers/0", "invalid_header_name"),
+        (
+            json!({ "forward_headers": ["x-b", "X-A"], "headers": { "x-a": "1" } }),
+            "/forward_headers/1",
+            "duplicate",
+        ),
+        (
+            json!({ "forward_headers": ["x-key"], "auth": { "type": "headers", "headers": { "X-Key": "1" } } }),
+            "/forward_headers/0",
+            "duplicate",
+        ),
         (json!({ "auth": { "type": "bearer" } }), "/auth/token", "missing_field"),
         (json!({ "auth": { "type": "none", "token": "x" } }), "/auth/token", "not_allowed"),
         (
@@ -192,6 +202,47 @@ on_every_store! {
             assert!(!shown.contains("sesame") && !shown.contains("mellon") && !shown.contains("whsec_"), "{shown}");
         }
         assert_eq!(world.patch(&path, json!({ "auth": null })).await.expect(200)["auth"], json!({ "type": "none" }));
+    }
+
+    async fn a_url_is_kept_and_shown_as_it_is_called(world) {
+        let spellings = [
+            ("https://example.com", "https://example.com/"),
+            ("HTTPS://EXAMPLE.com:443/Hooks", "https://example.com/Hooks"),
+            ("https://example.com/a/../b/./c", "https://example.com/b/c"),
+            ("https://example.com/{id}/a^b`c?q={x}", "https://example.com/%7Bid%7D/a^b%60c?q={x}"),
+            ("https://example.com/ü?ä=ö", "https://example.com/%C3%BC?%C3%A4=%C3%B6"),
+            ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+            ("https://example.com./hooks", "https://example.com/hooks"),
+            ("https://example.com?a=b", "https://example.com/?a=b"),
+            ("https://example.com/%zz%2F|;,'!$&()*+=:@~", "https://example.com/%zz%2F|;,'!$&()*+=:@~"),
+        ];
+        for (given, kept) in spellings {
+            let (path, made) = made(&world, json!({ "url": given })).await;
+            assert_eq!(made["url"], kept, "{given}");
+            let shown = text(&world.get(&path).await.expect(200)["url"]);
+            assert_eq!(shown.parse::<http::Uri>().unwrap().to_string(), shown, "what is shown is what is called");
+        }
+        for unusable in ["https://example.com/a b", "https://example.com\\a", "https://exa<mple.com/", "https://[::1/"] {
+            let body = json!({ "name": "Orders", "url": unusable });
+            world.post("/v1/destinations", body).await.expect_invalid("/url", "invalid_url");
+        }
+    }
+
+    async fn another_origin_is_not_given_the_credentials_that_are_kept(world) {
+        let auth = json!({ "auth": { "type": "bearer", "token": "mellon" } });
+        let (path, _) = made(&world, auth).await;
+        let key = world.key_with(&[Scope::DestinationsWrite]).await;
+        let change = async |key: &str, patch: Value| world.ask_as(key, Method::PATCH, &path, Some(patch)).await;
+        let moved = json!({ "url": "https://evil.example/hooks" });
+        change(&key, moved.clone()).await.expect_invalid("/auth", "credentials_needed");
+        change(&key, json!({ "url": "https://example.com:8443/" })).await.expect_invalid("/auth", "credentials_needed");
+        change(&key, json!({ "url": "https://example.com/elsewhere" })).await.expect(200);
+        let again = json!({ "url": "https://other.example/", "auth": { "token": "mellon" } });
+        change(&key, again).await.expect(200);
+        change(&key, json!({ "url": "https://evil.example/", "auth": null })).await.expect(200);
+        world.patch(&path, json!({ "auth": { "type": "bearer", "token": "mellon" } })).await.expect(200);
+        let revealing = world.key_with(&[Scope::DestinationsWrite, Scope::SecretsReveal]).await;
+        change(&revealing, moved).await.expect(200);
     }
 
     async fn a_header_stands_in_one_place(world) {

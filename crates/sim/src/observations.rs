@@ -38,6 +38,8 @@ impl fmt::Display for Violation {
 pub(crate) struct Observations {
     pub(crate) log: Log,
     pub(crate) violations: Vec<Violation>,
+    /// The latest time the store has told: within a step it may be ahead of the node that has its turn.
+    pub(crate) store_told: Moment,
     pub(crate) destinations: Vec<KnownDestination>,
     pub(crate) requests: Vec<Request>,
     pub(crate) deliveries: BTreeMap<DeliveryId, KnownDelivery>,

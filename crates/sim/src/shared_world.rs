@@ -139,7 +139,9 @@ impl SharedWorld {
 
     pub(crate) fn observed(&self) -> MutexGuard<'_, Observations> {
         // A violation that panics inside the product must still be told.
-        self.observed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        let mut observed = self.observed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        observed.store_told = self.time.told_by_store();
+        observed
     }
 
     pub(crate) fn note(&self, what: Occurrence) {

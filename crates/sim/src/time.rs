@@ -51,6 +51,11 @@ impl TrueTime {
         }
     }
 
+    /// The latest time the store has told.
+    pub(crate) fn told_by_store(&self) -> Moment {
+        self.store.load(Relaxed)
+    }
+
     /// From here on time follows the runtime we are in: it is `began` when its clock shows `local`, and goes at this rate.
     pub(crate) fn turn_begins(&self, began: Moment, local: Instant, rate: f64) {
         *self.turn.lock().expect("never poisoned") = Some(Turn { began, local, rate });

@@ -72,9 +72,9 @@ impl Observations {
     }
 
     /// What is open when its sender's lease ends is aborted then. A frozen process cannot; and one that has its turn
-    /// later in this step has not yet come to it.
+    /// later in this step has not yet come to it. That a lease has ended is decided by the store's clock.
     fn is_excused(&self, request: &Request, now: Moment) -> bool {
-        now > self.lives[request.life].lease_end
+        now.max(self.store_told) > self.lives[request.life].lease_end
     }
 
     pub(super) fn judge_repeat(&self, request: usize, now: Moment) -> Judgement {

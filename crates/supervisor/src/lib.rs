@@ -44,6 +44,7 @@ struct Shared {
     /// Why the node must end, once it must.
     failed: watch::Sender<Option<String>>,
     /// Called where a loop says [`failpoint`]; a test's may panic.
+    #[cfg_attr(not(debug_assertions), expect(dead_code, reason = "failpoints are of debug builds"))]
     planted: Box<dyn Fn(Loop) + Send + Sync>,
 }
 

@@ -22,7 +22,8 @@ use store::{DeliveryState, Lanes};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{TcpListener, TcpStream},
-    time::{sleep, timeout},
+    sync::watch,
+    time::timeout,
 };
 
 /// Larger than what the buffers of both sides take.
@@ -31,7 +32,7 @@ const LARGE: usize = 4_900_000;
 /// Reads the head of each request, answers, and reads no more; the socket stays open for as long as the other side likes.
 struct Unlistening {
     addr: SocketAddr,
-    open: Arc<AtomicUsize>,
+    open: watch::Receiver<usize>,
     most_open: Arc<AtomicUsize>,
 }
 
@@ -39,15 +40,17 @@ impl Unlistening {
     async fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let (open, most_open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let (count, most) = (Arc::clone(&open), Arc::clone(&most_open));
+        let (count, open) = watch::channel(0);
+        let most_open = Arc::<AtomicUsize>::default();
+        let most = Arc::clone(&most_open);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                most.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                let count = Arc::clone(&count);
+                count.send_modify(|open| *open += 1);
+                most.fetch_max(*count.borrow(), Ordering::SeqCst);
+                let count = count.clone();
                 tokio::spawn(async move {
                     answer_and_stop_reading(stream, answer).await;
-                    count.fetch_sub(1, Ordering::SeqCst);
+                    count.send_modify(|open| *open -= 1);
                 });
             }
         });
@@ -55,12 +58,9 @@ impl Unlistening {
     }
 
     async fn is_left_alone(&self) {
-        let closed = async {
-            while self.open.load(Ordering::SeqCst) > 0 {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(PATIENCE, closed).await.expect("every socket is closed");
+        let mut open = self.open.clone();
+        let closed = timeout(PATIENCE, open.wait_for(|open| *open == 0)).await;
+        closed.expect("every socket is closed").expect("the receiver goes on");
     }
 }
 

@@ -225,7 +225,8 @@ impl tower_service::Service<Uri> for Egress {
         let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
             let url = connector.check(&uri.to_string())?;
-            connector.connect(url, &connector.https, fence).await.map(TokioIo::new)
+            let link = connector.connect(url, &connector.https, fence).await?;
+            Ok(TokioIo::new(link.reading_early_answers()))
         })
     }
 }

@@ -76,6 +76,8 @@ pub struct Link {
     stream: Box<dyn Duplex>,
     facts: LinkFacts,
     fence: Option<Fence>,
+    /// What the other side said before it took no more is an answer: so it is with HTTP.
+    reads_early_answers: bool,
     /// The other side takes no more.
     is_deaf: bool,
     /// Bytes that were read since something was written.
@@ -92,7 +94,14 @@ impl Link {
         let given_up = CancellationToken::new();
         let facts = LinkFacts { facts, used: Arc::default(), given_up, closed: closed.clone() };
         let (until_given_up, _closed) = (None, closed.drop_guard());
-        Self { stream, facts, fence, is_deaf: false, answered: 0, until_given_up, _closed }
+        let (reads_early_answers, is_deaf, answered) = (false, false, 0);
+        Self { stream, facts, fence, reads_early_answers, is_deaf, answered, until_given_up, _closed }
+    }
+
+    /// Waits for an answer where the other side takes no more, instead of failing.
+    pub(super) fn reading_early_answers(mut self) -> Self {
+        self.reads_early_answers = true;
+        self
     }
 
     pub(crate) fn facts(&self) -> LinkFacts {
@@ -106,8 +115,8 @@ impl Link {
 
     /// A write, which ends when the link is given up if it has to wait.
     ///
-    /// That the other side takes no more is no end: it may have answered before, as one does that will not have a body so
-    /// large. What it said is read first, and where that ends the request ends.
+    /// That the other side takes no more is no end of an HTTP request: it may have answered before, as one does that will not
+    /// have a body so large. What it said is read first, and where that ends the request ends.
     fn poll_out<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -115,7 +124,9 @@ impl Link {
     ) -> Poll<io::Result<T>> {
         if !self.is_deaf {
             match write(Pin::new(self.stream.as_mut()), cx) {
-                Poll::Ready(Err(error)) if takes_no_more(&error) => self.is_deaf = true,
+                Poll::Ready(Err(error)) if self.reads_early_answers && takes_no_more(&error) => {
+                    self.is_deaf = true;
+                }
                 Poll::Ready(written) => {
                     (self.answered, self.until_given_up) = (0, None);
                     return Poll::Ready(written);
@@ -219,5 +230,50 @@ impl AsyncWrite for Link {
     ) -> Poll<io::Result<usize>> {
         self.may_write()?;
         self.poll_out(cx, |stream, cx| stream.poll_write_vectored(cx, slices))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use tokio::io::AsyncWriteExt;
+
+    /// Takes nothing.
+    struct Broken;
+
+    impl Duplex for Broken {}
+
+    impl AsyncRead for Broken {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Broken {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn link() -> Link {
+        Link::new(Box::new(Broken), ConnectionFacts::default(), None)
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_no_more_fails_at_once_unless_it_may_have_answered() {
+        let written = link().write_all(b"line").now_or_never().expect("there is nothing to wait for");
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+
+        let mut http = link().reading_early_answers();
+        assert!(http.write_all(b"POST").now_or_never().is_none(), "its answer may be on the way");
+        http.facts().give_up();
+        assert!(http.write_all(b"POST").await.is_err());
     }
 }

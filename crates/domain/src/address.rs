@@ -4,6 +4,10 @@
 //! is judged by [`AddressPolicy::permits`] right before the socket is opened. Names are the belt, addresses the braces:
 //! a name that passes here proves nothing about where it leads. Nothing is resolved here.
 
+mod host_pattern;
+
+pub use host_pattern::{HostListError, HostPattern, parse_host_list};
+
 use crate::limits;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +22,11 @@ pub struct AddressPolicy {
     pub deny: Vec<IpNet>,
     /// Local names that may be called: `intranet`, or `*.corp.internal` for everything below. Their addresses are
     /// judged like all others.
-    pub allow_hosts: Vec<String>,
+    pub allow_hosts: Vec<HostPattern>,
+    /// Names that are never called, whatever else says so.
+    pub deny_hosts: Vec<HostPattern>,
+    /// This network has a NAT64 gateway: `64:ff9b::/96` is called, where the IPv4 address in it may be.
+    pub nat64: bool,
     pub allow_http: bool,
 }
 
@@ -53,9 +61,10 @@ impl AddressPolicy {
         match ip {
             IpAddr::V4(ip) => allowed || !within(&FORBIDDEN_V4, ip),
             // Spelled as IPv6 and ending at an IPv4 address: the operator turns the spelling on, the IPv4 rule judges.
-            IpAddr::V6(ip) => match embedded(ip) {
-                Some(inner) => allowed && self.permits(inner.into()),
-                None => {
+            IpAddr::V6(ip) => match (ip.to_ipv4_mapped(), behind_nat64(ip)) {
+                (Some(inner), _) => allowed && self.permits(inner.into()),
+                (None, Some(inner)) => self.nat64 && self.permits(inner.into()),
+                (None, None) => {
                     allowed || (GLOBAL_V6.contains(&ip) && !FORBIDDEN_V6.iter().any(|net| net.contains(&ip)))
                 }
             },
@@ -115,10 +124,11 @@ impl AddressPolicy {
         if name.split('.').any(|label| label.is_empty() || label.len() > LABEL_BYTES) {
             return invalid("has a host that is no domain name");
         }
+        let covered = |patterns: &[HostPattern]| patterns.iter().any(|pattern| pattern.covers(name));
         let allowed = !is_local(name)
-            || self.allow_hosts.iter().any(|pattern| covers(pattern, name))
+            || covered(&self.allow_hosts)
             || (is_loopback(name) && self.permits(Ipv4Addr::LOCALHOST.into()));
-        if allowed { Ok(name) } else { Err(UrlError::Blocked) }
+        if allowed && !covered(&self.deny_hosts) { Ok(name) } else { Err(UrlError::Blocked) }
     }
 }
 
@@ -167,6 +177,8 @@ const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
 const FORBIDDEN_V6: [Ipv6Net; 4] =
     [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
 
+const NAT64: Ipv6Net = v6([0x64, 0xff9b], 96);
+
 const fn v4(octets: [u8; 4], length: u8) -> Ipv4Net {
     let [a, b, c, d] = octets;
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
@@ -180,11 +192,10 @@ fn within(nets: &[Ipv4Net], ip: Ipv4Addr) -> bool {
     nets.iter().any(|net| net.contains(&ip))
 }
 
-/// The IPv4 address a packet to this one ends at: IPv4-mapped (`::ffff:0:0/96`) and NAT64 (`64:ff9b::/96`).
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The IPv4 address that a packet to this one ends at, where there is a NAT64 gateway (RFC 6052's well-known prefix).
+fn behind_nat64(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., a, b, c, d] = ip.octets();
-    let nat64 = ip.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
-    ip.to_ipv4_mapped().or_else(|| nat64.then(|| Ipv4Addr::new(a, b, c, d)))
+    NAT64.contains(&ip).then(|| Ipv4Addr::new(a, b, c, d))
 }
 
 /// Names that mean something else in every network. The name is in lower case, without its trailing dot.
@@ -195,14 +206,6 @@ fn is_local(name: &str) -> bool {
 
 fn is_loopback(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
-}
-
-fn covers(pattern: &str, name: &str) -> bool {
-    let pattern = pattern.trim().strip_suffix('.').unwrap_or(pattern.trim()).to_ascii_lowercase();
-    match pattern.strip_prefix('*') {
-        Some(suffix) if suffix.starts_with('.') => name.len() > suffix.len() && name.ends_with(suffix),
-        _ => pattern == name,
-    }
 }
 
 fn invalid<T>(detail: impl Into<String>) -> Result<T, UrlError> {

@@ -17,7 +17,7 @@ pub(crate) use template::TEXT as TEMPLATE;
 
 use crate::telemetry::LogFormat;
 use domain::{
-    address::AddressPolicy,
+    address::{AddressPolicy, HostPattern},
     gate::{BreakerSettings, GateSettings},
     limits,
     member::Role,
@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 use store::BacklogCap;
-use values::{duration, durations, flag, list, networks, number, share, size};
+use values::{duration, durations, flag, hosts, networks, number, share, size};
 
 /// Everything that can be set, checked.
 #[derive(Debug, Clone)]
@@ -177,7 +177,8 @@ impl Config {
         let networks =
             DEV_NETWORKS.iter().map(|net| net.parse::<IpNet>().expect("written as networks above"));
         self.addresses.allow.extend(networks);
-        self.addresses.allow_hosts.extend(DEV_HOSTS.map(String::from));
+        let hosts = DEV_HOSTS.iter().map(|host| host.parse::<HostPattern>().expect("written as hosts above"));
+        self.addresses.allow_hosts.extend(hosts);
         Ok(self)
     }
 }
@@ -203,7 +204,9 @@ fn addresses(layers: &Layers) -> Result<AddressPolicy, ConfigError> {
     Ok(AddressPolicy {
         allow: layers.read("egress.allow", networks)?,
         deny: layers.read("egress.deny", networks)?,
-        allow_hosts: layers.read("egress.allow_hosts", |text| Ok(list(text)))?,
+        allow_hosts: layers.read("egress.allow_hosts", hosts)?,
+        deny_hosts: layers.read("egress.deny_hosts", hosts)?,
+        nat64: layers.read("egress.nat64", flag)?,
         allow_http: layers.read("egress.allow_http", flag)?,
     })
 }

@@ -9,6 +9,10 @@ fn allowing(list: &str) -> AddressPolicy {
     AddressPolicy { allow: parse_allow_list(list).expect("a list"), ..strict() }
 }
 
+fn hosts(list: &str) -> Vec<HostPattern> {
+    parse_host_list(list).expect("a list")
+}
+
 fn permits(policy: &AddressPolicy, ip: &str) -> bool {
     policy.permits(ip.parse().expect("an address"))
 }
@@ -110,17 +114,31 @@ fn the_operators_networks_win_and_deny_wins_over_allow() {
 }
 
 #[test]
-fn an_ipv4_address_in_ipv6_clothes_is_judged_by_the_ipv4_rule_once_the_operator_allows_the_clothes() {
-    let policy = allowing("64:ff9b::/96,::ffff:0:0/96");
-    for ip in ["64:ff9b::8.8.8.8", "::ffff:8.8.8.8"] {
-        assert!(permits(&policy, ip), "{ip}");
-    }
-    for ip in ["64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "::ffff:127.0.0.1"] {
-        assert!(!permits(&policy, ip), "{ip}");
-    }
+fn a_mapped_ipv4_address_is_judged_by_the_ipv4_rule_once_the_operator_allows_the_spelling() {
+    let policy = allowing("::ffff:0:0/96");
+    assert!(permits(&policy, "::ffff:8.8.8.8"));
+    assert!(!permits(&policy, "::ffff:127.0.0.1"));
     let denying = AddressPolicy { deny: parse_allow_list("8.8.8.8").expect("a list"), ..policy };
-    assert!(!permits(&denying, "64:ff9b::8.8.8.8"));
     assert!(!permits(&denying, "::ffff:8.8.8.8"));
+}
+
+#[test]
+fn behind_nat64_the_ipv4_address_is_judged_and_only_where_there_is_a_gateway() {
+    let off = allowing("64:ff9b::/96,10.1.2.3");
+    for ip in ["64:ff9b::8.8.8.8", "64:ff9b::10.1.2.3"] {
+        assert!(!permits(&off, ip), "{ip}");
+    }
+    let on = AddressPolicy { nat64: true, ..off };
+    for ip in ["64:ff9b::8.8.8.8", "64:ff9b::10.1.2.3"] {
+        assert!(permits(&on, ip), "{ip}");
+    }
+    for ip in ["64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8", "64:ff9b::1:808:808"] {
+        assert!(!permits(&on, ip), "{ip}");
+    }
+    for denied in ["8.8.8.8", "64:ff9b::/96"] {
+        let denying = AddressPolicy { deny: parse_allow_list(denied).expect("a list"), ..on.clone() };
+        assert!(!permits(&denying, "64:ff9b::8.8.8.8"), "{denied}");
+    }
 }
 
 #[test]
@@ -262,9 +280,7 @@ fn local_names_are_blocked() {
 
 #[test]
 fn the_operator_can_allow_local_names() {
-    let allow_hosts =
-        ["db", "Metadata.Internal.", "*.corp.internal", "*", "*local"].map(String::from).to_vec();
-    let policy = AddressPolicy { allow_hosts, ..strict() };
+    let policy = AddressPolicy { allow_hosts: hosts("db,Metadata.Internal., *.corp.internal"), ..strict() };
     for host in ["db", "DB.", "metadata.internal", "a.corp.internal", "a.b.corp.internal"] {
         assert_eq!(verdict(&policy, &format!("https://{host}/")), "ok", "{host}");
     }
@@ -274,6 +290,43 @@ fn the_operator_can_allow_local_names() {
         assert_eq!(verdict(&policy, &format!("https://{host}/")), "blocked_target", "{host}");
     }
     assert_eq!(verdict(&policy, "https://10.0.0.1/"), "blocked_target");
+}
+
+#[test]
+fn the_operator_can_deny_names_whatever_else_allows_them() {
+    let deny_hosts = hosts("hooks.example.com,*.example.org,*.bücher.example,db,localhost");
+    let allow_hosts = hosts("hooks.example.com,*.example.org,db,web");
+    let policy = AddressPolicy { deny_hosts, allow_hosts, ..allowing("127.0.0.0/8") };
+    for host in [
+        "hooks.example.com",
+        "HOOKS.example.com.",
+        "hook%73.example.com",
+        "a.example.org",
+        "a.b.example.org",
+        "a.xn--bcher-kva.example",
+        "db",
+        "localhost",
+    ] {
+        assert_eq!(verdict(&policy, &format!("https://{host}/")), "blocked_target", "{host}");
+    }
+    for host in ["example.com", "a.hooks.example.com", "example.org", "notexample.org", "web"] {
+        assert_eq!(verdict(&policy, &format!("https://{host}/")), "ok", "{host}");
+    }
+}
+
+#[test]
+fn a_list_of_hosts_says_what_is_no_host() {
+    let list = |text| parse_host_list(text).map(|found| found.iter().map(HostPattern::to_string).collect());
+    assert_eq!(list(""), Ok(vec![]));
+    assert_eq!(
+        list(" A.example. , *.Bücher.example"),
+        Ok(vec!["a.example".into(), "*.xn--bcher-kva.example".into()])
+    );
+    for bad in
+        ["*", "*.", "*local", "a.*.example", "10.0.0.1", "127.1", "::1", "a b", "https://a.example", "a..b"]
+    {
+        assert!(parse_host_list(bad).is_err(), "{bad}");
+    }
 }
 
 #[test]
@@ -360,6 +413,19 @@ fn any_v6() -> impl Strategy<Value = u128> {
     prop_oneof![any::<u128>(), near, carrying]
 }
 
+fn any_ip() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<u32>().prop_map(|ip| IpAddr::from(Ipv4Addr::from(ip))),
+        any_v6().prop_map(|ip| IpAddr::from(Ipv6Addr::from(ip))),
+    ]
+}
+
+/// By arithmetic, as above.
+fn nat64_inner(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = u128::from(ip);
+    (bits >> 32 == 0x64_ff9b << 64).then(|| Ipv4Addr::from(bits as u32))
+}
+
 fn any_net() -> impl Strategy<Value = IpNet> {
     prop_oneof![
         (any::<u32>(), 0..=32u8)
@@ -383,18 +449,48 @@ proptest! {
 
     #[test]
     fn what_is_denied_is_never_permitted_and_what_is_neither_allowed_nor_public_is_not_either(
-        ip in prop_oneof![
-            any::<u32>().prop_map(|ip| IpAddr::from(Ipv4Addr::from(ip))),
-            any_v6().prop_map(|ip| IpAddr::from(Ipv6Addr::from(ip))),
-        ],
+        ip in any_ip(),
         allow in prop::collection::vec(any_net(), 0..4),
         deny in prop::collection::vec(any_net(), 0..4),
+        nat64: bool,
     ) {
-        let policy = AddressPolicy { allow, deny, ..strict() };
-        if policy.permits(ip) {
-            prop_assert!(!policy.deny.iter().any(|net| net.contains(&ip)));
-            prop_assert!(strict().permits(ip) || policy.allow.iter().any(|net| net.contains(&ip)));
-        }
+        let policy = AddressPolicy { allow, deny, nat64, ..strict() };
+        let listed = |nets: &[IpNet], ip: IpAddr| nets.iter().any(|net| net.contains(&ip));
+        // The address that is reached in the end.
+        let inner = match ip {
+            IpAddr::V6(v6) => v6.to_ipv4_mapped().map(IpAddr::from).or(nat64_inner(v6).map(IpAddr::from)),
+            IpAddr::V4(_) => None,
+        };
+        let reached = inner.unwrap_or(ip);
+        let spelling = match ip {
+            IpAddr::V6(v6) if nat64_inner(v6).is_some() => nat64,
+            _ if inner.is_some() => listed(&policy.allow, ip),
+            _ => true,
+        };
+        let expected = !listed(&policy.deny, ip)
+            && !listed(&policy.deny, reached)
+            && spelling
+            && (strict().permits(reached) || listed(&policy.allow, reached));
+        prop_assert_eq!(policy.permits(ip), expected);
+    }
+
+    #[test]
+    fn a_denied_host_is_blocked_whatever_allows_it(
+        labels in prop::collection::vec("[a-z]{1,3}", 1..4),
+        parent in 0..3usize,
+        allowed: bool,
+    ) {
+        let name = labels.join(".");
+        let denied = match labels.get(parent + 1..) {
+            Some(rest) if !rest.is_empty() => format!("*.{}", rest.join(".")),
+            _ => name.clone(),
+        };
+        let allow_hosts = if allowed { hosts(&name) } else { vec![] };
+        let policy = AddressPolicy { deny_hosts: hosts(&denied), allow_hosts, ..strict() };
+        prop_assert_eq!(verdict(&policy, &format!("https://{name}/")), "blocked_target");
+        // A longer name that only ends alike is another.
+        let other = format!("x{name}");
+        prop_assert!(denied != name || !policy.deny_hosts[0].covers(&other));
     }
 
     #[test]

@@ -119,6 +119,18 @@ fn lists_are_lists_in_the_file_and_have_commas_elsewhere() {
 }
 
 #[test]
+fn hosts_are_denied_by_name_and_a_pattern_that_fits_none_is_an_error() {
+    let file = "egress.deny_hosts = ['*.Example.com', 'a.example.org']\negress.nat64 = true";
+    let addresses = config(file, &[], &[]).unwrap().addresses;
+    assert!(addresses.nat64);
+    assert!(addresses.check_url("https://hooks.example.com/").is_err());
+    assert!(addresses.check_url("https://a.example.org/").is_err());
+    assert!(addresses.check_url("https://example.com/").is_ok());
+    let error = config("egress.deny_hosts = ['*']", &[], &[]).unwrap_err();
+    assert!(error.contains("egress.deny_hosts = \"*\"") && error.contains("*.example.com"), "{error}");
+}
+
+#[test]
 fn what_is_shown_names_its_source_and_no_secret() {
     let environment = [
         ("POSTHASTE_MASTER_KEYS", "k1:sesame"),

@@ -1,7 +1,7 @@
 //! Reading values: durations such as `10s`, sizes such as `5MiB`, lists, networks. Errors say what was expected; who
 //! asked adds the name of the setting and where it was set.
 
-use domain::address::parse_allow_list;
+use domain::address::{HostPattern, parse_allow_list, parse_host_list};
 use ipnet::IpNet;
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 use url::Url;
@@ -108,8 +108,12 @@ pub(super) fn networks(text: &str) -> Read<Vec<IpNet>> {
     parse_allow_list(text).map_err(|error| error.to_string())
 }
 
+pub(super) fn hosts(text: &str) -> Read<Vec<HostPattern>> {
+    parse_host_list(text).map_err(|error| error.to_string())
+}
+
 /// Parts between commas; nothing is an empty list.
-pub(super) fn list(text: &str) -> Vec<String> {
+fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(String::from).collect()
 }
 

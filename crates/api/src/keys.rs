@@ -3,6 +3,10 @@
 //! The prefix is for secret scanners, the checksum turns typos and fakes away without a lookup, and the secret holds
 //! 190 bits.
 
+mod in_url;
+
+pub(crate) use in_url::is_key_in_url;
+
 use crate::installation_secrets::InstallationSecrets;
 use domain::{
     account::{ApiKey, KeyKind, Scope},
@@ -134,11 +138,6 @@ pub const fn prefix(kind: KeyKind) -> &'static str {
 /// How a key is shown after the first time.
 pub fn shown(kind: KeyKind, lookup: &str) -> String {
     format!("{}{}…", prefix(kind), lookup.get(..4).unwrap_or(lookup))
-}
-
-/// Whether a text looks as if it wanted to be a key, well-formed or not.
-pub(crate) fn resembles_key(text: &str) -> bool {
-    text.len() > PREFIX_LENGTH + LOOKUP_LENGTH && KINDS.into_iter().any(|kind| text.starts_with(prefix(kind)))
 }
 
 /// Characters drawn evenly: bytes that would favour some of them are drawn again.

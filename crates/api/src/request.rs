@@ -26,10 +26,13 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     request.extensions_mut().insert(id);
     let method = request.method().clone();
     let is_api = request.uri().path().starts_with("/v1/");
+    let holds_key = keys::is_key_in_url(request.uri());
     // The path of an ingest URL is a credential, and a query may hold anything: neither is logged.
-    let path = if is_api { request.uri().path().to_owned() } else { String::new() };
+    let path = if is_api && !holds_key { request.uri().path().to_owned() } else { String::new() };
 
-    let mut response = match check_request(&app, request.uri(), request.headers()) {
+    let checked = check_request(&app, request.uri(), request.headers());
+    let checked = checked.and_then(|()| refuse_key_in_url(holds_key));
+    let mut response = match checked {
         Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
@@ -94,15 +97,18 @@ fn check_request(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiErr
     if !plain {
         return Err(ApiError::malformed_request("the only transfer coding is `chunked`, once"));
     }
-    let values = uri.query().into_iter().flat_map(|query| query.split(['&', '=']));
-    if values.into_iter().any(keys::resembles_key) {
+    if uri.path().starts_with("/v1/") && !accepts_json(uri.path(), headers) {
+        return Err(ApiError::not_acceptable("this API answers `application/json`"));
+    }
+    Ok(())
+}
+
+fn refuse_key_in_url(holds_key: bool) -> Result<(), ApiError> {
+    if holds_key {
         return Err(ApiError::credential_in_url(
             "an API key was sent in the URL, where logs and histories keep it: revoke it, and send the new one \
              as `Authorization: Bearer`",
         ));
-    }
-    if uri.path().starts_with("/v1/") && !accepts_json(uri.path(), headers) {
-        return Err(ApiError::not_acceptable("this API answers `application/json`"));
     }
     Ok(())
 }

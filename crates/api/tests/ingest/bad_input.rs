@@ -140,8 +140,18 @@ async fn a_key_revoked_elsewhere_stops_working_within_a_second() {
 #[tokio::test]
 async fn a_key_in_the_url_is_refused_wherever_it_is() {
     let world = World::new().await;
-    for path in ["/v1/events?api_key=", "/v1/events?x=1&", "/ingest/sourcetoken?key="] {
-        world.get(&format!("{path}{}", world.key), &world.key).await.is(400, "credential_in_url");
+    let encoded: String = world.key.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    for path in [
+        "/v1/events?api_key=",
+        "/v1/events?x=1&",
+        "/ingest/sourcetoken?key=",
+        "/v1/destinations/",
+        "/ingest/",
+        "/",
+    ] {
+        for key in [&world.key, &encoded, &encoded.replace('%', "%25"), &world.key.replace('_', "%5F")] {
+            world.get(&format!("{path}{key}"), &world.key).await.is(400, "credential_in_url");
+        }
     }
     world.assert_nothing_stored().await;
 }

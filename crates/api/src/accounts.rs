@@ -1,5 +1,7 @@
 //! Accounts: made and seen by the operator, and each seen by itself.
 
+pub(crate) mod keys;
+
 use crate::{
     app::App,
     auth::{AccountCtx, OperatorCtx},

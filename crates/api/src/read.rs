@@ -18,7 +18,9 @@ pub use stats::{destination_stats, fanout_stats, stats};
 pub(crate) use destinations::{show as show_destination, switched};
 
 use crate::{app::App, error::ApiError, views};
-use contract::{AccountView, ApiKeyView, DeadLetterGroupView, NodeView, ReplayView, RouteView, SourceView};
+use contract::{
+    AccountView, ApiKeyView, DeadLetterGroupView, IngestUrlView, NodeView, ReplayView, RouteView, SourceView,
+};
 use domain::{
     id::{AccountId, ApiKeyId, NodeId, ReplayId, RouteId, SourceId},
     seal::DataKey,
@@ -85,8 +87,7 @@ pub async fn api_keys(
 
 pub async fn source(app: &App, account: AccountId, id: SourceId) -> Result<Revision<SourceView>, ApiError> {
     let source = app.store.source(account, id).await?;
-    let key = app.data_key(account).await?;
-    Ok(Revision { version: source.version, view: show_source(app, &source, &key)? })
+    Ok(Revision { version: source.version, view: views::source(&source) })
 }
 
 pub async fn sources(
@@ -96,16 +97,24 @@ pub async fn sources(
 ) -> Result<Listed<SourceView, SourceId>, ApiError> {
     let limit = page.limit;
     let sources = app.store.sources(account, peek(page)).await?;
-    let Listed { data, next } = cut(sources, limit, |source| source.id);
-    let key = app.data_key(account).await?;
-    let data = data.iter().map(|source| show_source(app, source, &key)).collect::<Result<_, _>>()?;
-    Ok(Listed { data, next })
+    Ok(cut(sources, limit, |source| source.id).map(views::source))
 }
 
-pub(crate) fn show_source(app: &App, source: &Source, key: &DataKey) -> Result<SourceView, ApiError> {
+/// A source's ingest URL, in the clear.
+pub async fn source_ingest_url(
+    app: &App,
+    account: AccountId,
+    id: SourceId,
+) -> Result<IngestUrlView, ApiError> {
+    let source = app.store.source(account, id).await?;
+    let key = app.data_key(account).await?;
+    Ok(IngestUrlView { ingest_url: ingest_url(app, &source, &key)? })
+}
+
+pub(crate) fn ingest_url(app: &App, source: &Source, key: &DataKey) -> Result<String, ApiError> {
     let token = key.open(&Source::token_place(source.id), &source.token).map_err(ApiError::from_bug)?;
     let token = std::str::from_utf8(&token).map_err(ApiError::from_bug)?;
-    Ok(views::source(source, format!("{}/ingest/{token}", app.config.public_url)))
+    Ok(format!("{}/ingest/{token}", app.config.public_url))
 }
 
 pub async fn route(app: &App, account: AccountId, id: RouteId) -> Result<Revision<RouteView>, ApiError> {

@@ -79,12 +79,15 @@ fn urls() -> OpenApiRouter<App> {
         // Accounts and their keys.
         .routes(routes!(accounts::create, accounts::list))
         .routes(routes!(accounts::get, accounts::update))
+        .routes(routes!(accounts::keys::list))
+        .routes(routes!(accounts::keys::revoke))
         .routes(routes!(accounts::get_own, accounts::update_own))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::revoke))
         // Where events come from, where they go, and which.
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::get, sources::update, sources::delete))
+        .routes(routes!(sources::reveal_url))
         .routes(routes!(sources::rotate_token))
         .routes(routes!(destinations::create, destinations::list))
         .routes(routes!(destinations::get, destinations::update, destinations::delete))

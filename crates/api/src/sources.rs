@@ -13,17 +13,18 @@ use crate::{
     problems,
     read::{self, Revision},
     validate::Checks,
+    views,
 };
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::IntoResponse};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::{ListBody, NewSource, SourceView, VerificationInput, VerificationKind, schema};
+use contract::{IngestUrlView, ListBody, NewSource, SourceView, VerificationInput, VerificationKind, schema};
 use domain::{
     account::Scope,
     id::{AccountId, SourceId},
     seal::DataKey,
     source::{Source, Verification},
 };
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -86,7 +87,7 @@ fn check_verification(body: &Value) -> Result<(), ApiError> {
 #[utoipa::path(
     post, path = "/v1/sources", operation_id = "create_source", tag = "sources",
     request_body = NewSource,
-    responses((status = 201, description = "Made.", body = SourceView), problems::Creating),
+    responses((status = 201, description = "Made, with its `ingest_url`.", body = SourceView), problems::Creating),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -102,7 +103,7 @@ pub(crate) async fn create(
     give_token(&app, &mut source, &key);
     let created = app.store.create_source(&source).await;
     let source = app.config_written(account, &[], created).await?;
-    Ok(Versioned::created(shown(&app, &source, &key)?))
+    Ok(Versioned::created(shown_with_url(&app, &source, &key)?))
 }
 
 /// List sources, newest first. Scope `destinations:read`.
@@ -136,6 +137,22 @@ pub(crate) async fn get(
     read::source(&app, account, id).await.map(Versioned::ok)
 }
 
+/// Show a source's ingest URL. Scope `secrets:reveal`.
+#[utoipa::path(
+    get, path = "/v1/sources/{id}/ingest-url", operation_id = "get_source_ingest_url", tag = "sources",
+    params(("id" = schema::SourceId, Path)),
+    responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Reading),
+)]
+pub(crate) async fn reveal_url(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
+) -> Result<impl IntoResponse, ApiError> {
+    let account = ctx.require(Scope::SecretsReveal)?;
+    let view = read::source_ingest_url(&app, account, id).await?;
+    Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
+}
+
 /// Change a source. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/sources/{id}", operation_id = "update_source", tag = "sources",
@@ -150,12 +167,12 @@ pub(crate) async fn update(
     Body(patch): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let key = app.data_key(account).await?;
-    change(&app, account, id, &if_match, &key, |source| {
+    let source = change(&app, account, id, &if_match, |source| {
         write(parse(form(source), patch.clone())?, source);
         Ok(())
     })
-    .await
+    .await?;
+    Ok(Versioned::ok(shown(&source)))
 }
 
 /// Give a source a new ingest URL; the old one stops working. Scope `destinations:write`.
@@ -172,11 +189,12 @@ pub(crate) async fn rotate_token(
 ) -> Result<Versioned<SourceView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(account).await?;
-    change(&app, account, id, &if_match, &key, |source| {
+    let source = change(&app, account, id, &if_match, |source| {
         give_token(&app, source, &key);
         Ok(())
     })
-    .await
+    .await?;
+    Ok(Versioned::ok(shown_with_url(&app, &source, &key)?))
 }
 
 /// Remove a source and its routes. Events that came by it stay. Scope `destinations:write`.
@@ -203,11 +221,10 @@ async fn change(
     account: AccountId,
     id: SourceId,
     if_match: &IfMatch,
-    key: &DataKey,
     decide: impl Fn(&mut Source) -> Result<(), ApiError>,
-) -> Result<Versioned<SourceView>, ApiError> {
+) -> Result<Source, ApiError> {
     let decide = &decide;
-    let source = until_unchanged(&*app.dice, if_match, || async move {
+    until_unchanged(&*app.dice, if_match, || async move {
         let mut source = app.store.source(account, id).await?;
         if_match.check(source.version)?;
         decide(&mut source)?;
@@ -215,8 +232,7 @@ async fn change(
         let updated = app.store.update_source(&source).await;
         Ok(app.config_written(account, &[], updated).await?)
     })
-    .await?;
-    Ok(Versioned::ok(shown(app, &source, key)?))
+    .await
 }
 
 fn give_token(app: &App, source: &mut Source, key: &DataKey) {
@@ -227,6 +243,12 @@ fn give_token(app: &App, source: &mut Source, key: &DataKey) {
     source.token_hash = app.secrets.hash(token.as_bytes()).to_vec();
 }
 
-fn shown(app: &App, source: &Source, key: &DataKey) -> Result<Revision<SourceView>, ApiError> {
-    Ok(Revision { version: source.version, view: read::show_source(app, source, key)? })
+fn shown(source: &Source) -> Revision<SourceView> {
+    Revision { version: source.version, view: views::source(source) }
+}
+
+/// To the one whose request has just made its token.
+fn shown_with_url(app: &App, source: &Source, key: &DataKey) -> Result<Revision<SourceView>, ApiError> {
+    let ingest_url = Some(read::ingest_url(app, source, key)?);
+    Ok(Revision { version: source.version, view: SourceView { ingest_url, ..views::source(source) } })
 }

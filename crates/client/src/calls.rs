@@ -5,9 +5,9 @@ use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, EventDetailView, EventQuery, EventView, FanoutStatsView, ListBody, NewAccount,
-    NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView, ReplayInput,
-    ReplayView, RouteView, SecretView, SourceView, StatsView,
+    DestinationView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody,
+    NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView,
+    ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -37,6 +37,10 @@ calls! {
     create_account(account: &NewAccount) -> AccountView = post "/v1/accounts", account;
     accounts(cursor: Option<&str>) -> ListBody<AccountView> = list "/v1/accounts", &(), cursor;
     account(id: AccountId) -> AccountView = get "/v1/accounts/{id}";
+    /// The keys of an account, for its operator, who may also revoke them.
+    account_api_keys(id: AccountId, cursor: Option<&str>) -> ListBody<ApiKeyView>
+        = list "/v1/accounts/{id}/api-keys", &(), cursor;
+    revoke_account_api_key(id: AccountId, key: ApiKeyId) -> () = delete "/v1/accounts/{id}/api-keys/{key}";
     /// The account of the key.
     own_account() -> AccountView = get "/v1/account";
     /// A merge patch of the account of the key.
@@ -49,6 +53,7 @@ calls! {
     create_source(source: &NewSource) -> SourceView = post "/v1/sources", source;
     sources(cursor: Option<&str>) -> ListBody<SourceView> = list "/v1/sources", &(), cursor;
     source(id: SourceId) -> SourceView = get "/v1/sources/{id}";
+    source_ingest_url(id: SourceId) -> IngestUrlView = get "/v1/sources/{id}/ingest-url";
     delete_source(id: SourceId) -> () = delete "/v1/sources/{id}";
 
     // Destinations.

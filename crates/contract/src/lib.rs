@@ -45,7 +45,9 @@ pub use replay::{
     ReplayWaitView,
 };
 pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
-pub use source::{NewSource, SourceView, VerificationInput, VerificationKind, VerificationView};
+pub use source::{
+    IngestUrlView, NewSource, SourceView, VerificationInput, VerificationKind, VerificationView,
+};
 pub use stats::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsQuery, StatsView,
     StatusCountView, TotalsView,

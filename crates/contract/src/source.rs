@@ -15,8 +15,10 @@ pub struct SourceView {
     pub uid: Option<String>,
     pub name: String,
     pub enabled: bool,
-    /// Where to post events to. Every caller that knows it can bring events in, so treat it as a secret.
-    pub ingest_url: String,
+    /// Where to post events to. Every caller that knows it can bring events in, so it is a secret: only in the answer to
+    /// the request that made it; later at `GET …/{id}/ingest-url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingest_url: Option<String>,
     pub verification: VerificationView,
     /// Requests per second.
     #[schema(required)]
@@ -25,6 +27,14 @@ pub struct SourceView {
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
     pub updated_at: Timestamp,
+}
+
+/// A source's ingest URL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = IngestUrl)]
+pub struct IngestUrlView {
+    /// Where to post events to. Every caller that knows it can bring events in.
+    pub ingest_url: String,
 }
 
 /// How a source checks its callers.

@@ -14,7 +14,7 @@ pub struct Source {
     pub uid: Option<String>,
     pub name: String,
     pub enabled: bool,
-    /// The secret part of the ingest URL, sealed; shown to the account as `ingest_url`.
+    /// The secret part of the ingest URL, sealed; shown to those who may see secrets.
     pub token: Sealed,
     #[serde(skip)]
     /// HMAC of the token under the installation's pepper: what an ingest request is looked up by.

@@ -1,7 +1,8 @@
 use contract::{SourceView, VerificationKind, VerificationView};
 use domain::source::{Source, Verification};
 
-pub(crate) fn source(source: &Source, ingest_url: String) -> SourceView {
+/// Without its ingest URL.
+pub(crate) fn source(source: &Source) -> SourceView {
     let kind = match source.verification {
         Verification::None => VerificationKind::None,
     };
@@ -10,7 +11,7 @@ pub(crate) fn source(source: &Source, ingest_url: String) -> SourceView {
         uid: source.uid.clone(),
         name: source.name.clone(),
         enabled: source.enabled,
-        ingest_url,
+        ingest_url: None,
         verification: VerificationView { kind },
         rate_limit: source.rate_limit,
         created_at: source.created_at,

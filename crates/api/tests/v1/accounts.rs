@@ -46,6 +46,50 @@ on_every_store! {
         world.ask_as(&key, Method::POST, "/v1/sources", Some(json!({ "name": "Stripe" }))).await.expect(201);
     }
 
+    async fn an_operator_lists_and_revokes_the_keys_of_an_account(world) {
+        let operator = &world.operator_key;
+        let made = world.post("/v1/api-keys", json!({ "name": "lost" })).await.expect(201);
+        let lost = text(&made["key"]);
+        let path = format!("/v1/accounts/{}/api-keys", world.account);
+
+        let page = world.ask_as(operator, Method::GET, &format!("{path}?limit=1"), None).await;
+        assert!(!String::from_utf8_lossy(&page.bytes).contains(&lost[20..]), "a secret is shown once");
+        let page = page.expect(200);
+        assert_eq!((&page["data"][0]["id"], page["data"].as_array().unwrap().len()), (&made["id"], 1));
+        assert!(page["data"][0].get("key").is_none());
+        let cursor = text(&page["next_cursor"]);
+        let rest = world.ask_as(operator, Method::GET, &format!("{path}?limit=1&cursor={cursor}"), None).await.expect(200);
+        assert_eq!((rest["data"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &json!(null)), "{rest}");
+        world.ask_as(operator, Method::GET, &format!("/v1/api-keys?cursor={cursor}"), None).await.expect_problem(400, "invalid_cursor");
+
+        let revoke = format!("{path}/{}", text(&made["id"]));
+        world.ask_as(&lost, Method::GET, "/v1/account", None).await.expect(200);
+        assert_eq!(world.ask_as(operator, Method::DELETE, &revoke, None).await.status, 204);
+        world.ask_as(&lost, Method::GET, "/v1/account", None).await.expect_problem(401, "unauthorized");
+        assert_eq!(world.ask_as(operator, Method::DELETE, &revoke, None).await.status, 204, "revoking again is fine");
+        let listed = world.ask_as(operator, Method::GET, &path, None).await.expect(200);
+        assert!(listed["data"][0]["revoked_at"].is_string(), "{listed}");
+    }
+
+    async fn a_key_is_revoked_by_its_own_account_only(world) {
+        let operator = &world.operator_key;
+        let made = world.post("/v1/api-keys", json!({ "name": "mine" })).await.expect(201);
+        let (id, key) = (text(&made["id"]), text(&made["key"]));
+        let foreign = world.ask_as(&world.foreign_key, Method::GET, "/v1/account", None).await.expect(200);
+        let foreign = text(&foreign["id"]);
+        for (account, id) in [(foreign.as_str(), id.as_str()), ("nonsense", &id), (&foreign, "nonsense")] {
+            let path = format!("/v1/accounts/{account}/api-keys/{id}");
+            world.ask_as(operator, Method::DELETE, &path, None).await.expect_problem(404, "not_found");
+        }
+        let own = format!("/v1/accounts/{}/api-keys", world.account);
+        for key in [&world.key, &world.foreign_key] {
+            world.ask_as(key, Method::GET, &own, None).await.expect_problem(403, "scope_missing");
+            world.ask_as(key, Method::DELETE, &format!("{own}/{id}"), None).await.expect_problem(403, "scope_missing");
+        }
+        world.ask_as(operator, Method::GET, "/v1/accounts/acc_01h455vb4pex5vsknk084sn02q/api-keys", None).await.expect_problem(404, "not_found");
+        world.ask_as(&key, Method::GET, "/v1/account", None).await.expect(200);
+    }
+
     async fn accounts_are_the_operators_business(world) {
         world.get("/v1/accounts").await.expect_problem(403, "scope_missing");
         world.post("/v1/accounts", json!({ "name": "Mine" })).await.expect_problem(403, "scope_missing");

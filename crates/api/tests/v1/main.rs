@@ -14,6 +14,7 @@ mod nodes;
 mod openapi;
 mod replays;
 mod routes;
+mod scopes;
 mod shared;
 mod sources;
 mod stats;

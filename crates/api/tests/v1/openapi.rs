@@ -56,7 +56,8 @@ async fn the_document_is_served() {
 async fn every_operation_of_the_document_is_on_the_router() {
     let world = World::memory().await;
     for (path, method, _) in operations() {
-        let concrete = path.replace("{id}", "nonsense").replace("{token}", "nonsense");
+        let concrete =
+            path.replace("{id}", "nonsense").replace("{key_id}", "nonsense").replace("{token}", "nonsense");
         let method = method.to_uppercase().parse().unwrap();
         let answer = world.ask_as("", method, &concrete, None).await;
         assert_ne!(answer.status, 405, "{path}");
@@ -118,7 +119,7 @@ fn the_words_of_the_document_are_those_of_the_rules() {
     }
 }
 
-fn operations() -> Vec<(String, String, Value)> {
+pub(crate) fn operations() -> Vec<(String, String, Value)> {
     let document = serde_json::to_value(api::document()).unwrap();
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {

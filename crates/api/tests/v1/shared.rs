@@ -8,9 +8,9 @@ use crate::{
 use contract::{
     AccountView, ApiKeyInput, ApiKeyView, AttemptView, DeadLetterGroupView, DeliveryDetailView,
     DeliveryQuery, DeliveryView, DestinationStatsView, DestinationView, EventDetailView, EventView,
-    FanoutStatsView, HoldRecordView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute,
-    NewSource, NodeView, PreviewView, Problem, Publish, ReplayEstimateView, ReplayInput, ReplayView,
-    RouteView, SecretView, SourceView, StatsView,
+    FanoutStatsView, HoldRecordView, IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination,
+    NewRoute, NewSource, NodeView, PreviewView, Problem, Publish, ReplayEstimateView, ReplayInput,
+    ReplayView, RouteView, SecretView, SourceView, StatsView,
 };
 use domain::outcome::Outcome;
 use http::Method;
@@ -78,7 +78,10 @@ on_every_store! {
         get::<AccountView>(&world, "/v1/account").await;
         assert!(!get::<ListBody<ApiKeyView>>(&world, "/v1/api-keys").await.data.is_empty());
         assert_eq!(get::<ListBody<DestinationView>>(&world, "/v1/destinations").await.data.len(), 1);
-        assert_eq!(get::<ListBody<SourceView>>(&world, "/v1/sources").await.data, [source]);
+        let unrevealed = SourceView { ingest_url: None, ..source.clone() };
+        assert_eq!(get::<ListBody<SourceView>>(&world, "/v1/sources").await.data, [unrevealed]);
+        let revealed: IngestUrlView = get(&world, &format!("/v1/sources/{}/ingest-url", source.id)).await;
+        assert_eq!(Some(revealed.ingest_url), source.ingest_url);
         assert_eq!(get::<ListBody<RouteView>>(&world, "/v1/routes").await.data.len(), 2);
         assert_eq!(get::<ListBody<EventView>>(&world, "/v1/events").await.data.len(), 1);
         assert_eq!(get::<ListBody<DeliveryView>>(&world, "/v1/deliveries").await.data, [dead.delivery]);

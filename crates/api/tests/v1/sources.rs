@@ -1,4 +1,5 @@
 use crate::{on_every_store, world::text};
+use domain::account::Scope;
 use http::Method;
 use serde_json::json;
 
@@ -13,10 +14,11 @@ on_every_store! {
         assert!(text(&made["ingest_url"]).starts_with("https://hooks.example.com/ingest/"));
 
         let path = format!("/v1/sources/{}", text(&made["id"]));
-        assert_eq!(world.get(&path).await.expect(200), made);
+        let mut unrevealed = made.clone();
+        unrevealed.as_object_mut().unwrap().remove("ingest_url");
+        assert_eq!(world.get(&path).await.expect(200), unrevealed);
         let changed = world.patch(&path, json!({ "enabled": false, "uid": "stripe" })).await.expect(200);
         assert_eq!((&changed["enabled"], &changed["uid"], &changed["name"]), (&json!(false), &json!("stripe"), &json!("Stripe")));
-        assert_eq!(changed["ingest_url"], made["ingest_url"]);
         let restored = world.patch(&path, json!({ "enabled": null, "uid": null })).await.expect(200);
         assert_eq!((&restored["enabled"], &restored["uid"]), (&json!(true), &json!(null)));
 
@@ -26,6 +28,32 @@ on_every_store! {
         assert_eq!(world.delete(&path).await.status, 204);
         world.get(&path).await.expect_problem(404, "not_found");
         world.delete(&path).await.expect_problem(404, "not_found");
+    }
+
+    async fn an_ingest_url_is_shown_when_it_is_made_and_later_to_those_who_may_see_secrets(world) {
+        let made = world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201);
+        let (path, url) = (format!("/v1/sources/{}", text(&made["id"])), text(&made["ingest_url"]));
+        let token = url.rsplit('/').next().unwrap().to_owned();
+        let others: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| *scope != Scope::SecretsReveal).collect();
+        let other = world.key_with(&others).await;
+        for key in [&world.key, &other] {
+            for (method, path, body) in [
+                (Method::GET, "/v1/sources", None),
+                (Method::GET, &*path, None),
+                (Method::PATCH, &*path, Some(json!({ "name": "Renamed" }))),
+            ] {
+                let answer = world.ask_as(key, method, path, body).await;
+                assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+                assert!(!String::from_utf8_lossy(&answer.bytes).contains(&token), "{path}: {}", answer.body);
+            }
+        }
+        let reveal = format!("{path}/ingest-url");
+        world.ask_as(&other, Method::GET, &reveal, None).await.expect_problem(403, "scope_missing");
+        let revealed = world.get(&reveal).await;
+        assert_eq!(revealed.headers["cache-control"], "no-store");
+        assert_eq!(revealed.expect(200), json!({ "ingest_url": url }));
+        let rotated = world.ask_as(&other, Method::POST, &format!("{path}/rotate-token"), None).await.expect(200);
+        assert_eq!(world.get(&reveal).await.expect(200)["ingest_url"], rotated["ingest_url"]);
     }
 
     async fn a_rotated_token_closes_the_old_door(world) {

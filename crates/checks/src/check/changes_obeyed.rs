@@ -26,7 +26,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.client.pause(id).await?;
     let source = testbed.client.create_source(&NewSource::new("pump")).await?;
     testbed.client.create_route(&NewRoute::from_source(source.id, id)).await?;
-    let token = source.ingest_url.rsplit('/').next().unwrap_or_default().to_owned();
+    let url = source.ingest_url.unwrap_or_default();
+    let token = url.rsplit('/').next().unwrap_or_default().to_owned();
     let target = Target::Ingest { base: testbed.base_url(), tokens: vec![token] };
     let events = options.count(10_000);
     let sent = lab::pump::run(PumpConfig::new(target, Until::Count(events)).connections(64)).await?;

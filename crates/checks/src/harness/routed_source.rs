@@ -48,7 +48,8 @@ impl RoutedSource {
         change: impl Fn(usize, NewDestination) -> NewDestination,
     ) -> Result<RoutedSource> {
         let made = testbed.client.create_source(&NewSource::new("pump")).await?;
-        let token = made.ingest_url.rsplit('/').next().context("an ingest URL ends in its token")?;
+        let url = made.ingest_url.context("a source that was just made shows its ingest URL")?;
+        let token = url.rsplit('/').next().context("an ingest URL ends in its token")?;
         let mut source = RoutedSource {
             id: made.id,
             token: token.to_owned(),

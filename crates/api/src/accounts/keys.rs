@@ -1,0 +1,51 @@
+//! An account's keys as its operator sees them: which there are, and that one works no longer. Making them is in
+//! `api_keys`, where the operator names the account.
+
+use crate::{
+    app::App,
+    auth::OperatorCtx,
+    error::ApiError,
+    page::{List, NoFilter},
+    page_params::PageParams,
+    path::{Id, IdWithin},
+    problems, read,
+};
+use axum::{Json, extract::State};
+use contract::{ApiKeyView, ListBody, schema};
+use domain::id::{AccountId, ApiKeyId};
+use http::StatusCode;
+
+/// List the API keys of an account, newest first, revoked ones too. Operators only.
+#[utoipa::path(
+    get, path = "/v1/accounts/{id}/api-keys", operation_id = "list_account_api_keys", tag = "accounts",
+    params(("id" = schema::AccountId, Path), PageParams),
+    responses((status = 200, description = "A page.", body = ListBody<ApiKeyView>), problems::ListingOf),
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    _: OperatorCtx,
+    Id(account): Id<AccountId>,
+    list: List<NoFilter>,
+) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
+    app.store.account(account).await?;
+    let found = read::api_keys(&app, Some(account), list.page(&app, None)?).await?;
+    Ok(list.body(&app, None, found))
+}
+
+/// Revoke an API key of an account. It stops working at once on this node and within a second on all; revoking again is
+/// fine. Operators only.
+#[utoipa::path(
+    delete, path = "/v1/accounts/{id}/api-keys/{key_id}", operation_id = "revoke_account_api_key", tag = "accounts",
+    params(("id" = schema::AccountId, Path), ("key_id" = schema::ApiKeyId, Path)),
+    responses((status = 204, description = "Revoked."), problems::Acting),
+)]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    _: OperatorCtx,
+    Id(account): Id<AccountId>,
+    IdWithin(id): IdWithin<ApiKeyId>,
+) -> Result<StatusCode, ApiError> {
+    app.store.revoke_api_key(Some(account), id, app.now()).await?;
+    app.key_revoked(id);
+    Ok(StatusCode::NO_CONTENT)
+}

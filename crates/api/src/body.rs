@@ -27,16 +27,12 @@ pub(crate) fn check_unencoded(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// 413 if the client announces more than the limit; nothing of it is read.
-pub(crate) fn check_announced_size(headers: &HeaderMap, body: Body, limit: usize) -> Result<Body, ApiError> {
-    if body.size_hint().lower() <= limit as u64 {
-        return Ok(body);
-    }
-    refuse(headers, body);
-    Err(too_large(limit))
+pub(crate) fn check_announced_size(body: &Body, limit: usize) -> Result<(), ApiError> {
+    if body.size_hint().lower() <= limit as u64 { Ok(()) } else { Err(too_large(limit)) }
 }
 
 /// The body, unless its request is refused. A small one is read all the same: it is here already, most likely, and the
-/// connection can go on.
+/// connection can go on. After a larger one it ends, and lingers (`server/linger.rs`).
 pub(crate) async fn keep_if_admitted<T>(
     decided: Result<T, ApiError>,
     headers: &HeaderMap,
@@ -45,47 +41,27 @@ pub(crate) async fn keep_if_admitted<T>(
     match decided {
         Ok(decided) => Ok((decided, body)),
         Err(refused) => {
-            match body.size_hint().upper() {
-                Some(0) => {}
-                Some(few) if few <= FIRST_RESERVATION as u64 && !expects_continue(headers) => {
-                    let _ = timeout(limits::LINGER, discard(body)).await;
-                }
-                _ => refuse(headers, body),
+            let is_small = body.size_hint().upper().is_some_and(|most| most <= FIRST_RESERVATION as u64);
+            // A client that asks first has sent nothing of it.
+            if is_small && !headers.contains_key(header::EXPECT) {
+                let _ = timeout(limits::LINGER, body.collect()).await;
             }
             Err(refused)
         }
     }
 }
 
-fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::EXPECT)
-}
-
-/// A client that asks first is refused before it sends anything; one that does not gets a chance to see why.
-fn refuse(headers: &HeaderMap, body: Body) {
-    if !expects_continue(headers) {
-        discard_in_background(body);
-    }
-}
-
 /// The whole body and the room it takes, at most `limit` bytes of it: 413 beyond, 400 if it breaks off, 408 if it
 /// takes too long, 503 if there is no room.
 pub(crate) async fn read(
-    headers: &HeaderMap,
-    body: Body,
+    mut body: Body,
     limit: usize,
     deadlines: &Deadlines,
     budget: &ByteBudget,
 ) -> Result<(Bytes, ReservedBytes), ApiError> {
-    let mut body = check_announced_size(headers, body, limit)?;
+    check_announced_size(&body, limit)?;
     let announced = body.size_hint().lower() as usize;
-    let mut reserved = match budget.reserve(announced.min(FIRST_RESERVATION)) {
-        Ok(reserved) => reserved,
-        Err(full) => {
-            refuse(headers, body);
-            return Err(full.into());
-        }
-    };
+    let mut reserved = budget.reserve(announced.min(FIRST_RESERVATION))?;
     let started = Instant::now();
     let mut whole = BytesMut::new();
     loop {
@@ -103,16 +79,12 @@ pub(crate) async fn read(
         let Ok(data) = frame.into_data() else { continue };
         let length = whole.len() + data.len();
         if length > limit {
-            discard_in_background(body);
             return Err(too_large(limit));
         }
         if length > whole.capacity() {
             // Its own memory, of its own size: a small body must not keep the connection's buffer alive.
             let size = buffer_size(length, whole.capacity(), announced);
-            if let Err(full) = budget.grow(&mut reserved, size) {
-                discard_in_background(body);
-                return Err(full.into());
-            }
+            budget.grow(&mut reserved, size)?;
             whole.reserve(size - whole.len());
         }
         whole.extend_from_slice(&data);
@@ -127,22 +99,6 @@ fn too_large(limit: usize) -> ApiError {
 fn next_bytes_deadline(started: Instant, received: usize, deadlines: &Deadlines) -> Instant {
     let earned = Duration::from_secs_f64(received as f64 / limits::BODY_BYTES_PER_SECOND as f64);
     started + deadlines.body.min(deadlines.body_grace + earned)
-}
-
-/// Reads on for a moment and throws away. Closing with bytes unread would reset the connection, and the client would
-/// lose the answer that tells it what was wrong.
-fn discard_in_background(body: Body) {
-    tokio::spawn(timeout(limits::LINGER, discard(body)));
-}
-
-async fn discard(mut body: Body) {
-    let mut seen = 0;
-    while let Some(Ok(frame)) = body.frame().await {
-        seen += frame.data_ref().map_or(0, Bytes::len);
-        if seen > limits::LINGER_BYTES {
-            return;
-        }
-    }
 }
 
 /// What to set aside for a body that has this `length` by now: twice what it had before, but no more than announced.
@@ -162,7 +118,7 @@ mod tests {
     }
 
     async fn check_in(budget: &ByteBudget, body: Body, limit: usize) -> Result<Bytes, Code> {
-        let read = read(&HeaderMap::new(), body, limit, &Deadlines::default(), budget).await;
+        let read = read(body, limit, &Deadlines::default(), budget).await;
         read.map(|(bytes, _)| bytes).map_err(|error| error.code())
     }
 

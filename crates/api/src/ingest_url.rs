@@ -44,7 +44,7 @@ pub(crate) async fn ingest(
     let headers = &parts.headers;
     let ((), body) =
         body::keep_if_admitted(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
-    let body = body::check_announced_size(headers, body, app.config.body_limit)?;
+    body::check_announced_size(&body, app.config.body_limit)?;
     let source = app.source_by_token(&token).await?;
     let within_limits = app.check_limits(source.account_id, &RateMeters::new(None, source.meter()));
     let (rate_status, body) = body::keep_if_admitted(within_limits, headers, body).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn ingest(
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
-    let (payload, reserved) = body::read(headers, body, limit, deadlines, app.admission.budget()).await?;
+    let (payload, reserved) = body::read(body, limit, deadlines, app.admission.budget()).await?;
     let now = app.now();
     let event_type = event_text::event_type(headers, &payload)?;
     let event = Event {

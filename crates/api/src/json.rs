@@ -64,8 +64,8 @@ pub(crate) async fn read(
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
     body::check_unencoded(request.headers())?;
-    let (parts, stream) = request.into_parts();
-    body::read(&parts.headers, stream, limit, &app.config.deadlines, app.admission.budget()).await
+    let stream = request.into_body();
+    body::read(stream, limit, &app.config.deadlines, app.admission.budget()).await
 }
 
 fn is_json(headers: &HeaderMap, patch: bool) -> bool {

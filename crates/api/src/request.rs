@@ -7,7 +7,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use domain::{id::RequestId, limits};
+use domain::id::RequestId;
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use ingest::panic_message;
@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Lays the frame around a handler. Handlers that name the request's id take `Extension<RequestId>`.
 pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -50,8 +50,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         *response.body_mut() = Body::from(body);
     }
     let headers = response.headers_mut();
-    let shown = HeaderValue::from_str(&id.to_string()).expect("an id is ASCII");
-    headers.insert(X_REQUEST_ID, shown);
+    headers.insert(X_REQUEST_ID, shown_id(id));
     if is_api {
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
@@ -60,6 +59,10 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         latency_us = started.elapsed().as_micros() as u64, "request.answered"
     );
     response
+}
+
+pub(crate) fn shown_id(id: RequestId) -> HeaderValue {
+    HeaderValue::from_str(&id.to_string()).expect("an id is ASCII")
 }
 
 /// A change that has begun is finished, and told to its owners, even if the client hangs up: its connection, and
@@ -72,30 +75,10 @@ pub(crate) async fn finish_despite_disconnect(request: Request, next: Next) -> R
     answer.unwrap_or_else(|panic| ApiError::from_bug(panic).into_response())
 }
 
-/// What is wrong with a request whatever it asks for.
+/// What is wrong with a request whatever it asks for; what is wrong with its head has been found before (`server/head.rs`).
 fn check_request(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     if app.health.is_draining() && !matches!(uri.path(), "/healthz" | "/readyz" | "/metrics") {
         return Err(ApiError::draining("this node is stopping: ask another one, or again in a moment"));
-    }
-    let length = uri.path_and_query().map_or(0, |text| text.as_str().len());
-    if length > limits::URI_BYTES {
-        return Err(ApiError::uri_too_long(format!("a URI may have {} bytes", limits::URI_BYTES)));
-    }
-    // hyper refuses what is far beyond; these are the exact limits.
-    let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    if headers.len() > limits::HEADERS || length + head > limits::HEAD_BYTES {
-        let detail = format!("at most {} headers in {} bytes", limits::HEADERS, limits::HEAD_BYTES);
-        return Err(ApiError::headers_too_large(detail));
-    }
-    // hyper takes any list that ends with `chunked`; a proxy in front of us may read it differently.
-    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let plain = match (codings.next(), codings.next()) {
-        (None, _) => true,
-        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        _ => false,
-    };
-    if !plain {
-        return Err(ApiError::malformed_request("the only transfer coding is `chunked`, once"));
     }
     if uri.path().starts_with("/v1/") && !accepts_json(uri.path(), headers) {
         return Err(ApiError::not_acceptable("this API answers `application/json`"));

@@ -1,18 +1,23 @@
 //! The accept loop: HTTP/1.1 with a limit and a deadline on everything a client can make us wait for.
 //!
-//! hyper parses (and answers 400, 414 and 431 to what it cannot); the deadlines of the head, of rest and of a client
+//! hyper parses what has been judged before (`guard.rs`, `head.rs`); the deadlines of the head, of rest and of a client
 //! that does not read are kept here, because hyper has one timer for head and rest together and answers nothing when
 //! it fires. Those of the body are kept where it is read (`body.rs`).
 
+mod guard;
+mod head;
+mod linger;
 mod permits;
 
 use crate::{
     app::{App, Deadlines},
     error::ApiError,
+    request,
     router::router,
 };
 use axum::{Router, body::Body};
 use domain::{id::RequestId, limits};
+use guard::RequestGuard;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -22,13 +27,17 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
+    sync::Semaphore,
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -49,6 +58,7 @@ pub async fn serve_router(
 ) {
     let permits = ConnectionPermits::new(app.config.connections);
     let connections = TaskTracker::new();
+    let refusals = Arc::new(Semaphore::new(limits::REFUSED_CONNECTIONS));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         supervisor::failpoint();
         let (stream, address) = match accepted {
@@ -61,7 +71,7 @@ pub async fn serve_router(
             }
         };
         let Some(permit) = permits.take(address) else {
-            refuse_connection(&stream, &app);
+            refuse_connection(stream, &app, &refusals);
             continue;
         };
         let connection = connection(stream, router.clone(), app.clone(), stop.clone());
@@ -78,17 +88,32 @@ pub async fn serve_router(
     }
 }
 
-/// Said in one write that never waits, and closed.
-fn refuse_connection(stream: &TcpStream, app: &App) {
+/// Said in one write that never waits, and closed; as long as there are not too many of them, so that it is heard.
+fn refuse_connection(stream: TcpStream, app: &App, refusals: &Arc<Semaphore>) {
     let _ = stream.try_write(&raw_answer(app, &ApiError::overloaded("too many connections are open")));
+    if let Ok(permit) = refusals.clone().try_acquire_owned() {
+        tokio::spawn(async move {
+            linger::close(stream).await;
+            drop(permit);
+        });
+    }
 }
 
-/// An answer to a client whose request never reached hyper, or never got through it.
-fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
+/// An answer to a client whose request never reached a handler; its connection ends.
+fn last_answer(app: &App, error: &ApiError) -> (HeaderMap, bytes::Bytes) {
     let mut headers = HeaderMap::new();
-    let body = error.write(RequestId::at(app.now(), app.dice.bits()), &mut headers);
+    let id = RequestId::at(app.now(), app.dice.bits());
+    let body = error.write(id, &mut headers);
+    headers.insert(request::X_REQUEST_ID, request::shown_id(id));
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     headers.insert(header::CONTENT_LENGTH, body.len().into());
+    tracing::debug!(request_id = %id, status = error.status().as_u16(), %error, "request.refused");
+    (headers, body)
+}
+
+/// The same, past hyper.
+fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
+    let (headers, body) = last_answer(app, error);
     let mut answer = format!("HTTP/1.1 {}\r\n", error.status()).into_bytes();
     for (name, value) in &headers {
         answer.extend_from_slice(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
@@ -101,8 +126,8 @@ fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
 async fn connection(stream: TcpStream, router: Router, app: App, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let watch = Arc::new(ConnectionWatch::new(app.config.deadlines));
-    let io = TokioIo::new(WatchedStream { stream, watch: watch.clone() });
-    let service = RequestService { router, watch: watch.clone() };
+    let io = TokioIo::new(WatchedStream { stream, watch: watch.clone(), guard: RequestGuard::default() });
+    let service = RequestService { router, watch: watch.clone(), app: app.clone() };
     let mut connection = http1::Builder::new()
         // A client that has said all it wants to say may close its side, and still hears the answer.
         .half_close(true)
@@ -139,14 +164,19 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
     })
     .await;
 
-    if late == Some(true) {
-        let mut stream = connection.into_parts().io.into_inner().stream;
-        let answer = raw_answer(&app, &ApiError::request_timeout("the head was not sent in time"));
-        let _ = timeout(limits::LINGER, async {
-            stream.write_all(&answer).await?;
-            stream.shutdown().await
-        })
-        .await;
+    let WatchedStream { mut stream, guard, .. } = connection.into_parts().io.into_inner();
+    let refusal = match late {
+        // Nothing that is said would be read.
+        Some(false) => return,
+        Some(true) => Some(ApiError::request_timeout("the head was not sent in time")),
+        None => guard.fault().map(ApiError::from),
+    };
+    if let Some(refusal) = &refusal {
+        let answer = raw_answer(&app, refusal);
+        let _ = timeout(limits::LINGER, stream.write_all(&answer)).await;
+    }
+    if refusal.is_some() || guard.is_unread() {
+        linger::close(stream).await;
     }
 }
 
@@ -154,6 +184,10 @@ async fn connection(stream: TcpStream, router: Router, app: App, stop: Cancellat
 struct ConnectionWatch {
     deadlines: Deadlines,
     state: Mutex<WatchedConnection>,
+    /// Heads that were judged, and whose requests have not come out of hyper yet.
+    heads: AtomicU32,
+    /// The client has not sent all of its request.
+    midway: AtomicBool,
 }
 
 struct WatchedConnection {
@@ -175,7 +209,8 @@ impl ConnectionWatch {
     fn new(deadlines: Deadlines) -> Self {
         // A new connection is made to ask something: it gets the time of a head, not that of a rest.
         let phase = ConnectionPhase::Rest { until: Instant::now() + deadlines.head };
-        Self { deadlines, state: Mutex::new(WatchedConnection { phase, stalled: None }) }
+        let state = Mutex::new(WatchedConnection { phase, stalled: None });
+        Self { deadlines, state, heads: AtomicU32::new(0), midway: AtomicBool::new(false) }
     }
 
     fn state(&self) -> MutexGuard<'_, WatchedConnection> {
@@ -203,8 +238,10 @@ impl ConnectionWatch {
         }
     }
 
-    fn asked(&self) {
+    /// False if hyper has found a request where none was judged: the two read the bytes before it differently.
+    fn asked(&self) -> bool {
         self.state().phase = ConnectionPhase::Busy;
+        self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)).is_ok()
     }
 
     fn answered(&self) {
@@ -224,20 +261,25 @@ impl ConnectionWatch {
 struct WatchedStream {
     stream: TcpStream,
     watch: Arc<ConnectionWatch>,
+    guard: RequestGuard,
 }
 
 impl AsyncRead for WatchedStream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            self.watch.heard();
+        let Self { stream, watch, guard } = self.get_mut();
+        let (passed, read) = guard.poll_read(stream, cx, buffer);
+        if passed.heard {
+            watch.heard();
         }
-        Poll::Ready(Ok(()))
+        if passed.head {
+            watch.heads.fetch_add(1, Ordering::Relaxed);
+        }
+        watch.midway.store(guard.is_midway(), Ordering::Relaxed);
+        read
     }
 }
 
@@ -267,6 +309,10 @@ impl AsyncWrite for WatchedStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.guard.fault().is_some() {
+            // It is still to be said what was wrong.
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
@@ -275,6 +321,7 @@ impl AsyncWrite for WatchedStream {
 struct RequestService {
     router: Router,
     watch: Arc<ConnectionWatch>,
+    app: App,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -283,10 +330,25 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        self.watch.asked();
         let watch = self.watch.clone();
+        if !watch.asked() {
+            let error =
+                ApiError::malformed_request("it cannot be told where the request before this one ends");
+            let (headers, body) = last_answer(&self.app, &error);
+            let mut refused = Response::new(AnswerBody { body: body.into(), watch });
+            *refused.status_mut() = error.status();
+            *refused.headers_mut() = headers;
+            return Box::pin(std::future::ready(Ok(refused)));
+        }
         let answer = self.router.clone().call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| AnswerBody { body, watch })) })
+        Box::pin(async move {
+            let mut answer = answer.await?;
+            if watch.midway.load(Ordering::Relaxed) {
+                // hyper does not read the rest of a body that nobody wants, and closes.
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| AnswerBody { body, watch }))
+        })
     }
 }
 

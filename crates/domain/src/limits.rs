@@ -27,9 +27,13 @@ pub const CONNECTIONS_PER_ADDRESS_PERCENT: usize = 75;
 pub const JSON_DEPTH: usize = 64;
 /// Between two requests a connection may rest this long; longer than most clients keep theirs.
 pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
-/// What is still read of a refused body, and for how long, so that the client gets to see the refusal.
+/// What is still read of a refused body, how long the next of it is waited for, and all of it, so that the client gets to
+/// see the refusal.
 pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
 pub const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER_MAX: Duration = Duration::from_secs(10);
+/// Connections too many that are told so and not only closed: each is one file more than there should be.
+pub const REFUSED_CONNECTIONS: usize = 256;
 /// Keys in one JSON document of the management API.
 pub const JSON_KEYS: usize = 10_000;
 /// A store that does not say what time it is within this is not ready.

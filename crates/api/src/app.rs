@@ -3,8 +3,10 @@
 use crate::{
     auth::{self, Keys},
     cache::Cache,
+    client_address::TrustedProxies,
     error::ApiError,
     full_backlogs::FullBacklogs,
+    guesses::Guesses,
     ingest_url::SourceCache,
     installation_secrets::InstallationSecrets,
     metrics::Figures,
@@ -56,6 +58,7 @@ pub struct AppState {
     pub(crate) sender: Arc<dyn TestSend>,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
+    pub(crate) guesses: Guesses,
     pub(crate) sources: SourceCache,
     pub(crate) admission: Admission,
     pub(crate) rates: RateBuckets,
@@ -95,6 +98,8 @@ pub struct ApiConfig {
     pub body_limit: usize,
     /// Connections open at once.
     pub connections: usize,
+    /// Who may say for whom it asks.
+    pub trusted_proxies: TrustedProxies,
     /// Events that wait for the committer.
     pub ingest_queue: usize,
     /// How much of one account may wait to be delivered.
@@ -121,6 +126,7 @@ impl ApiConfig {
             public_url: public_url.into(),
             body_limit: limits::BODY_BYTES_DEFAULT,
             connections: limits::CONNECTIONS,
+            trusted_proxies: TrustedProxies::default(),
             ingest_queue: limits::INGEST_QUEUE,
             backlog: BacklogCap::default(),
             retention_day: limits::RETENTION_DAY,
@@ -256,6 +262,7 @@ impl App {
             sender,
             config,
             keys,
+            guesses: Guesses::new(),
             sources: SourceCache::new(),
             admission,
             rates: RateBuckets::new(),

@@ -1,11 +1,13 @@
 //! Which key asks. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
-//! second, and its secret's hash is compared in constant time, against a dummy if there is no such key.
+//! second, and its secret's hash is compared in constant time, against a dummy if there is no such key. What is none is
+//! counted by the address it came from (`guesses.rs`), and answered alike whether its lookup exists or not.
 
 use crate::{
     app::App,
     cache::Cache,
+    client_address::ClientAddress,
     error::ApiError,
     keys::{LOOKUP_LENGTH, PresentedKey},
     rate::{RateMeter, RateMeters},
@@ -56,7 +58,11 @@ impl AccountCtx {
     /// Whether the key has been revoked or has expired meanwhile. A store that is away says nothing about it.
     pub(crate) async fn is_revoked(&self, app: &App) -> bool {
         let Ok(lookup) = self.key.key.lookup.as_bytes().try_into() else { return true };
-        match app.keys.known(&*app.store, lookup).await {
+        let known = match app.keys.known.get(lookup) {
+            Some(known) => Ok(known),
+            None => app.keys.read(&*app.store, lookup).await,
+        };
+        match known {
             Ok(Some(known)) => known.key.id != self.key.key.id || known.usable(app.now()).is_err(),
             Ok(None) => true,
             Err(_) => false,
@@ -162,8 +168,10 @@ impl FromRequestParts<App> for PublishCtx {
 
 async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>, ApiError> {
     let presented = bearer(&parts.headers)?;
-    let presented = PresentedKey::parse(presented).ok_or_else(|| refuse("the API key is malformed"))?;
-    let known = app.keys.known(&*app.store, presented.lookup).await?;
+    let client = ClientAddress::noted(&parts.extensions);
+    let wrong = |detail| app.guesses.wrong(client, refuse(detail));
+    let presented = PresentedKey::parse(presented).ok_or_else(|| wrong("the API key is malformed"))?;
+    let known = app.presented_key(presented.lookup, client).await?;
     let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
     let same = bool::from(app.secrets.hash(presented.secret.as_bytes())[..].ct_eq(expected));
     let now = app.now();
@@ -176,7 +184,22 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
             app.keys.used(&known, now);
             Ok(known)
         }
-        _ => Err(refuse("there is no such API key")),
+        _ => Err(wrong("there is no such API key")),
+    }
+}
+
+impl App {
+    async fn presented_key(
+        &self,
+        lookup: &[u8; LOOKUP_LENGTH],
+        client: ClientAddress,
+    ) -> Result<Option<Arc<KnownKey>>, ApiError> {
+        let keys = &self.keys;
+        if let Some(known) = keys.known.get(lookup) {
+            return Ok(known);
+        }
+        let is_new = keys.known.last(lookup).flatten().is_none();
+        self.guesses.find(client, is_new, keys.read(&*self.store, lookup)).await
     }
 }
 
@@ -229,14 +252,11 @@ impl Keys {
         (Self { known: Cache::of_credentials(limits::KEYS_CACHED), touched }, receiver)
     }
 
-    async fn known(
+    async fn read(
         &self,
         store: &dyn Catalog,
         lookup: &[u8; LOOKUP_LENGTH],
     ) -> Result<Option<Arc<KnownKey>>, ApiError> {
-        if let Some(known) = self.known.get(lookup) {
-            return Ok(known);
-        }
         let text = std::str::from_utf8(lookup).expect("a lookup is base62");
         let found = bounded_lookup(store.api_key_by_lookup(text)).await?;
         let known = found.map(|key| Arc::new(KnownKey { key, noted: AtomicBool::new(false) }));

@@ -48,6 +48,11 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         serves.then(|| entry.value.clone())
     }
 
+    /// What it was when it was last read, however long ago.
+    pub(crate) fn last(&self, key: &K) -> Option<V> {
+        self.lock().get(key).map(|entry| entry.value.clone())
+    }
+
     pub(crate) fn put(&self, key: K, value: V) {
         let mut entries = self.lock();
         if entries.len() >= self.capacity && !entries.contains_key(&key) {

@@ -97,8 +97,8 @@ const fn advice(code: Code) -> &'static str {
         }
         Code::RateLimited => {
             "The key or the source brings in more events a second than its <code>rate_limit</code>. Wait for as many \
-             seconds as <code>Retry-After</code> says; <code>RateLimit</code> tells what is left. Of actions and of \
-             the stream, the detail says how often, or how many times at once."
+             seconds as <code>Retry-After</code> says; <code>RateLimit</code> tells what is left. It is also the \
+             answer to an address that has sent many credentials that were none. Of actions and of the stream, the detail says how often, or how many times at once."
         }
         Code::BacklogFull => {
             "As many of the account's deliveries wait as may. Look for the destinations that do not take theirs; the \

@@ -4,6 +4,7 @@ use crate::{
     app::App,
     body,
     cache::Cache,
+    client_address::ClientAddress,
     error::{ApiError, Problem},
     event_text,
     rate::{RateMeter, RateMeters, RateStatus},
@@ -45,7 +46,7 @@ pub(crate) async fn ingest(
     let ((), body) =
         body::keep_if_admitted(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
     body::check_announced_size(&body, app.config.body_limit)?;
-    let source = app.source_by_token(&token).await?;
+    let source = app.source_by_token(&token, ClientAddress::noted(&parts.extensions)).await?;
     let within_limits = app.check_limits(source.account_id, &RateMeters::new(None, source.meter()));
     let (rate_status, body) = body::keep_if_admitted(within_limits, headers, body).await?;
     body::check_unencoded(headers)?;
@@ -135,14 +136,23 @@ impl SourceCache {
 }
 
 impl App {
-    async fn source_by_token(&self, token: &str) -> Result<IngestSource, ApiError> {
-        let hash = self.secrets.hash(token.as_bytes());
-        if let Some(found) = self.sources.by_token.get(&hash) {
-            return IngestSource::require_enabled(found);
-        }
-        let found = bounded_lookup(self.store.source_by_token(&hash)).await?.as_ref().map(IngestSource::of);
-        self.sources.by_token.put(hash, found);
-        IngestSource::require_enabled(found)
+    /// A token that leads nowhere is a guess at one that does.
+    async fn source_by_token(&self, token: &str, client: ClientAddress) -> Result<IngestSource, ApiError> {
+        let (hash, seen) = (self.secrets.hash(token.as_bytes()), &self.sources.by_token);
+        let found = match seen.get(&hash) {
+            Some(found) => found,
+            None => {
+                let read = async {
+                    let found = bounded_lookup(self.store.source_by_token(&hash)).await?;
+                    Ok(found.as_ref().map(IngestSource::of))
+                };
+                let found = self.guesses.find(client, seen.last(&hash).flatten().is_none(), read).await?;
+                seen.put(hash, found);
+                found
+            }
+        };
+        let source = IngestSource::require_enabled(found);
+        if found.is_some() { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
     }
 
     /// The source a key is bound to, if it takes events.

@@ -20,8 +20,10 @@ pub mod app;
 pub mod auth;
 mod body;
 mod cache;
+mod client_address;
 mod docs;
 pub mod error;
+mod guesses;
 mod health;
 pub mod installation_secrets;
 pub mod json;
@@ -56,5 +58,6 @@ mod validate;
 mod views;
 
 pub use app::{ApiConfig, App, AppParts, Background, Deadlines, TestSend};
+pub use client_address::TrustedProxies;
 pub use router::{ListenAddress, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

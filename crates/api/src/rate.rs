@@ -122,7 +122,7 @@ fn refuse(meter: RateMeter, wait: Duration) -> ApiError {
         .retry_after(seconds)
 }
 
-fn whole_seconds(wait: Duration) -> u32 {
+pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 

@@ -1,6 +1,6 @@
 //! The frame around every request: an id, the checks that need no handler, and problems written down.
 
-use crate::{app::App, error::ApiError, keys};
+use crate::{app::App, client_address::ClientAddress, error::ApiError, keys};
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -24,6 +24,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let started = Instant::now();
     let id = RequestId::at(app.now(), app.dice.bits());
     request.extensions_mut().insert(id);
+    let client = ClientAddress::noted(request.extensions());
     let method = request.method().clone();
     let is_api = request.uri().path().starts_with("/v1/");
     let holds_key = keys::is_key_in_url(request.uri());
@@ -43,7 +44,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     };
 
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
-        log_refusal(&app.health.refusals, id, &method, &path, &error);
+        log_refusal(&app.health.refusals, id, client, &method, &path, &error);
         *response.status_mut() = error.status();
         let body = error.write(id, response.headers_mut());
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -55,7 +56,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     tracing::debug!(
-        request_id = %id, %method, path, status = response.status().as_u16(),
+        request_id = %id, client = %client.0, %method, path, status = response.status().as_u16(),
         latency_us = started.elapsed().as_micros() as u64, "request.answered"
     );
     response
@@ -112,16 +113,27 @@ fn accepts_json(path: &str, headers: &HeaderMap) -> bool {
 
 /// An error is logged once, here; a client's mistakes only at the level of debugging. Of requests that are turned away one
 /// a second is named, with how many there were: under an overload a line for each would be a load of its own.
-fn log_refusal(refusals: &OncePerSecond, id: RequestId, method: &http::Method, path: &str, error: &ApiError) {
+fn log_refusal(
+    refusals: &OncePerSecond,
+    id: RequestId,
+    ClientAddress(client): ClientAddress,
+    method: &http::Method,
+    path: &str,
+    error: &ApiError,
+) {
     let (status, cause) = (error.status().as_u16(), error.cause().unwrap_or_default());
     match status {
-        500 => tracing::error!(request_id = %id, %method, path, status, cause, %error, "request.failed"),
+        500 => {
+            tracing::error!(request_id = %id, %client, %method, path, status, cause, %error, "request.failed")
+        }
         501.. => {
             if let Some(count) = refusals.count_if_due() {
-                tracing::warn!(request_id = %id, %method, path, status, cause, %error, count, "request.turned_away");
+                tracing::warn!(request_id = %id, %client, %method, path, status, cause, %error, count, "request.turned_away");
             }
         }
-        _ => tracing::debug!(request_id = %id, %method, path, status, cause, %error, "request.refused"),
+        _ => {
+            tracing::debug!(request_id = %id, %client, %method, path, status, cause, %error, "request.refused")
+        }
     }
 }
 
@@ -142,7 +154,7 @@ impl Default for OncePerSecond {
 
 impl OncePerSecond {
     /// It happened: how often since it was last said, if it is time to say it.
-    fn count_if_due(&self) -> Option<u64> {
+    pub(crate) fn count_if_due(&self) -> Option<u64> {
         self.count.fetch_add(1, Ordering::Relaxed);
         let now = self.since.elapsed().as_millis() as u64;
         let next = self.next.load(Ordering::Relaxed);

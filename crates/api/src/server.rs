@@ -11,6 +11,7 @@ mod permits;
 
 use crate::{
     app::{App, Deadlines},
+    client_address::ClientAddress,
     error::ApiError,
     request,
     router::router,
@@ -26,6 +27,7 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
+    net::IpAddr,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -70,11 +72,12 @@ pub async fn serve_router(
                 continue;
             }
         };
-        let Some(permit) = permits.take(address) else {
+        let is_proxy = app.config.trusted_proxies.contain(address);
+        let Some(permit) = permits.take(address, is_proxy) else {
             refuse_connection(stream, &app, &refusals);
             continue;
         };
-        let connection = connection(stream, router.clone(), app.clone(), stop.clone());
+        let connection = connection(stream, address, router.clone(), app.clone(), stop.clone());
         connections.spawn(async move {
             connection.await;
             drop(permit);
@@ -123,11 +126,11 @@ fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
     answer
 }
 
-async fn connection(stream: TcpStream, router: Router, app: App, stop: CancellationToken) {
+async fn connection(stream: TcpStream, peer: IpAddr, router: Router, app: App, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let watch = Arc::new(ConnectionWatch::new(app.config.deadlines));
     let io = TokioIo::new(WatchedStream { stream, watch: watch.clone(), guard: RequestGuard::default() });
-    let service = RequestService { router, watch: watch.clone(), app: app.clone() };
+    let service = RequestService { router, watch: watch.clone(), app: app.clone(), peer };
     let mut connection = http1::Builder::new()
         // A client that has said all it wants to say may close its side, and still hears the answer.
         .half_close(true)
@@ -322,6 +325,7 @@ struct RequestService {
     router: Router,
     watch: Arc<ConnectionWatch>,
     app: App,
+    peer: IpAddr,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -329,7 +333,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let watch = self.watch.clone();
         if !watch.asked() {
             let error =
@@ -340,6 +344,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             *refused.headers_mut() = headers;
             return Box::pin(std::future::ready(Ok(refused)));
         }
+        let client = ClientAddress::of(self.peer, request.headers(), &self.app.config.trusted_proxies);
+        request.extensions_mut().insert(client);
         let answer = self.router.clone().call(request);
         Box::pin(async move {
             let mut answer = answer.await?;

@@ -41,6 +41,11 @@ impl Bucket {
         self.left(per_second, now)
     }
 
+    /// Puts back what was taken for something that did not happen.
+    pub fn give_back(&mut self, per_second: u32, count: u32) {
+        self.full_at = self.full_at.saturating_sub(cost(per_second, count));
+    }
+
     pub fn left(&self, per_second: u32, now: Duration) -> Left {
         let full_in = self.full_at.saturating_sub(now);
         let filled = BURST.saturating_sub(full_in).as_nanos();

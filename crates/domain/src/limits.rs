@@ -117,6 +117,15 @@ pub const DESTINATION_RATE_MAX: u32 = 100_000;
 pub const DESTINATION_RATE_SECONDS_MAX: u32 = 3_600;
 /// Keys and sources whose pace a node remembers; those that were idle for a second need not be.
 pub const BUCKETS: usize = 16_384;
+/// Credentials that are none that one address may present in so many seconds before it is told to wait: a person who
+/// mistypes needs a few, and 190 bits are not guessed at any pace.
+pub const WRONG_CREDENTIALS: u32 = 20;
+pub const WRONG_CREDENTIALS_SECONDS: u32 = 60;
+/// Lookups a second that one address may make in vain for what this node has never seen: so many cost the store nothing,
+/// and a key that is new here is still found while others at its address guess.
+pub const UNKNOWN_CREDENTIALS_PER_SECOND: u32 = 50;
+/// Addresses of which that is remembered: about 2 MiB. Beyond, those that have been quiet for longest are forgotten.
+pub const GUESSERS: usize = 16_384;
 /// Deliveries of one account that may wait, and their payloads together; beyond, its events are refused.
 pub const BACKLOG_ROWS: u64 = 10_000_000;
 pub const BACKLOG_BYTES: u64 = 100 * 1024 * 1024 * 1024;

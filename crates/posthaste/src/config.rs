@@ -39,6 +39,7 @@ pub(crate) struct Config {
     /// None: operators come in by the same address.
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) public_url: String,
+    pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
     /// None: where the database is.
@@ -122,6 +123,7 @@ impl Config {
             public_url: layers
                 .maybe("public_url", values::web_address)?
                 .unwrap_or_else(|| format!("http://{listen}")),
+            trusted_proxies: layers.read("trusted_proxies", networks)?,
             database: layers.maybe("database", database)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
             listen_url: layers.maybe("database.listen_url", values::text)?,

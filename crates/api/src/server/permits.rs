@@ -1,9 +1,10 @@
 //! Permits for connections: so many in all, and no more than a share of them for one address.
 
+use crate::client_address::ClientAddress;
 use domain::limits;
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,12 +27,13 @@ impl ConnectionPermits {
         Arc::new(Self { most, most_of_one, taken: Mutex::default() })
     }
 
-    /// None if there is none left, in all or for this address.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
-        let address = network_of(address);
+    /// None if there is none left, in all or for this address. A proxy that is trusted may have them all: it asks for
+    /// everybody.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr, is_proxy: bool) -> Option<ConnectionPermit> {
+        let address = ClientAddress(address).network();
         let mut taken = self.taken();
         let of_one = taken.by_address.get(&address).copied().unwrap_or(0);
-        if taken.in_all >= self.most || of_one >= self.most_of_one {
+        if taken.in_all >= self.most || (of_one >= self.most_of_one && !is_proxy) {
             return None;
         }
         taken.in_all += 1;
@@ -41,14 +43,6 @@ impl ConnectionPermits {
 
     fn taken(&self) -> MutexGuard<'_, TakenPermits> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One household has all addresses of its network.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
     }
 }
 
@@ -82,23 +76,26 @@ mod tests {
     #[test]
     fn one_address_cannot_take_every_permit() {
         let permits = ConnectionPermits::new(8);
-        let mut held: Vec<_> = (0..6).map(|_| permits.take(address("192.0.2.1")).unwrap()).collect();
-        assert!(permits.take(address("192.0.2.1")).is_none(), "three quarters are taken");
-        assert!(permits.take(address("::ffff:192.0.2.1")).is_none(), "that is the same one");
-        held.push(permits.take(address("192.0.2.2")).unwrap());
-        held.push(permits.take(address("192.0.2.3")).unwrap());
-        assert!(permits.take(address("192.0.2.4")).is_none(), "all are taken");
+        let mut held: Vec<_> = (0..6).map(|_| permits.take(address("192.0.2.1"), false).unwrap()).collect();
+        assert!(permits.take(address("192.0.2.1"), false).is_none(), "three quarters are taken");
+        assert!(permits.take(address("::ffff:192.0.2.1"), false).is_none(), "that is the same one");
+        held.push(permits.take(address("192.0.2.2"), false).unwrap());
+        held.push(permits.take(address("192.0.2.3"), false).unwrap());
+        assert!(permits.take(address("192.0.2.4"), false).is_none(), "all are taken");
+        held.clear();
+        held.extend((0..8).map(|_| permits.take(address("192.0.2.1"), true).unwrap()));
+        assert!(permits.take(address("192.0.2.1"), true).is_none(), "a proxy has no more than there are");
         held.clear();
         assert!(permits.taken().by_address.is_empty());
-        assert!(permits.take(address("192.0.2.1")).is_some());
+        assert!(permits.take(address("192.0.2.1"), false).is_some());
     }
 
     #[test]
     fn a_network_of_one_household_is_one_address() {
         let permits = ConnectionPermits::new(4);
         let _held: Vec<_> =
-            (0..3).map(|n| permits.take(address(&format!("2001:db8::{n}"))).unwrap()).collect();
-        assert!(permits.take(address("2001:db8::ff:1")).is_none());
-        assert!(permits.take(address("2001:db8:0:1::1")).is_some());
+            (0..3).map(|n| permits.take(address(&format!("2001:db8::{n}")), false).unwrap()).collect();
+        assert!(permits.take(address("2001:db8::ff:1"), false).is_none());
+        assert!(permits.take(address("2001:db8:0:1::1"), false).is_some());
     }
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod connections;
 mod framing;
+mod guesses;
 mod overload;
 mod ways_in;
 mod world;

@@ -26,8 +26,8 @@ use crate::{
 };
 use anyhow::Context;
 use api::{
-    ApiConfig, App, AppParts, ListenAddress, TestSend, installation_secrets::InstallationSecrets,
-    keys::KeyText,
+    ApiConfig, App, AppParts, ListenAddress, TestSend, TrustedProxies,
+    installation_secrets::InstallationSecrets, keys::KeyText,
 };
 use async_trait::async_trait;
 use clap::Args;
@@ -247,6 +247,7 @@ impl NodeParts<'_> {
             config: ApiConfig {
                 body_limit: config.body_bytes,
                 connections: limits::CONNECTIONS.min(open_files_limit() / 2),
+                trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
                 backlog: config.backlog,
                 role: config.role,
                 unsafe_settings,

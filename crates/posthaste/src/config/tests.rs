@@ -57,6 +57,17 @@ fn flags_win_over_the_environment_which_wins_over_the_file() {
 }
 
 #[test]
+fn trusted_proxies_are_addresses_and_networks() {
+    let proxies = |text: &str| {
+        config("", &[("POSTHASTE_TRUSTED_PROXIES", text)], &[]).map(|config| config.trusted_proxies)
+    };
+    assert_eq!(proxies("").unwrap(), []);
+    let both = ["10.0.0.0/8", "192.0.2.1/32"].map(|network| network.parse().unwrap());
+    assert_eq!(proxies("10.0.0.0/8, 192.0.2.1").unwrap(), both);
+    assert!(proxies("everybody").unwrap_err().contains("trusted_proxies"));
+}
+
+#[test]
 fn the_database_is_a_text_or_a_table_and_its_variables_have_an_order() {
     let database = |file, environment: &[_]| config(file, environment, &[]).unwrap().database;
     assert_eq!(database("database = 'sqlite:a'", &[]), "sqlite:a");

@@ -6,7 +6,7 @@
 use crate::{app::Deadlines, error::ApiError};
 use axum::body::{Body, HttpBody};
 use bytes::{Bytes, BytesMut};
-use domain::limits;
+use domain::{id::AccountId, limits};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use ingest::{ByteBudget, ReservedBytes};
@@ -58,10 +58,11 @@ pub(crate) async fn read(
     limit: usize,
     deadlines: &Deadlines,
     budget: &ByteBudget,
+    account: AccountId,
 ) -> Result<(Bytes, ReservedBytes), ApiError> {
     check_announced_size(&body, limit)?;
     let announced = body.size_hint().lower() as usize;
-    let mut reserved = budget.reserve(announced.min(FIRST_RESERVATION))?;
+    let mut reserved = budget.reserve(account, announced.min(FIRST_RESERVATION))?;
     let started = Instant::now();
     let mut whole = BytesMut::new();
     loop {
@@ -84,7 +85,7 @@ pub(crate) async fn read(
         if length > whole.capacity() {
             // Its own memory, of its own size: a small body must not keep the connection's buffer alive.
             let size = buffer_size(length, whole.capacity(), announced);
-            budget.grow(&mut reserved, size)?;
+            reserved.grow(size)?;
             whole.reserve(size - whole.len());
         }
         whole.extend_from_slice(&data);
@@ -111,6 +112,7 @@ fn buffer_size(length: usize, before: usize, announced: usize) -> usize {
 mod tests {
     use super::*;
     use crate::error::Code;
+    use domain::time::Timestamp;
     use futures_util::stream;
 
     async fn check(body: Body, limit: usize) -> Result<Bytes, Code> {
@@ -118,7 +120,7 @@ mod tests {
     }
 
     async fn check_in(budget: &ByteBudget, body: Body, limit: usize) -> Result<Bytes, Code> {
-        let read = read(body, limit, &Deadlines::default(), budget).await;
+        let read = read(body, limit, &Deadlines::default(), budget, AccountId::MIN).await;
         read.map(|(bytes, _)| bytes).map_err(|error| error.code())
     }
 
@@ -140,7 +142,8 @@ mod tests {
     #[tokio::test]
     async fn a_body_without_room_is_refused_and_room_comes_back() {
         let budget = ByteBudget::default();
-        let taken = budget.reserve(limits::INGEST_QUEUE_BYTES - 20).unwrap();
+        let another = AccountId::at(Timestamp::MIN, 1);
+        let taken = budget.reserve(another, limits::INGEST_QUEUE_BYTES - 20).unwrap();
         let (ten, ten_more) = ("0123456789", "abcdefghij");
         let twenty = "0123456789abcdefghij";
         for _ in 0..2 {

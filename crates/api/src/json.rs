@@ -12,7 +12,7 @@ use crate::{
 };
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use domain::limits;
+use domain::{id::AccountId, limits};
 use http::{HeaderMap, Method, header};
 use ingest::ReservedBytes;
 use serde::{Deserialize, de::IgnoredAny};
@@ -48,7 +48,9 @@ async fn management<T: serde::de::DeserializeOwned>(
     app: &App,
     limit: usize,
 ) -> Result<T, ApiError> {
-    let (bytes, _reserved) = read(request, app, limit).await?;
+    // Operators have a share of their own.
+    let account = request.extensions().get().copied().unwrap_or(AccountId::MIN);
+    let (bytes, _reserved) = read(request, app, account, limit).await?;
     check_shape(&bytes, Some(limits::JSON_KEYS))?;
     parse::<Distinct>(&bytes)?;
     parse(&bytes)
@@ -58,14 +60,15 @@ async fn management<T: serde::de::DeserializeOwned>(
 pub(crate) async fn read(
     request: Request,
     app: &App,
+    account: AccountId,
     limit: usize,
 ) -> Result<(Bytes, ReservedBytes), ApiError> {
     if !is_json(request.headers(), request.method() == Method::PATCH) {
         return Err(ApiError::unsupported_media_type("send `content-type: application/json`"));
     }
     body::check_unencoded(request.headers())?;
-    let stream = request.into_body();
-    body::read(stream, limit, &app.config.deadlines, app.admission.budget()).await
+    let (stream, budget) = (request.into_body(), app.admission.budget());
+    body::read(stream, limit, &app.config.deadlines, budget, account).await
 }
 
 fn is_json(headers: &HeaderMap, patch: bool) -> bool {

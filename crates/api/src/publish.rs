@@ -61,7 +61,7 @@ pub(crate) async fn publish(
     let header_key = event_text::publish_key(request.headers())?;
     let (rate_status, request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
-    let (bytes, reserved) = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
     let (event, key) = checked_event(publish, &by, headers, header_key, app.now(), app.dice.bits())?;
@@ -77,7 +77,7 @@ async fn check_before_body(
 ) -> Result<(RateStatus, Request), ApiError> {
     let admitted = app
         .admission
-        .check_wait()
+        .check_wait_of(by.account_id)
         .map_err(ApiError::from)
         .and_then(|()| app.check_limits(by.account_id, &by.meters));
     let (parts, body) = request.into_parts();
@@ -106,7 +106,7 @@ pub(crate) async fn publish_batch(
     }
     let (_, request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
-    let (bytes, _reserved) = json::read(request, &app, app.config.body_limit).await?;
+    let (bytes, _reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let batch: PublishBatch<'_> = json::parse(&bytes)?;
     if batch.events.0.is_empty() {
@@ -121,7 +121,7 @@ pub(crate) async fn publish_batch(
         let at = now.plus(Duration::from_micros(place as u64));
         let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
             .and_then(|publish| checked_event(publish, &by, headers.clone(), None, at, app.dice.bits()))
-            .and_then(|event| Ok((event, app.admission.budget().reserve(raw.get().len())?)));
+            .and_then(|event| Ok((event, app.admission.budget().reserve(by.account_id, raw.get().len())?)));
         submitted.push(match checked {
             Ok(((event, key), reserved)) => {
                 app.admission.submit(event, key, reserved).await.map_err(ApiError::from)

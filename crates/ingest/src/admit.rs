@@ -21,45 +21,41 @@ use domain::{
     route::{Candidate, Route},
     time::Timestamp,
 };
-use sharing::SharedResource;
+use sharing::{Share, SharedResource};
 use std::sync::Arc;
 use store::{IdempotencyKey, NewDelivery, NewEvent, StoreError};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time::{Instant, timeout, timeout_at},
 };
 
-/// The bytes that requests and waiting events may hold together.
+/// The bytes that requests and waiting events may hold together, shared out between accounts.
 #[derive(Debug)]
-pub struct ByteBudget(Arc<Semaphore>);
+pub struct ByteBudget(Arc<SharedResource>);
 
 impl Default for ByteBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(limits::INGEST_QUEUE_BYTES)))
+        Self(SharedResource::new(limits::INGEST_QUEUE_BYTES))
     }
 }
 
 impl ByteBudget {
     /// What is larger than all there is may have all of it.
-    pub fn reserve(&self, bytes: usize) -> Result<ReservedBytes, IngestError> {
-        let permits = bytes.min(limits::INGEST_QUEUE_BYTES) as u32;
-        let reserved = self.0.clone().try_acquire_many_owned(permits);
-        reserved.map(ReservedBytes).map_err(|_| IngestError::Overloaded)
-    }
-
-    /// Makes a reservation at least this large.
-    pub fn grow(&self, reserved: &mut ReservedBytes, bytes: usize) -> Result<(), IngestError> {
-        let lacking = bytes.min(limits::INGEST_QUEUE_BYTES).saturating_sub(reserved.0.num_permits());
-        if lacking > 0 {
-            reserved.0.merge(self.reserve(lacking)?.0);
-        }
-        Ok(())
+    pub fn reserve(&self, account: AccountId, bytes: usize) -> Result<ReservedBytes, IngestError> {
+        self.0.try_take(account, bytes).map(ReservedBytes).ok_or(IngestError::Overloaded)
     }
 }
 
 /// A share of the budget, given back when it is dropped.
 #[derive(Debug)]
-pub struct ReservedBytes(OwnedSemaphorePermit);
+pub struct ReservedBytes(Share);
+
+impl ReservedBytes {
+    /// Makes it at least this large.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), IngestError> {
+        if self.0.try_grow(bytes) { Ok(()) } else { Err(IngestError::Overloaded) }
+    }
+}
 
 /// What an event holds until it is answered: its bytes, and its place in the queue.
 pub(crate) struct QueueShare {
@@ -95,6 +91,11 @@ impl Admission {
         if self.limit.has_room() { Ok(()) } else { Err(IngestError::Overloaded) }
     }
 
+    /// The same for one account, as soon as it is known: before its body is read.
+    pub fn check_wait_of(&self, account: AccountId) -> Result<(), IngestError> {
+        if self.limit.has_room_for(account) { Ok(()) } else { Err(IngestError::Overloaded) }
+    }
+
     /// Where a body's room comes from.
     pub fn budget(&self) -> &ByteBudget {
         &self.budget
@@ -125,9 +126,10 @@ impl Admission {
         new: NewEvent,
         mut reserved: ReservedBytes,
     ) -> Result<PendingAnswer, IngestError> {
-        self.budget.grow(&mut reserved, queued_bytes(&new))?;
+        reserved.grow(queued_bytes(&new))?;
+        let place = self.limit.enter(new.event.account_id).ok_or(IngestError::Overloaded)?;
         let (answer, receiver) = oneshot::channel();
-        let share = QueueShare { _bytes: reserved, _place: self.limit.enter() };
+        let share = QueueShare { _bytes: reserved, _place: place };
         self.queue.try_send(Submission { new, rounds: 0, answer, share }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => IngestError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => IngestError::Stopping,

@@ -1,6 +1,7 @@
 //! Group commit without a timer: takes whatever waits, writes it in one flush, and answers all of it.
 //!
-//! While one flush runs, the next batch gathers by itself. The order around a flush is fixed: deliveries are announced
+//! While one flush runs, the next batch gathers by itself. Of what has gathered, accounts have their turns one after the
+//! other: however much one of them sends, an event of another is in the next batch. The order around a flush is fixed: deliveries are announced
 //! as `expected` before it; afterwards as `arrived`, as `forgotten` or, if the outcome is unknown, as something to look
 //! for; and only then are producers answered. No producer sees success before the commit has returned.
 //!
@@ -23,11 +24,8 @@ use domain::{
     trace::{Span, SpanKind, TraceContext, Tracer},
 };
 use futures_util::FutureExt;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    panic::AssertUnwindSafe,
-    sync::Arc,
-};
+use sharing::TurnQueue;
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 use store::{Announce, Arrival, Committed, Expansion, Ingest, NewEvent, StoreError, failpoint};
 use tokio::{
     select,
@@ -41,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 /// goes on with it.
 pub struct Committer {
     queue: mpsc::Receiver<Submission>,
-    waiting: VecDeque<Submission>,
+    waiting: TurnQueue<Submission>,
     matching: JoinSet<Vec<Submission>>,
     flusher: Arc<Flusher>,
 }
@@ -85,7 +83,7 @@ struct Waiter {
 
 impl Committer {
     pub(crate) fn new(queue: mpsc::Receiver<Submission>, flusher: Flusher) -> Self {
-        Self { queue, waiting: VecDeque::new(), matching: JoinSet::new(), flusher: Arc::new(flusher) }
+        Self { queue, waiting: TurnQueue::default(), matching: JoinSet::new(), flusher: Arc::new(flusher) }
     }
 
     /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
@@ -97,20 +95,17 @@ impl Committer {
                     // In this order: the same events in the same order give the same batches.
                     biased;
                     () = stop.cancelled(), if !queue.is_closed() => queue.close(),
-                    Some(submission) = queue.recv() => waiting.push_back(submission),
+                    Some(submission) = queue.recv() => wait(waiting, [submission]),
                     // Nothing comes of a panic in there: the producer hears that nothing was confirmed.
-                    Some(matched) = matching.join_next() => waiting.extend(matched.unwrap_or_default()),
+                    Some(matched) = matching.join_next() => wait(waiting, matched.unwrap_or_default()),
                     else => return,
                 }
             }
             while let Some(matched) = matching.try_join_next() {
-                waiting.extend(matched.unwrap_or_default());
+                wait(waiting, matched.unwrap_or_default());
             }
-            while waiting.len() < limits::INGEST_BATCH
-                && let Ok(submission) = queue.try_recv()
-            {
-                waiting.push_back(submission);
-            }
+            // All of it, or one account's could stand before another's. There are no more than have places.
+            wait(waiting, std::iter::from_fn(|| queue.try_recv().ok()));
             if waiting.is_empty() {
                 continue;
             }
@@ -354,19 +349,28 @@ fn by_account(stale: Vec<Submission>) -> BTreeMap<AccountId, Vec<Submission>> {
     accounts
 }
 
-/// The first of those that wait, as many as one flush may take; at least one.
-fn take_batch(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
-    let (mut count, mut bytes, mut deliveries) = (0, 0, 0);
-    for submission in waiting.iter().take(limits::INGEST_BATCH) {
-        bytes += submission.new.event.payload.len();
-        deliveries += submission.new.deliveries.len();
+fn wait(waiting: &mut TurnQueue<Submission>, submissions: impl IntoIterator<Item = Submission>) {
+    for submission in submissions {
+        waiting.push(submission.new.event.account_id, submission);
+    }
+}
+
+/// Those whose turn it is, as many as one flush may take; at least one.
+fn take_batch(waiting: &mut TurnQueue<Submission>) -> Vec<Submission> {
+    let mut batch = Vec::with_capacity(waiting.len().min(limits::INGEST_BATCH));
+    let (mut bytes, mut deliveries) = (0, 0);
+    while batch.len() < limits::INGEST_BATCH
+        && let Some(next) = waiting.peek()
+    {
+        bytes += next.new.event.payload.len();
+        deliveries += next.new.deliveries.len();
         let full = bytes > limits::INGEST_BATCH_BYTES || deliveries > limits::INGEST_BATCH_DELIVERIES;
-        if count > 0 && full {
+        if !batch.is_empty() && full {
             break;
         }
-        count += 1;
+        batch.extend(waiting.pop());
     }
-    waiting.drain(..count).collect()
+    batch
 }
 
 fn delivery_ids(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {

@@ -6,6 +6,12 @@
 //! one that holds the least first, of several the one that was served longest ago, and within an account in its order.
 //!
 //! A [`Share`] is given back when it is dropped, so nothing that panics, is cancelled or is forgotten can leak it.
+//!
+//! A [`TurnQueue`] is for what waits in one place for one worker: there accounts have their turns one after the other.
+
+mod turns;
+
+pub use turns::TurnQueue;
 
 use domain::id::AccountId;
 use std::{
@@ -105,9 +111,8 @@ impl SharedResource {
     }
 
     fn permits(&self, state: &State, account: AccountId, units: usize) -> bool {
-        let free = self.units - state.used;
         let held = state.accounts.get(&account).map_or(0, |holding| holding.used);
-        units <= free && (held == 0 || held + units <= SHARE * (free - units))
+        is_fair(held, self.units - state.used, units)
     }
 
     fn share(self: &Arc<Self>, account: AccountId, units: usize) -> Share {
@@ -140,6 +145,30 @@ impl SharedResource {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether an account that holds so many units may have so many more of what is free.
+pub fn is_fair(held: usize, free: usize, more: usize) -> bool {
+    more <= free && (held == 0 || held + more <= SHARE * (free - more))
+}
+
+impl Share {
+    /// Makes it at least so large, at once or not at all. One that is all its account holds may have whatever is free.
+    pub fn try_grow(&mut self, units: usize) -> bool {
+        let more = units.min(self.resource.units).saturating_sub(self.units);
+        if more == 0 {
+            return true;
+        }
+        let mut state = self.resource.lock();
+        let held = state.accounts.get(&self.account).map_or(0, |holding| holding.used);
+        let beside = if held == self.units { 0 } else { held };
+        if !is_fair(beside, self.resource.units - state.used, more) {
+            return false;
+        }
+        state.grant(self.account, more);
+        self.units += more;
+        true
     }
 }
 
@@ -249,6 +278,22 @@ mod tests {
             held = Some(share);
         }
         assert!(order == [1, 2, 1, 2, 1] || order == [2, 1, 2, 1, 1], "{order:?}");
+    }
+
+    #[test]
+    fn a_share_grows_by_the_same_rule() {
+        let resource = SharedResource::new(90);
+        let mut first = resource.try_take(account(1), 10).unwrap();
+        assert!(first.try_grow(5) && first.try_grow(80), "it is all its account holds");
+        assert!(first.try_grow(100), "more than there is, is all there is");
+        assert_eq!((first.units, resource.used()), (90, 90));
+        drop(first);
+        let [mut first, second] = [40, 10].map(|units| resource.try_take(account(1), units).unwrap());
+        assert!(!first.try_grow(60), "another would be left with a third");
+        assert!(first.try_grow(50));
+        drop((first, second));
+        assert_eq!(resource.used(), 0);
+        assert!(resource.lock().accounts.is_empty());
     }
 
     #[test]

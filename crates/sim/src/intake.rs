@@ -48,15 +48,16 @@ impl Handlers {
     }
 
     async fn admit(&self, event: Event, key: IdempotencyKey) -> Answer {
-        self.admission.check_wait()?;
-        let reserved = self.admission.budget().reserve(event.payload.len())?;
+        self.admission.check_wait_of(event.account_id)?;
+        let reserved = self.admission.budget().reserve(event.account_id, event.payload.len())?;
         self.admission.admit(event, Some(key), reserved).await
     }
 
     /// The bug: what waits for the committer is taken for what it has flushed.
     async fn answer_at_once(&self, event: Event, key: IdempotencyKey, answer: oneshot::Sender<Answer>) {
         let id = event.id;
-        let Ok(reserved) = self.admission.budget().reserve(event.payload.len()) else { return };
+        let budget = self.admission.budget();
+        let Ok(reserved) = budget.reserve(event.account_id, event.payload.len()) else { return };
         if self.admission.submit(event, Some(key), reserved).await.is_ok() {
             let _ = answer.send(Ok(Accepted { id, duplicate: false, deliveries: None }));
         }

@@ -136,7 +136,8 @@ async fn bodies_on_their_way_are_bounded_together() {
     world.ingest(TOKEN, &[], half.clone()).await.is(503, "overloaded");
     let published = json!({"type": "a", "data": "x".repeat(half.len())}).to_string();
     world.publish("/v1/events", &world.key, published).await.is(503, "overloaded");
-    world.ingest(TOKEN, &[], "small").await.accepted("queued", 1);
+    let (_, neighbour) = world.neighbour().await;
+    world.publish("/v1/events", &neighbour, r#"{"type":"a","data":1}"#).await.accepted("queued", 0);
     drop(slow);
     world.ingest(TOKEN, &[], half).await.accepted("queued", 1);
 }

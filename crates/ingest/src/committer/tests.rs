@@ -230,7 +230,8 @@ impl World {
 }
 
 fn submit(admission: &Admission, new: NewEvent) -> Result<PendingAnswer, IngestError> {
-    admission.enqueue(new, admission.budget().reserve(0)?)
+    let reserved = admission.budget().reserve(new.event.account_id, 0)?;
+    admission.enqueue(new, reserved)
 }
 
 /// Everything admitted is answered, in a while.
@@ -435,10 +436,15 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     let (admission, mut committer) = world.open([], limits::INGEST_QUEUE);
     let large = Bytes::from(vec![b'x'; limits::INGEST_QUEUE_BYTES / 4]);
     let event = async || world.matched(Event { payload: large.clone(), ..world.event(None, "") }).await;
-    for _ in 0..3 {
+    for _ in 0..2 {
         submit(&admission, event().await).unwrap();
     }
-    assert!(matches!(submit(&admission, event().await), Err(IngestError::Overloaded)));
+    assert!(
+        matches!(submit(&admission, event().await), Err(IngestError::Overloaded)),
+        "a third is for others"
+    );
+    let of_another = Event { account_id: AccountId::at(NOW, 2), ..(*event().await.event).clone() };
+    submit(&admission, NewEvent { event: Arc::new(of_another), ..world.of_no_account() }).unwrap();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { committer.run(stopped).await });
@@ -454,4 +460,21 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
     assert!(answered.await.is_ok());
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_event_is_in_the_next_flush_however_much_of_another_account_waits() {
+    let world = World::new().await;
+    let mut events = Vec::new();
+    for _ in 0..limits::INGEST_BATCH + 50 {
+        events.push(world.matched(world.event(None, "")).await);
+    }
+    events.push(world.of_no_account());
+    // What is in the first flush is not known afterwards, and what is in the second is.
+    let (answers, _) = world.run([Trouble::Failed], events).await;
+    let (late, greedy) = answers.split_last().unwrap();
+    assert!(is_outcome_unknown(late), "{late:?}");
+    let first = greedy.iter().take_while(|answer| is_outcome_unknown(answer)).count();
+    assert_eq!(first, limits::INGEST_BATCH - 1, "within an account it goes by order");
+    assert!(greedy[first..].iter().all(Result::is_ok));
 }

@@ -38,6 +38,9 @@ pub const REFUSED_CONNECTIONS: usize = 256;
 pub const JSON_KEYS: usize = 10_000;
 /// A store that does not say what time it is within this is not ready.
 pub const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// Requests of all accounts under way that read or change something, events aside; more wait. One account gets two thirds
+/// of them: fewer than there are connections to read with, so that another's read finds one.
+pub const REQUESTS: usize = 12;
 /// Reads of the store that one request has open at once.
 pub const READS_AT_ONCE: usize = 8;
 /// What a client is told to wait before it asks again.
@@ -265,6 +268,9 @@ pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DNS_ADDRESSES: usize = 16;
 /// Requests a node has open at once, over all destinations.
 pub const IN_FLIGHT: usize = 4_096;
+/// An account may have so many times as many of them as are then free: alone it gets seven eighths, and there is always
+/// something left for another.
+pub const IN_FLIGHT_SHARE: usize = 7;
 /// Idle connections kept per host, and for how long. A destination never has more than its own limit of them; keeping
 /// fewer than that made every burst pay for its connections again (a quarter of the CPU of a delivery).
 pub const IDLE_PER_HOST: usize = 256;
@@ -285,7 +291,7 @@ pub const ANSWER_BYTES: usize = 256 * 1024;
 /// Response headers kept with an attempt.
 pub const RESPONSE_HEADERS_KEPT_BYTES: usize = 4 * 1024;
 /// Large payloads in memory for the requests that carry them; further ones wait in their slot.
-pub const LARGE_PAYLOADS_BYTES: usize = 128 * 1024 * 1024;
+pub const LARGE_PAYLOADS_BYTES: usize = 96 * 1024 * 1024;
 /// How long a delivery whose payload could not be read keeps its slot before it is tried again.
 pub const ABANDONED_PAUSE: Duration = Duration::from_millis(500);
 /// Requests that are cut when the grace time ends say so within this; it takes them microseconds.
@@ -354,6 +360,8 @@ pub const DISPATCHER_INBOX: usize = 8_192;
 pub const DISPATCHER_BATCH: usize = 1_024;
 /// Deliveries a lane starts before the next lane may.
 pub const LANE_STEPS: usize = 8;
+/// Lanes that have their turn before the dispatcher takes in what has happened meanwhile: some milliseconds.
+pub const LANES_A_STEP: usize = 256;
 /// A row in memory is a cache of the store; after this it is read again, so that a cancel is never missed for long.
 pub const LOADED_FRESH: Duration = Duration::from_secs(1);
 /// Deliveries of one lane in memory: a lane starts small and grows with its pace, or shrinks when what it has read goes
@@ -366,7 +374,7 @@ pub const CARRIED_BYTES: usize = 16 * 1024;
 /// What a delivery costs in memory besides its payload, about.
 pub const DELIVERY_OVERHEAD_BYTES: usize = 512;
 /// Windows, hand-overs, open requests and unflushed results of a node together.
-pub const CARRIED_BUDGET_BYTES: usize = 128 * 1024 * 1024;
+pub const CARRIED_BUDGET_BYTES: usize = 64 * 1024 * 1024;
 /// How soon a node that may start nothing looks again.
 pub const HELD_BACK_LOOK: Duration = Duration::from_millis(20);
 /// Lanes read by one fetch, and rows it may return.
@@ -428,8 +436,9 @@ pub const EXPANSION_CHUNK_ONE_WRITER: usize = 50;
 /// After a chunk the store is left to others for this part of the time it took, if that is worth a pause at all.
 pub const EXPANSION_REST_PART: u32 = 4;
 pub const EXPANSION_REST_MIN: Duration = Duration::from_millis(2);
-/// How often expansions that do not move are looked for, and how many a node has before it at a time.
+/// How often expansions that do not move are looked for, among how many, and how many a node has before it at a time.
 pub const EXPANSION_LOOK: Duration = Duration::from_secs(5);
+pub const EXPANSIONS_LOOKED_AT: usize = 10_000;
 pub const EXPANSIONS_HELD: usize = 1_000;
 /// Routes kept, by the page, for the next event of the same account.
 pub const EXPANSION_ROUTES_KEPT: usize = 10_000;
@@ -643,8 +652,8 @@ pub const STREAM_RETRY_AFTER_SECONDS: u32 = 10;
 /// What waits for one client before it is told to catch up by itself, from the history.
 pub const STREAM_BUFFER: usize = 1_000;
 /// Pieces of text that wait for its socket, and how long one gets before it is sent.
-pub const STREAM_CHUNKS: usize = 4;
-pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
+pub const STREAM_CHUNKS: usize = 2;
+pub const STREAM_CHUNK_BYTES: usize = 16 * 1024;
 /// Clients that read the history at the same time to catch up.
 pub const STREAM_CATCHING_UP: usize = 2;
 /// The feed is looked at this often while it is followed, and not more often than the second however much

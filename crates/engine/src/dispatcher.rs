@@ -3,6 +3,7 @@
 //! One task owns all lanes of the node, so there is nothing to lock and every decision is made on one state. It never
 //! waits: requests, reads and flushes are tasks of their own that answer with a message.
 
+mod capacity;
 mod entry;
 mod figures;
 mod lane_table;
@@ -28,6 +29,7 @@ use domain::{
     limits,
     time::Timestamp,
 };
+use sharing::TurnQueue;
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
@@ -38,6 +40,7 @@ use supervisor::{Loop, Supervisor};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use capacity::OpenPlace;
 use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use lane_table::LaneTable;
@@ -45,7 +48,7 @@ pub(crate) use message::{LaneAnswer, Message, ShardReport};
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 use single_read::SingleRead;
-use waiting_lanes::WaitingLanes;
+use waiting_lanes::{EntryClass, WaitingLanes};
 
 pub(crate) struct Dispatcher {
     runner: AttemptRunner,
@@ -61,12 +64,14 @@ pub(crate) struct Dispatcher {
     waiting_lanes: WaitingLanes,
     /// When something was last made for a crowd.
     made_at: Option<Timestamp>,
-    /// Lanes that may have something to start, one after the other.
-    ready: VecDeque<DestinationId>,
+    /// Lanes that may have something to start: those of an account one after the other, and one account after the other.
+    ready: TurnQueue<DestinationId>,
+    /// Not all of them have had their turn.
+    more_ready: bool,
     /// Lanes that the node's capacity held back.
-    starved: VecDeque<DestinationId>,
+    starved: TurnQueue<DestinationId>,
     /// Lanes that may want a window.
-    hungry: VecDeque<DestinationId>,
+    hungry: TurnQueue<DestinationId>,
     /// Lanes whose destination must be read.
     unread: VecDeque<DestinationId>,
     /// Looks for the tracks of ordered lanes: one a lane, a few of them under way.
@@ -99,9 +104,10 @@ impl Dispatcher {
             quiet_wanted: false,
             waiting_lanes: WaitingLanes::default(),
             made_at: None,
-            ready: VecDeque::new(),
-            starved: VecDeque::new(),
-            hungry: VecDeque::new(),
+            ready: TurnQueue::default(),
+            more_ready: false,
+            starved: TurnQueue::default(),
+            hungry: TurnQueue::default(),
             unread: VecDeque::new(),
             sweeps: VecDeque::new(),
             sweeping: 0,
@@ -208,17 +214,17 @@ impl Dispatcher {
                 }
             }
             Message::Look(places) => {
-                let many = places.len() > limits::LANES_AT_ONCE;
-                self.look_all(places, many, now);
+                let class = EntryClass::of_count(places.len());
+                self.look_all(places, class, now);
             }
             Message::Made(places) => {
                 self.made_at = Some(now);
-                self.look_all(places, true, now);
+                self.look_all(places, EntryClass::Crowd, now);
             }
 
             Message::Heads(heads) => {
                 for head in heads {
-                    self.look(head.destination_id, LookRange::From(head.first), true, now);
+                    self.look(head.destination_id, LookRange::From(head.first), EntryClass::Crowd, now);
                 }
             }
             Message::Changed(change) => self.changed(change, now),
@@ -226,7 +232,7 @@ impl Dispatcher {
             Message::TargetsRead { wanted, result } => self.targets_read(wanted, result, now),
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Numbered { due, result } => self.numbered(due, result, now),
-            Message::Ended(sent) => self.sent(sent, now),
+            Message::Ended(sent, place) => self.sent(sent, place, now),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
                 let view = |id: &DestinationId| self.seen(*id, |lanes| lanes.view(*id, now));
@@ -270,10 +276,15 @@ impl Dispatcher {
         let crowds = if self.lanes.is_full() { crowds(&arrivals) } else { HashSet::new() };
         for arrival in arrivals {
             let destination = arrival.delivery.destination_id;
-            let room = self.runner.has_room();
+            let account = arrival.delivery.account_id;
+            let room = self.runner.has_room(account);
             if !self.has_place(destination) {
-                let many = crowds.contains(&arrival.delivery.event_id);
-                self.look(destination, LookRange::At(arrival.delivery.position), many, now);
+                let class = if crowds.contains(&arrival.delivery.event_id) {
+                    EntryClass::Crowd
+                } else {
+                    EntryClass::Alone(account)
+                };
+                self.look(destination, LookRange::At(arrival.delivery.position), class, now);
                 continue;
             }
             let Some(lane) = self.lane(destination, now) else {
@@ -298,7 +309,8 @@ impl Dispatcher {
         }
     }
 
-    fn sent(&mut self, sent: AttemptEnd, now: Timestamp) {
+    fn sent(&mut self, sent: AttemptEnd, place: OpenPlace, now: Timestamp) {
+        self.runner.closed(place);
         let destination = match sent {
             AttemptEnd::Attempted { settlement, met } => {
                 let (destination, delivery) = (settlement.delivery.destination_id, settlement.delivery.id);
@@ -313,7 +325,6 @@ impl Dispatcher {
                 destination
             }
             AttemptEnd::Abandoned(delivery) => {
-                self.runner.abandoned();
                 self.shards.closed(delivery.destination_id.shard());
                 if let Some(run) = self.lanes.get_mut(delivery.destination_id) {
                     run.lane.abandoned(delivery.id, delivery.position);
@@ -340,21 +351,29 @@ impl Dispatcher {
         self.feed_starved();
     }
 
-    /// Capacity has come back: the lane that has waited longest for it has its turn.
+    /// Capacity has come back: the account whose turn it is has it, for the lane that has waited longest.
     fn feed_starved(&mut self) {
-        let Some(next) = self.starved.pop_front() else { return };
+        let Some(next) = self.starved.pop() else { return };
         if let Some(run) = self.lanes.get_mut(next) {
             run.is_starved = false;
         }
         self.touch(next);
     }
 
-    /// Lanes in turn, a few deliveries each, until none can start anything.
+    /// Lanes in turn, a few deliveries each, until none can start anything or many have had their turn.
     fn run_ready(&mut self, now: Timestamp) {
+        let mut lanes = 0;
+        self.more_ready = false;
         while !self.stopping && self.runner.may_start(now) {
-            let Some(id) = self.ready.pop_front() else { return };
+            self.more_ready = lanes == limits::LANES_A_STEP;
+            if self.more_ready {
+                return;
+            }
+            let Some(id) = self.ready.pop_of(|account| self.runner.may_start_of(account)) else { return };
+            lanes += 1;
             let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_ready = false;
+            let account = run.account();
             let shard = run.shard;
             if !self.shards.may_start(shard) {
                 continue; // it is being given away; it is touched when it is taken back
@@ -362,16 +381,17 @@ impl Dispatcher {
             let mut steps = 0;
             let blocked = loop {
                 let Some(prepared) = run.destination.as_ref() else { break false };
-                if steps == limits::LANE_STEPS || !self.runner.may_start(now) {
+                let may_start = self.runner.may_start(now) && self.runner.may_start_of(account);
+                if steps == limits::LANE_STEPS || !may_start {
                     run.is_ready = true;
-                    self.ready.push_back(id);
+                    self.ready.push(account, id);
                     break false;
                 }
                 let no_room = self.to_number.len() >= limits::NUMBERING_WAITING && run.lane.has_to_number();
                 if no_room || (run.lane.is_ending() && !self.runner.may_end()) {
                     break true;
                 }
-                let share = self.runner.share();
+                let share = self.runner.share(account);
                 match run.lane.next(share, now) {
                     Some(LaneAction::Start(loaded)) => self.runner.start(Arc::clone(prepared), loaded),
                     Some(LaneAction::End(loaded, ending)) => {
@@ -388,10 +408,10 @@ impl Dispatcher {
                 steps += 1;
             };
             if blocked && !std::mem::replace(&mut run.is_starved, true) {
-                self.starved.push_back(id);
+                self.starved.push(account, id);
             }
             if !std::mem::replace(&mut run.is_hungry, true) {
-                self.hungry.push_back(id);
+                self.hungry.push(account, id);
             }
             self.lanes.schedule(id, now);
         }
@@ -404,16 +424,20 @@ impl Dispatcher {
             && !run.is_ready
         {
             run.is_ready = true;
-            self.ready.push_back(destination);
+            self.ready.push(run.account(), destination);
         }
     }
 
     /// How long nothing needs doing if nothing happens.
     fn pause(&self, now: Timestamp) -> Duration {
-        let next_fetch = self.fetching.waits_until(now).filter(|_| !self.hungry.is_empty());
+        if self.more_ready {
+            return Duration::ZERO;
+        }
+        let has_room = self.hungry.any_of(|account| self.runner.has_room(account));
+        let next_fetch = self.fetching.waits_until(now).filter(|_| has_room);
         let next_read = self.reading.waits_until(now).filter(|_| !self.unread.is_empty());
         // Held back by the lease, by an old flush or by a full budget: look again soon, nothing else would wake us.
-        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !self.runner.has_room();
+        let no_room = !self.hungry.is_empty() && !self.fetching.under_way && !has_room;
         let waits = !self.ready.is_empty() || !self.waiting_lanes.is_empty();
         let held_back = (no_room || waits).then(|| now.plus(limits::HELD_BACK_LOOK));
         let next_numbering = self.numbering.waits_until(now).filter(|_| !self.to_number.is_empty());

@@ -68,7 +68,7 @@ impl EngineHandle {
         let now = self.sender.clock.now();
         let id = DeliveryId::at(now, self.sender.dice.bits());
         let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
-        let carried = CarriedBytes::new(usize::MAX).carry(Some(Arc::new(event)), true);
+        let carried = CarriedBytes::new(usize::MAX).carry(event.account_id, Some(Arc::new(event)), true);
         match self.sender.deliver(&self.ownership_view.membership(), &prepared, delivery, carried).await {
             AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
                 Fact::Attempted(attempt) => Ok(*attempt),

@@ -3,17 +3,18 @@
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
 //! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so they
 //! come at intervals while there is load (`batch_interval`), and at once when a lane can start nothing more before it.
-//! Results of attempts go first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
+//! Accounts have their turns in a flush one after the other. Results of attempts go first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
 
 use crate::{backoff::Backoff, batch_interval::batch_interval, dispatcher::Message, metrics::Metrics};
 use domain::{
     delivery::{Ending, Settled},
     dice::Dice,
-    id::{DeliveryId, DestinationId, NodeId},
+    id::{AccountId, DeliveryId, DestinationId, NodeId},
     limits,
     time::Clock,
 };
 use futures_util::FutureExt as _;
+use sharing::TurnQueue;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::{Fact, GateWord, Settlement, Store, StoreError, failpoint};
 use tokio::{
@@ -33,11 +34,15 @@ pub(crate) struct Settler {
 /// What is to be written. Both queues are bounded by the dispatcher, which fills them: see `AttemptRunner::may_start`
 /// and `AttemptRunner::may_end`.
 pub(crate) struct SettlerQueue {
-    results: mpsc::UnboundedReceiver<PendingSettlement>,
-    endings: mpsc::UnboundedReceiver<PendingSettlement>,
-    /// Of another membership than those before it: it begins the next batch.
-    next: Option<PendingSettlement>,
+    results: SettlementQueue,
+    endings: SettlementQueue,
     hurry: Arc<Notify>,
+}
+
+/// What comes in, and what has and waits for its account's turn.
+struct SettlementQueue {
+    incoming: mpsc::UnboundedReceiver<PendingSettlement>,
+    waiting: TurnQueue<PendingSettlement>,
 }
 
 /// A settlement that is to be written, and what its lane's gate made of it.
@@ -71,6 +76,7 @@ pub(crate) struct SettlerHandle {
 /// A settlement that is durable, and what the lane needs to know of it.
 #[derive(Debug)]
 pub(crate) struct DurableSettlement {
+    pub(crate) account: AccountId,
     pub(crate) destination: DestinationId,
     pub(crate) delivery: DeliveryId,
     pub(crate) track: i64,
@@ -87,7 +93,11 @@ pub(crate) fn channels() -> (SettlerHandle, SettlerQueue) {
     let hurry = Arc::<Notify>::default();
     (
         SettlerHandle { results, endings, hurry: Arc::clone(&hurry) },
-        SettlerQueue { results: results_waiting, endings: endings_waiting, next: None, hurry },
+        SettlerQueue {
+            results: SettlementQueue::new(results_waiting),
+            endings: SettlementQueue::new(endings_waiting),
+            hurry,
+        },
     )
 }
 
@@ -148,13 +158,13 @@ impl Settler {
 impl SettlerQueue {
     /// Waits for the first settlement of a batch, results before endings. None when the dispatcher is gone.
     async fn first(&mut self) -> Option<PendingSettlement> {
-        if let Some(next) = self.next.take() {
+        if let Some(next) = self.results.waiting.pop().or_else(|| self.endings.waiting.pop()) {
             return Some(next);
         }
         tokio::select! {
             biased;
-            Some(result) = self.results.recv() => Some(result),
-            Some(ending) = self.endings.recv() => Some(ending),
+            Some(result) = self.results.incoming.recv() => Some(result),
+            Some(ending) = self.endings.incoming.recv() => Some(ending),
             else => None,
         }
     }
@@ -174,18 +184,15 @@ impl SettlerQueue {
         let mut bytes = weight(&first.settlement);
         let mut batch = SettlementBatch::default();
         batch.push(first);
-        let next = &mut self.next;
-        let mut take = |queue: &mut mpsc::UnboundedReceiver<PendingSettlement>, most: usize| {
+        let mut take = |queue: &mut SettlementQueue, most: usize| {
+            queue.hear();
             let most = batch.settlements.len() + most;
-            while next.is_none()
-                && batch.settlements.len() < most.min(limits::SETTLE_BATCH)
+            while batch.settlements.len() < most.min(limits::SETTLE_BATCH)
                 && bytes < limits::SETTLE_BATCH_BYTES
-                && let Ok(outcome) = queue.try_recv()
+                // One of another membership begins the next batch.
+                && queue.waiting.peek().is_some_and(|next| node(&next.settlement) == by)
+                && let Some(outcome) = queue.waiting.pop()
             {
-                if node(&outcome.settlement) != by {
-                    *next = Some(outcome);
-                    break;
-                }
                 bytes += weight(&outcome.settlement);
                 batch.push(outcome);
             }
@@ -193,6 +200,18 @@ impl SettlerQueue {
         take(&mut self.results, limits::SETTLE_BATCH);
         take(&mut self.endings, limits::ENDING_BATCH);
         batch
+    }
+}
+
+impl SettlementQueue {
+    fn new(incoming: mpsc::UnboundedReceiver<PendingSettlement>) -> Self {
+        Self { incoming, waiting: TurnQueue::default() }
+    }
+
+    fn hear(&mut self) {
+        while let Ok(pending) = self.incoming.try_recv() {
+            self.waiting.push(pending.settlement.delivery.account_id, pending);
+        }
     }
 }
 
@@ -208,6 +227,7 @@ fn flushed((settlement, moved): (&Settlement, bool)) -> DurableSettlement {
     // What did not move is no longer ours: cancelled meanwhile, or another owner's.
     let gone = Settled::Ended(Ending::Delivered);
     DurableSettlement {
+        account: settlement.delivery.account_id,
         destination: settlement.delivery.destination_id,
         delivery: settlement.delivery.id,
         track: settlement.delivery.position.track,

@@ -90,7 +90,17 @@ impl Expander {
 
     /// Takes up what does not move: whatever is open at the start, later what has not moved since the last look.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let open = self.store.open_expansions(None, limits::EXPANSIONS_HELD).await?;
+        let mut open = Vec::new();
+        // Not only the first: all of those may be one account's.
+        while open.len() < limits::EXPANSIONS_LOOKED_AT {
+            let after = open.last().map(|last: &Expansion| last.event_id);
+            let page = self.store.open_expansions(after, limits::EXPANSIONS_HELD).await?;
+            let is_last = page.len() < limits::EXPANSIONS_HELD;
+            open.extend(page);
+            if is_last {
+                break;
+            }
+        }
         let now_seen = open.iter().map(|open| (open.event_id, open.cursor)).collect();
         let before = self.seen.replace(now_seen);
         let stands = |open: &Expansion| {

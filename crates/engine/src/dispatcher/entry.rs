@@ -53,7 +53,7 @@ impl Dispatcher {
     pub(super) fn look_all(
         &mut self,
         places: Vec<(DestinationId, DeliveryId, Position)>,
-        many: bool,
+        class: EntryClass,
         now: Timestamp,
     ) {
         for (destination, delivery, position) in places {
@@ -64,25 +64,27 @@ impl Dispatcher {
             if let Some(run) = self.lanes.get_mut(destination) {
                 run.lane.forgotten(delivery);
             }
-            self.look(destination, LookRange::At(position), many, now);
+            self.look(destination, LookRange::At(position), class, now);
         }
     }
 
     /// Something waits there: looked at now or, as one of many or without a place, when there is room.
-    pub(super) fn look(&mut self, destination: DestinationId, place: LookRange, many: bool, now: Timestamp) {
-        let has_room = || match many {
-            true => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
-            false => !self.lanes.is_full(),
+    pub(super) fn look(
+        &mut self,
+        destination: DestinationId,
+        place: LookRange,
+        class: EntryClass,
+        now: Timestamp,
+    ) {
+        let has_room = || match class {
+            EntryClass::Crowd => self.waiting_lanes.is_empty() && self.has_room_for_crowd(now),
+            EntryClass::Alone(_) => !self.lanes.is_full(),
         };
         let enters = self.lanes.contains(destination) || has_room();
         if !enters {
             if self.shards.is_ours(destination.shard()) {
                 let (LookRange::At(from) | LookRange::From(from)) = place;
-                self.waiting_lanes.add(
-                    destination,
-                    from,
-                    if many { EntryClass::Crowd } else { EntryClass::Alone },
-                );
+                self.waiting_lanes.add(destination, from, class);
             }
         } else if let Some(lane) = self.lane(destination, now) {
             match place {
@@ -98,9 +100,7 @@ impl Dispatcher {
             return;
         }
         self.lanes.make_room(self.runner.gate(), now);
-        while let Some((destination, from)) =
-            self.waiting_lanes.next(EntryClass::Alone, !self.lanes.is_full(), now)
-        {
+        while let Some((destination, from)) = self.waiting_lanes.next_alone(!self.lanes.is_full(), now) {
             self.look_from(destination, from, now);
         }
         // However many of a crowd do not answer, the node keeps what it has for others.
@@ -108,7 +108,7 @@ impl Dispatcher {
             return;
         }
         while let Some((destination, from)) =
-            self.waiting_lanes.next(EntryClass::Crowd, self.has_room_for_crowd(now), now)
+            self.waiting_lanes.next_of_crowd(self.has_room_for_crowd(now), now)
         {
             self.look_from(destination, from, now);
         }

@@ -397,6 +397,11 @@ impl LaneTable {
 }
 
 impl RunningLane {
+    /// Whose it is. Those of which that is not known yet start nothing, and count as one account's.
+    pub(super) fn account(&self) -> AccountId {
+        self.account.unwrap_or(AccountId::MIN)
+    }
+
     /// What is to be written about the gate, if that has changed.
     pub(super) fn gate_word(&mut self, id: DestinationId, now: Timestamp) -> Option<Box<GateWord>> {
         let record = self.lane.gate_record();

@@ -1,6 +1,6 @@
 //! What the dispatcher is told and asked, and what it says.
 
-use super::LaneFigures;
+use super::{LaneFigures, OpenPlace};
 use crate::{
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
@@ -49,7 +49,7 @@ pub(crate) enum Message {
         due: Vec<DueDelivery>,
         result: Result<Vec<bool>, StoreError>,
     },
-    Ended(AttemptEnd),
+    Ended(AttemptEnd, OpenPlace),
     Flushed(Vec<DurableSettlement>),
     Heads(Vec<LaneHead>),
     Views(Vec<DestinationId>, oneshot::Sender<Vec<LaneAnswer<Option<LaneView>>>>),

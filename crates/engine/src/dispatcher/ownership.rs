@@ -1,8 +1,8 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
-use super::{Dispatcher, LaneAnswer, Message, ShardReport, entry::LookRange};
+use super::{Dispatcher, LaneAnswer, Message, ShardReport, entry::LookRange, waiting_lanes::EntryClass};
 use crate::wakes::Outbox;
-use domain::{id::DestinationId, limits, time::Timestamp};
+use domain::{id::DestinationId, time::Timestamp};
 use std::sync::Arc;
 use store::{OwnedShard, Wake};
 use tokio::sync::{Mutex, mpsc};
@@ -48,17 +48,17 @@ impl Dispatcher {
         }
         self.lanes.purge();
         let lanes = &self.lanes;
-        let queues = [&mut self.ready, &mut self.starved, &mut self.hungry, &mut self.unread];
-        for queue in queues {
+        for queue in [&mut self.ready, &mut self.starved, &mut self.hungry] {
             queue.retain(|id| lanes.contains(*id));
         }
+        self.unread.retain(|id| lanes.contains(*id));
     }
 
     /// Another node says that something waits in lanes of ours.
     pub(super) fn woken(&mut self, wakes: Vec<Wake>, now: Timestamp) {
-        let many = wakes.len() > limits::LANES_AT_ONCE;
+        let class = EntryClass::of_count(wakes.len());
         for wake in wakes {
-            self.look(wake.destination_id, LookRange::At(wake.from), many, now);
+            self.look(wake.destination_id, LookRange::At(wake.from), class, now);
         }
     }
 

@@ -19,12 +19,12 @@ use store::{DueDelivery, FetchedDelivery, StoreError, TrackHead};
 
 impl Dispatcher {
     pub(super) fn fetch_windows(&mut self, now: Timestamp) {
-        if !self.fetching.may_go(now) || !self.runner.has_room() {
+        if !self.fetching.may_go(now) {
             return;
         }
         let (mut queries, mut rows) = (Vec::new(), 0);
         while queries.len() < limits::FETCH_LANES && rows < limits::FETCH_ROWS {
-            let Some(id) = self.hungry.pop_front() else { break };
+            let Some(id) = self.hungry.pop_of(|account| self.runner.has_room(account)) else { break };
             let Some(run) = self.lanes.get_mut(id) else { continue };
             run.is_hungry = false;
             let Some(epoch) = self.shards.epoch(run.shard).filter(|_| self.shards.may_start(run.shard))
@@ -39,7 +39,7 @@ impl Dispatcher {
                 queries.push(LaneQuery { destination: id, epoch, query });
                 if queries.len() >= limits::FETCH_LANES || rows >= limits::FETCH_ROWS {
                     run.is_hungry = true;
-                    self.hungry.push_back(id);
+                    self.hungry.push(run.account(), id);
                     break;
                 }
             }

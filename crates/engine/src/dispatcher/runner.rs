@@ -14,7 +14,7 @@ use domain::{
     dice::Dice,
     event::Event,
     gate::GateSettings,
-    id::{AttemptId, NodeId},
+    id::{AccountId, AttemptId, NodeId},
     lane::LoadedDelivery,
     limits,
     time::{Clock, Timestamp},
@@ -24,7 +24,10 @@ use store::{Fact, FetchedDelivery, Settlement, StoreError};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use super::Message;
+use super::{
+    Message,
+    capacity::{Capacity, OpenPlace},
+};
 
 pub(crate) struct AttemptRunner {
     sender: Arc<Sender>,
@@ -35,10 +38,7 @@ pub(crate) struct AttemptRunner {
     membership: Arc<Membership>,
     gate: GateSettings,
     budget: Arc<CarriedBytes>,
-    max_in_flight: usize,
-    in_flight: usize,
-    /// Ended and not yet durable.
-    unflushed: usize,
+    capacity: Capacity,
     /// Being ended without an attempt and not yet durable.
     ending: usize,
     /// Since when something has been waiting to be flushed.
@@ -64,9 +64,7 @@ impl AttemptRunner {
             inbox,
             gate,
             budget: CarriedBytes::new(limits::CARRIED_BUDGET_BYTES),
-            max_in_flight,
-            in_flight: 0,
-            unflushed: 0,
+            capacity: Capacity::new(max_in_flight),
             ending: 0,
             unflushed_since: None,
             requests: TaskTracker::new(),
@@ -91,21 +89,26 @@ impl AttemptRunner {
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
+        self.capacity.in_flight()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.in_flight == 0 && self.unflushed == 0 && self.ending == 0
+        self.capacity.in_flight() == 0 && self.capacity.unflushed() == 0 && self.ending == 0
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.budget.has_room()
+    pub(super) fn has_room(&self, account: AccountId) -> bool {
+        self.budget.has_room(account)
     }
 
     /// Whether anything may start at all: our lease is good, and results become durable as fast as they come.
     pub(super) fn may_start(&self, now: Timestamp) -> bool {
         let flushing = self.unflushed_since.is_none_or(|since| now.since(since) < limits::FLUSH_PATIENCE);
-        flushing && self.unflushed < limits::UNFLUSHED && self.membership.may_start()
+        flushing && self.capacity.unflushed() < limits::UNFLUSHED && self.membership.may_start()
+    }
+
+    /// The same of one account.
+    pub(super) fn may_start_of(&self, account: AccountId) -> bool {
+        self.capacity.may_start(account)
     }
 
     /// Whether one more delivery may be ended without an attempt: millions may have to, and results come first.
@@ -114,12 +117,12 @@ impl AttemptRunner {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.in_flight >= self.max_in_flight
+        self.capacity.is_full()
     }
 
-    /// How many requests one lane may have open: what is left of the capacity, and always one.
-    pub(super) fn share(&self) -> u32 {
-        u32::try_from(self.max_in_flight.saturating_sub(self.in_flight)).unwrap_or(u32::MAX).max(1)
+    /// How many requests one lane of this account may have open.
+    pub(super) fn share(&self, account: AccountId) -> u32 {
+        self.capacity.share(account)
     }
 
     /// Starts an attempt; its end comes back as a message, whatever happens to it. One that is aborted with the membership
@@ -129,7 +132,7 @@ impl AttemptRunner {
         destination: Arc<PreparedDestination>,
         loaded: LoadedDelivery<Arc<CarriedEvent>>,
     ) {
-        self.in_flight += 1;
+        let place = self.capacity.open(destination.account_id);
         let (sender, inbox, membership) =
             (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.membership));
         let abort = membership.abort_token();
@@ -138,7 +141,7 @@ impl AttemptRunner {
             let attempt = sender.deliver(&membership, &destination, loaded.delivery, loaded.carried);
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(AttemptEnd::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
-            let _ = inbox.send(Message::Ended(sent)).await;
+            let _ = inbox.send(Message::Ended(sent, place)).await;
         });
     }
 
@@ -164,9 +167,12 @@ impl AttemptRunner {
         let _ = self.settler.endings.send(PendingSettlement { settlement, gate_word: None });
     }
 
+    pub(super) fn closed(&mut self, place: OpenPlace) {
+        self.capacity.close(place);
+    }
+
     pub(super) fn finished(&mut self, pending: PendingSettlement, hurry: bool, now: Timestamp) {
-        self.in_flight -= 1;
-        self.unflushed += 1;
+        self.capacity.ended(pending.settlement.delivery.account_id);
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
         let _ = self.settler.results.send(pending);
@@ -175,15 +181,14 @@ impl AttemptRunner {
         }
     }
 
-    pub(super) fn abandoned(&mut self) {
-        self.in_flight -= 1;
-    }
-
     pub(super) fn flushed(&mut self, flushed: &[DurableSettlement], now: Timestamp) {
-        let attempted = flushed.iter().filter(|flushed| flushed.attempted).count();
-        self.unflushed -= attempted;
-        self.ending -= flushed.len() - attempted;
-        self.unflushed_since = (self.unflushed > 0).then_some(now);
+        for settlement in flushed {
+            match settlement.attempted {
+                true => self.capacity.flushed(settlement.account),
+                false => self.ending -= 1,
+            }
+        }
+        self.unflushed_since = (self.capacity.unflushed() > 0).then_some(now);
     }
 
     pub(super) fn abort_all(&self) {
@@ -212,12 +217,12 @@ impl Loader {
     pub(super) fn load(&mut self, row: &FetchedDelivery) -> Arc<CarriedEvent> {
         let small = row.has_payload && row.delivery.payload_bytes as usize <= limits::CARRIED_BYTES;
         let Some(event) = row.event.as_ref().filter(|_| small) else {
-            return self.budget.carry(None, false);
+            return self.budget.carry(row.delivery.account_id, None, false);
         };
         match &self.last {
             Some((last, carried)) if Arc::ptr_eq(last, event) => Arc::clone(carried),
             _ => {
-                let carried = self.budget.carry(Some(Arc::clone(event)), true);
+                let carried = self.budget.carry(row.delivery.account_id, Some(Arc::clone(event)), true);
                 self.last = Some((Arc::clone(event), Arc::clone(&carried)));
                 carried
             }

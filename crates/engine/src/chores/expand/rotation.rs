@@ -1,15 +1,9 @@
 //! Which expansion is next: accounts one after the other, so that one account's large events do not hold up another's, and
 //! within an account the event that came first.
 
-use domain::{
-    event::Event,
-    id::{AccountId, EventId},
-    limits,
-};
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::Arc,
-};
+use domain::{event::Event, id::EventId, limits};
+use sharing::TurnQueue;
+use std::{collections::HashSet, sync::Arc};
 use store::Expansion;
 
 /// An expansion this node works on.
@@ -31,31 +25,26 @@ impl OpenExpansion {
 
 #[derive(Default)]
 pub(super) struct AccountRotation {
-    accounts: VecDeque<AccountId>,
-    waiting: HashMap<AccountId, VecDeque<OpenExpansion>>,
+    waiting: TurnQueue<OpenExpansion>,
     held: HashSet<EventId>,
 }
 
 impl AccountRotation {
-    /// Those that are not here already, as far as there is room; the others are found by the next look for open expansions.
+    /// Those that are not here already, as far as there is room, and room for others; what is left is found by the next
+    /// look for open expansions.
     pub(super) fn extend(&mut self, expansions: impl IntoIterator<Item = Expansion>) {
         for expansion in expansions {
-            if self.held.len() < limits::EXPANSIONS_HELD && self.held.insert(expansion.event_id) {
-                let account = expansion.account_id;
-                self.queue(account).push_back(OpenExpansion { expansion, event: None, unsure: false });
+            let account = expansion.account_id;
+            let free = limits::EXPANSIONS_HELD.saturating_sub(self.held.len());
+            let has_room = sharing::is_fair(self.waiting.len_of(account), free, 1);
+            if has_room && self.held.insert(expansion.event_id) {
+                self.waiting.push(account, OpenExpansion { expansion, event: None, unsure: false });
             }
         }
     }
 
     pub(super) fn next(&mut self) -> Option<OpenExpansion> {
-        let account = self.accounts.pop_front()?;
-        let waiting = self.waiting.get_mut(&account)?;
-        let open = waiting.pop_front()?;
-        if waiting.is_empty() {
-            self.waiting.remove(&account);
-        } else {
-            self.accounts.push_back(account);
-        }
+        let open = self.waiting.pop()?;
         self.held.remove(&open.expansion.event_id);
         Some(open)
     }
@@ -63,13 +52,6 @@ impl AccountRotation {
     /// It is not done: it is the account's next.
     pub(super) fn put_back(&mut self, open: OpenExpansion) {
         self.held.insert(open.expansion.event_id);
-        self.queue(open.expansion.account_id).push_front(open);
-    }
-
-    fn queue(&mut self, account: AccountId) -> &mut VecDeque<OpenExpansion> {
-        self.waiting.entry(account).or_insert_with(|| {
-            self.accounts.push_back(account);
-            VecDeque::new()
-        })
+        self.waiting.push_front(open.expansion.account_id, open);
     }
 }

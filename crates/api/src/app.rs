@@ -27,6 +27,7 @@ use domain::{
     trace::Tracer,
 };
 use ingest::{Admission, Committer, Observer};
+use sharing::SharedResource;
 use std::{
     ops::Deref,
     sync::{
@@ -64,6 +65,8 @@ pub struct AppState {
     pub(crate) rates: RateBuckets,
     pub(crate) full_backlogs: Arc<FullBacklogs>,
     pub(crate) hub: Hub,
+    /// Requests of accounts under way, but for those that bring events in.
+    pub(crate) requests: Arc<SharedResource>,
     pub(crate) health: Arc<Health>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) scraped: Vec<Arc<dyn Scraped>>,
@@ -268,6 +271,7 @@ impl App {
             rates: RateBuckets::new(),
             full_backlogs,
             hub: Hub::default(),
+            requests: SharedResource::new(limits::REQUESTS),
             health,
             figures,
             scraped,

@@ -22,13 +22,14 @@ use domain::{
 };
 use http::{HeaderMap, header, request};
 use ingest::bounded_lookup;
+use sharing::Share;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 use store::Catalog;
 use subtle::ConstantTimeEq;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 /// A caller that acts for an account, within the scopes of its key.
@@ -36,11 +37,18 @@ use tokio_util::sync::CancellationToken;
 pub struct AccountCtx {
     account_id: AccountId,
     key: Arc<KnownKey>,
+    /// Of the requests under way, for as long as the handler has this.
+    _place: Option<Arc<Share>>,
 }
 
 impl AccountCtx {
     pub fn account_id(&self) -> AccountId {
         self.account_id
+    }
+
+    /// For what goes on for long: it is bounded by itself, and takes no place from other requests.
+    pub(crate) fn without_place(self) -> Self {
+        Self { _place: None, ..self }
     }
 
     pub fn key_id(&self) -> ApiKeyId {
@@ -113,7 +121,14 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
         match (key.key.kind, key.key.account_id) {
-            (KeyKind::Account, Some(account_id)) => Ok(Self::Account(AccountCtx { account_id, key })),
+            (KeyKind::Account, Some(account_id)) => {
+                // Whose share of the node the body takes, which is read after this.
+                parts.extensions.insert(account_id);
+                let place = timeout(limits::LOOKUP_PATIENCE, app.requests.take(account_id, 1)).await;
+                let place = place
+                    .map_err(|_| ApiError::overloaded("too much of this account is asked for at once"))?;
+                Ok(Self::Account(AccountCtx { account_id, key, _place: Some(Arc::new(place)) }))
+            }
             (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx { key_id: key.key.id })),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
@@ -153,7 +168,7 @@ impl FromRequestParts<App> for PublishCtx {
         let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
         match (key.key.kind, key.key.account_id, key.key.source_id) {
             (KeyKind::Account, Some(account_id), _) => {
-                AccountCtx { account_id, key }.require(Scope::IngestWrite)?;
+                AccountCtx { account_id, key, _place: None }.require(Scope::IngestWrite)?;
                 Ok(Self { account_id, source_id: None, meters: RateMeters::new(meter, None) })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {

@@ -65,7 +65,7 @@ pub(crate) async fn follow(
     let filter = StreamFilter::checked(asked.query, &ctx)?;
     let permit = StreamPermit::take(&app, ctx.account_id())?;
     let (position, reset) = begin(&app, &ctx, asked.last).await?;
-    let body = Follower::new(app, ctx, filter, position, permit).start(reset);
+    let body = Follower::new(app, ctx.without_place(), filter, position, permit).start(reset);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         // A proxy that gathers answers would hold events back.

@@ -44,6 +44,7 @@ mod metrics_agree;
 mod minute_without_database;
 mod no_deadlocks;
 mod nodes_killed;
+mod one_account_takes_all;
 mod order_by_key;
 mod order_under_faults;
 mod outage_is_no_denial;
@@ -177,6 +178,8 @@ checks! {
     unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
     key_over_its_limit ["e08"] BOTH =>
         "a key that is far too fast is held to its limit and no other key notices";
+    one_account_takes_all ["fair"] BOTH =>
+        "an account that takes all it can get of what accounts share takes nothing from another";
     deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";
     outage_is_no_denial ["e12"] POSTGRES => "a database that is away is never taken for a denial";
     judge_all_logs ["g06"] POSTGRES =>

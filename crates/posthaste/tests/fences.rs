@@ -82,7 +82,7 @@ const FENCES: &[Fence] = &[
     Fence {
         name: "api",
         // Without engine: the committed row is the truth, so that api and worker can be one process or twenty.
-        sees: &["contract", "domain", "ingest", "store", "supervisor"],
+        sees: &["contract", "domain", "ingest", "sharing", "store", "supervisor"],
         without: &[],
     },
     Fence {

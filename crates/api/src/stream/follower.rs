@@ -124,7 +124,7 @@ impl Follower {
         let account = self.ctx.account_id();
         loop {
             let page = {
-                let _turn = self.app.hub.catching_up.acquire().await;
+                let _turn = self.app.hub.catching_up.take(account, 1).await;
                 let now = self.app.now();
                 let followed = Followed { accounts: &[account], events: self.filter.wants_events() };
                 self.app.store.feed(followed, &self.position.place, limits::FEED_PAGE, now).await?

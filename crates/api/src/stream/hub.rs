@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{app::App, error::ApiError};
 use domain::{id::AccountId, limits, time::Timestamp};
+use sharing::SharedResource;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,7 +21,7 @@ use std::{
 use store::{FeedPlace, Followed, StoreError};
 use supervisor::Life;
 use tokio::{
-    sync::{Notify, Semaphore, mpsc, watch},
+    sync::{Notify, mpsc, watch},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -31,7 +32,7 @@ pub(crate) struct Hub {
     /// Rung when a follower comes.
     bell: Notify,
     /// For followers that read the history themselves.
-    pub(super) catching_up: Semaphore,
+    pub(super) catching_up: Arc<SharedResource>,
 }
 
 /// The hub's end of a subscription: where what happens to an account is handed to.
@@ -61,7 +62,7 @@ impl Default for Hub {
             state: Mutex::default(),
             rounds: watch::Sender::new(0),
             bell: Notify::new(),
-            catching_up: Semaphore::new(limits::STREAM_CATCHING_UP),
+            catching_up: SharedResource::new(limits::STREAM_CATCHING_UP),
         }
     }
 }

@@ -8,12 +8,10 @@
 //! before (99th percentile). SQLite shows no other connection the transaction that runs, but an answer waits for two of them
 //! at most: there the slowest answer to the other account is held to 200 ms. All of them arrive in the end.
 
-use client::{ApiKeyInput, Client, NewAccount};
 use lab::Target;
 
 use crate::harness::large_fanout;
 use crate::harness::prelude::*;
-use crate::harness::testbed::{OPERATOR_KEY, add_destination};
 
 const DESTINATIONS: u64 = 100_000;
 const DURABLE_WITHIN: f64 = 10.0;
@@ -26,7 +24,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let size = options.count(DESTINATIONS);
     let mut testbed = TestbedPlan::new(options)?.start().await?;
     testbed.receiver.recording(Recording::Counts);
-    let key = other_account(&testbed).await?;
+    let key = testbed.other_account("other", 50).await?;
     testbed.stop().await?;
     large_fanout::add_destinations(&testbed, size as usize).await?;
     testbed.start().await?;
@@ -83,17 +81,6 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must_be("destinations", destinations, size);
     TableAudit::of(&testbed.database).await?.must_hold(report);
     testbed.tear_down().await
-}
-
-/// Its API key; its events go to the receiver's destination `other`.
-async fn other_account(testbed: &Testbed) -> Result<String> {
-    let operator = Client::new(&testbed.base_url(), OPERATOR_KEY)?;
-    let account = operator.create_account(&NewAccount::new("Other")).await?;
-    let plan = ApiKeyInput { name: "other".into(), account_id: Some(account.id), ..Default::default() };
-    let key = operator.create_api_key(&plan).await?.key;
-    let client = Client::new(&testbed.base_url(), &key)?;
-    add_destination(&client, &testbed.destination_with_slots("other", 50), &[]).await?;
-    Ok(key)
 }
 
 fn pump(testbed: &Testbed, key: &str, options: &Options, how_long: Duration) -> PumpConfig {

@@ -266,6 +266,20 @@ pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DNS_ADDRESSES: usize = 16;
+/// A connection that was kept is used again only if its address was named by a resolution that is at most so old: a name that
+/// leads elsewhere now, or is forbidden now, is followed within a minute …
+pub const RESOLUTION_AGE_MAX: Duration = Duration::from_secs(60);
+/// … so it is chosen until then, by requests that have ended when that minute is over. It is asked for again at half that.
+pub const RESOLUTION_GOOD: Duration = RESOLUTION_AGE_MAX.saturating_sub(TIMEOUT_MAX);
+/// While a resolver fails, a resolution that is still good is asked for again so often.
+pub const RESOLUTION_RENEW_PAUSE: Duration = Duration::from_secs(5);
+/// Hosts whose addresses are known: more than a node can call in a minute; some 400 bytes each.
+pub const RESOLUTIONS_MAX: usize = 65_536;
+/// Then a connection is replaced, however busy it is: what is behind a balancer gets its share again, and nothing is kept
+/// open for ever by somebody whose name is gone.
+pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
+/// What a proxy says before a connection is made through it.
+pub const PROXY_HEAD_BYTES: usize = 8 * 1024;
 /// Requests a node has open at once, over all destinations.
 pub const IN_FLIGHT: usize = 4_096;
 /// An account may have so many times as many of them as are then free: alone it gets seven eighths, and there is always

@@ -1,46 +1,45 @@
 //! The only way out of the process: resolve, vet every address, connect to a vetted one, speak TLS to the name.
 //!
-//! Resolution and judgement are one step, so a name that changes its answer between them has no window. The rule
-//! itself is [`domain::address`]; nothing else in the engine or the API may open a connection (a lint says so).
+//! The rule itself is [`domain::address`]; [`resolutions`] asks it of every address a name has, and says which connections
+//! may be used again; [`proxy`] is the way through the operator's proxy, if there is one. Nothing else in the engine, the
+//! API or the binary may open a connection or resolve a name (a lint says so).
 
+mod dialer;
 mod link;
+mod operator_client;
+mod proxy;
+mod resolutions;
+mod resolver;
 mod tls;
 
+pub use dialer::{Dial, TcpDialer};
 pub(crate) use link::Fence;
 pub use link::{Duplex, Link, LinkFacts};
+pub use operator_client::{OperatorClient, OperatorClientError};
+pub use proxy::{Proxy, ProxyUrlError};
+pub use resolver::{HickoryResolver, Resolve, SystemResolver};
 pub use tls::TlsFault;
 
 use crate::{membership::Lease, transport::ConnectionFacts};
-use async_trait::async_trait;
-use domain::{address::AddressPolicy, limits, outcome::Fault};
-use http::Uri;
+use domain::{address::AddressPolicy, outcome::Fault};
+use http::{
+    Uri,
+    uri::{Authority, Scheme},
+};
 use hyper_util::rt::TokioIo;
+use proxy::{Endpoint, ProxyTunnels};
+use resolutions::{Addresses, HostKey, Resolution, Resolutions};
 use rustls::pki_types::ServerName;
 use std::{
     future::Future,
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{
-    net::TcpStream,
-    time::{Instant, timeout},
-};
-
-/// Turns a name into addresses.
-#[async_trait]
-pub trait Resolve: Send + Sync {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError>;
-}
-
-/// Opens a connection to an address that has been vetted.
-#[async_trait]
-pub trait Dial: Send + Sync {
-    async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>>;
-}
+use tokio::time::{Instant, timeout};
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EgressError {
@@ -79,16 +78,27 @@ pub struct Egress {
 }
 
 /// How a connection is protected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Security {
     Plain,
     Tls,
 }
 
+impl Security {
+    /// Of the URL that is protected like this: an operator that allows it for one protocol allows it for all.
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::Tls => "https",
+        }
+    }
+}
+
 struct GuardedConnector {
-    policy: Arc<AddressPolicy>,
-    resolver: Arc<dyn Resolve>,
+    resolutions: Arc<Resolutions>,
     dialer: Arc<dyn Dial>,
+    /// None: destinations are reached directly.
+    proxy: Option<ProxyTunnels>,
     tls: tokio_rustls::TlsConnector,
     /// The same, for a server that may ask what is to be spoken.
     https: tokio_rustls::TlsConnector,
@@ -96,10 +106,30 @@ struct GuardedConnector {
 }
 
 impl Egress {
+    /// To what accounts name: wherever the policy permits, through the operator's proxy if there is one.
     pub fn new(
         policy: Arc<AddressPolicy>,
         resolver: Arc<dyn Resolve>,
         dialer: Arc<dyn Dial>,
+        connect_timeout: Duration,
+        proxy: Option<Proxy>,
+    ) -> Result<Self, rustls::Error> {
+        let by_proxy = proxy.as_ref().is_some_and(Proxy::resolves);
+        let resolutions = Resolutions::new(Some(policy), Arc::clone(&resolver), by_proxy);
+        let proxy = proxy.map(|proxy| ProxyTunnels::new(proxy, resolver, Arc::clone(&dialer)));
+        Self::with(resolutions, dialer, proxy, connect_timeout)
+    }
+
+    /// To what the operator names, such as a collector of traces: directly, and by names as the system knows them.
+    pub fn to_operators_addresses(connect_timeout: Duration) -> Result<Self, rustls::Error> {
+        let resolutions = Resolutions::new(None, Arc::new(SystemResolver), false);
+        Self::with(resolutions, Arc::new(TcpDialer), None, connect_timeout)
+    }
+
+    fn with(
+        resolutions: Arc<Resolutions>,
+        dialer: Arc<dyn Dial>,
+        proxy: Option<ProxyTunnels>,
         connect_timeout: Duration,
     ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -107,7 +137,7 @@ impl Egress {
         let mut https = tls.clone();
         https.alpn_protocols = vec![b"http/1.1".to_vec()];
         let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
-        let connector = GuardedConnector { policy, resolver, dialer, tls, https, connect_timeout };
+        let connector = GuardedConnector { resolutions, dialer, proxy, tls, https, connect_timeout };
         Ok(Self { connector: Arc::new(connector), fence: None })
     }
 
@@ -125,54 +155,58 @@ impl Egress {
         security: Security,
         fence: Fence,
     ) -> Result<Link, EgressError> {
-        // As the URL of this host would be: an operator that allows it for one protocol allows it for all.
-        let scheme = if security == Security::Tls { "https" } else { "http" };
-        let url = self.connector.check(&format!("{scheme}://{host}:{port}/"))?;
-        self.connector.connect(url, &self.connector.tls, Some(fence)).await
+        let authority = format!("{host}:{port}").parse().map_err(|_| EgressError::Blocked)?;
+        let key = HostKey { security, authority };
+        self.connector.connect(key, &self.connector.tls, Some(fence)).await
+    }
+
+    /// The URI by which the pool finds connections to where this host is now, and how long that had to be waited for.
+    pub(crate) async fn located(&self, uri: Uri) -> Result<(Uri, Option<Duration>), EgressError> {
+        let key = host_key(&uri, uri.authority())?;
+        let (resolution, waited) = self.connector.resolutions.of(&key).await?;
+        let mut parts = uri.into_parts();
+        parts.authority = Some(resolution.pool_authority.clone());
+        Ok((Uri::from_parts(parts).map_err(|_| EgressError::Blocked)?, waited))
     }
 }
 
-impl GuardedConnector {
-    /// The URL was checked when the destination was written; a row edited by hand passes here first.
-    fn check(&self, url: &str) -> Result<url::Url, EgressError> {
-        self.policy.check_url(url).map_err(|_| EgressError::Blocked)
-    }
+fn host_key(uri: &Uri, authority: Option<&Authority>) -> Result<HostKey, EgressError> {
+    let security = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTPS => Security::Tls,
+        Some(scheme) if *scheme == Scheme::HTTP => Security::Plain,
+        _ => return Err(EgressError::Blocked),
+    };
+    Ok(HostKey { security, authority: authority.ok_or(EgressError::Blocked)?.clone() })
+}
 
+impl GuardedConnector {
     async fn connect(
         &self,
-        url: url::Url,
+        key: HostKey,
         tls: &tokio_rustls::TlsConnector,
         fence: Option<Fence>,
     ) -> Result<Link, EgressError> {
-        let port = url.port_or_known_default().ok_or(EgressError::Blocked)?;
-        let host = url.host().ok_or(EgressError::Blocked)?.to_owned();
+        let (resolution, dns) = self.resolutions.of(&key).await?;
         let started = Instant::now();
-        let (addresses, dns) = match &host {
-            url::Host::Ipv4(address) => (vec![IpAddr::V4(*address)], None),
-            url::Host::Ipv6(address) => (vec![IpAddr::V6(*address)], None),
-            url::Host::Domain(name) => (self.resolve(name).await?, Some(started.elapsed())),
+        let stream = match self.dial(&resolution).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.resolutions.doubt(&key, &resolution);
+                return Err(error);
+            }
         };
-        if addresses.is_empty() {
-            return Err(EgressError::Dns);
-        }
-        // One forbidden answer rejects the whole name.
-        if !addresses.iter().all(|address| self.policy.permits(*address)) {
-            return Err(EgressError::Blocked);
-        }
-        let started = Instant::now();
-        let stream = self.dial(&addresses, port).await?;
         let connect = Some(started.elapsed());
-        if url.scheme() != "https" {
+        if key.security == Security::Plain {
             let facts = ConnectionFacts { reused: false, dns, connect, tls: None };
             return Ok(Link::new(stream, facts, fence));
         }
         let started = Instant::now();
-        let name = match host {
+        let name = match &resolution.host {
             url::Host::Domain(name) => {
-                ServerName::try_from(name).map_err(|_| EgressError::Tls(TlsFault::WrongName))?
+                ServerName::try_from(name.clone()).map_err(|_| EgressError::Tls(TlsFault::WrongName))?
             }
-            url::Host::Ipv4(address) => ServerName::from(IpAddr::V4(address)),
-            url::Host::Ipv6(address) => ServerName::from(IpAddr::V6(address)),
+            url::Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
+            url::Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
         };
         let stream = tls.connect(name, stream).await.map_err(|error| tls::handshake_error(&error))?;
         let tls = Some(started.elapsed());
@@ -180,25 +214,20 @@ impl GuardedConnector {
         Ok(Link::new(Box::new(stream), facts, fence))
     }
 
-    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
-        let name = name.strip_suffix('.').unwrap_or(name);
-        if name == "localhost" {
-            return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
-        }
-        let mut addresses = timeout(limits::DNS_TIMEOUT, self.resolver.resolve(name))
-            .await
-            .map_err(|_| EgressError::Dns)??;
-        addresses.truncate(limits::DNS_ADDRESSES);
-        Ok(addresses)
-    }
-
     /// The first address that answers. They share the time there is.
-    async fn dial(&self, addresses: &[IpAddr], port: u16) -> Result<Box<dyn Duplex>, EgressError> {
+    async fn dial(&self, resolution: &Resolution) -> Result<Box<dyn Duplex>, EgressError> {
+        let port = resolution.port;
+        let endpoints: Vec<Endpoint<'_>> = match &resolution.addresses {
+            Addresses::Vetted(addresses) => {
+                addresses.iter().map(|address| Endpoint::Vetted(SocketAddr::new(*address, port))).collect()
+            }
+            Addresses::ByProxy(name) => vec![Endpoint::Named(name, port)],
+        };
         let attempts = async {
             let mut last = EgressError::Connect;
-            for (tried, address) in addresses.iter().enumerate() {
-                let share = self.connect_timeout / (addresses.len() - tried) as u32;
-                match timeout(share, self.dialer.dial(SocketAddr::new(*address, port))).await {
+            for (tried, endpoint) in endpoints.iter().enumerate() {
+                let share = self.connect_timeout / (endpoints.len() - tried) as u32;
+                match timeout(share, self.reach(*endpoint)).await {
                     Ok(Ok(stream)) => return Ok(stream),
                     Ok(Err(_)) => last = EgressError::Connect,
                     Err(_) => last = EgressError::ConnectTimeout(self.connect_timeout.as_secs()),
@@ -209,6 +238,14 @@ impl GuardedConnector {
         timeout(self.connect_timeout, attempts)
             .await
             .unwrap_or(Err(EgressError::ConnectTimeout(self.connect_timeout.as_secs())))
+    }
+
+    async fn reach(&self, endpoint: Endpoint<'_>) -> io::Result<Box<dyn Duplex>> {
+        match (&self.proxy, endpoint) {
+            (Some(proxy), endpoint) => proxy.open(endpoint).await,
+            (None, Endpoint::Vetted(address)) => self.dialer.dial(address).await,
+            (None, Endpoint::Named(..)) => Err(io::Error::other("there is no proxy to resolve it")),
+        }
     }
 }
 
@@ -224,56 +261,21 @@ impl tower_service::Service<Uri> for Egress {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
-            let url = connector.check(&uri.to_string())?;
-            let link = connector.connect(url, &connector.https, fence).await?;
+            let key = host_key(&uri, without_number(uri.authority()).as_ref())?;
+            let link = connector.connect(key, &connector.https, fence).await?;
             Ok(TokioIo::new(link.reading_early_answers()))
         })
     }
 }
 
-/// Plain TCP, without Nagle's delay.
-pub struct TcpDialer;
-
-#[async_trait]
-impl Dial for TcpDialer {
-    async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
-        #[expect(clippy::disallowed_methods, reason = "this is the one place: the address has been vetted")]
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        // The rule was about this very address; a transparent redirect would lead to another.
-        if stream.peer_addr()? != address {
-            return Err(io::Error::other("connected to another address than the one vetted"));
-        }
-        Ok(Box::new(stream))
+/// The authority as it was before the number of a resolution was put before it.
+fn without_number(authority: Option<&Authority>) -> Option<Authority> {
+    let authority = authority?;
+    match authority.as_str().rsplit_once('@') {
+        Some((_, host)) => host.parse().ok(),
+        None => Some(authority.clone()),
     }
 }
 
-/// Our own resolver: asynchronous, cached by TTL, without search list or hosts file.
-pub struct HickoryResolver(hickory_resolver::TokioResolver);
-
-impl HickoryResolver {
-    pub fn from_system() -> Option<Self> {
-        let mut builder = hickory_resolver::TokioResolver::builder_tokio().ok()?;
-        builder.options_mut().use_hosts_file = hickory_resolver::config::ResolveHosts::Never;
-        builder.build().ok().map(Self)
-    }
-}
-
-#[async_trait]
-impl Resolve for HickoryResolver {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
-        let found = self.0.lookup_ip(format!("{host}.")).await.map_err(|_| EgressError::Dns)?;
-        Ok(found.iter().collect())
-    }
-}
-
-/// The operating system's resolver, for names that only it knows.
-pub struct SystemResolver;
-
-#[async_trait]
-impl Resolve for SystemResolver {
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, EgressError> {
-        let found = tokio::net::lookup_host((host, 0)).await.map_err(|_| EgressError::Dns)?;
-        Ok(found.map(|address| address.ip()).collect())
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use crate::{
     chores::{Chores, Rescans},
     dispatcher::{AttemptRunner, Dispatcher},
-    egress::{Egress, HickoryResolver, Resolve, SystemResolver, TcpDialer},
+    egress::{Egress, HickoryResolver, Proxy, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
     large_payloads::LargePayloads,
@@ -55,6 +55,8 @@ pub struct EngineSettings {
     pub gate: GateSettings,
     /// Ask the operating system for names instead of our own resolver.
     pub system_dns: bool,
+    /// Every destination is reached through it.
+    pub proxy: Option<Proxy>,
     pub idempotency_window: Duration,
     /// Where spans of attempts go.
     pub tracer: Tracer,
@@ -77,6 +79,7 @@ impl Default for EngineSettings {
             rescan: limits::RESCAN,
             gate: GateSettings::default(),
             system_dns: false,
+            proxy: None,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             tracer: Tracer::default(),
             prune_every: limits::PRUNE_EVERY,
@@ -105,9 +108,10 @@ impl Engine {
             Some(hickory) if !parts.settings.system_dns => Arc::new(hickory),
             _ => Arc::new(SystemResolver),
         };
-        let timeout = parts.settings.connect_timeout;
+        let EngineSettings { connect_timeout, proxy, .. } = parts.settings.clone();
+        let (addresses, dialer) = (Arc::clone(&parts.addresses), Arc::new(TcpDialer));
         let lease = Lease::new();
-        let egress = Egress::new(Arc::clone(&parts.addresses), resolver, Arc::new(TcpDialer), timeout)?;
+        let egress = Egress::new(addresses, resolver, dialer, connect_timeout, proxy)?;
         let http = HttpTransport::new(egress.clone().under(Arc::clone(&lease)));
         Self::begin(parts, Sinks::http(Arc::new(http)).through(egress), lease).await
     }

@@ -66,13 +66,17 @@ pub struct HttpFailure {
 }
 
 impl HttpFailure {
+    fn of_egress(error: &EgressError) -> Self {
+        Self { fault: error.fault(), message: error.to_string() }
+    }
+
     pub(crate) fn timed_out(timeout: Duration) -> Self {
         let message = format!("no answer within {} s", timeout.as_secs_f64());
         Self { fault: Fault::ReadTimeout, message }
     }
 }
 
-/// How the connection came about; nothing of it is spent on a reused one.
+/// How the connection came about; of a reused one at most the name had to be asked for again.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ConnectionFacts {
     pub reused: bool,
@@ -83,10 +87,12 @@ pub struct ConnectionFacts {
 
 /// The real one: HTTP/1.1 with keep-alive.
 pub struct HttpTransport {
+    egress: Egress,
     client: Client<Egress, Full<Bytes>>,
 }
 
 impl HttpTransport {
+    #[expect(clippy::disallowed_methods, reason = "it has the egress for its connector")]
     pub fn new(egress: Egress) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(limits::IDLE_TIMEOUT)
@@ -97,8 +103,8 @@ impl HttpTransport {
             .http1_max_buf_size(limits::RESPONSE_HEAD_BYTES)
             // hyper hands back only requests it never began to write, so this cannot double one.
             .retry_canceled_requests(true)
-            .build(egress);
-        Self { client }
+            .build(egress.clone());
+        Self { egress, client }
     }
 }
 
@@ -106,10 +112,15 @@ impl Transport for HttpTransport {
     async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let started = Instant::now();
         let deadline = outgoing.deadline;
+        let (uri, dns) = match timeout_at(deadline, self.egress.located(outgoing.uri)).await {
+            Ok(Ok(located)) => located,
+            Ok(Err(error)) => return HttpAnswer::failed(HttpFailure::of_egress(&error)),
+            Err(_) => return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout)),
+        };
         let (body, is_written) = watched(outgoing.body);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = outgoing.uri;
+        *request.uri_mut() = uri;
         *request.headers_mut() = outgoing.headers;
         let open = OpenRequest { link: capture_connection(&mut request), has_ended: false };
         let sent = timeout_at(deadline, self.client.request(request)).await;
@@ -122,7 +133,9 @@ impl Transport for HttpTransport {
             }
         };
         let first_byte = started.elapsed();
-        let connection = response.extensions().get::<LinkFacts>().map(LinkFacts::take);
+        let link = response.extensions().get::<LinkFacts>();
+        let connection = link.map(|link| ConnectionFacts { dns, ..link.take() });
+        let is_worn_out = link.is_some_and(LinkFacts::is_worn_out);
         let (head, body) = response.into_parts();
         let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
         let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
@@ -130,6 +143,9 @@ impl Transport for HttpTransport {
         // still to be written would wait for it for ever, with its slot and its memory.
         if !read_to_its_end || is_written.is_some_and(|is_written| !is_written.is_cancelled()) {
             open.close().await;
+        }
+        if is_worn_out {
+            open.retire();
         }
         open.ended();
         let received = HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated };
@@ -205,6 +221,13 @@ impl OpenRequest {
         }
     }
 
+    /// Its connection is not used again.
+    fn retire(&self) {
+        if let Some(connection) = self.link.connection_metadata().as_ref() {
+            connection.poison();
+        }
+    }
+
     /// Its connection may be used again.
     fn ended(mut self) {
         self.has_ended = true;
@@ -244,7 +267,7 @@ impl AsRef<[u8]> for WatchedBody {
 /// What went wrong, in the product's words.
 fn failure(error: &legacy::Error) -> HttpFailure {
     if let Some(egress) = in_chain::<EgressError>(error) {
-        return HttpFailure { fault: egress.fault(), message: egress.to_string() };
+        return HttpFailure::of_egress(egress);
     }
     let protocol = in_chain::<hyper::Error>(error).is_some_and(|hyper| {
         hyper.is_parse()

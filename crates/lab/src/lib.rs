@@ -14,6 +14,7 @@
 //! | [`judge`] | pure: two logs in, a verdict out |
 //! | [`promises`] | what is promised, I1 to I16, as data |
 //! | [`proxy`] | TCP between two parties: cut, stall, refuse, lose a reply |
+//! | [`tunnel`] | a proxy that is told where to connect to, by CONNECT or SOCKS5, and remembers it |
 //! | [`process`] | a real child process: start, await readiness, kill -9, freeze, measure |
 //! | [`nemesis`] | what is done to the nodes: a schedule from a seed, a log of faults, a wrong clock |
 //! | [`stats`] | latency histogram |
@@ -39,6 +40,7 @@ mod socket;
 pub mod stats;
 mod tally;
 mod thread;
+pub mod tunnel;
 
 pub use judge::{Evidence, Verdict};
 pub use log::{Record, Recording, RequestEnd};
@@ -49,3 +51,4 @@ pub use pump::{Load, Pump, PumpConfig, PumpReport, Sent, Target, Until};
 pub use receiver::Receiver;
 pub use script::{Answer, Latency, Reply, Script, ScriptedRequest};
 pub use stats::Histogram;
+pub use tunnel::{TunnelManners, TunnelProtocol, TunnelProxy};

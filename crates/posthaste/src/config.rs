@@ -22,6 +22,7 @@ use domain::{
     limits,
     member::Role,
 };
+use engine::egress::{Proxy, ProxyUrlError};
 use ipnet::IpNet;
 use std::{
     fmt,
@@ -58,6 +59,7 @@ pub(crate) struct Config {
     pub(crate) bootstrap_operator_key: Option<Secret>,
     pub(crate) addresses: AddressPolicy,
     pub(crate) dns: Dns,
+    pub(crate) proxy: Option<Proxy>,
     pub(crate) max_in_flight: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) gate: GateSettings,
@@ -140,6 +142,7 @@ impl Config {
             bootstrap_operator_key: layers.maybe("bootstrap.operator_key", values::text)?.map(Secret),
             addresses: addresses(layers)?,
             dns: layers.read("dns", dns)?,
+            proxy: proxy(layers)?,
             max_in_flight: layers.read("delivery.max_in_flight", |text| number(text, 1..=1_000_000))?,
             connect_timeout: layers
                 .read("delivery.connect_timeout", |text| duration(text, MILLISECOND..=limits::TIMEOUT_MAX))?,
@@ -211,6 +214,13 @@ fn addresses(layers: &Layers) -> Result<AddressPolicy, ConfigError> {
         nat64: layers.read("egress.nat64", flag)?,
         allow_http: layers.read("egress.allow_http", flag)?,
     })
+}
+
+fn proxy(layers: &Layers) -> Result<Option<Proxy>, ConfigError> {
+    let resolves = layers.read("egress.proxy_resolves", flag)?;
+    let proxy = layers
+        .maybe("egress.proxy", |text| text.parse().map_err(|error: ProxyUrlError| error.to_string()))?;
+    Ok(proxy.map(|proxy: Proxy| proxy.resolving_names(resolves)))
 }
 
 fn gate(layers: &Layers) -> Result<GateSettings, ConfigError> {

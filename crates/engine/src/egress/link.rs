@@ -19,7 +19,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
@@ -43,6 +43,9 @@ impl Duplex for tokio_rustls::client::TlsStream<Box<dyn Duplex>> {
     }
 }
 
+#[cfg(test)]
+impl Duplex for tokio::io::DuplexStream {}
+
 /// What a connection must not outlive: nothing is written once it has ended.
 #[derive(Clone)]
 pub(crate) enum Fence {
@@ -65,6 +68,7 @@ impl Fence {
 #[derive(Clone)]
 pub struct LinkFacts {
     facts: ConnectionFacts,
+    made_at: Instant,
     used: Arc<AtomicBool>,
     /// Cancelled by the request that has no more use for it, however much of it is still unwritten.
     given_up: CancellationToken,
@@ -92,7 +96,8 @@ impl Link {
     pub(super) fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, fence: Option<Fence>) -> Self {
         let closed = CancellationToken::new();
         let given_up = CancellationToken::new();
-        let facts = LinkFacts { facts, used: Arc::default(), given_up, closed: closed.clone() };
+        let made_at = Instant::now();
+        let facts = LinkFacts { facts, made_at, used: Arc::default(), given_up, closed: closed.clone() };
         let (until_given_up, _closed) = (None, closed.drop_guard());
         let (reads_early_answers, is_deaf, answered) = (false, false, 0);
         Self { stream, facts, fence, reads_early_answers, is_deaf, answered, until_given_up, _closed }
@@ -154,6 +159,12 @@ impl LinkFacts {
         } else {
             self.facts
         }
+    }
+
+    /// Whether the next request should have another: left idle for as long as the pool keeps it, this one would be older
+    /// than a connection may be.
+    pub(crate) fn is_worn_out(&self) -> bool {
+        self.made_at.elapsed() >= limits::CONNECTION_AGE_MAX - limits::IDLE_TIMEOUT
     }
 
     /// Closes the socket without waiting for what is still to be written.

@@ -163,7 +163,7 @@ fn loopback() -> AddressPolicy {
 /// The real way out, to the loopback.
 pub(crate) fn egress() -> Egress {
     let (resolver, dialer) = (Arc::new(SystemResolver), Arc::new(TcpDialer));
-    Egress::new(Arc::new(loopback()), resolver, dialer, limits::CONNECT_TIMEOUT).unwrap()
+    Egress::new(Arc::new(loopback()), resolver, dialer, limits::CONNECT_TIMEOUT, None).unwrap()
 }
 
 impl Bench {

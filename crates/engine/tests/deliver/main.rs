@@ -3,6 +3,7 @@
 mod bench;
 mod credentials;
 mod fanout;
+mod guard;
 mod hardening;
 mod hostile;
 mod loops;

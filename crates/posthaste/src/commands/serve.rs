@@ -315,6 +315,7 @@ fn engine_settings(config: &Config) -> Result<EngineSettings, Failure> {
         rescan: config.rescan,
         gate: config.gate.clone(),
         system_dns: config.dns == Dns::System,
+        proxy: config.proxy.clone(),
         idempotency_window: config.idempotency_window,
         backlog: config.backlog,
         ..test_settings::engine_settings()?

@@ -230,21 +230,32 @@ pub(crate) fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> imp
 }
 
 /// URLs that may hold a password.
-const DATABASES: [&str; 2] = ["database", "database.listen_url"];
+const URLS_WITH_PASSWORDS: [&str; 3] = ["database", "database.listen_url", "egress.proxy"];
 
 fn shows(key: &str) -> bool {
-    template::setting(key).is_none_or(|setting| !setting.secret && !DATABASES.contains(&setting.key))
+    template::setting(key)
+        .is_none_or(|setting| !setting.secret && !URLS_WITH_PASSWORDS.contains(&setting.key))
 }
 
 fn redacted(setting: &Setting, text: &str) -> String {
     if setting.secret {
         return "***".into();
     }
+    if !URLS_WITH_PASSWORDS.contains(&setting.key) {
+        return text.to_owned();
+    }
     match url::Url::parse(text) {
-        Ok(mut url) if DATABASES.contains(&setting.key) && url.password().is_some() => {
-            let _ = url.set_password(Some("***"));
+        Ok(mut url) if url.has_authority() => {
+            // A proxy may be given a token in the place of a user.
+            if setting.key == "egress.proxy" && !url.username().is_empty() {
+                let _ = (url.set_username("***"), url.set_password(None));
+            } else if url.password().is_some() {
+                let _ = url.set_password(Some("***"));
+            }
             url.into()
         }
+        // No URL, but perhaps most of one.
+        _ if text.contains('@') => "***".into(),
         _ => text.to_owned(),
     }
 }

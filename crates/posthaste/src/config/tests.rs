@@ -147,6 +147,7 @@ fn what_is_shown_names_its_source_and_no_secret() {
         ("POSTHASTE_MASTER_KEYS", "k1:sesame"),
         ("DATABASE_URL", "postgres://me:sesame@db/posthaste"),
         ("POSTHASTE_DATABASE_LISTEN_URL", "postgres://me:sesame@db:5433/posthaste"),
+        ("POSTHASTE_EGRESS_PROXY", "socks5://sesame@proxy:1080"),
     ];
     let shown = layers("", &environment, &[("listen", "[::1]:80")]).unwrap().show();
     let of = |key| shown.iter().find(|line| line.key == key).unwrap();
@@ -156,6 +157,23 @@ fn what_is_shown_names_its_source_and_no_secret() {
     assert_eq!(of("listen").source, "--listen");
     assert_eq!(of("rescan").source, "default");
     assert_eq!(of("node.name").value, None);
+    assert_eq!(of("egress.proxy").value.as_deref(), Some("socks5://***@proxy:1080"));
+    for no_url in ["me:sesame@proxy:3128", "//me:sesame@proxy", "sesame@proxy"] {
+        let shown = layers("", &[("POSTHASTE_EGRESS_PROXY", no_url)], &[]).unwrap().show();
+        assert!(!format!("{shown:?}").contains("sesame"), "{no_url}");
+        let error = config("", &[("POSTHASTE_EGRESS_PROXY", no_url)], &[]).unwrap_err();
+        assert!(!error.contains("sesame") && error.contains("socks5://"), "{error}");
+    }
+}
+
+#[test]
+fn a_proxy_may_resolve_names_and_is_not_printed_with_its_password() {
+    let proxy = |more| {
+        config(&format!("egress.proxy = 'http://me:sesame@proxy:3128'\n{more}"), &[], &[]).unwrap().proxy
+    };
+    assert_eq!(format!("{:?}", proxy("").unwrap()), "http://***@proxy:3128");
+    assert_ne!(proxy("egress.proxy_resolves = true"), proxy(""));
+    assert!(config("", &[], &[]).unwrap().proxy.is_none());
 }
 
 #[test]

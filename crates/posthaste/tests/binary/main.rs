@@ -13,3 +13,4 @@ mod roles;
 mod seeing;
 mod start;
 mod stream;
+mod way_out;

@@ -10,19 +10,16 @@
 //! ```
 //!
 //! What is sent and what comes back are the server's own types, of `contract`; [`calls`] has one method per endpoint, [`ChangeStream`]
-//! what happens as it happens, [`connect`] the way out, [`PostClient`] bytes by that way to another server. Nothing is
-//! tried twice: a producer names an idempotency key and decides.
+//! what happens as it happens, [`connect`] the way out. Nothing is tried twice: a producer names an idempotency key and decides.
 
 mod calls;
 mod connect;
 mod error;
-mod post;
 mod stream;
 
 pub use calls::Readiness;
 pub use contract::*;
 pub use error::Error;
-pub use post::PostClient;
 pub use stream::{ChangeStream, StreamFilters, StreamedChange};
 
 use bytes::Bytes;

@@ -122,6 +122,7 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["store", "checks"], "a query cannot appear outside the store"),
     ("tokio-postgres", &["store", "checks"], "a query cannot appear outside the store"),
     ("deadpool-postgres", &["store", "checks"], "a query cannot appear outside the store"),
+    ("hickory-resolver", &["engine"], "names are resolved by egress alone, where their addresses are judged"),
     ("anyhow", &["posthaste", "checks", "sim"], "a library's errors are types its callers can act on"),
     ("clap", &["posthaste", "checks", "sim"], "only the programs have arguments"),
 ];

@@ -8,12 +8,12 @@
 mod protobuf;
 
 use anyhow::{Context, Result, bail};
-use client::PostClient;
 use domain::{
     limits,
     metrics::Counter,
     trace::{Span, Spans},
 };
+use engine::egress::OperatorClient;
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
@@ -40,7 +40,7 @@ impl Spans for Exporter {
 pub(crate) struct Exporting {
     spans: mpsc::Receiver<Span>,
     exporter: Arc<Exporter>,
-    outlet: PostClient,
+    outlet: OperatorClient,
     resource: Vec<(String, String)>,
     /// What is being sent.
     batch: Vec<Span>,
@@ -85,7 +85,7 @@ impl Exporting {
         let mut headers = pairs(&of_traces("HEADERS").unwrap_or_default());
         headers.push(("content-type".into(), "application/x-protobuf".into()));
         headers.push(("user-agent".into(), format!("Posthaste/{version}")));
-        let outlet = PostClient::new(&url, &headers).context("traces cannot be sent")?;
+        let outlet = OperatorClient::new(&url, &headers).context("traces cannot be sent")?;
         let mut resource = vec![
             ("service.name".into(), said("OTEL_SERVICE_NAME").unwrap_or_else(|| "posthaste".into())),
             ("service.version".into(), version.into()),

@@ -1,7 +1,8 @@
 //! What the node tells of itself: metrics, logs, traces; to whom, and what never.
 
 use crate::node::{LONG, Node, Place, deliver_to, ended, text};
-use client::{Client, NewDestination, NewRoute, NewSource, PostClient, Publish};
+use client::{Client, NewDestination, NewRoute, NewSource, Publish};
+use engine::egress::OperatorClient;
 use lab::{Receiver, Recording, Reply, Script};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
@@ -286,7 +287,7 @@ async fn a_trace_goes_on_through_us_and_its_spans_reach_the_collector() {
     client.create_route(&NewRoute::from_source(source.id, destination.id)).await.unwrap();
     client.create_route(&NewRoute::to(destination.id)).await.unwrap();
     let header = ("traceparent".to_owned(), GIVEN.to_owned());
-    let traced = PostClient::new(source.ingest_url.as_deref().unwrap(), &[header]).unwrap();
+    let traced = OperatorClient::new(source.ingest_url.as_deref().unwrap(), &[header]).unwrap();
     assert_eq!(traced.post(b"{}".to_vec()).await.unwrap(), 202);
     assert!(receiver.wait_for_ended(1, LONG).await);
     let untraced = client.publish(&Publish::json("some.thing", "{}").unwrap()).await.unwrap();

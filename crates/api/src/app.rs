@@ -4,6 +4,7 @@ use crate::{
     auth::{self, Keys},
     cache::Cache,
     client_address::TrustedProxies,
+    destinations::test::TestsUnderWay,
     error::ApiError,
     full_backlogs::FullBacklogs,
     guesses::Guesses,
@@ -20,6 +21,7 @@ use domain::{
     dice::Dice,
     event::Event,
     id::{AccountId, ApiKeyId, DestinationId},
+    lane::WaitingFor,
     limits,
     member::Role,
     seal::DataKey,
@@ -57,6 +59,7 @@ pub struct AppState {
     pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) addresses: Arc<AddressPolicy>,
     pub(crate) sender: Arc<dyn TestSend>,
+    pub(crate) tests: TestsUnderWay,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
     pub(crate) guesses: Guesses,
@@ -171,11 +174,25 @@ impl Default for Deadlines {
     }
 }
 
-/// Sends one event to a destination, now and outside its lane, and stores nothing: the "test" button.
+/// Sends one event to a destination in a slot of its lane, and stores nothing: the "test" button.
 #[async_trait]
 pub trait TestSend: Send + Sync {
-    /// The attempt as it would have been recorded. `Err` is our own trouble; a destination that answers 500 is not.
-    async fn test_send(&self, destination: DestinationId, event: Event) -> Result<AttemptRecord, StoreError>;
+    /// The attempt as it would have been recorded; a destination that answers 500 is no error. Forced, it asks for the slot
+    /// alone. Dropping the future ends it.
+    async fn test_send(
+        &self,
+        destination: DestinationId,
+        event: Event,
+        forced: bool,
+    ) -> Result<AttemptRecord, NotSent>;
+}
+
+/// Why a test was not sent.
+#[derive(Debug)]
+pub enum NotSent {
+    Waits(WaitingFor),
+    /// Our own trouble.
+    Failed(StoreError),
 }
 
 /// Why this node would rather not be asked.
@@ -263,6 +280,7 @@ impl App {
             secrets,
             addresses,
             sender,
+            tests: TestsUnderWay::default(),
             config,
             keys,
             guesses: Guesses::new(),

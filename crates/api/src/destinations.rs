@@ -7,6 +7,7 @@ pub(crate) mod holds;
 mod input;
 pub(crate) mod secret;
 pub(crate) mod signing;
+pub(crate) mod test;
 
 use crate::{
     app::App,

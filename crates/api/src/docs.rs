@@ -80,6 +80,10 @@ const fn advice(code: Code) -> &'static str {
         Code::DestinationBusy => {
             "What waits has its place under the ordering there is. Let it be delivered, or cancel it, and try again."
         }
+        Code::TestNotSent => {
+            "<code>waiting_for</code> says what it waited for. Ask again later, or with <code>\"force\": true</code> if it \
+             is not a slot."
+        }
         Code::QuotaExceeded => "The detail says of what there is too much.",
         Code::Pruned => "It is older than the account's retention.",
         Code::VersionMismatch => {

@@ -9,6 +9,7 @@ pub use contract::{Code, FieldError, Problem};
 use crate::rate::RateStatus;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use contract::WaitingForView;
 use domain::{id::RequestId, limits};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use ingest::IngestError;
@@ -29,6 +30,7 @@ struct Refusal {
     /// For the log alone.
     cause: Option<String>,
     closes: bool,
+    waiting_for: Option<Box<WaitingForView>>,
 }
 
 /// A constructor for each code.
@@ -73,6 +75,7 @@ impl ApiError {
             rate: RateStatus::default(),
             cause: None,
             closes: closes(code),
+            waiting_for: None,
         }))
     }
 
@@ -123,6 +126,14 @@ impl ApiError {
         self
     }
 
+    /// 409: a test that found no slot in time.
+    pub(crate) fn test_waits(waiting_for: WaitingForView) -> Self {
+        let detail = format!("it was not sent: {}", waiting_for.detail);
+        let mut refused = Self::test_not_sent(detail);
+        refused.0.waiting_for = Some(Box::new(waiting_for));
+        refused
+    }
+
     /// What the log says besides.
     pub fn because(mut self, cause: impl fmt::Display) -> Self {
         self.0.cause = Some(cause.to_string());
@@ -146,7 +157,7 @@ impl ApiError {
     }
 
     pub fn problem(&self, request_id: RequestId) -> Problem {
-        let Refusal { code, detail, errors, .. } = &*self.0;
+        let Refusal { code, detail, errors, waiting_for, .. } = &*self.0;
         Problem {
             kind: format!("/docs/errors#{}", code.as_str()),
             title: code.title().into(),
@@ -155,6 +166,7 @@ impl ApiError {
             detail: detail.clone(),
             request_id: request_id.to_string(),
             errors: errors.clone(),
+            waiting_for: waiting_for.clone(),
         }
     }
 

@@ -24,6 +24,7 @@ mod client_address;
 mod docs;
 pub mod error;
 mod guesses;
+mod hang_up;
 mod health;
 pub mod installation_secrets;
 pub mod json;
@@ -57,7 +58,7 @@ mod stream;
 mod validate;
 mod views;
 
-pub use app::{ApiConfig, App, AppParts, Background, Deadlines, TestSend};
+pub use app::{ApiConfig, App, AppParts, Background, Deadlines, NotSent, TestSend};
 pub use client_address::TrustedProxies;
 pub use router::{ListenAddress, document, router, router_at, worker_router};
 pub use server::{serve, serve_router};

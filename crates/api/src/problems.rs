@@ -60,6 +60,8 @@ problems! {
     ActingWith: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound OutcomeUnknown;
     /// The same, if it is still as the caller knows it.
     SwitchingWith: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound VersionMismatch OutcomeUnknown;
+    /// A destination is tried.
+    Testing: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound TestNotSent;
     /// A delivery is told to do something: it must not have ended.
     Moving: NotFound DeliveryEnded OutcomeUnknown;
     /// A replay is asked for.

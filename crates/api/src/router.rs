@@ -96,7 +96,6 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(destinations::actions::enable))
         .routes(routes!(destinations::actions::disable))
         .routes(routes!(destinations::actions::probe))
-        .routes(routes!(destinations::actions::test))
         .routes(routes!(destinations::actions::attempts))
         .routes(routes!(destinations::holds::list))
         .routes(routes!(destinations::secret::reveal))
@@ -129,6 +128,8 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::finish_despite_disconnect))
+        // It changes nothing, and ends with its client.
+        .routes(routes!(destinations::test::test))
         // Events come in.
         .routes(routes!(ingest_url::ingest))
         .routes(routes!(publish::publish))

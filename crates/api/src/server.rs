@@ -13,6 +13,7 @@ use crate::{
     app::{App, Deadlines},
     client_address::ClientAddress,
     error::ApiError,
+    hang_up::HangUp,
     request,
     router::router,
 };
@@ -129,8 +130,10 @@ fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
 async fn connection(stream: TcpStream, peer: IpAddr, router: Router, app: App, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let watch = Arc::new(ConnectionWatch::new(app.config.deadlines));
-    let io = TokioIo::new(WatchedStream { stream, watch: watch.clone(), guard: RequestGuard::default() });
-    let service = RequestService { router, watch: watch.clone(), app: app.clone(), peer };
+    let hang_up = HangUp::default();
+    let guard = RequestGuard::default();
+    let io = TokioIo::new(WatchedStream { stream, watch: watch.clone(), guard, hang_up: hang_up.clone() });
+    let service = RequestService { router, watch: watch.clone(), app: app.clone(), peer, hang_up };
     let mut connection = http1::Builder::new()
         // A client that has said all it wants to say may close its side, and still hears the answer.
         .half_close(true)
@@ -265,6 +268,7 @@ struct WatchedStream {
     stream: TcpStream,
     watch: Arc<ConnectionWatch>,
     guard: RequestGuard,
+    hang_up: HangUp,
 }
 
 impl AsyncRead for WatchedStream {
@@ -273,7 +277,7 @@ impl AsyncRead for WatchedStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, watch, guard } = self.get_mut();
+        let Self { stream, watch, guard, .. } = self.get_mut();
         let (passed, read) = guard.poll_read(stream, cx, buffer);
         if passed.heard {
             watch.heard();
@@ -308,6 +312,13 @@ impl AsyncWrite for WatchedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper comes by here whenever a handler has been asked. What a client says early is left where it is, and hides
+        // whether it goes.
+        if self.hang_up.is_wanted()
+            && let Poll::Ready(Ok(0) | Err(_)) = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut [0]))
+        {
+            self.hang_up.happened();
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
@@ -326,6 +337,7 @@ struct RequestService {
     watch: Arc<ConnectionWatch>,
     app: App,
     peer: IpAddr,
+    hang_up: HangUp,
 }
 
 impl hyper::service::Service<Request<Incoming>> for RequestService {
@@ -346,6 +358,7 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         }
         let client = ClientAddress::of(self.peer, request.headers(), &self.app.config.trusted_proxies);
         request.extensions_mut().insert(client);
+        request.extensions_mut().insert(self.hang_up.clone());
         let answer = self.router.clone().call(request);
         Box::pin(async move {
             let mut answer = answer.await?;

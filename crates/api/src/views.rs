@@ -18,7 +18,7 @@ pub(crate) use accepted::accepted;
 pub(crate) use account::account;
 pub(crate) use api_key::api_key;
 pub(crate) use attempt::{EveryRequest, attempt};
-pub(crate) use delivery::delivery;
+pub(crate) use delivery::{delivery, waiting_for};
 pub(crate) use destination::{LaneSummary, destination, hold_record, revealing};
 pub(crate) use event::{event, event_detail};
 pub(crate) use node::node;

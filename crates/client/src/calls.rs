@@ -7,7 +7,7 @@ use contract::{
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
     DestinationView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody,
     NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView,
-    ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView,
+    ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -70,7 +70,7 @@ calls! {
     enable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/enable";
     disable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/disable";
     probe(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/probe";
-    test(id: DestinationId) -> AttemptView = act "/v1/destinations/{id}/test";
+    test(id: DestinationId, with: &TestEvent) -> AttemptView = post "/v1/destinations/{id}/test", with;
     destination_attempts(id: DestinationId, cursor: Option<&str>) -> ListBody<AttemptView>
         = list "/v1/destinations/{id}/attempts", &(), cursor;
 

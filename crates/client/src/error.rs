@@ -55,6 +55,7 @@ impl Error {
             detail: "".into(),
             request_id: String::new(),
             errors: Vec::new(),
+            waiting_for: None,
         };
         let problem = serde_json::from_slice(response.body()).unwrap_or_else(|_| foreign());
         let retry_after = response.headers().get(http::header::RETRY_AFTER);

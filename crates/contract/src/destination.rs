@@ -310,4 +310,6 @@ pub struct TestEvent {
     /// The payload; a greeting if left out.
     #[schema(value_type = Option<schema::Anything>)]
     pub data: Option<Value>,
+    /// Send it although the destination is held, paused or disabled, or its rate says to wait. A slot it needs all the same.
+    pub force: bool,
 }

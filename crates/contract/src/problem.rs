@@ -1,5 +1,6 @@
 //! What goes wrong, as RFC 9457 problem documents. Every code of the product stands in one list, with its HTTP status.
 
+use crate::WaitingForView;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt};
 use utoipa::ToSchema;
@@ -25,6 +26,9 @@ pub struct Problem {
     #[serde(default)]
     #[schema(required)]
     pub errors: Vec<FieldError>,
+    /// What a test of a destination was waiting for when it was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<Box<WaitingForView>>,
 }
 
 /// One thing that is wrong with a request's body or query.
@@ -86,6 +90,7 @@ macro_rules! problem_codes {
             DeliveryWaiting delivery_waiting = 409, "The delivery has not ended";
             ReplayEnded replay_ended = 409, "The replay has ended";
             DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
+            TestNotSent test_not_sent = 409, "The destination takes no test now";
             QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
             Pruned pruned = 410, "It is no longer kept";
             VersionMismatch version_mismatch = 412, "It has changed meanwhile";
@@ -137,6 +142,7 @@ mod tests {
             detail: detail.into(),
             request_id: String::new(),
             errors: pointers.iter().map(|at| FieldError::new(*at, "missing_field", "is missing")).collect(),
+            waiting_for: None,
         };
         let one = problem("/a: is missing", &["/a"]);
         assert_eq!(one.to_string(), "/a: is missing (422 validation_failed)");

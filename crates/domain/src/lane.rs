@@ -16,6 +16,7 @@ mod explain;
 mod order;
 mod pace;
 mod state;
+mod test_slot;
 mod window;
 
 use crate::{
@@ -37,6 +38,7 @@ use window::WindowSize;
 
 pub use explain::{Binding, Explanation, WaitKind, WaitingFor};
 pub use order::TrackHead;
+pub use test_slot::TestSlot;
 pub use window::{TrackQuery, WindowQuery};
 
 /// One destination's lane. `C` is what travels with a delivery; the lane never looks into it.

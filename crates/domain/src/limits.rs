@@ -195,6 +195,20 @@ pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
 /// "Probe now" is for people: once in this time for each destination.
 pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
+/// How long a test of a destination waits for a slot, for its rate or for the end of a hold; a person waits for it.
+pub const TEST_SLOT_WAIT: Duration = Duration::from_secs(5);
+/// Tests under way at once on a node: of an account, so that one with many connections holds few of them for long, and of
+/// all accounts.
+pub const TESTS_PER_ACCOUNT: usize = 4;
+pub const TESTS_PER_NODE: usize = 256;
+/// A test whose caller has hung up has closed its connection by then; only after that is its slot free.
+pub const TEST_CLOSES: Duration = Duration::from_millis(100);
+/// How often a node looks for tests of its lanes that were asked for on others, and for the answer to one of its own …
+pub const TESTS_LOOK: Duration = Duration::from_millis(250);
+/// … and how long whoever asked waits: for the slot, the longest timeout of a destination, and as long again as it takes to
+/// notice both. What is left of nodes that died is forgotten a minute later.
+pub const TEST_TAKES: Duration = Duration::from_secs(40);
+pub const TESTS_KEPT: Duration = Duration::from_secs(100);
 /// How often a change is decided because the row changed under it: each round another change was written, so
 /// none of so many at once is turned away.
 pub const UPDATE_ROUNDS: u32 = 20;

@@ -7,6 +7,7 @@ mod capacity;
 mod entry;
 mod figures;
 mod lane_table;
+mod lane_tests;
 mod message;
 mod ownership;
 mod reading;
@@ -44,6 +45,7 @@ pub(crate) use capacity::OpenPlace;
 use entry::LookRange;
 pub(crate) use figures::{LaneFigure, LaneFigures};
 use lane_table::LaneTable;
+pub(crate) use lane_tests::EndedTest;
 pub(crate) use message::{LaneAnswer, Message, ShardReport};
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
@@ -233,6 +235,8 @@ impl Dispatcher {
             Message::Swept { sweep, result } => self.swept(&sweep, result, now),
             Message::Numbered { due, result } => self.numbered(due, result, now),
             Message::Ended(sent, place) => self.sent(sent, place, now),
+            Message::Test(test) => self.test_asked(*test, now),
+            Message::TestEnded(ended) => self.test_ended(ended),
             Message::Flushed(flushed) => self.flushed(flushed, now),
             Message::Views(destinations, answer) => {
                 let view = |id: &DestinationId| self.seen(*id, |lanes| lanes.view(*id, now));
@@ -375,7 +379,9 @@ impl Dispatcher {
             run.is_ready = false;
             let account = run.account();
             let shard = run.shard;
+            run.start_tests(&mut self.runner, &mut self.shards, now);
             if !self.shards.may_start(shard) {
+                self.lanes.schedule(id, now);
                 continue; // it is being given away; it is touched when it is taken back
             }
             let mut steps = 0;

@@ -1,28 +1,23 @@
 //! The engine as the rest of the process sees it.
 
 use crate::{
-    carried::CarriedBytes,
-    destination::PreparedDestination,
     dispatcher::{LaneAnswer, Message},
     metrics::Metrics,
     ownership_view::OwnershipView,
-    sender::{AttemptEnd, Sender},
+    sender::Sender,
     wakes::Outbox,
 };
 use async_trait::async_trait;
 use domain::{
-    attempt::Attempt,
     delivery::{Delivery, Position},
-    event::Event,
-    id::{DeliveryId, DestinationId, NodeId, RouteId},
+    id::{DeliveryId, DestinationId, NodeId},
     lane::{Explanation, WaitKind, WaitingFor},
     limits,
     metrics::Text,
-    seal::MasterKeys,
     time::Timestamp,
 };
 use std::sync::Arc;
-use store::{Announce, Arrival, Change, Expansion, Fact, LaneRow, LaneView, Lanes, Scraped, StoreError};
+use store::{Announce, Arrival, Change, Expansion, LaneRow, LaneView, Lanes, Scraped};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
@@ -31,7 +26,6 @@ pub struct EngineHandle {
     /// For the expander.
     pub(crate) expansions: mpsc::Sender<Vec<Expansion>>,
     pub(crate) sender: Arc<Sender>,
-    pub(crate) master_keys: Arc<MasterKeys>,
     pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) metrics: Arc<Metrics>,
@@ -39,47 +33,9 @@ pub struct EngineHandle {
     pub(crate) _ended: DropGuard,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum TestSendError {
-    #[error("no such destination")]
-    NotFound,
-    #[error("the attempt was given up")]
-    Abandoned,
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 impl EngineHandle {
-    /// One attempt to a destination, outside its lane and without a trace in the store.
-    pub async fn test_send(
-        &self,
-        destination: DestinationId,
-        event: Event,
-    ) -> Result<Attempt, TestSendError> {
-        let record = self
-            .sender
-            .store
-            .destination_records(&[destination])
-            .await?
-            .pop()
-            .flatten()
-            .ok_or(TestSendError::NotFound)?;
-        let prepared = PreparedDestination::new(record, &self.master_keys, &self.sender.sinks);
-        let now = self.sender.clock.now();
-        let id = DeliveryId::at(now, self.sender.dice.bits());
-        let delivery = Delivery::new(id, &event, destination, RouteId::MIN, Position::due(now, id), now);
-        let carried = CarriedBytes::new(usize::MAX).carry(event.account_id, Some(Arc::new(event)), true);
-        match self.sender.deliver(&self.ownership_view.membership(), &prepared, delivery, carried).await {
-            AttemptEnd::Attempted { settlement, .. } => match settlement.fact {
-                Fact::Attempted(attempt) => Ok(*attempt),
-                Fact::EndedWithout { .. } => Err(TestSendError::Abandoned),
-            },
-            AttemptEnd::Abandoned(_) => Err(TestSendError::Abandoned),
-        }
-    }
-
     /// A dispatcher that has stopped hears nothing: the node is ending, and the rows are durable.
-    async fn tell(&self, message: Message) {
+    pub(crate) async fn tell(&self, message: Message) {
         let _ = self.inbox.send(message).await;
     }
 

@@ -25,10 +25,12 @@ mod sender;
 mod settler;
 pub mod sink;
 mod start;
+mod test_sends;
 pub mod transport;
 mod wakes;
 mod watch;
 
-pub use handle::{EngineHandle, TestSendError};
+pub use handle::EngineHandle;
 pub use owner::StartError;
 pub use start::{Engine, EngineParts, EngineSettings};
+pub use test_sends::{TestSend, TestSendError};

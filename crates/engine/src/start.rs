@@ -15,6 +15,7 @@ use crate::{
     sender::Sender,
     settler::{self, Settler},
     sink::Sinks,
+    test_sends::TestTaker,
     transport::HttpTransport,
     wakes::{Outbox, WakeListener},
     watch::{ConfigWatch, EarlyLooks},
@@ -153,12 +154,8 @@ impl Engine {
             dispatcher: inbox.clone(),
             metrics: Arc::clone(&metrics),
         };
-        let fetcher = Fetcher {
-            store: Arc::clone(&store),
-            master_keys: Arc::clone(&master_keys),
-            sinks,
-            dispatcher: inbox.downgrade(),
-        };
+        let fetcher =
+            Fetcher { store: Arc::clone(&store), master_keys, sinks, dispatcher: inbox.downgrade() };
         let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);
         let lanes = AttemptRunner::new(
             Arc::clone(&sender),
@@ -204,7 +201,6 @@ impl Engine {
                 inbox,
                 expansions,
                 sender,
-                master_keys,
                 ownership_view,
                 outbox,
                 metrics,
@@ -277,6 +273,12 @@ impl SideLoops {
             ownership_view: Arc::clone(ownership_view),
             dispatcher: inbox.clone(),
         };
+        let taking = TestTaker {
+            store: Arc::clone(store),
+            clock: Arc::clone(&chores.clock),
+            ownership_view: Arc::clone(ownership_view),
+            dispatcher: inbox.clone(),
+        };
         let publishing = (Arc::clone(sender), Arc::clone(ownership_view), inbox.clone());
         let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
         supervisor.start(Loop::WakeListener, stop, move |life| listener.clone().run(life));
@@ -285,6 +287,7 @@ impl SideLoops {
             let (sender, ownership_view, inbox) = publishing.clone();
             publish::run(sender, ownership_view, inbox)
         });
+        supervisor.start(Loop::TestTaker, stop, move |_| taking.clone().run());
         supervisor.start(Loop::Outbox, ended, move |_| {
             let (outbox, store, dice) = telling.clone();
             outbox.run(store, dice)

@@ -11,6 +11,7 @@ mod ingest;
 mod membership;
 mod queue;
 mod replays;
+mod test_sends;
 mod wakes;
 
 use crate::{

@@ -411,6 +411,15 @@ table sources
     index sources_of_account USING btree (account_id, id DESC)
     index sources_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
 
+table test_sends
+    id uuid not null
+    shard smallint not null
+    doc text not null
+    asked_at bigint not null
+    taken boolean not null default false
+    answer text
+    constraint test_sends_pkey PRIMARY KEY (id)
+
 table wakes
     shard smallint not null
     round bigint not null

@@ -390,6 +390,15 @@ CREATE UNIQUE INDEX sources_token on sources (token_hash) where deleted_at is nu
 
 CREATE UNIQUE INDEX sources_uid on sources (account_id, uid) where deleted_at is null;
 
+CREATE TABLE test_sends (
+    id blob not null primary key,
+    shard integer not null,
+    doc text not null,
+    asked_at integer not null,
+    taken integer not null default 0,
+    answer text
+) without rowid;
+
 CREATE TABLE wakes (
     shard integer not null primary key check (shard between 0 and 1023),
     woken_at integer not null

@@ -34,6 +34,7 @@ mod retention;
 mod rollup;
 mod shard_scan;
 pub mod sqlite;
+mod test_sends;
 #[cfg(test)]
 mod twins;
 mod wakes;
@@ -71,6 +72,7 @@ pub use replay::{
 };
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
 pub use rollup::{EventCount, Rollup, RollupKind, RollupMark, Rollups, Summed};
+pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
 
 /// Everything a store does.
@@ -89,6 +91,7 @@ pub trait Store:
     + Membership
     + Chores
     + PublishedLanes
+    + TestSends
     + Wakes
 {
 }
@@ -108,6 +111,7 @@ impl<T> Store for T where
         + Membership
         + Chores
         + PublishedLanes
+        + TestSends
         + Wakes
 {
 }

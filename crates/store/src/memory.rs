@@ -21,12 +21,13 @@ mod replay;
 mod retention;
 mod rollup;
 mod table;
+mod test_sends;
 mod waiting;
 mod wakes;
 
 use crate::{
-    AttemptRecord, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind, RollupMark, StoreError, Term,
-    checksum, feed::FeedSignal,
+    AskedTest, AttemptRecord, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind, RollupMark,
+    StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
 use domain::{
     account::{Account, ApiKey},
@@ -113,6 +114,8 @@ struct Tables {
     nodes: BTreeMap<NodeId, KeptNode>,
     shards: Shards,
     lanes: BTreeMap<DestinationId, KeptLane>,
+    /// As long as somebody waits for them.
+    tests: BTreeMap<DeliveryId, KeptTest>,
     gates: BTreeMap<DestinationId, KeptGate>,
     holds: BTreeMap<DestinationId, BTreeMap<(Timestamp, &'static str), HoldRecord>>,
     /// What settlements and people made of deliveries, and lines of the history of holds, as they were written.
@@ -182,6 +185,12 @@ impl Default for Shards {
     fn default() -> Self {
         Self(vec![KeptShard::default(); usize::from(id::SHARDS)])
     }
+}
+
+struct KeptTest {
+    test: AskedTest,
+    asked_at: Timestamp,
+    progress: TestProgress,
 }
 
 struct KeptLane {

@@ -33,6 +33,7 @@ macro_rules! migrations {
 // The newest comes last.
 migrations! {
     1 "initial",
+    2 "test_sends",
 }
 
 /// The version of the tables that this program works with.

@@ -31,6 +31,7 @@ mod rollup;
 mod rows;
 mod settle;
 mod statement;
+mod test_sends;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -32,6 +32,7 @@ mod settle;
 mod space;
 mod statement;
 mod tally;
+mod test_sends;
 mod trouble;
 mod wakes;
 mod writer;

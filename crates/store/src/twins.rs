@@ -92,6 +92,8 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
             "originals_page",
             "originals_survey",
             "published_lanes",
+            "take_tests",
+            "test_progress",
             "versions",
         ],
     ),

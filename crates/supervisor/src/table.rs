@@ -50,6 +50,7 @@ pub enum Loop {
     Outbox,
     ConfigWatch,
     LanePublisher,
+    TestTaker,
     LateHandOver,
     Committer,
     KeyUse,
@@ -75,7 +76,7 @@ impl fmt::Display for Loop {
 }
 
 /// The table of docs/operations.md; a test holds the two together.
-pub const TABLE: [LoopEntry; 24] = [
+pub const TABLE: [LoopEntry; 25] = [
     LoopEntry {
         id: Loop::Dispatcher,
         name: "dispatcher",
@@ -173,6 +174,13 @@ pub const TABLE: [LoopEntry; 24] = [
         home: Crate::Engine,
         rule: Rule::Restart,
         why: "a lane that was not published is said again within seconds",
+    },
+    LoopEntry {
+        id: Loop::TestTaker,
+        name: "test_taker",
+        home: Crate::Engine,
+        rule: Rule::Restart,
+        why: "tests it had taken for other nodes end with it, and whoever waits for one is told to ask again",
     },
     LoopEntry {
         id: Loop::LateHandOver,

@@ -1,4 +1,4 @@
-//! What a destination can be told to do: pause, resume, enable, disable, probe, test; and what it has met.
+//! What a destination can be told to do: pause, resume, enable, disable, probe; and what it has met.
 
 use super::change;
 use crate::{
@@ -6,24 +6,20 @@ use crate::{
     auth::AccountCtx,
     changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
-    optional_body::OptionalBody,
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
     problems, read,
-    views::{self, EveryRequest},
 };
 use axum::{Json, extract::State};
-use contract::{AttemptView, DestinationView, ListBody, TestEvent, schema};
+use contract::{AttemptView, DestinationView, ListBody, schema};
 use domain::{
     account::Scope,
     destination::{Destination, Disabled, DisabledReason},
-    event::{Event, EventType},
-    id::{DestinationId, EventId},
+    id::DestinationId,
     limits,
     time::Timestamp,
 };
-use serde_json::json;
 use store::Change;
 
 /// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
@@ -143,32 +139,6 @@ pub(crate) async fn probe(
     let destination = app.store.probe(account, id, app.now()).await?;
     app.announce.changed(Change::Probe(id)).await;
     Ok(Versioned::accepted(read::show_destination(&app, &destination).await?))
-}
-
-/// Send one request to a destination now and see what comes back. Nothing is stored and no hold is looked at.
-/// Scope `destinations:write`.
-#[utoipa::path(
-    post, path = "/v1/destinations/{id}/test", operation_id = "test_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)), request_body = Option<TestEvent>,
-    responses((status = 200, description = "How it went.", body = AttemptView), problems::ActingWith),
-)]
-pub(crate) async fn test(
-    State(app): State<App>,
-    ctx: AccountCtx,
-    Id(id): Id<DestinationId>,
-    OptionalBody(body): OptionalBody<TestEvent>,
-) -> Result<Json<AttemptView>, ApiError> {
-    let account = ctx.require(Scope::DestinationsWrite)?;
-    app.store.destination(account, id).await?;
-    let now = app.now();
-    let event_type = body.event_type.unwrap_or_else(|| EventType::of_provider("test"));
-    let greeting =
-        || json!({ "type": event_type, "timestamp": now, "data": { "message": "Hello from Posthaste." } });
-    let payload = body.data.unwrap_or_else(greeting).to_string();
-    let event = Event::new(EventId::at(now, app.dice.bits()), account, event_type, payload.into(), now);
-    let every = EveryRequest::of(&event);
-    let attempt = app.sender.test_send(id, event).await?;
-    Ok(Json(views::attempt(&attempt, &every)))
 }
 
 /// List a destination's attempts, newest delivery first. Scope `deliveries:read`.

@@ -48,7 +48,7 @@ pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> Del
 fn wait(view: &mut DeliveryView, delivery: &Delivery, waiting_for: WaitingFor) {
     view.status = if view.attempt_count == 0 { Status::Queued } else { Status::RetryScheduled };
     view.next_attempt_at = Some(delivery.due_at);
-    view.waiting_for = Some(waits(waiting_for));
+    view.waiting_for = Some(self::waiting_for(waiting_for));
 }
 
 fn no_worker(delivery: &Delivery) -> WaitingFor {
@@ -61,7 +61,7 @@ fn no_worker(delivery: &Delivery) -> WaitingFor {
     }
 }
 
-fn waits(wait: WaitingFor) -> WaitingForView {
+pub(crate) fn waiting_for(wait: WaitingFor) -> WaitingForView {
     WaitingForView {
         kind: wait.kind,
         since: wait.since,

@@ -3,7 +3,7 @@
 use crate::world::{TOKEN, World};
 use api::ApiConfig;
 use domain::limits;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 use store::{Change, StoreError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -186,6 +186,64 @@ async fn a_change_is_told_even_if_the_client_hangs_up() {
     timeout(Duration::from_secs(10), world.recording.heard.notified()).await.expect("the engine is told");
     let change = Change::Destinations(world.account, vec![world.destination]);
     assert_eq!(world.recording.taken(), [format!("changed {change:?}")]);
+}
+
+impl Served {
+    /// Asks for a test that is not answered, and waits until so many are under way.
+    async fn begin_test(&self, under_way: usize) -> TcpStream {
+        let mut stream = self.connect().await;
+        stream.write_all(self.test().as_bytes()).await.unwrap();
+        self.tests_are(under_way).await;
+        stream
+    }
+
+    fn test(&self) -> String {
+        let World { destination, key, .. } = &self.world;
+        let head =
+            format!("POST /v1/destinations/{destination}/test HTTP/1.1\r\nhost: h\r\nconnection: close\r\n");
+        format!("{head}authorization: Bearer {key}\r\n\r\n")
+    }
+
+    async fn tests_are(&self, under_way: usize) {
+        let mut open = self.world.sender.open.subscribe();
+        let told = timeout(Duration::from_secs(10), open.wait_for(|open| *open == under_way)).await;
+        assert!(told.is_ok(), "{} tests are under way, not {under_way}", *self.world.sender.open.borrow());
+    }
+}
+
+#[tokio::test]
+async fn a_test_ends_when_its_client_hangs_up() {
+    let served = served(|_| {}).await;
+    served.world.sender.hangs.store(true, Ordering::Relaxed);
+    let stays = served.begin_test(1).await;
+    drop(served.begin_test(2).await);
+    served.tests_are(1).await;
+    let reset = served.begin_test(2).await;
+    reset.set_zero_linger().unwrap();
+    drop(reset);
+    served.tests_are(1).await;
+    drop(stays);
+    served.tests_are(0).await;
+}
+
+#[tokio::test]
+async fn tests_that_hang_leave_their_address_room_for_others() {
+    let served = served(|config| config.connections = 16).await;
+    served.world.sender.hangs.store(true, Ordering::Relaxed);
+    let mut hanging = Vec::new();
+    for under_way in 1..=limits::TESTS_PER_ACCOUNT {
+        hanging.push(served.begin_test(under_way).await);
+    }
+    for _ in 0..20 {
+        let answer = served.exchange(served.test().as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");
+    }
+    let mut other = served.connect().await;
+    other.write_all(post("x").as_bytes()).await.unwrap();
+    assert!(one_answer(&mut other).await.starts_with("HTTP/1.1 202"));
+    hanging.pop();
+    served.tests_are(limits::TESTS_PER_ACCOUNT - 1).await;
+    hanging.push(served.begin_test(limits::TESTS_PER_ACCOUNT).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 //! a route, and a recording of what the engine would be told.
 
 use api::{
-    ApiConfig, App, AppParts, Background, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
-    router,
+    ApiConfig, App, AppParts, Background, NotSent, TestSend, installation_secrets::InstallationSecrets,
+    keys::KeyText, router,
 };
 use async_trait::async_trait;
 use axum::{Router, body::Body};
@@ -26,13 +26,16 @@ use domain::{
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 use store::{
     Announce, Arrival, AttemptRecord, Catalog as _, Change, EventFilter, EventRecord, Expansion,
-    History as _, LaneView, Lanes, Page, StoreError, memory::MemoryStore,
+    History as _, LaneView, Lanes, Page, memory::MemoryStore,
 };
 use supervisor::Supervisor;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -45,6 +48,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) recording: Arc<Recording>,
+    pub(crate) sender: Arc<PretendedSender>,
     pub(crate) dice: Arc<CountingDice>,
     pub(crate) account: AccountId,
     pub(crate) source: Source,
@@ -80,7 +84,7 @@ impl World {
         let recording = Arc::new(Recording::default());
         let mut config = ApiConfig::new("http://localhost", "test");
         configure(&mut config);
-        let supervisor = Supervisor::default();
+        let (supervisor, sender) = (Supervisor::default(), Arc::<PretendedSender>::default());
         let (app, background) = App::start(AppParts {
             store: store.clone(),
             announce: recording.clone(),
@@ -89,7 +93,7 @@ impl World {
             dice: dice.clone(),
             secrets: secrets.clone(),
             addresses: Arc::new(AddressPolicy::default()),
-            sender: Arc::new(Nothing),
+            sender: sender.clone(),
             scraped: Vec::new(),
             supervisor: supervisor.clone(),
             config,
@@ -119,6 +123,7 @@ impl World {
             app,
             store,
             secrets,
+            sender,
             recording,
             dice,
             account,
@@ -322,9 +327,27 @@ impl Lanes for Nothing {
     }
 }
 
+/// Panics, or never answers; says how many wait for it.
+#[derive(Default)]
+pub(crate) struct PretendedSender {
+    pub(crate) hangs: AtomicBool,
+    pub(crate) open: watch::Sender<usize>,
+}
+
+struct OpenTest<'a>(&'a PretendedSender);
+
+impl Drop for OpenTest<'_> {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
+}
+
 #[async_trait]
-impl TestSend for Nothing {
-    async fn test_send(&self, _: DestinationId, _: Event) -> Result<AttemptRecord, StoreError> {
-        panic!("a bug in the sender")
+impl TestSend for PretendedSender {
+    async fn test_send(&self, _: DestinationId, _: Event, _: bool) -> Result<AttemptRecord, NotSent> {
+        assert!(self.hangs.load(Ordering::Relaxed), "a bug in the sender");
+        self.open.send_modify(|open| *open += 1);
+        let _open = OpenTest(self);
+        std::future::pending().await
     }
 }

@@ -6,6 +6,7 @@ use axum::body::Body;
 use domain::{
     account::Scope,
     gate::{Hold, HoldReason},
+    lane::{WaitKind, WaitingFor},
     outcome::Outcome,
     time::Timestamp,
 };
@@ -383,6 +384,22 @@ on_every_store! {
         assert_eq!(attempt["request"]["headers"]["posthaste-event-type"], "a.b");
         world.post(&format!("{path}/test"), json!({ "type": "a b" })).await.expect_invalid("/type", "invalid_value");
         assert_eq!(world.get("/v1/events").await.expect(200)["data"], json!([]));
+    }
+
+    async fn a_test_that_finds_no_slot_says_what_it_waits_for(world) {
+        let (path, _) = made(&world, json!({})).await;
+        let (since, until) = (Timestamp::from_seconds(1_790_000_000), Some(Timestamp::from_seconds(1_790_000_060)));
+        let detail = "the destination answered 429 Too Many Requests".to_owned();
+        let waits = WaitingFor { kind: WaitKind::Throttle, since, until, behind: None, detail };
+        *world.sender.0.lock().unwrap() = Some(waits);
+        let refused = world.tell(&format!("{path}/test")).await;
+        assert_eq!(refused.body["waiting_for"], json!({
+            "kind": "throttle", "since": since, "until": until, "behind": null,
+            "detail": "the destination answered 429 Too Many Requests",
+        }));
+        refused.expect_problem(409, "test_not_sent");
+        world.post(&format!("{path}/test"), json!({ "force": true })).await.expect(200);
+        world.post(&format!("{path}/test"), json!({ "force": "yes" })).await.expect_invalid("/force", "invalid_type");
     }
 
     async fn what_waits_is_counted(world) {

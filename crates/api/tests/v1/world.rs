@@ -1,6 +1,8 @@
 //! A whole API in process, with two accounts, an operator and a pretended engine.
 
-use api::{ApiConfig, App, AppParts, TestSend, installation_secrets::InstallationSecrets, keys::KeyText};
+use api::{
+    ApiConfig, App, AppParts, NotSent, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -33,7 +35,7 @@ use std::{
 };
 use store::{
     Announce, Arrival, AttemptRecord, Change, Consequence, Expansion, Fact, LaneView, Lanes, NodeRecord,
-    OpenOptions, Settlement, Store, StoreError, Window, memory::MemoryStore,
+    OpenOptions, Settlement, Store, Window, memory::MemoryStore,
 };
 use supervisor::Supervisor;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,6 +44,7 @@ use tower::ServiceExt;
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lanes: Arc<PretendedLanes>,
+    pub(crate) sender: Arc<PretendedSender>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) clock: Arc<TestClock>,
     /// The key that is used unless another is named: every scope of the first account.
@@ -132,6 +135,7 @@ impl World {
             InstallationSecrets::open(&*store, master, &*dice).await.expect("a fresh store has none"),
         );
         let (lanes, announced) = (Arc::<PretendedLanes>::default(), Arc::<Announced>::default());
+        let sender = Arc::<PretendedSender>::default();
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
         let mut config = ApiConfig::new("https://hooks.example.com", "0.0.0-test");
         config.deadlines.heartbeat = Duration::from_millis(100);
@@ -143,7 +147,7 @@ impl World {
             dice: dice.clone(),
             secrets: secrets.clone(),
             addresses: Arc::new(addresses),
-            sender: Arc::new(PretendedSender),
+            sender: sender.clone(),
             scraped: Vec::new(),
             supervisor,
             config,
@@ -163,6 +167,7 @@ impl World {
         let mut world = Self {
             store,
             lanes,
+            sender,
             announced,
             clock,
             key: String::new(),
@@ -478,7 +483,9 @@ impl Announce for Announced {
     }
 }
 
-struct PretendedSender;
+/// Sends unless it is to say what a test waits for.
+#[derive(Default)]
+pub(crate) struct PretendedSender(pub(crate) Mutex<Option<WaitingFor>>);
 
 #[async_trait]
 impl TestSend for PretendedSender {
@@ -486,8 +493,12 @@ impl TestSend for PretendedSender {
         &self,
         destination_id: DestinationId,
         event: Event,
-    ) -> Result<AttemptRecord, StoreError> {
+        forced: bool,
+    ) -> Result<AttemptRecord, NotSent> {
         let at = event.received_at;
+        if !forced && let Some(waiting_for) = self.0.lock().unwrap().clone() {
+            return Err(NotSent::Waits(waiting_for));
+        }
         Ok(AttemptRecord {
             id: AttemptId::at(at, 1),
             delivery_id: DeliveryId::at(at, 2),

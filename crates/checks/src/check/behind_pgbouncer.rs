@@ -7,7 +7,7 @@
 //! Holds if all of that holds, no log speaks of a prepared statement, no advisory lock is left, and no connection is idle
 //! in a transaction while a receiver sleeps. Needs pgbouncer.
 
-use client::{DeliveryQuery, EventQuery, NewRoute};
+use client::{DeliveryQuery, EventQuery, NewRoute, TestEvent};
 
 use super::nodes_killed;
 use crate::harness::pooler::Pooler;
@@ -71,7 +71,7 @@ async fn every_call(testbed: &Testbed, report: &mut Report) -> Result<()> {
     client(0).events(&EventQuery::default(), None).await?;
     client(1).rotate_secret(destination.id).await?;
     client(2).destination_secret(destination.id).await?;
-    client(0).test(destination.id).await?;
+    client(0).test(destination.id, &TestEvent::default()).await?;
     client(1).disable(destination.id).await?;
     client(2).enable(destination.id).await?;
     client(0).destinations(None).await?;

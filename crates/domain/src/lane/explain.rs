@@ -28,7 +28,7 @@ words! {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitingFor {
     pub kind: WaitKind,
     pub since: Timestamp,
@@ -155,7 +155,7 @@ impl<C> Lane<C> {
         Binding { leaders: leaders.unwrap_or_default(), ..self.slots(now) }
     }
 
-    fn slots(&self, now: Timestamp) -> Binding {
+    pub(super) fn slots(&self, now: Timestamp) -> Binding {
         let Some(settings) = &self.settings else { return Binding::default() };
         let is_full = self.in_flight >= settings.max_concurrency;
         let since = self.full_since.unwrap_or(now);

@@ -1,6 +1,7 @@
 //! The lane's rules as sentences; `world` torments it with everything at once.
 
 mod order;
+mod test_slots;
 mod world;
 
 use super::*;

@@ -1,7 +1,9 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
 use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
-use crate::{carried::CarriedEvent, destination::PreparedDestination, watch::Accounts};
+use crate::{
+    carried::CarriedEvent, destination::PreparedDestination, test_sends::AskedTest, watch::Accounts,
+};
 use domain::{
     delivery::Delivery,
     gate::{GateRecord, GateSettings},
@@ -51,6 +53,8 @@ pub(super) struct RunningLane {
     pub(super) lane: Lane<Arc<CarriedEvent>>,
     pub(super) shard: u16,
     pub(super) destination: Option<Arc<PreparedDestination>>,
+    /// Tests that have not started, in the order in which they were asked for; the API bounds how many there are.
+    pub(super) tests: Vec<AskedTest>,
     /// How its attempts went lately.
     pub(super) recent: Recent,
     /// What the destination was called, and its limit, when it was last read.
@@ -274,7 +278,7 @@ impl LaneTable {
         if run.lane.loaded() > 0 && !std::mem::replace(&mut run.is_with_loaded, true) {
             self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
         }
-        let wake_at = run.lane.wake_at(now);
+        let wake_at = run.lane.wake_at(now).into_iter().chain(run.tests_wake_at(now)).min();
         if run.wake_at != wake_at {
             if let Some(before) = run.wake_at {
                 self.wakes.remove(&(before, id));
@@ -320,7 +324,7 @@ impl LaneTable {
         }
         while let Some(id) = next_due(&mut self.idling, now) {
             let Some(run) = self.lanes.get_mut(&id) else { continue };
-            let is_idle = !run.is_ready && run.lane.is_idle(gate, now);
+            let is_idle = !run.is_ready && run.tests.is_empty() && run.lane.is_idle(gate, now);
             if is_idle && run.was_idle {
                 self.remove(id);
                 continue;
@@ -351,7 +355,7 @@ impl LaneTable {
             let Some((_, id)) = self.idling.pop_front() else { return };
             let Some(run) = self.lanes.get(&id) else { continue };
             let may_go = run.lane.is_idle(gate, now) || run.lane.is_quiet(now) && run.is_written_down();
-            if !run.is_ready && may_go {
+            if !run.is_ready && run.tests.is_empty() && may_go {
                 self.remove(id);
             } else {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));

@@ -1,12 +1,13 @@
 //! What the dispatcher is told and asked, and what it says.
 
-use super::{LaneFigures, OpenPlace};
+use super::{EndedTest, LaneFigures, OpenPlace};
 use crate::{
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
     membership::Membership,
     sender::AttemptEnd,
     settler::DurableSettlement,
+    test_sends::AskedTest,
     watch::Accounts,
 };
 use domain::{
@@ -50,6 +51,9 @@ pub(crate) enum Message {
         result: Result<Vec<bool>, StoreError>,
     },
     Ended(AttemptEnd, OpenPlace),
+    /// Somebody wants to try a destination and waits for what comes of it.
+    Test(Box<AskedTest>),
+    TestEnded(EndedTest),
     Flushed(Vec<DurableSettlement>),
     Heads(Vec<LaneHead>),
     Views(Vec<DestinationId>, oneshot::Sender<Vec<LaneAnswer<Option<LaneView>>>>),

@@ -1,7 +1,7 @@
 //! Shards come and go: what that means for the lanes. And what becomes of hand-overs for lanes that are not ours.
 
 use super::{Dispatcher, LaneAnswer, Message, ShardReport, entry::LookRange, waiting_lanes::EntryClass};
-use crate::wakes::Outbox;
+use crate::{test_sends::TestEnd, wakes::Outbox};
 use domain::{id::DestinationId, time::Timestamp};
 use std::sync::Arc;
 use store::{OwnedShard, Wake};
@@ -109,6 +109,7 @@ pub(super) async fn pass_on(inbox: Arc<Mutex<mpsc::Receiver<Message>>>, outbox: 
             Message::Explain(deliveries, answer) => {
                 let _ = answer.send(deliveries.iter().map(|_| LaneAnswer::Elsewhere).collect());
             }
+            Message::Test(test) => test.end(TestEnd::Elsewhere),
             _ => {}
         }
     }

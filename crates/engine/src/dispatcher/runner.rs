@@ -8,6 +8,7 @@ use crate::{
     membership::Membership,
     sender::{AttemptEnd, Sender},
     settler::{DurableSettlement, PendingSettlement, SettlerHandle},
+    test_sends::{AskedTest, TestEnd},
 };
 use domain::{
     delivery::{Delivery, Ending, Settled},
@@ -15,7 +16,7 @@ use domain::{
     event::Event,
     gate::GateSettings,
     id::{AccountId, AttemptId, NodeId},
-    lane::LoadedDelivery,
+    lane::{LoadedDelivery, TestSlot},
     limits,
     time::{Clock, Timestamp},
 };
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Message,
+    EndedTest, Message,
     capacity::{Capacity, OpenPlace},
 };
 
@@ -142,6 +143,35 @@ impl AttemptRunner {
             let sent = abort.run_until_cancelled(attempt).await.unwrap_or(AttemptEnd::Abandoned(delivery));
             // A dispatcher that has stopped no longer counts.
             let _ = inbox.send(Message::Ended(sent, place)).await;
+        });
+    }
+
+    /// Makes the one attempt of a test, which ends when nobody waits for it any more. Its slot is free when it has ended.
+    pub(super) fn start_test(
+        &mut self,
+        destination: Arc<PreparedDestination>,
+        test: AskedTest,
+        slot: TestSlot,
+    ) {
+        let place = self.capacity.open(destination.account_id);
+        let (sender, inbox, membership) =
+            (Arc::clone(&self.sender), self.inbox.clone(), Arc::clone(&self.membership));
+        let (abort, carried) =
+            (membership.abort_token(), self.budget.carry(destination.account_id, Some(test.event), true));
+        self.requests.spawn(async move {
+            let (delivery, mut answer) = (test.delivery, test.answer);
+            let ended = EndedTest { destination_id: delivery.destination_id, id: delivery.id, slot, place };
+            let attempt = sender.deliver(&membership, &destination, delivery, carried);
+            let end = tokio::select! {
+                biased;
+                sent = abort.run_until_cancelled(attempt) => TestEnd::of(sent),
+                () = answer.closed() => TestEnd::of(None),
+            };
+            if answer.is_closed() {
+                tokio::time::sleep(limits::TEST_CLOSES).await;
+            }
+            let _ = inbox.send(Message::TestEnded(ended)).await;
+            let _ = answer.send(end);
         });
     }
 

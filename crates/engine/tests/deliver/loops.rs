@@ -4,6 +4,7 @@ use crate::bench::{Bench, Peer, bench_of, bench_with};
 use domain::{
     delivery::Status,
     id::{ApiKeyId, ReplayId},
+    outcome::Outcome,
 };
 use engine::EngineSettings;
 use lab::Reply;
@@ -64,6 +65,7 @@ async fn is_survived(plant: &PlantedPanic) {
         Loop::WakeListener => what_another_node_told_of_is_sent(plant).await,
         Loop::Outbox => what_is_another_nodes_is_told(plant).await,
         Loop::ConfigWatch => a_change_is_found(plant).await,
+        Loop::TestTaker => a_test_of_another_node_is_made(plant).await,
         Loop::LateHandOver => what_is_committed_after_the_stop_is_passed_on(plant).await,
         other => panic!("{other} has no trial"),
     }
@@ -202,6 +204,16 @@ async fn a_change_is_found(plant: &PlantedPanic) {
             (bench.receiver.arrivals("new") > 0).then_some(())
         })
         .await;
+}
+
+async fn a_test_of_another_node_is_made(plant: &PlantedPanic) {
+    let (bench, peer) = two_nodes(plant).await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    plant.arm();
+    plant.fired().await;
+    let attempt = bench.handle.test_send(bench.test_of(destination)).await.expect("it is sent");
+    assert_eq!((attempt.outcome, attempt.node), (Outcome::Success, peer.id));
+    plant.survived().await;
 }
 
 async fn what_is_committed_after_the_stop_is_passed_on(plant: &PlantedPanic) {

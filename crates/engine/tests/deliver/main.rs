@@ -11,6 +11,7 @@ mod metrics;
 mod nodes;
 mod order;
 mod sinks;
+mod test_sends;
 mod tls;
 
 use bench::{Wish, bench, bench_with, schedule};

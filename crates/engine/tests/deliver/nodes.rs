@@ -48,7 +48,7 @@ impl Bench {
         self.destination_with(node, name, |_| {}).await
     }
 
-    async fn destination_with(
+    pub(crate) async fn destination_with(
         &self,
         node: NodeId,
         name: &str,
@@ -76,7 +76,7 @@ impl Bench {
     }
 }
 
-async fn two() -> (Bench, Peer) {
+pub(crate) async fn two() -> (Bench, Peer) {
     let bench = bench().await;
     let peer = bench.peer().await;
     bench.settled(&[bench.id, peer.id]).await;

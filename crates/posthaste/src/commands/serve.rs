@@ -26,7 +26,7 @@ use crate::{
 };
 use anyhow::Context;
 use api::{
-    ApiConfig, App, AppParts, ListenAddress, TestSend, TrustedProxies,
+    ApiConfig, App, AppParts, ListenAddress, NotSent, TestSend, TrustedProxies,
     installation_secrets::InstallationSecrets, keys::KeyText,
 };
 use async_trait::async_trait;
@@ -360,7 +360,7 @@ impl FirstKeys {
     }
 }
 
-/// The "test" button: one attempt outside the lane, shown as if it had been recorded.
+/// The "test" button: one attempt in a slot of the lane, shown as if it had been recorded.
 struct TestSender {
     handle: Arc<EngineHandle>,
 }
@@ -371,12 +371,16 @@ impl TestSend for TestSender {
         &self,
         destination_id: DestinationId,
         event: Event,
-    ) -> Result<AttemptRecord, StoreError> {
+        forced: bool,
+    ) -> Result<AttemptRecord, NotSent> {
         let event_id = event.id;
-        let attempt = self.handle.test_send(destination_id, event).await.map_err(|error| match error {
-            TestSendError::NotFound => StoreError::NotFound { what: "destination" },
-            TestSendError::Abandoned => StoreError::Unavailable("the attempt was given up".into()),
-            TestSendError::Store(error) => error,
+        let test = engine::TestSend { destination_id, event: Arc::new(event), forced };
+        let attempt = self.handle.test_send(test).await.map_err(|error| match error {
+            TestSendError::Waits(waiting_for) => NotSent::Waits(waiting_for),
+            TestSendError::Abandoned => {
+                NotSent::Failed(StoreError::Unavailable("the attempt was given up".into()))
+            }
+            TestSendError::Store(error) => NotSent::Failed(error),
         })?;
         Ok(AttemptRecord {
             id: attempt.id,

@@ -1,7 +1,7 @@
 //! `serve --dev`: from nothing to a delivered event.
 
 use crate::node::{Database, LONG, Node, Place, deliver_to, ended, text};
-use client::{Accepted, Client};
+use client::{Accepted, Client, TestEvent};
 use domain::{
     delivery::Status,
     signature::{self, SigningSecret},
@@ -132,7 +132,7 @@ async fn a_destination_can_be_tested_without_an_event() {
     let receiver = Receiver::local(Script::ok());
     let client = node.client();
     let destination = deliver_to(&client, &receiver.url("/hook")).await;
-    let attempt = client.test(destination.id).await.unwrap();
+    let attempt = client.test(destination.id, &TestEvent::default()).await.unwrap();
     assert_eq!((attempt.http_status, attempt.destination_id), (Some(200), destination.id));
     assert_eq!(receiver.total(), 1);
     assert!(client.events(&client::EventQuery::default(), None).await.unwrap().data.is_empty());

@@ -1,9 +1,9 @@
 //! Roles: who listens, who delivers, and that they find each other.
 
 use crate::node::{Database, LONG, Node, Place, deliver_to, ended, output, text};
-use client::{Client, NodeStatus, Publish};
-use domain::{delivery::Status, member::Role};
-use lab::{Receiver, Script};
+use client::{Client, NewDestination, NewRoute, NodeStatus, Publish, TestEvent};
+use domain::{delivery::Status, lane::WaitKind, member::Role, outcome::Outcome};
+use lab::{Receiver, Reply, Script};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -80,6 +80,38 @@ async fn what_is_due_while_no_node_delivers_is_a_problem_to_the_audit() {
     assert!(shards[0]["detail"].to_string().contains("no node is there that delivers"), "{shards:?}");
     assert!(shards[0]["fix"].to_string().contains("posthaste serve"), "{shards:?}");
     assert_eq!(shards[0]["examples"].as_array().map(Vec::len), Some(1), "{shards:?}");
+}
+
+#[tokio::test]
+async fn a_test_takes_a_slot_on_the_node_that_delivers() {
+    let pair = Pair::new().await;
+    let (api, worker) = (pair.start("api").await, pair.start("worker").await);
+    let client = Client::new(&api.url, &pair.api_key).unwrap();
+    let receiver = Receiver::local(Reply::ok().after(Duration::from_millis(200)));
+    let destination =
+        NewDestination { max_concurrency: 1, ..NewDestination::new("test", &receiver.url("/hook")) };
+    let destination = client.create_destination(&destination).await.unwrap().id;
+    client.create_route(&NewRoute::to(destination)).await.unwrap();
+    for _ in 0..5 {
+        client.publish(&Publish::json("a", "1").unwrap()).await.unwrap();
+    }
+    assert!(receiver.wait_for(1, LONG).await);
+    let (quick, forced) = (TestEvent::default(), TestEvent { force: true, ..TestEvent::default() });
+    let (first, second) = tokio::join!(client.test(destination, &quick), client.test(destination, &forced));
+    assert_eq!((first.unwrap().outcome, second.unwrap().outcome), (Outcome::Success, Outcome::Success));
+    assert!(receiver.wait_for_succeeded(7, LONG).await);
+    assert_eq!(receiver.max_open("/hook"), 1, "of deliveries and tests together");
+
+    client.disable(destination).await.unwrap();
+    let waits_for = async |test: &TestEvent| {
+        let refused = client.test(destination, test).await.expect_err("it is not sent");
+        let problem = refused.problem().expect("a problem").clone();
+        assert_eq!(problem.code, "test_not_sent", "{problem}");
+        problem.waiting_for.expect("what it waits for").kind
+    };
+    assert_eq!(waits_for(&quick).await, WaitKind::Capacity);
+    drop(worker);
+    assert_eq!(waits_for(&forced).await, WaitKind::NoWorker);
 }
 
 #[tokio::test]

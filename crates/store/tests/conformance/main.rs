@@ -24,6 +24,7 @@ mod retention;
 mod rollup;
 mod settle;
 mod shards;
+mod test_sends;
 mod wakes;
 
 macro_rules! kept_by {
@@ -357,6 +358,13 @@ macro_rules! kept_by {
                 the_newest_word_about_a_lane_counts,
                 old_words_are_not_heard,
                 lanes_are_answered_in_the_order_asked_for,
+            }
+            promises! {
+                $backend, test_sends:
+                a_test_is_taken_once_by_the_owner_of_its_shard,
+                the_answer_to_a_test_is_read_as_it_was_given,
+                a_test_that_was_forgotten_stays_so,
+                what_nobody_waits_for_any_more_is_forgotten,
             }
             promises! {
                 $backend, wakes:

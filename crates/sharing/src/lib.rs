@@ -88,6 +88,7 @@ impl SharedResource {
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.lock();
+            state.forget_given_up(account);
             state.waiting += 1;
             state.accounts.entry(account).or_default().waiting.push_back(Waiting { units, grant });
         }
@@ -107,7 +108,9 @@ impl SharedResource {
 
     /// How many requests for units wait.
     pub fn waiting(&self) -> usize {
-        self.lock().waiting
+        let state = self.lock();
+        let alive = |holding: &Holding| holding.waiting.iter().filter(|it| !it.grant.is_closed()).count();
+        state.accounts.values().map(alive).sum()
     }
 
     fn permits(&self, state: &State, account: AccountId, units: usize) -> bool {
@@ -131,16 +134,38 @@ impl SharedResource {
     /// they want less.
     fn next(&self) -> Option<(AccountId, Waiting)> {
         let mut state = self.lock();
-        let waiting = state.accounts.iter().filter(|(_, holding)| !holding.waiting.is_empty());
-        let (account, holding) = waiting.min_by_key(|(_, holding)| (holding.used, holding.served))?;
-        let (account, units) = (*account, holding.waiting.front()?.units);
-        if !self.permits(&state, account, units) {
-            return None;
+        loop {
+            let waiting = state.accounts.iter().filter(|(_, holding)| !holding.waiting.is_empty());
+            let (account, holding) = waiting.min_by_key(|(_, holding)| (holding.used, holding.served))?;
+            let (account, first) = (*account, holding.waiting.front()?);
+            if first.grant.is_closed() {
+                state.forget_given_up(account);
+                continue;
+            }
+            let units = first.units;
+            if !self.permits(&state, account, units) {
+                return None;
+            }
+            let next = state.accounts.get_mut(&account)?.waiting.pop_front()?;
+            state.waiting -= 1;
+            state.grant(account, units);
+            return Some((account, next));
         }
-        let next = state.accounts.get_mut(&account)?.waiting.pop_front()?;
-        state.waiting -= 1;
-        state.grant(account, units);
-        Some((account, next))
+    }
+
+    fn give_back(self: &Arc<Self>, account: AccountId, units: usize) {
+        {
+            let mut state = self.lock();
+            state.used -= units;
+            if let Some(holding) = state.accounts.get_mut(&account) {
+                holding.used -= units;
+                state.forget_idle(account);
+            }
+            if state.waiting == 0 {
+                return;
+            }
+        }
+        self.serve();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -179,24 +204,38 @@ impl State {
         let holding = self.accounts.entry(account).or_default();
         (holding.used, holding.served) = (holding.used + units, self.grants);
     }
+
+    /// Those at the head of an account's line that wait no more. Granting them instead would drop a share inside the
+    /// drop of another, as deep as the line is long.
+    fn forget_given_up(&mut self, account: AccountId) {
+        let Some(holding) = self.accounts.get_mut(&account) else { return };
+        while holding.waiting.front().is_some_and(|first| first.grant.is_closed()) {
+            holding.waiting.pop_front();
+            self.waiting -= 1;
+        }
+        self.forget_idle(account);
+    }
+
+    fn forget_idle(&mut self, account: AccountId) {
+        let idle = |holding: &Holding| holding.used == 0 && holding.waiting.is_empty();
+        if self.accounts.get(&account).is_some_and(idle) {
+            self.accounts.remove(&account);
+        }
+    }
+}
+
+impl Share {
+    /// Gives back all but so many.
+    pub fn shrink(&mut self, units: usize) {
+        let back = self.units.saturating_sub(units);
+        self.units -= back;
+        self.resource.give_back(self.account, back);
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        {
-            let mut state = self.resource.lock();
-            state.used -= self.units;
-            if let Some(holding) = state.accounts.get_mut(&self.account) {
-                holding.used -= self.units;
-                if holding.used == 0 && holding.waiting.is_empty() {
-                    state.accounts.remove(&self.account);
-                }
-            }
-            if state.waiting == 0 {
-                return;
-            }
-        }
-        self.resource.serve();
+        self.resource.give_back(self.account, self.units);
     }
 }
 
@@ -308,6 +347,39 @@ mod tests {
         drop(all);
         assert!(waits.now_or_never().is_some());
         assert_eq!((resource.used(), resource.waiting()), (0, 0));
+        assert!(resource.lock().accounts.is_empty());
+    }
+
+    #[test]
+    fn a_long_line_of_those_that_gave_up_is_passed_over() {
+        let resource = SharedResource::new(1);
+        let held = resource.try_take(account(1), 1);
+        let mut gone: Vec<_> = (0..100_000).map(|_| Box::pin(resource.take(account(2), 1))).collect();
+        for waits in &mut gone {
+            assert!(waits.as_mut().now_or_never().is_none());
+        }
+        let mut late = Box::pin(resource.take(account(2), 1));
+        assert!(late.as_mut().now_or_never().is_none());
+        assert_eq!(resource.waiting(), 100_001);
+        drop(gone);
+        assert_eq!(resource.waiting(), 1, "who has given up is not counted");
+        drop(held);
+        assert!(late.now_or_never().is_some());
+        assert_eq!((resource.used(), resource.waiting()), (0, 0));
+        assert!(resource.lock().accounts.is_empty());
+    }
+
+    #[test]
+    fn a_part_can_be_given_back() {
+        let resource = SharedResource::new(9);
+        let mut share = resource.try_take(account(1), 6).expect("alone");
+        share.shrink(8);
+        assert_eq!(resource.used(), 6, "no share grows");
+        let mut waits = Box::pin(resource.take(account(2), 5));
+        assert!(waits.as_mut().now_or_never().is_none());
+        share.shrink(1);
+        assert!(waits.now_or_never().is_some());
+        drop(share);
         assert!(resource.lock().accounts.is_empty());
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     validate::Checks,
     views,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{AccountView, ListBody, NewAccount, OwnAccountInput, schema};
 use domain::{
     account::{Account, Scope},
@@ -71,9 +71,10 @@ pub(crate) async fn list(
     State(app): State<App>,
     _: OperatorCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<AccountView>>, ApiError> {
+) -> Result<Response, ApiError> {
+    let room = app.answers.page(None).await?;
     let found = read::accounts(&app, list.page(&app, None)?).await?;
-    Ok(list.body(&app, None, found))
+    room.json(&list.body(&app, None, found))
 }
 
 /// Read an account. Operators only.

@@ -16,6 +16,7 @@ use crate::{
 use axum::{
     Json,
     extract::{FromRequestParts, State},
+    response::Response,
 };
 use contract::{ApiKeyInput, ApiKeyView, ListBody, NewApiKeyView, schema};
 use domain::{
@@ -105,10 +106,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     owner: KeyOwner,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = owner.account_id();
+    let room = app.answers.page(account).await?;
     let found = read::api_keys(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Revoke an API key. It stops working at once on this node and within a second on all; revoking again is fine.

@@ -1,6 +1,7 @@
 //! What every handler shares: the store, the handles of the engine, the caches and the settings.
 
 use crate::{
+    answers::Answers,
     auth::{self, Keys},
     cache::Cache,
     client_address::TrustedProxies,
@@ -72,6 +73,7 @@ pub struct AppState {
     pub(crate) requests: Arc<SharedResource>,
     pub(crate) health: Arc<Health>,
     pub(crate) figures: Arc<Figures>,
+    pub(crate) answers: Answers,
     pub(crate) scraped: Vec<Arc<dyn Scraped>>,
     pub(crate) supervisor: Supervisor,
     data_keys: Cache<AccountId, Arc<DataKey>>,
@@ -108,6 +110,8 @@ pub struct ApiConfig {
     pub trusted_proxies: TrustedProxies,
     /// Events that wait for the committer.
     pub ingest_queue: usize,
+    /// Memory for answers that are made and not yet sent.
+    pub answer_bytes: usize,
     /// How much of one account may wait to be delivered.
     pub backlog: BacklogCap,
     /// A day of an account's `retention_days`.
@@ -134,6 +138,7 @@ impl ApiConfig {
             connections: limits::CONNECTIONS,
             trusted_proxies: TrustedProxies::default(),
             ingest_queue: limits::INGEST_QUEUE,
+            answer_bytes: limits::ANSWERS_BYTES,
             backlog: BacklogCap::default(),
             retention_day: limits::RETENTION_DAY,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
@@ -156,6 +161,10 @@ pub struct Deadlines {
     pub body: Duration,
     /// How long a body may be slow before its pace counts.
     pub body_grace: Duration,
+    /// How long a client may take nothing of an answer before its pace counts.
+    pub answer_grace: Duration,
+    /// How long an answer waits for memory to be made in.
+    pub answer_room: Duration,
     /// Between two requests on one connection.
     pub idle: Duration,
     /// Between two signs of life of a stream, at each of which its key is looked at.
@@ -168,6 +177,8 @@ impl Default for Deadlines {
             head: limits::HEAD_DEADLINE,
             body: limits::BODY_DEADLINE,
             body_grace: limits::BODY_GRACE,
+            answer_grace: limits::ANSWER_GRACE,
+            answer_room: limits::ANSWER_ROOM_PATIENCE,
             idle: limits::CONNECTION_IDLE,
             heartbeat: limits::STREAM_HEARTBEAT,
         }
@@ -271,6 +282,7 @@ impl App {
         });
         let full_backlogs = Arc::new(FullBacklogs::default());
         let cap = config.backlog;
+        let answers = Answers::new(config.answer_bytes, config.deadlines.answer_room);
         let app = Self(Arc::new(AppState {
             store,
             announce,
@@ -292,6 +304,7 @@ impl App {
             requests: SharedResource::new(limits::REQUESTS),
             health,
             figures,
+            answers,
             scraped,
             supervisor,
             data_keys: Cache::new(limits::DATA_KEYS_CACHED, limits::DATA_KEY_FRESH),

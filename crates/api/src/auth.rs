@@ -20,7 +20,7 @@ use domain::{
     limits,
     time::Timestamp,
 };
-use http::{HeaderMap, header, request};
+use http::{HeaderMap, HeaderValue, header, request};
 use ingest::bounded_lookup;
 use sharing::Share;
 use std::sync::{
@@ -218,11 +218,26 @@ impl App {
     }
 }
 
+/// Whose key that is, if it is an account's: for bookkeeping, after the request was let in.
+pub(crate) async fn account_behind(app: &App, shown: Option<HeaderValue>) -> Option<AccountId> {
+    let shown = shown?;
+    let presented = PresentedKey::parse(key_in(&shown).ok()?)?;
+    let known = match app.keys.known.get(presented.lookup) {
+        Some(known) => known,
+        None => app.keys.read(&*app.store, presented.lookup).await.ok()?,
+    };
+    known?.key.account_id
+}
+
 fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(refuse("send `Authorization: Bearer` with an API key"));
     };
+    key_in(value)
+}
+
+fn key_in(value: &HeaderValue) -> Result<&str, ApiError> {
     let (scheme, key) = value.to_str().ok().and_then(|text| text.split_once(' ')).unwrap_or_default();
     if scheme.eq_ignore_ascii_case("bearer") {
         Ok(key.trim())

@@ -8,7 +8,7 @@ use crate::{
     page_params::PageParams,
     problems, read,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{DeadLetterGroupView, ListBody};
 use domain::{account::Scope, id::DestinationId, outcome::DeadReason};
 use store::GroupKey;
@@ -26,10 +26,11 @@ pub(crate) async fn groups(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<DeadLetterGroupView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::dead_letter_groups(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 impl CursorKey for GroupKey {

@@ -12,7 +12,7 @@ use crate::{
     path::Id,
     problems, read, replays,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{DeliveryDetailView, DeliveryQuery, DeliveryView, ListBody, schema};
 use domain::{
     account::Scope,
@@ -32,10 +32,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<DeliveryQuery>,
-) -> Result<Json<ListBody<DeliveryView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::deliveries(&app, account, &list.filter, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read a delivery with its attempts. Scope `deliveries:read`.
@@ -48,9 +49,10 @@ pub(crate) async fn get(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
-) -> Result<Json<DeliveryDetailView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRead)?;
-    read::delivery(&app, account, id).await.map(Json)
+    let room = app.answers.page(account).await?;
+    room.json(&read::delivery(&app, account, id).await?)
 }
 
 /// Try a delivery now instead of at its scheduled time. Slots, holds and order still count. Scope `deliveries:retry`.
@@ -63,13 +65,14 @@ pub(crate) async fn retry(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
-) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRetry)?;
+    let room = app.answers.page(account).await?;
     let Some(delivery) = app.store.retry_now(account, id, app.now()).await? else {
         return Err(not_waiting(&app, account, id).await);
     };
     app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
-    read::delivery(&app, account, id).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+    room.json_as(StatusCode::ACCEPTED, &read::delivery(&app, account, id).await?)
 }
 
 /// End a delivery undelivered. A request that is already open is not taken back. Scope `deliveries:retry`.
@@ -82,9 +85,10 @@ pub(crate) async fn cancel(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
-) -> Result<Json<DeliveryDetailView>, ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let (account, now) = (ctx.account_id(), app.now());
+) -> Result<Response, ApiError> {
+    let account = ctx.require(Scope::DeliveriesRetry)?;
+    let room = app.answers.page(account).await?;
+    let now = app.now();
     let fact = AttemptId::at(now, app.dice.bits());
     let Some(delivery) = app.store.cancel(account, id, fact, now).await? else {
         return Err(not_waiting(&app, account, id).await);
@@ -94,7 +98,7 @@ pub(crate) async fn cancel(
     if delivery.position.track != Position::UNORDERED {
         app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
     }
-    read::delivery(&app, account, id).await.map(Json)
+    room.json(&read::delivery(&app, account, id).await?)
 }
 
 /// Deliver again what has ended: a new delivery of the same event to the same destination. Scope `deliveries:retry`.
@@ -114,8 +118,9 @@ pub(crate) async fn replay(
     ctx: AccountCtx,
     Id(id): Id<DeliveryId>,
     headers: HeaderMap,
-) -> Result<(StatusCode, Json<DeliveryDetailView>), ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRetry)?;
+    let room = app.answers.page(account).await?;
     let record = match app.store.delivery(account, id).await {
         Err(StoreError::NotFound { .. }) => {
             return Err(replays::absent("delivery", id.made_at(), app.kept_since(account).await?));
@@ -137,7 +142,7 @@ pub(crate) async fn replay(
         made => made?,
     };
     app.announce.look(&[place]).await;
-    read::delivery(&app, account, made).await.map(|delivery| (StatusCode::ACCEPTED, Json(delivery)))
+    room.json_as(StatusCode::ACCEPTED, &read::delivery(&app, account, made).await?)
 }
 
 fn gone() -> ApiError {

@@ -24,7 +24,7 @@ use crate::{
     views::{self, LaneSummary},
 };
 use auth::Sealer;
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{DestinationView, ListBody, NewDestination, schema};
 use domain::{
     account::Scope,
@@ -79,10 +79,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<DestinationView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::destinations(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read a destination. Scope `destinations:read`.

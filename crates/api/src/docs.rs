@@ -1,10 +1,10 @@
 //! `/docs/errors`: every problem code on one page, with an anchor for each, so that the `type` of a problem leads
 //! somewhere. Made from the codes themselves.
 
-use crate::error::Code;
+use crate::{answers::share_of_all, error::Code};
 use axum::response::{IntoResponse, Response};
 use http::header;
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::LazyLock};
 
 pub(crate) async fn errors() -> Response {
     let headers = [
@@ -13,7 +13,8 @@ pub(crate) async fn errors() -> Response {
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (header::CACHE_CONTROL, "public, max-age=300"),
     ];
-    (headers, page()).into_response()
+    static PAGE: LazyLock<String> = LazyLock::new(page);
+    share_of_all((headers, PAGE.as_str()).into_response())
 }
 
 /// Nothing in it comes from outside: there is nothing to escape.

@@ -2,10 +2,11 @@
 
 use crate::{
     app::App, auth::AccountCtx, error::ApiError, optional_body::OptionalBody, page::List,
-    page_params::PageParams, path::Id, problems, read, replays, validate::Checks,
+    page_params::PageParams, path::Id, payload_body::PayloadBody, problems, read, replays, validate::Checks,
 };
 use axum::{
     Json,
+    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
@@ -29,10 +30,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<EventQuery>,
-) -> Result<Json<ListBody<EventView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::events(&app, account, &list.filter, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read an event with its headers, its payload if it is short text, and its deliveries. Scope `events:read`.
@@ -45,9 +47,10 @@ pub(crate) async fn get(
     State(app): State<App>,
     ctx: AccountCtx,
     Id(id): Id<EventId>,
-) -> Result<Json<EventDetailView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
-    read::event(&app, account, id).await.map(Json)
+    let room = app.answers.page(account).await?;
+    room.json(&read::event(&app, account, id).await?)
 }
 
 /// Download an event's payload, byte for byte. Scope `events:read`.
@@ -65,8 +68,10 @@ pub(crate) async fn payload(
     Id(id): Id<EventId>,
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
-    let event = read::event_payload(&app, account, id).await?;
-    let content_type = HeaderValue::try_from(event.content_type.as_str())
+    let size = app.store.payload_size(account, id).await?;
+    let room = app.answers.room(account, size.memory()).await?;
+    let payload = read::event_payload(&app, account, id).await?;
+    let content_type = HeaderValue::try_from(payload.content_type.as_str())
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let attachment =
         HeaderValue::try_from(format!("attachment; filename=\"{id}\"")).map_err(ApiError::from_bug)?;
@@ -77,7 +82,8 @@ pub(crate) async fn payload(
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
     ];
-    Ok((headers, event.payload).into_response())
+    let body = Body::new(PayloadBody::of(payload).map_err(read::altered)?);
+    Ok(room.holds((headers, body).into_response()))
 }
 
 /// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Scope

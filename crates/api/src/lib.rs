@@ -16,6 +16,7 @@ mod rate;
 mod replays;
 
 // The frame.
+mod answers;
 pub mod app;
 pub mod auth;
 mod body;
@@ -50,6 +51,7 @@ mod nodes;
 mod optional_body;
 mod page_params;
 mod patch;
+mod payload_body;
 mod problems;
 mod routes;
 mod sources;

@@ -8,7 +8,7 @@
 
 mod fanouts;
 
-use crate::{app::App, auth::OperatorCtx, error::ApiError, router::ListenAddress};
+use crate::{answers::share_of_all, app::App, auth::OperatorCtx, error::ApiError, router::ListenAddress};
 use axum::{
     Extension,
     extract::{FromRequestParts, State},
@@ -51,7 +51,7 @@ pub(crate) async fn metrics(
             text
         }
     };
-    Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
+    Ok(share_of_all(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()))
 }
 
 /// A caller that shows a key must show the right one, but a store that is away must not leave us without metrics.
@@ -100,6 +100,7 @@ impl App {
                 expansions.ok().and_then(Result::ok).and_then(|found| found.first().map(|it| it.created_at));
             self.figures.fanouts.write(oldest, self.now(), &mut text);
         }
+        self.answers.write(&mut text);
         self.supervisor.write(&mut text);
         for part in &self.scraped {
             let _ = timeout(limits::METRICS_PATIENCE, part.scrape(named, &mut text)).await;

@@ -4,7 +4,7 @@
 //! installation: it cannot be made up, and not be carried to another account, list or filter.
 
 use crate::{app::App, error::ApiError, query::Parameters, read::Listed};
-use axum::{Json, extract::FromRequestParts};
+use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::ListBody;
 use domain::{
@@ -79,10 +79,10 @@ impl<T> List<T> {
         app: &App,
         account: impl Into<Option<AccountId>>,
         listed: Listed<R, K>,
-    ) -> Json<ListBody<R>> {
+    ) -> ListBody<R> {
         let account = account.into();
         let next_cursor = listed.next.map(|key| self.seal(app, account, &key));
-        Json(ListBody { data: listed.data, next_cursor })
+        ListBody { data: listed.data, next_cursor }
     }
 
     fn seal<K: CursorKey>(&self, app: &App, account: Option<AccountId>, key: &K) -> String {

@@ -14,9 +14,9 @@ use crate::{
     views,
 };
 use axum::{
-    Extension, Json,
+    Extension,
     extract::{Request, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -112,6 +112,8 @@ pub(crate) async fn publish_batch(
     if batch.events.0.is_empty() {
         return Err(ApiError::invalid_field("/events", "invalid_length", "expected 1 to 1,000 events"));
     }
+    // Before anything is done, which could not be told then.
+    let room = app.answers.room(by.account_id, batch.events.0.len() * limits::BATCH_RESULT_BYTES).await?;
     // One has been paid for before the body was read.
     let rate_status = app.rates.charge(&by.meters, batch.events.0.len() - 1);
     let now = app.now();
@@ -143,7 +145,7 @@ pub(crate) async fn publish_batch(
         return Err(trouble);
     }
     let results = answers.into_iter().map(|answer| batch_result(answer, request_id)).collect();
-    let mut response = (StatusCode::ACCEPTED, Json(BatchAnswer { results })).into_response();
+    let mut response = room.json_as(StatusCode::ACCEPTED, &BatchAnswer { results })?;
     rate_status.write(response.headers_mut());
     Ok(response)
 }

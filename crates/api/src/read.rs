@@ -16,6 +16,7 @@ pub use events::{event, event_payload, events};
 pub use stats::{destination_stats, fanout_stats, stats};
 
 pub(crate) use destinations::{show as show_destination, switched};
+pub(crate) use events::altered;
 
 use crate::{app::App, error::ApiError, views};
 use contract::{

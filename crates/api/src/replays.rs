@@ -69,10 +69,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<ReplayView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::replays(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read a replay with its progress. Scope `deliveries:read`.

@@ -1,6 +1,6 @@
 //! The frame around every request: an id, the checks that need no handler, and problems written down.
 
-use crate::{app::App, client_address::ClientAddress, error::ApiError, keys};
+use crate::{answers::Answers, app::App, auth, client_address::ClientAddress, error::ApiError, keys};
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -28,6 +28,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     let method = request.method().clone();
     let is_api = request.uri().path().starts_with("/v1/");
     let holds_key = keys::is_key_in_url(request.uri());
+    let shown_key = request.headers().get(header::AUTHORIZATION).cloned();
     // The path of an ingest URL is a credential, and a query may hold anything: neither is logged.
     let path = if is_api && !holds_key { request.uri().path().to_owned() } else { String::new() };
 
@@ -43,12 +44,23 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         Err(refused) => refused.into_response(),
     };
 
-    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+    let tell = |response: &mut Response, error: ApiError| {
         log_refusal(&app.health.refusals, id, client, &method, &path, &error);
         *response.status_mut() = error.status();
         let body = error.write(id, response.headers_mut());
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = Body::from(body);
+    };
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        tell(&mut response, error);
+    }
+    if Answers::is_due(&response) {
+        let account = auth::account_behind(&app, shown_key).await;
+        response = app.answers.hold(account, response).unwrap_or_else(|no_room| {
+            let mut response = Response::default();
+            tell(&mut response, if method.is_safe() { no_room } else { Answers::untold() });
+            response
+        });
     }
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID, shown_id(id));

@@ -1,8 +1,9 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, api_keys, app::App, dead_letters, deliveries, destinations, docs, error::ApiError, events,
-    health, ingest_url, metrics, nodes, publish, replays, request, routes, sources, stats, stream,
+    accounts, answers::share_of_all, api_keys, app::App, dead_letters, deliveries, destinations, docs,
+    error::ApiError, events, health, ingest_url, metrics, nodes, publish, replays, request, routes, sources,
+    stats, stream,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -32,8 +33,9 @@ pub fn router(app: App) -> Router {
 pub fn router_at(address: ListenAddress, app: App) -> Router {
     let (router, document) = urls().split_for_parts();
     let document = Bytes::from(document.to_json().expect("the document is plain data"));
-    let openapi =
-        move || async move { ([(header::CONTENT_TYPE, "application/json")], document).into_response() };
+    let openapi = move || async move {
+        share_of_all(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+    };
     router
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors))

@@ -18,7 +18,7 @@ use crate::{
     validate::Checks,
     views,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{ListBody, NewRoute, RouteView, schema};
 use domain::{
     account::Scope,
@@ -176,10 +176,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<RouteView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::routes(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read a route. Scope `destinations:read`.

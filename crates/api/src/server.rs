@@ -7,6 +7,7 @@
 mod guard;
 mod head;
 mod linger;
+mod pace;
 mod permits;
 
 use crate::{
@@ -23,6 +24,7 @@ use guard::RequestGuard;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::TokioIo;
+use pace::WritePace;
 use permits::ConnectionPermits;
 use std::{
     convert::Infallible,
@@ -172,8 +174,14 @@ async fn connection(stream: TcpStream, peer: IpAddr, router: Router, app: App, s
 
     let WatchedStream { mut stream, guard, .. } = connection.into_parts().io.into_inner();
     let refusal = match late {
-        // Nothing that is said would be read.
-        Some(false) => return,
+        Some(false) => {
+            // Nothing that is said would be read. What the system holds for a client that does not read is thrown away
+            // too: it would wait for minutes.
+            if watch.is_too_slow() {
+                let _ = stream.set_zero_linger();
+            }
+            return;
+        }
         Some(true) => Some(ApiError::request_timeout("the head was not sent in time")),
         None => guard.fault().map(ApiError::from),
     };
@@ -198,8 +206,8 @@ struct ConnectionWatch {
 
 struct WatchedConnection {
     phase: ConnectionPhase,
-    /// Since when the client does not take what we send.
-    stalled: Option<Instant>,
+    /// How fast the client takes what we send.
+    pace: WritePace,
 }
 
 enum ConnectionPhase {
@@ -215,7 +223,7 @@ impl ConnectionWatch {
     fn new(deadlines: Deadlines) -> Self {
         // A new connection is made to ask something: it gets the time of a head, not that of a rest.
         let phase = ConnectionPhase::Rest { until: Instant::now() + deadlines.head };
-        let state = Mutex::new(WatchedConnection { phase, stalled: None });
+        let state = Mutex::new(WatchedConnection { phase, pace: WritePace::default() });
         Self { deadlines, state, heads: AtomicU32::new(0), midway: AtomicBool::new(false) }
     }
 
@@ -225,12 +233,18 @@ impl ConnectionWatch {
 
     fn deadline(&self) -> Option<Instant> {
         let state = self.state();
-        let stalled = state.stalled.map(|since| since + self.deadlines.body);
-        let phase = match state.phase {
-            ConnectionPhase::Rest { until } | ConnectionPhase::Head { until } => Some(until),
-            ConnectionPhase::Busy => None,
-        };
-        [stalled, phase].into_iter().flatten().min()
+        match (state.pace.deadline(self.deadlines.answer_grace, self.deadlines.body), &state.phase) {
+            // The body of an answer is handed over before its last bytes are taken: until then it is no rest.
+            (Some(too_slow), _) => Some(too_slow),
+            (None, ConnectionPhase::Rest { until } | ConnectionPhase::Head { until }) => Some(*until),
+            (None, ConnectionPhase::Busy) => None,
+        }
+    }
+
+    /// It was cut off in the middle of an answer.
+    fn is_too_slow(&self) -> bool {
+        let state = self.state();
+        state.pace.deadline(self.deadlines.answer_grace, self.deadlines.body).is_some()
     }
 
     fn in_head(&self) -> bool {
@@ -246,7 +260,7 @@ impl ConnectionWatch {
 
     /// False if hyper has found a request where none was judged: the two read the bytes before it differently.
     fn asked(&self) -> bool {
-        self.state().phase = ConnectionPhase::Busy;
+        *self.state() = WatchedConnection { phase: ConnectionPhase::Busy, pace: WritePace::default() };
         self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)).is_ok()
     }
 
@@ -254,11 +268,16 @@ impl ConnectionWatch {
         self.state().phase = ConnectionPhase::Rest { until: Instant::now() + self.deadlines.idle };
     }
 
-    fn written<T>(&self, wrote: &Poll<T>) {
+    fn written(&self, wrote: &Poll<io::Result<usize>>) {
         let mut state = self.state();
         match wrote {
-            Poll::Ready(_) => state.stalled = None,
-            Poll::Pending => drop(state.stalled.get_or_insert_with(Instant::now)),
+            Poll::Ready(wrote) => {
+                let goes_on = state.pace.took(*wrote.as_ref().unwrap_or(&0), Instant::now);
+                if goes_on && let ConnectionPhase::Rest { until } = &mut state.phase {
+                    *until = Instant::now() + self.deadlines.idle;
+                }
+            }
+            Poll::Pending => state.pace.block(Instant::now()),
         }
     }
 }

@@ -15,7 +15,11 @@ use crate::{
     validate::Checks,
     views,
 };
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::{IngestUrlView, ListBody, NewSource, SourceView, VerificationInput, VerificationKind, schema};
 use domain::{
@@ -116,10 +120,11 @@ pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<SourceView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::sources(&app, account, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Read a source. Scope `destinations:read`.

@@ -1,7 +1,7 @@
 //! Statistics of an account, of its fan-outs, and of a destination.
 
 use crate::{app::App, auth::AccountCtx, error::ApiError, path::Id, problems, query::Query, read};
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{DestinationStatsView, FanoutStatsView, StatsQuery, StatsView, schema};
 use domain::{account::Scope, id::DestinationId};
 
@@ -15,9 +15,10 @@ pub(crate) async fn account(
     State(app): State<App>,
     ctx: AccountCtx,
     Query(query): Query<StatsQuery>,
-) -> Result<Json<StatsView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
-    read::stats(&app, account, &query).await.map(Json)
+    let room = app.answers.page(account).await?;
+    room.json(&read::stats(&app, account, &query).await?)
 }
 
 /// Read how fan-outs went: how many events were delivered to all who wanted them, and how long that took. An event is
@@ -31,9 +32,10 @@ pub(crate) async fn fanout(
     State(app): State<App>,
     ctx: AccountCtx,
     Query(query): Query<StatsQuery>,
-) -> Result<Json<FanoutStatsView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
-    read::fanout_stats(&app, account, &query).await.map(Json)
+    let room = app.answers.page(account).await?;
+    room.json(&read::fanout_stats(&app, account, &query).await?)
 }
 
 /// Read how a destination does: attempts, what they met, how long they took. Scope `destinations:read`.
@@ -47,7 +49,8 @@ pub(crate) async fn destination(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     Query(query): Query<StatsQuery>,
-) -> Result<Json<DestinationStatsView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
-    read::destination_stats(&app, account, id, &query).await.map(Json)
+    let room = app.answers.page(account).await?;
+    room.json(&read::destination_stats(&app, account, id, &query).await?)
 }

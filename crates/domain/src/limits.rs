@@ -19,6 +19,22 @@ pub const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// … and after a grace it must keep coming at this pace.
 pub const BODY_GRACE: Duration = Duration::from_secs(5);
 pub const BODY_BYTES_PER_SECOND: u64 = 1024;
+/// Answers are taken, too, or given up: a client may take nothing for this long, then at least at this pace. It is the
+/// pace of a poor telephone line; at a slower one, an answer of five megabytes would be held for an hour.
+pub const ANSWER_GRACE: Duration = Duration::from_secs(10);
+pub const ANSWER_BYTES_PER_SECOND: u64 = 16 * 1024;
+/// Memory of a node for answers that are being made or sent, shared out between accounts.
+pub const ANSWERS_BYTES: usize = 64 * 1024 * 1024;
+/// How long an answer waits for its part of it. Somebody who reads has read by then.
+pub const ANSWER_ROOM_PATIENCE: Duration = Duration::from_secs(2);
+/// Answers up to this size are not counted: what every socket takes in at once is not held by us.
+pub const ANSWER_SMALL_BYTES: usize = 16 * 1024;
+/// What the answer to a batch says of one event, refused or not.
+pub const BATCH_RESULT_BYTES: usize = 512;
+/// Pieces in which a payload is read by whoever downloads it …
+pub const PAYLOAD_PIECE_BYTES: usize = 64 * 1024;
+/// … and what reading a packed one in pieces takes: half a mebibyte to look back in, and as much for the rest.
+pub const UNPACKING_BYTES: usize = 1024 * 1024;
 /// Inbound connections a node keeps open at once.
 pub const CONNECTIONS: usize = 10_000;
 /// Of these, what one address may have: the rest is for the others.
@@ -224,6 +240,11 @@ pub const FILTER_VALUES: usize = 50;
 /// Rows of one page of a list: unless asked otherwise, and at most.
 pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 200;
+/// Text of one page, about: a page of large rows has fewer, and goes on where it stopped. One row is always given, and
+/// none is larger than a quarter of this.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+/// Memory set aside to make a page: its rows, what is shown of them, and the text.
+pub const PAGE_MADE_BYTES: usize = 4 * PAGE_BYTES;
 /// Deliveries of one event that a list of events counts, of what waits and of what has ended: more than are made in the
 /// ingest transaction, so that only large fan-outs are not counted to their end.
 pub const FANOUT_COUNTED: usize = FANOUT_INLINE + 1;

@@ -1,6 +1,6 @@
 //! The read side: events, deliveries and attempts, newest first, always within one account.
 
-use crate::{StoreError, catalog::Page};
+use crate::{KeptPayload, PayloadSize, StoreError, catalog::Page};
 use async_trait::async_trait;
 use domain::{
     attempt::Detail,
@@ -35,7 +35,11 @@ pub trait History: Send + Sync {
     /// How far these events' fan-outs are, in order, counted as in a list; None where the event is gone. Of any account:
     /// it is the node that asks.
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError>;
-    /// With its payload.
+    /// How large its payload is, without reading it.
+    async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError>;
+    /// Its payload, to be read in pieces. [`StoreError::Altered`] if it is not what was accepted.
+    async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError>;
+    /// With its payload, whatever has become of that.
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
 
     async fn deliveries(

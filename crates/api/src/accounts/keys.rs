@@ -10,7 +10,7 @@ use crate::{
     path::{Id, IdWithin},
     problems, read,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{ApiKeyView, ListBody, schema};
 use domain::id::{AccountId, ApiKeyId};
 use http::StatusCode;
@@ -26,10 +26,11 @@ pub(crate) async fn list(
     _: OperatorCtx,
     Id(account): Id<AccountId>,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<ApiKeyView>>, ApiError> {
+) -> Result<Response, ApiError> {
+    let room = app.answers.page(None).await?;
     app.store.account(account).await?;
     let found = read::api_keys(&app, Some(account), list.page(&app, None)?).await?;
-    Ok(list.body(&app, None, found))
+    room.json(&list.body(&app, None, found))
 }
 
 /// Revoke an API key of an account. It stops working at once on this node and within a second on all; revoking again is

@@ -11,7 +11,7 @@ use crate::{
     path::Id,
     problems, read,
 };
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, response::Response};
 use contract::{AttemptView, DestinationView, ListBody, schema};
 use domain::{
     account::Scope,
@@ -152,8 +152,9 @@ pub(crate) async fn attempts(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<AttemptView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::destination_attempts(&app, account, id, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }

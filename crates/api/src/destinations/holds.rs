@@ -9,7 +9,7 @@ use crate::{
     path::Id,
     problems, read,
 };
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{HoldRecordView, ListBody, schema};
 use domain::{account::Scope, destination::Destination, id::DestinationId};
 
@@ -24,10 +24,11 @@ pub(crate) async fn list(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     list: List<NoFilter>,
-) -> Result<Json<ListBody<HoldRecordView>>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
+    let room = app.answers.page(account).await?;
     let found = read::destination_holds(&app, account, id, list.page(&app, account)?).await?;
-    Ok(list.body(&app, account, found))
+    room.json(&list.body(&app, account, found))
 }
 
 /// Writes down what a change of the destination has ended. Not worth failing for: the change has been made.

@@ -4,18 +4,21 @@ use super::{Listed, deliveries};
 use crate::{app::App, error::ApiError, validate::Checks, views};
 use contract::{EventDetailView, EventQuery, EventView, FanoutState};
 use domain::{
-    event::Event,
     id::{AccountId, EventId},
     limits,
 };
-use store::{DeliveryFilter, EventFilter, Page};
+use store::{DeliveryFilter, EventFilter, KeptPayload, Page, StoreError};
 use uuid::Uuid;
 
 /// With its headers, its payload if that is short text, and its first deliveries.
 pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDetailView, ApiError> {
     let record = app.store.event(account, id).await?;
     let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
-        Some(app.store.event_payload(account, id).await?.payload)
+        match app.store.kept_payload(account, id).await.and_then(|payload| payload.whole()) {
+            // Nothing is shown rather than something else.
+            Err(StoreError::Altered) => None,
+            payload => Some(payload?),
+        }
     } else {
         None
     };
@@ -26,9 +29,20 @@ pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDe
     Ok(views::event_detail(&record, payload.as_deref(), deliveries))
 }
 
-/// With its payload, byte for byte.
-pub async fn event_payload(app: &App, account: AccountId, id: EventId) -> Result<Event, ApiError> {
-    Ok(app.store.event_payload(account, id).await?)
+/// Its payload, byte for byte.
+pub async fn event_payload(app: &App, account: AccountId, id: EventId) -> Result<KeptPayload, ApiError> {
+    app.store.kept_payload(account, id).await.map_err(altered)
+}
+
+/// 500 for a payload that the store has not kept as it was: there is nothing to wait for.
+pub(crate) fn altered(error: StoreError) -> ApiError {
+    match error {
+        StoreError::Altered => {
+            ApiError::internal("the payload was altered in the store: its checksum does not fit")
+                .because(error)
+        }
+        error => error.into(),
+    }
 }
 
 pub async fn events(

@@ -1,7 +1,7 @@
 //! Which routes an event would take, and why not the others: the same function that ingest uses, without sending.
 
 use crate::{app::App, auth::AccountCtx, error::ApiError, json::Body, problems, validate::Checks, views};
-use axum::{Json, extract::State};
+use axum::{extract::State, response::Response};
 use contract::{PreviewInput, PreviewView, RoutePreviewView};
 use domain::{
     account::Scope,
@@ -25,12 +25,18 @@ pub(crate) async fn preview(
     State(app): State<App>,
     ctx: AccountCtx,
     Body(input): Body<PreviewInput>,
-) -> Result<Json<PreviewView>, ApiError> {
+) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
     check(&input)?;
     if let Some(source) = input.source_id {
         app.store.source(account, source).await.map_err(super::refuse_reference)?;
     }
+    let payload = match input.event_id {
+        Some(id) => app.store.payload_size(account, id).await?.accepted,
+        // What is not stored came in a request to the management API, and is as large as that may be.
+        None => limits::MANAGEMENT_BODY_BYTES,
+    };
+    let room = app.answers.room(account, payload + limits::PAGE_MADE_BYTES).await?;
     // Whatever this process remembers, another may have changed it.
     let snapshot = app.admission.snapshots().newer_than(account, i64::MAX).await?;
     let event = match input.event_id {
@@ -38,14 +44,12 @@ pub(crate) async fn preview(
         None => None,
     };
     let routes = snapshot.table.iter().count();
-    // What is not stored came in a request to the management API, and is as large as that may be.
-    let payload = event.as_ref().map_or(limits::MANAGEMENT_BODY_BYTES, |event| event.payload.len());
     let judging = move || match &event {
         Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
         None => judge(&snapshot.table, &candidate(&input)),
     };
     let data = app.admission.matcher().run(ctx.account_id(), routes, payload, judging).await?;
-    Ok(Json(PreviewView { data }))
+    room.json(&PreviewView { data })
 }
 
 fn check(input: &PreviewInput) -> Result<(), ApiError> {

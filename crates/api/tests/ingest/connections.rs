@@ -7,7 +7,7 @@ use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 use store::{Change, StoreError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
     time::timeout,
 };
@@ -37,6 +37,14 @@ async fn served_with_grace(grace: Duration, configure: impl FnOnce(&mut ApiConfi
 impl Served {
     pub(crate) async fn connect(&self) -> TcpStream {
         connect(self.address).await
+    }
+
+    /// A client whose system takes in next to nothing for it.
+    #[expect(clippy::disallowed_methods, reason = "the client of these tests")]
+    pub(crate) async fn connect_narrow(&self) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4 * 1024).unwrap();
+        socket.connect(self.address).await.unwrap()
     }
 
     /// Sends this and reads until the server closes.

@@ -1,5 +1,6 @@
 //! Events coming in: what is accepted, what is refused, and that nothing is left behind by what is refused.
 
+mod answers;
 mod bad_input;
 mod connections;
 mod framing;

@@ -142,6 +142,12 @@ impl World {
         Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
+    /// An answer that is no JSON.
+    pub(crate) async fn text(&self, request: Request<Body>) -> String {
+        let body = self.router.clone().oneshot(request).await.unwrap().into_body();
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
     /// With headers as `name: value`.
     pub(crate) async fn ingest(&self, token: &str, headers: &[&str], body: impl Into<Body>) -> Answer {
         self.ask(request("POST", &format!("/ingest/{token}"), headers, body)).await

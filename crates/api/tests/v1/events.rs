@@ -85,6 +85,7 @@ on_every_store! {
         let payload = world.get(&format!("/v1/events/{event}/payload")).await;
         assert_eq!((payload.status.as_u16(), &payload.bytes[..]), (200, sent));
         assert_eq!(payload.headers["content-type"], "text/html");
+        assert_eq!(payload.headers["content-length"], sent.len().to_string());
         assert_eq!(payload.headers["x-content-type-options"], "nosniff");
         assert!(payload.headers["content-disposition"].to_str().unwrap().starts_with("attachment"));
         assert!(payload.headers["content-security-policy"].to_str().unwrap().contains("sandbox"));
@@ -99,4 +100,24 @@ on_every_store! {
         let payload = world.get(&format!("/v1/events/{event}/payload")).await;
         assert_eq!(payload.bytes.len(), 64 * 1024 + 2);
     }
+
+    async fn a_payload_of_many_pieces_comes_back_byte_for_byte(world) {
+        let lines: Vec<_> = (0_u64..150_000).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        for data in [json!("x".repeat(3_000_000)), json!(lines)] {
+            let event = world.publish("a.b", data.clone()).await;
+            let payload = world.get(&format!("/v1/events/{event}/payload")).await;
+            assert_eq!(payload.headers["content-length"], payload.bytes.len().to_string());
+            assert!(payload.body == data);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_altered_payload_is_not_passed_off_as_whole() {
+    let (world, store) = World::forgetful().await;
+    let event = world.publish("a.b", json!({ "amount": 5 })).await;
+    store.alter_payload(event.parse().unwrap());
+    world.get(&format!("/v1/events/{event}/payload")).await.expect_problem(500, "internal");
+    let shown = world.get(&format!("/v1/events/{event}")).await.expect(200);
+    assert_eq!((&shown["payload"], &shown["size_bytes"]), (&Value::Null, &json!(12)));
 }

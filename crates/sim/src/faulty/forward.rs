@@ -19,10 +19,10 @@ use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, CreatedReplay,
     DeadLetterGroup, DeliveryFilter, DeliveryRecord, DestinationRecord, EventCount, EventFilter, EventRecord,
-    EventWalk, FactWalk, FanoutCounts, GroupKey, History, LaneRow, Listed, NewReplay, OpenReplay,
-    OriginalWalk, Originals, Page, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace,
-    ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection,
-    StoreError, SuccessRate, Summed, Survey, Term,
+    EventWalk, FactWalk, FanoutCounts, GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay,
+    OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk,
+    ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark,
+    Rollups, Selection, StoreError, SuccessRate, Summed, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -93,6 +93,8 @@ forward! { History:
     fn event(account: AccountId, id: EventId) -> EventRecord;
     fn event_alone(account: AccountId, id: EventId) -> Event;
     fn fanouts(events: &[EventId]) -> Vec<Option<FanoutCounts>>;
+    fn payload_size(account: AccountId, id: EventId) -> PayloadSize;
+    fn kept_payload(account: AccountId, id: EventId) -> KeptPayload;
     fn event_payload(account: AccountId, id: EventId) -> Event;
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;

@@ -3,7 +3,8 @@
 use super::{EndedDelivery, KeptEvent, MemoryStore, Tables, newest_first, queue::without_payload};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
-    FanoutCounts, GroupKey, History, Listed, Page, StoreError, SuccessRate, history::first_counted,
+    FanoutCounts, GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
+    history::first_counted,
 };
 use async_trait::async_trait;
 use domain::{
@@ -49,6 +50,18 @@ impl History for MemoryStore {
         let tables = self.tables();
         let of = |id| tables.events.get(id).map(|kept| tables.fanout(kept, Some(limits::FANOUT_COUNTED)));
         Ok(events.iter().map(of).collect())
+    }
+
+    async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError> {
+        let size = self.tables().event(account, id)?.event.payload.len();
+        Ok(PayloadSize { accepted: size, kept: size })
+    }
+
+    async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError> {
+        let tables = self.tables();
+        let kept = tables.event(account, id)?;
+        let (event, crc) = (&kept.event, Some(kept.payload_crc));
+        KeptPayload::new(event.content_type.clone(), event.payload.len(), event.payload.clone(), crc)
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {

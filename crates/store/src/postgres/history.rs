@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
-    GroupKey, History, Listed, Page, StoreError, SuccessRate,
+    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -53,6 +53,14 @@ impl History for PostgresStore {
 
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError> {
         events::fanouts(&self.pools.general().await?, events).await
+    }
+
+    async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError> {
+        events::payload_size(&self.pools.general().await?, account, id).await
+    }
+
+    async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError> {
+        events::kept_payload(&self.pools.general().await?, account, id).await
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {

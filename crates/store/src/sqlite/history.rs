@@ -11,7 +11,7 @@ mod incomplete;
 use super::{SqliteStore, Trouble};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
-    GroupKey, History, Listed, Page, StoreError, SuccessRate,
+    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
 };
 use async_trait::async_trait;
 use domain::{
@@ -65,6 +65,14 @@ impl History for SqliteStore {
         let events = events.to_owned();
         self.read(move |connection| events.iter().map(|id| events::fanout_of(connection, *id)).collect())
             .await
+    }
+
+    async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError> {
+        self.read(move |connection| events::payload_size(connection, account, id)).await
+    }
+
+    async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError> {
+        self.read(move |connection| events::kept_payload(connection, account, id)).await
     }
 
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {

@@ -469,6 +469,8 @@ pub(crate) async fn one_account_sees_nothing_of_another(world: World) {
         is_not_found(world.store.event(me, id).await, "event");
         is_not_found(world.store.event_alone(me, id).await, "event");
         is_not_found(world.store.event_payload(me, id).await, "event");
+        is_not_found(world.store.payload_size(me, id).await, "event");
+        is_not_found(world.store.kept_payload(me, id).await, "event");
     }
     for id in [waiting.id, ended.id, DeliveryId::at(at(0), chance())] {
         is_not_found(world.store.delivery(me, id).await, "delivery");

@@ -133,6 +133,13 @@ pub(crate) async fn payloads_of_any_kind_come_back_byte_for_byte(world: World) {
         assert_eq!(*row.event.unwrap(), given);
         assert_eq!(*world.store.payload(given.id).await.unwrap().unwrap(), given);
         assert_eq!(world.store.event_payload(ground.account.id, given.id).await.unwrap(), given);
+        let size = world.store.payload_size(ground.account.id, given.id).await.unwrap();
+        assert_eq!(size.accepted, payload.len());
+        assert!(size.kept <= size.accepted && size.memory() <= 2 * size.accepted);
+        let kept = world.store.kept_payload(ground.account.id, given.id).await.unwrap();
+        assert_eq!((&kept.content_type, kept.size), (&given.content_type, payload.len()));
+        let pieces: Vec<_> = kept.pieces().unwrap().map(Result::unwrap).collect();
+        assert_eq!(pieces.concat(), payload);
         let record = world.store.event(ground.account.id, given.id).await.unwrap();
         assert_eq!(record.size_bytes as usize, payload.len(), "as it was accepted");
     }
@@ -152,6 +159,8 @@ pub(crate) async fn an_altered_payload_is_not_given_to_be_sent(world: World) {
         let left_out = Event { payload: Default::default(), ..altered };
         assert_eq!(read[0].event.as_deref(), Some(&left_out), "its event is there");
         let refused = world.store.payload(id).await;
+        assert!(matches!(refused, Err(StoreError::Altered)), "{refused:?}");
+        let refused = world.store.kept_payload(ground.account.id, id).await;
         assert!(matches!(refused, Err(StoreError::Altered)), "{refused:?}");
         let shown = world.store.event_payload(ground.account.id, id).await.unwrap();
         assert!(!shown.payload.is_empty(), "a person may look at what is there");

@@ -9,7 +9,8 @@ use super::{
     },
     bounds, expressions, listed, page_ends, some, uuids,
 };
-use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError};
+use crate::{EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError};
+use bytes::Bytes;
 use domain::{
     event::Event,
     id::{AccountId, DeliveryId, EventId},
@@ -21,6 +22,8 @@ use uuid::Uuid;
 
 static EVENTS: LazyLock<Statement> = sql!("events" + "events_page");
 static EVENT: LazyLock<Statement> = sql!("event");
+static PAYLOAD_SIZE: LazyLock<Statement> = sql!("payload_size");
+static KEPT_PAYLOAD: LazyLock<Statement> = sql!("kept_payload");
 static FANOUT_TOTALS: LazyLock<Statement> = sql!("fanout_totals");
 /// In a busy hour one large fan-out is all that the statistics know, and the planner would look for every other event by
 /// reading the table.
@@ -106,6 +109,33 @@ pub(super) async fn alone(
     let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
     let read = connection.read(&EVENT, params).await?;
     read.first(rows::event)?.ok_or(StoreError::NotFound { what: "event" })
+}
+
+pub(super) async fn payload_size(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<PayloadSize, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
+    let found = connection.read(&PAYLOAD_SIZE, params).await?.first(|cells| {
+        let (accepted, kept): (u32, u32) = (cells.get("size_bytes")?, cells.get("kept_bytes")?);
+        Ok(PayloadSize { accepted: accepted as usize, kept: kept as usize })
+    })?;
+    found.ok_or(StoreError::NotFound { what: "event" })
+}
+
+pub(super) async fn kept_payload(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<KeptPayload, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
+    let found = connection.read(&KEPT_PAYLOAD, params).await?.first(|cells| {
+        let (content_type, size): (_, u32) = (cells.get("content_type")?, cells.get("size_bytes")?);
+        let kept = Bytes::copy_from_slice(cells.get("payload")?);
+        Ok(KeptPayload::new(content_type, size as usize, kept, cells.get("payload_crc")?))
+    })?;
+    found.ok_or(StoreError::NotFound { what: "event" })?
 }
 
 pub(super) async fn fanouts(

@@ -8,7 +8,10 @@ use super::{
     },
     filter, listed,
 };
-use crate::{EventFilter, EventRecord, FanoutCounts, Listed, Page, StoreError, payload};
+use crate::{
+    EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError, payload,
+};
+use bytes::Bytes;
 use domain::{
     event::Event,
     id::{AccountId, EventId},
@@ -25,6 +28,8 @@ pub(in super::super) const EVENTS: &str = concat!(
 const WANTED_EVENT: &str = concat!(sql!("events"), "where e.id = :id and e.account_id = :account_id");
 const EVENT: &str = sql!("event");
 const EVENT_PAYLOAD: &str = sql!("event_payload");
+const PAYLOAD_SIZE: &str = sql!("payload_size");
+const KEPT_PAYLOAD: &str = sql!("kept_payload");
 const WAITING_OF_EVENT: &str = sql!("waiting_of_event");
 const FANOUT_COUNTS: &str = sql!("fanout_counts");
 
@@ -126,6 +131,32 @@ pub(super) fn wanted(
         wanted.then(|| record(connection, columns, Some(limits::FANOUT_COUNTED))).transpose()
     })?;
     Ok(found.flatten())
+}
+
+pub(super) fn payload_size(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<PayloadSize, Trouble> {
+    bound!(PAYLOAD_SIZE, id: id, account_id: account)
+        .first(connection, |columns| {
+            Ok(PayloadSize { accepted: columns.count()? as usize, kept: columns.count()? as usize })
+        })?
+        .ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
+pub(super) fn kept_payload(
+    connection: &Connection,
+    account: AccountId,
+    id: EventId,
+) -> Result<KeptPayload, Trouble> {
+    bound!(KEPT_PAYLOAD, id: id, account_id: account)
+        .first(connection, |columns| {
+            let (content_type, size) = (columns.get()?, columns.count()? as usize);
+            let kept = Bytes::copy_from_slice(columns.blob()?);
+            Ok(KeptPayload::new(content_type, size, kept, columns.get()?)?)
+        })?
+        .ok_or(StoreError::NotFound { what: "event" }.into())
 }
 
 pub(super) fn with_payload(

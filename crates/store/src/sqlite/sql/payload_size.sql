@@ -1,0 +1,5 @@
+-- The length of a blob stands in the head of its row: its pages are not read.
+select size_bytes, length(payload)
+from events
+where id = :id
+  and account_id = :account_id

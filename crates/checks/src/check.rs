@@ -120,7 +120,7 @@ checks! {
         "a cut log costs its tail and no more, damage is named, and no altered payload is sent";
     backup_under_load ["a08"] SQLITE =>
         "a backup made under load has everything, and events hardly notice it";
-    second_process_refused ["a09"] SQLITE => "a second process on the same folder is turned away";
+    second_process_refused ["a09"] SQLITE => "a second process on the same file is turned away, by whatever path it comes";
     slow_disk ["a10"] SQLITE => "a disk on which every flush takes 200 ms costs time and nothing else";
     unsafe_settings_refused ["a11"] BOTH =>
         "a store that may forget is refused, unless that is accepted for all to see";

@@ -2,7 +2,7 @@
 //!
 //! Everything that wants to write is a job for [`writer`], which runs all jobs that wait in one transaction and flushes
 //! once for all of them; no job is answered before the flush. Reads go through [`readers`], each in one snapshot. A
-//! lock on a file beside the database keeps a second process out, so that this one owns every lane there is.
+//! lock on the file itself ([`file_lock`]) keeps a second process out, so that this one owns every lane there is.
 
 mod audit;
 mod backlog;
@@ -11,6 +11,7 @@ mod catalog;
 mod chores;
 mod expand;
 mod feed;
+mod file_lock;
 mod gates;
 mod history;
 mod idempotency;
@@ -41,13 +42,13 @@ mod writer;
 mod tests;
 
 pub use backup::{BackupError, Copied, backup};
+pub use file_lock::is_in_use;
 pub use integrity::{Depth, IntegrityReport, check_integrity};
-pub use open::is_in_use;
 pub use read_only::SqliteReadOnly;
 
 use crate::{StoreError, feed::FeedSignal};
+use file_lock::FileLock;
 use idempotency::Keys;
-use open::FileLock;
 use readers::Readers;
 use rusqlite::Connection;
 use std::sync::{Arc, atomic::AtomicI64};

@@ -4,8 +4,8 @@ use crate::{config::Config, dice::SystemDice, failure::Failure};
 use anyhow::Context;
 use domain::{dice::Dice, limits};
 use std::{
-    fs::{DirBuilder, File},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use store::{OpenOptions, Store};
 /// Opens it now or says why not.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     if let Some(path) = file(config) {
-        make_private(&path)?;
+        make_folder(&path)?;
     }
     Ok(store::open(&options(config)).await?)
 }
@@ -83,19 +83,15 @@ pub(crate) fn file(config: &Config) -> Option<PathBuf> {
     Some(plain.unwrap_or(path))
 }
 
-/// An embedded store may live outside the data folder, and its folder may be open to others: payloads are for its owner
-/// alone. What SQLite puts beside the file has the file's mode.
-fn make_private(path: &Path) -> Result<(), Failure> {
+/// An embedded store may live outside the data folder: payloads are for its owner alone. The file itself is made so by the
+/// store, which keeps it open: nobody else may open and close it. What SQLite puts beside it has its mode.
+fn make_folder(path: &Path) -> Result<(), Failure> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
-    }
-    if !path.exists() {
-        let made = File::options().append(true).create(true).mode(0o600).open(path);
-        made.with_context(|| format!("{} cannot be made", path.display()))?;
     }
     Ok(())
 }

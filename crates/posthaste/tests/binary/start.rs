@@ -4,7 +4,12 @@ use crate::node::{LONG, Node, Place, deliver_to, ended, output, text};
 use client::{Client, Publish};
 use domain::delivery::Status;
 use lab::{Receiver, Reply, Script};
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, symlink},
+    path::Path,
+    time::{Duration, Instant},
+};
 
 #[tokio::test]
 async fn without_a_master_key_it_says_how_to_make_one() {
@@ -61,6 +66,53 @@ async fn a_second_process_on_the_same_folder_ends_with_code_5_within_two_seconds
     assert_eq!(second.status.code(), Some(5));
     assert!(text(&second.stderr).contains(&format!("in use by process {}", node.pid())), "{second:?}");
     assert!(node.client().own_account().await.is_ok(), "the first goes on");
+}
+
+#[tokio::test]
+async fn a_second_process_is_refused_by_whatever_path_it_comes_and_takes_no_lock_away() {
+    let place = Place::new();
+    let node = place.dev().await;
+    let (file, master) = (place.data_dir().join("posthaste.db"), place.line(&["keys", "master"]).await);
+    symlink(place.data_dir(), place.path().join("folder")).unwrap();
+    symlink(&file, place.path().join("link.db")).unwrap();
+    fs::hard_link(&file, place.path().join("name.db")).unwrap();
+    for path in ["posthaste-data/posthaste.db", "folder/posthaste.db", "link.db", "name.db"] {
+        let database = format!("sqlite:{path}");
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir", "own", "--database", &database];
+        let mut second = place.command(&serve);
+        second.env("POSTHASTE_MASTER_KEYS", &master);
+        let started = Instant::now();
+        let second = output(second).await;
+        assert!(started.elapsed() < Duration::from_secs(2), "{path}: it took {:?}", started.elapsed());
+        assert_eq!(second.status.code(), Some(5), "{path}: {second:?}");
+        assert!(text(&second.stderr).contains("is in use by"), "{path}: {second:?}");
+    }
+    for (command, code) in [
+        (&["doctor", "--audit"][..], 0),
+        (&["backup", "copy.db"], 0),
+        (&["keys", "list"], 5),
+        (&["migrate"], 5),
+    ] {
+        let ended = place.run(command).await;
+        assert_eq!(ended.status.code(), Some(code), "{command:?}: {ended:?}");
+    }
+    node.client().readiness().await.unwrap();
+    for name in ["posthaste.db", "posthaste.db-shm"] {
+        assert!(
+            has_record_lock(node.pid(), &place.data_dir().join(name)),
+            "SQLite has lost its lock on {name}"
+        );
+    }
+}
+
+/// SQLite's own, as the system knows them: a process loses them when it closes any descriptor of the file.
+fn has_record_lock(pid: u32, file: &Path) -> bool {
+    let inode = fs::metadata(file).unwrap().ino();
+    let (pid, file) = (pid.to_string(), format!(":{inode}"));
+    fs::read_to_string("/proc/locks").unwrap().lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        matches!(&words[..], [_, "POSIX", _, _, by, of, ..] if *by == pid && of.ends_with(&file))
+    })
 }
 
 #[tokio::test]

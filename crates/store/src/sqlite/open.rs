@@ -2,6 +2,7 @@
 
 use super::{
     SqliteStore,
+    file_lock::FileLock,
     idempotency::Keys,
     readers::{BUSY_TIMEOUT, ENGINE_READERS, Readers, STATEMENTS},
     space::Space,
@@ -16,33 +17,17 @@ use crate::{
 };
 use domain::{limits, time::Timestamp};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-};
 use std::{
-    fs::{self, File},
-    io::{self, ErrorKind, Read as _, Write as _},
+    fs,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, atomic::AtomicI64},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, atomic::AtomicI64},
 };
 
 /// Enough for the pages a group of writes touches.
 const CACHE_KIB: i64 = 8_192;
-/// A process that only asks whether a file is in use has its lock for a moment.
-const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 /// The log is cut back to this after it was longer: after a backup, not each time it begins again, since cutting takes up
 /// to 25 ms, and each flush that makes it longer again waits for the file system's own log.
 const LOG_KEPT_BYTES: i64 = (limits::CHECKPOINT_PAGES_WAIT + limits::CHECKPOINT_PAGES) * 4_120;
-
-/// Held as long as the store is open; the system lets it go with the process, however that ends.
-pub(super) struct FileLock {
-    _file: File,
-    /// The database, to flush it. Closing it takes the locks of all our connections along, so it is closed after them.
-    database: OnceLock<File>,
-}
 
 impl SqliteStore {
     /// Opens the database, creating folder and file where they are missing. `PATH?synchronous=normal` asks for less
@@ -55,15 +40,14 @@ impl SqliteStore {
 
     fn open_blocking(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let (path, synchronous) = parse(path)?;
-        let folder = folder_of(&path);
-        fs::create_dir_all(&folder).map_err(unavailable)?;
-        let lock = Arc::new(FileLock::take(&beside(&path, "lock"), &folder)?);
+        fs::create_dir_all(folder_of(&path)).map_err(unavailable)?;
+        let lock = Arc::new(FileLock::take(&path)?);
+        let path = lock.path.clone();
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
-        let _ = lock.database.set(File::open(&path).map_err(unavailable)?);
         let copying = open(&path, synchronous).map_err(|error| of_sql(&path, error))?;
         let keys = Keys::open(&connection, limits::KEYS_UNINDEXED)
             .map_err(|trouble| of_reach(&path, trouble.reach(), trouble.of_read()))?;
-        let space = Space::new(folder, beside(&path, "reserve"));
+        let space = Space::new(folder_of(&path), beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
         let writer =
@@ -84,58 +68,6 @@ impl SqliteStore {
             feed_signal,
             _lock,
         })
-    }
-}
-
-impl FileLock {
-    fn take(path: &Path, folder: &Path) -> Result<Self, OpenError> {
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(unavailable)?;
-        let give_up = Instant::now() + LOCK_PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    // For people, and for the message below. Losing it costs nothing.
-                    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-                    return Ok(Self { _file: file, database: OnceLock::new() });
-                }
-                Err(Errno::WOULDBLOCK) if Instant::now() < give_up => thread::sleep(LOCK_PATIENCE / 10),
-                Err(Errno::WOULDBLOCK) => {
-                    let mut holder = String::new();
-                    let _ = file.read_to_string(&mut holder);
-                    let who = match holder.trim() {
-                        "" => "another process".to_owned(),
-                        holder => format!("process {holder}"),
-                    };
-                    let folder = folder.display();
-                    let why = format!(
-                        "the data folder {folder} is in use by {who}: stop it, or ask the server by its API"
-                    );
-                    return Err(OpenError::InUse(why));
-                }
-                Err(error) => return Err(unavailable(error)),
-            }
-        }
-    }
-
-    /// What was written to the database is on disk.
-    pub(super) fn flush_database(&self) -> io::Result<()> {
-        self.database.get().map_or(Ok(()), File::sync_data)
-    }
-}
-
-/// Whether a process has the file open as its store, as far as one can tell.
-pub fn is_in_use(path: &Path) -> bool {
-    let Ok((path, _)) = parse(path) else { return false };
-    match File::open(beside(&path, "lock")) {
-        // Given back as soon as it is known.
-        Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
-        Err(error) => error.kind() != ErrorKind::NotFound,
     }
 }
 
@@ -165,7 +97,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
 }
 
 /// `posthaste.db` -> `posthaste.db.lock`
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(ending);
@@ -301,6 +233,6 @@ fn of_reach(path: &Path, reach: Reach, error: StoreError) -> OpenError {
     }
 }
 
-fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+pub(super) fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
     OpenError::Unavailable(StoreError::Unavailable(error.into()))
 }

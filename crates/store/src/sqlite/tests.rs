@@ -4,6 +4,7 @@
 mod backup;
 mod damage;
 mod disk;
+mod file_lock;
 mod idempotency;
 mod order;
 mod pace;

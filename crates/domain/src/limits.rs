@@ -643,6 +643,10 @@ pub const WRITER_TURN: usize = 256;
 pub const BULK_PASSED_OVER: u32 = 3;
 /// Kept aside on disk: when there is no room left, settlements get it, so that what was delivered is known.
 pub const STORE_RESERVE_BYTES: u64 = 4 * 1024 * 1024;
+/// With less free than this the reserve is given up before the file is opened: what a start writes (shared memory, the first
+/// pages of the log, the node's row and its shards) takes some 200 KiB. Far below [`INGEST_FREE_BYTES`] even with the
+/// reserve added, so that events stay refused.
+pub const STORE_START_BYTES: u64 = 1024 * 1024;
 /// How often the free space is looked at.
 pub const FREE_SPACE_CHECK: Duration = Duration::from_millis(50);
 /// Groups the writer writes before it looks how long the log has grown.

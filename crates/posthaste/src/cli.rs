@@ -5,7 +5,7 @@ use crate::{
         backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs,
         listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
     },
-    config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags},
+    config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
 use clap::{Args, Parser, Subcommand};
 
@@ -62,6 +62,7 @@ impl SettingFlags {
     }
 
     pub(crate) fn layers(&self, dev: Dev) -> Result<Layers, ConfigError> {
+        check_variables()?;
         let said = Sayings { dev, file: self.file.as_deref(), flags: &self.given };
         Layers::stack(said, |name| std::env::var(name).ok())
     }

@@ -1,7 +1,8 @@
 //! Settings: raw text from four layers in, checked values out. After this it does not matter where a value came from.
 //!
 //! [`template`] reads `config.default.toml`, the one list of all settings with their defaults; [`layers`] stacks file,
-//! environment and flags on it and remembers where each value was set; [`values`] reads durations, sizes and lists.
+//! environment and flags on it and remembers where each value was set; [`values`] reads durations, sizes and lists;
+//! [`variables`] refuses those that nobody reads.
 //!
 //! The layering is our own and not a library's: the sources of `config show`, the `*_FILE` variables, the nearest key
 //! in an error and a `database` that is a URL as well as a table took more glue than it took code.
@@ -10,9 +11,10 @@ mod flags;
 mod layers;
 mod template;
 mod values;
+mod variables;
 
 pub(crate) use flags::SettingFlags;
-pub(crate) use layers::{Layers, Sayings, unknown_variables};
+pub(crate) use layers::{Layers, Sayings};
 pub(crate) use template::TEXT as TEMPLATE;
 
 use crate::telemetry::LogFormat;
@@ -25,6 +27,7 @@ use domain::{
 use engine::egress::{Proxy, ProxyUrlError};
 use ipnet::IpNet;
 use std::{
+    ffi::OsString,
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -66,6 +69,10 @@ pub(crate) struct Config {
     pub(crate) body_bytes: usize,
     pub(crate) backlog: BacklogCap,
     pub(crate) idempotency_window: Duration,
+    /// Where secrets were read from.
+    pub(crate) secret_files: Vec<PathBuf>,
+    /// Everybody on this machine can read it.
+    pub(crate) password_in_arguments: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +160,8 @@ impl Config {
                 bytes: layers.read("limits.backlog_bytes", |text| size(text, 1..=usize::MAX))? as u64,
             },
             idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
+            secret_files: layers.secret_files(),
+            password_in_arguments: layers.password_in_arguments(),
         };
         config.check_role().map(|()| config)
     }
@@ -195,6 +204,14 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// More than any disk holds.
 const MAX_BACKLOG_ROWS: u64 = 1_000_000_000_000;
+
+/// A variable of this process that looks like a setting and is none is an error.
+pub(crate) fn check_variables() -> Result<(), ConfigError> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    };
+    variables::check(std::env::vars_os().filter_map(text))
+}
 
 /// For flags that are no settings.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {

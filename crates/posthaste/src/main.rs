@@ -8,6 +8,7 @@ mod data_dir;
 mod dice;
 mod failure;
 mod progress;
+mod surroundings;
 mod telemetry;
 
 use clap::Parser;

@@ -1,12 +1,14 @@
 //! Hazard: the disk is full.
 //!
 //! The data folder is a file system of 64 MiB, half of it taken; events of 8 KiB come in at 500/s while a slow
-//! destination works off 50/s, until nothing more fits; ten seconds later the other half is set free. Needs root.
+//! destination works off 50/s, until nothing more fits; ten seconds later the last byte is taken too, the node is killed
+//! and started on the full disk; then the other half is set free. Needs root.
 //!
 //! Holds if events are only ever answered 202 or 503, the latter with Retry-After; if the process lives on and what
-//! it delivers while the disk is full is settled; if it accepts within five seconds after there is room again,
-//! without a restart; if nothing is lost; and if the file passes SQLite's integrity check.
+//! it delivers while the disk is full is settled, before the kill and after the start; if it accepts within five seconds
+//! after there is room again, without a restart; if nothing is lost; and if the file passes SQLite's integrity check.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,20 +62,39 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.must(ready.status == Some(503), "a node that lets no event in says it is ready");
     report.must(testbed.is_running(), "the process died of a full disk");
 
+    let sent = pump.finish().await;
+    report.must_be_accepted_or_refused(&sent);
+    let rest = disk.path.join("rest");
+    fill(&rest)?;
+    let settled = testbed.database.number(SETTLED).await?;
+    let killed = testbed.kill().await?;
+    fill(&rest)?;
+    testbed.launch_node(0)?;
+    let again = async || Ok(testbed.database.number(SETTLED).await? >= settled + SLOTS * 2);
+    let again = becomes(Duration::from_secs(20), 100, again).await?;
+    report.must(again, "a node does not start and settle on a full disk");
+
+    std::fs::remove_file(&rest)?;
     std::fs::remove_file(&taken)?;
     let freed = Instant::now();
     becomes(Duration::from_secs(10), 50, async || Ok(probe().await?.status == Some(202))).await?;
     report.must_be_at_most("accepting_again_after_seconds", freed.elapsed(), 5.0);
-    sleep(Duration::from_secs(1)).await;
-    let sent = pump.finish().await;
-    report.must_be_accepted_or_refused(&sent);
     testbed.receiver.default_script(Reply::ok());
     testbed.must_be_running(report);
-    settle_accounts(&testbed, &source, source.evidence(&sent, Vec::new()), report).await?;
+    settle_accounts(&testbed, &source, source.evidence(&sent, vec![killed]), report).await?;
     let integrity = testbed.database.rows("pragma integrity_check").await?;
     let sound = integrity.first().and_then(|row| row[0].text()) == Some("ok");
     report.must(sound, "the file is damaged");
     testbed.tear_down().await
+}
+
+/// Adds to the file until nothing more fits on its disk.
+fn fill(file: &Path) -> Result<()> {
+    let mut file = std::fs::File::options().append(true).create(true).open(file)?;
+    for size in [1 << 16, 1 << 10, 1] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+    Ok(())
 }
 
 /// A tmpfs, unmounted when dropped.

@@ -35,6 +35,7 @@ pub(crate) async fn run(args: DoctorArgs, json: bool) -> Result<(), Failure> {
     chart.enter(host::data_folder(&config));
     chart.enter(host::master_keys(&config));
     chart.enter_all(host::files(&config));
+    chart.enter_all(host::surroundings(&config));
     examine(&args, &config, &mut chart).await?;
     chart.close()
 }

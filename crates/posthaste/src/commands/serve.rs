@@ -22,6 +22,7 @@ use crate::{
     data_dir::DataDir,
     dice::SystemDice,
     failure::{Code, Failure},
+    surroundings::{self, Concern},
     telemetry::{self, Exporting, TelemetryMetrics},
 };
 use anyhow::Context;
@@ -73,6 +74,9 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     let said = telemetry::start(config.log_format).map_err(Failure::configuration)?;
     let engine_settings = engine_settings(&config)?;
     raise_open_files();
+    for Concern { check, detail, fix } in surroundings::concerns(&config) {
+        tracing::warn!(check, fix, "{detail}");
+    }
 
     let data_dir = DataDir::claim(&config.data_dir)?;
     let keys = FirstKeys::gather(&config, dev)?;

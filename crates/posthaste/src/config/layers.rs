@@ -33,6 +33,8 @@ enum Source {
     Dev,
     File(PathBuf),
     Variable(String),
+    /// The file that a variable names.
+    FileOfVariable(String, PathBuf),
     Flag(String),
 }
 
@@ -42,7 +44,7 @@ impl fmt::Display for Source {
             Self::Default => f.write_str("default"),
             Self::Dev => f.write_str("--dev"),
             Self::File(path) => write!(f, "{}", path.display()),
-            Self::Variable(name) => f.write_str(name),
+            Self::Variable(name) | Self::FileOfVariable(name, _) => f.write_str(name),
             Self::Flag(name) => write!(f, "--{name}"),
         }
     }
@@ -131,7 +133,7 @@ impl Layers {
         for setting in SETTINGS.iter() {
             for name in variables(setting) {
                 if let Some((text, source)) = from_environment(&name, variable)? {
-                    self.put(setting.key, text, Source::Variable(source));
+                    self.put(setting.key, text, source);
                 }
             }
         }
@@ -168,6 +170,27 @@ impl Layers {
         ConfigError(format!("{key}{text}{by}: {wrong}"))
     }
 
+    /// Files in which secrets stand.
+    pub(super) fn secret_files(&self) -> Vec<PathBuf> {
+        let file = |setting: &Setting| match &self.said.get(setting.key)?.by {
+            Source::File(path) | Source::FileOfVariable(_, path) => Some(path.clone()),
+            _ => None,
+        };
+        let mut files: Vec<_> = SETTINGS.iter().filter(|setting| setting.secret).filter_map(file).collect();
+        files.dedup();
+        files
+    }
+
+    /// Whether a password stands in the arguments of this process.
+    pub(super) fn password_in_arguments(&self) -> bool {
+        URLS_WITH_PASSWORDS.iter().filter_map(|key| self.said.get(key)).any(|said| {
+            let url = url::Url::parse(&said.text).ok();
+            let by_name = |url: &url::Url| url.query_pairs().any(|(name, _)| name == "password");
+            matches!(said.by, Source::Flag(_))
+                && url.is_some_and(|url| url.password().is_some() || by_name(&url))
+        })
+    }
+
     /// Every setting with its value and its source, secrets redacted.
     pub(crate) fn show(&self) -> Vec<Shown> {
         let shown = |setting: &Setting| {
@@ -186,47 +209,27 @@ impl Layers {
 fn from_environment(
     name: &str,
     variable: &impl Fn(&str) -> Option<String>,
-) -> Result<Option<(String, String)>, ConfigError> {
+) -> Result<Option<(String, Source)>, ConfigError> {
     let file = format!("{name}_FILE");
     match (variable(name), variable(&file).filter(|path| !path.is_empty())) {
         (Some(_), Some(_)) => Err(ConfigError(format!("{name} and {file} are both set: leave one out"))),
-        (Some(text), None) => Ok(Some((text, name.into()))),
+        (Some(text), None) => Ok(Some((text, Source::Variable(name.into())))),
         (None, Some(path)) => {
             let text = fs::read_to_string(&path)
                 .map_err(|error| ConfigError(format!("{file}: cannot read {path}: {error}")))?;
-            Ok(Some((text.trim_end().to_owned(), file)))
+            Ok(Some((text.trim_end().to_owned(), Source::FileOfVariable(file, path.into()))))
         }
         (None, None) => Ok(None),
     }
 }
 
 /// The later the stronger.
-fn variables(setting: &Setting) -> Vec<String> {
+pub(super) fn variables(setting: &Setting) -> Vec<String> {
     match setting.key {
         "database" => vec!["DATABASE_URL".into(), "POSTHASTE_DATABASE_URL".into(), setting.variable()],
         "master_keys" => vec!["POSTHASTE_MASTER_KEY".into(), setting.variable()],
         _ => vec![setting.variable()],
     }
-}
-
-/// Variables that look like settings and are none. Beside the settings there are those of the commands.
-pub(crate) fn unknown_variables<'a>(names: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
-    const OTHERS: [&str; 9] = [
-        "POSTHASTE_CONFIG",
-        "POSTHASTE_LOG",
-        "POSTHASTE_URL",
-        "POSTHASTE_API_KEY",
-        "POSTHASTE_FAIL",
-        "POSTHASTE_TEST",
-        "POSTHASTE_TEST_RETENTION_DAY_SECONDS",
-        "POSTHASTE_TEST_PRUNE_EVERY_SECONDS",
-        "POSTHASTE_TEST_ROLLUP_EVERY_SECONDS",
-    ];
-    names.filter(|name| {
-        let plain = name.strip_suffix("_FILE").unwrap_or(name);
-        let known = |setting: &Setting| variables(setting).iter().any(|ours| ours == name || ours == plain);
-        name.starts_with("POSTHASTE_") && !OTHERS.contains(name) && !SETTINGS.iter().any(known)
-    })
 }
 
 /// URLs that may hold a password.
@@ -295,7 +298,7 @@ fn unknown(key: &str, path: &Path) -> ConfigError {
 }
 
 /// Levenshtein's: how many letters to insert, drop or change.
-fn distance(one: &str, other: &str) -> usize {
+pub(super) fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.chars().enumerate() {

@@ -197,8 +197,26 @@ fn a_folder_without_a_name_and_a_foreign_database_are_refused() {
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_noticed() {
-    let names =
-        ["POSTHASTE_LISEN", "POSTHASTE_LISTEN", "POSTHASTE_MASTER_KEYS_FILE", "POSTHASTE_LOG", "PATH"];
-    assert_eq!(unknown_variables(names.into_iter()).collect::<Vec<_>>(), ["POSTHASTE_LISEN"]);
+fn where_secrets_were_read_from_is_known_and_a_password_among_the_arguments() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let path = secret.path().to_str().unwrap();
+    let read = config("", &[("POSTHASTE_BOOTSTRAP_API_KEY_FILE", path)], &[]).unwrap();
+    assert_eq!(read.secret_files, [secret.path()]);
+    assert_eq!(
+        config("", &[("POSTHASTE_MASTER_KEYS", "k1:abc")], &[]).unwrap().secret_files,
+        [PathBuf::new(); 0]
+    );
+    assert_eq!(
+        config("master_keys = 'k1:abc'", &[], &[]).unwrap().secret_files.len(),
+        1,
+        "the file of settings"
+    );
+
+    let url = "postgres://me:sesame@db/posthaste";
+    for (flag, shown) in
+        [(url, true), ("postgres://me@db/x?password=sesame", true), ("postgres://me@db/x", false)]
+    {
+        assert_eq!(config("", &[], &[("database", flag)]).unwrap().password_in_arguments, shown, "{flag}");
+    }
+    assert!(!config("", &[("DATABASE_URL", url)], &[]).unwrap().password_in_arguments);
 }

@@ -15,6 +15,7 @@ async fn checking_the_settings_finds_what_serving_would_refuse() {
         ("POSTHASTE_DATABASE", "mysql://u:hidden@h/x", "sqlite:PATH"),
         ("POSTHASTE_LOG", "a=b=c", "POSTHASTE_LOG"),
         ("POSTHASTE_TEST_RETENTION_DAY_SECONDS", "1", "set POSTHASTE_TEST=1 as well"),
+        ("POSTHASTE_LISEN", "127.0.0.1:1", "the nearest is POSTHASTE_LISTEN "),
     ] {
         let mut command = place.command(&["config", "check"]);
         command.env(variable, value);
@@ -24,9 +25,8 @@ async fn checking_the_settings_finds_what_serving_would_refuse() {
         assert!(told.contains(said) && !told.contains("hidden"), "{told}");
     }
     let mut command = place.command(&["config", "check"]);
-    command.env("POSTHASTE_LISEN", "127.0.0.1:1");
-    let told = output(command).await;
-    assert!(text(&told.stdout).contains("POSTHASTE_LISEN is in the environment, and no setting"), "{told:?}");
+    command.env("POSTHASTE_PORT", "tcp://10.0.0.1:80").env("POSTHASTE_ADMIN_SERVICE_HOST", "10.0.0.1");
+    assert!(output(command).await.status.success(), "what Kubernetes sets is no mistake");
 }
 
 #[tokio::test]
@@ -86,4 +86,39 @@ async fn a_server_that_is_not_there_is_told_in_one_sentence() {
     let missed = place.run(&["health", "--url", "http://127.0.0.1:1"]).await;
     assert_eq!(missed.status.code(), Some(6));
     assert_eq!(text(&missed.stderr).matches("Connection refused").count(), 1, "{missed:?}");
+}
+
+#[tokio::test]
+async fn what_is_careless_is_told_at_the_start_and_by_the_doctor() {
+    let place = Place::new();
+    let key = place.line(&["keys", "master"]).await;
+    fs::create_dir_all(place.data_dir()).unwrap();
+    let file = place.data_dir().join("master.key");
+    fs::write(&file, key).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(place.data_dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    let careless = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env("POSTHASTE_MASTER_KEYS_FILE", &file).env("POSTHASTE_EGRESS_ALLOW", "0.0.0.0/0");
+        command
+    };
+    let told = output(careless(&["doctor", "--json"])).await;
+    for check in ["secret_files", "folder_modes", "egress", "database_file"] {
+        assert!(
+            text(&told.stdout).contains(&format!("\"check\":\"{check}\",\"level\":\"warning\"")),
+            "{told:?}"
+        );
+    }
+    // It ends at once, after it has looked around.
+    let said =
+        output(careless(&["serve", "--listen", "127.0.0.1:0", "--database", "sqlite:/dev/null/none"])).await;
+    assert!(!said.status.success());
+    for words in ["can read the secrets in it", "can replace what is in it", "egress.allow covers 0.0.0.0/0"]
+    {
+        assert!(text(&said.stderr).contains(words), "{words}: {said:?}");
+    }
+    let url = "postgres://me:sesame@127.0.0.1:1/none";
+    let told = output(careless(&["doctor", "--json", "--database", url])).await;
+    assert!(text(&told.stdout).contains("\"arguments\""), "{told:?}");
+    assert!(!text(&told.stdout).contains("sesame"), "{told:?}");
 }

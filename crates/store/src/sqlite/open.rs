@@ -43,15 +43,15 @@ impl SqliteStore {
         fs::create_dir_all(folder_of(&path)).map_err(unavailable)?;
         let lock = Arc::new(FileLock::take(&path)?);
         let path = lock.path.clone();
+        let space = Space::at_start(folder_of(&path), beside(&path, "reserve"));
         let connection = connect(&path, synchronous, options.accept_data_loss)?;
         let copying = open(&path, synchronous).map_err(|error| of_sql(&path, error))?;
         let keys = Keys::open(&connection, limits::KEYS_UNINDEXED)
             .map_err(|trouble| of_reach(&path, trouble.reach(), trouble.of_read()))?;
-        let space = Space::new(folder_of(&path), beside(&path, "reserve"));
         let tally = Arc::new(Tally::default());
         let first_count = FirstCount::start(&path, tally.clone()).map_err(|error| of_sql(&path, error))?;
-        let writer =
-            Writer::start([connection, copying], lock.clone(), space, tally.clone()).map_err(unavailable)?;
+        let writer = Writer::start([connection, copying], lock.clone(), space.begin(), tally.clone())
+            .map_err(unavailable)?;
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);

@@ -1,7 +1,7 @@
 //! Room on disk: how much there is, and a reserve that is given up when there is none.
 //!
 //! When the disk fills, events are refused first (503), while there is still room for settlements; when it is full, the
-//! reserve is deleted and settlements go on in its place. It is put back when there is room again.
+//! reserve is deleted and settlements go on in its place, and so does a start. It is put back when there is room again.
 
 use domain::limits;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
@@ -21,11 +21,30 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn new(folder: PathBuf, reserve: PathBuf) -> Self {
-        let mut space = Self { folder, reserve, held: false, short: false, checked: None };
-        space.held = fs::metadata(&space.reserve).is_ok_and(|file| file.len() >= limits::STORE_RESERVE_BYTES);
-        space.look();
+    /// Before anything is opened: a start has to write too, and on a full disk finds the room only here. Nothing is put
+    /// aside before [`Self::begin`].
+    pub(super) fn at_start(folder: PathBuf, reserve: PathBuf) -> Self {
+        let held = fs::metadata(&reserve).is_ok_and(|file| file.len() >= limits::STORE_RESERVE_BYTES);
+        let mut space = Self { folder, reserve, held, short: false, checked: None };
+        space.make_room(space.free());
         space
+    }
+
+    /// The store is open.
+    pub(super) fn begin(mut self) -> Self {
+        self.look();
+        self
+    }
+
+    pub(super) fn make_room(&mut self, free: Option<u64>) {
+        if free.is_some_and(|free| free < limits::STORE_START_BYTES) {
+            self.release();
+        }
+    }
+
+    /// None where the file system does not say.
+    fn free(&self) -> Option<u64> {
+        statvfs(&self.folder).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     /// Whether there is too little room to let events in, as of a moment ago.
@@ -52,15 +71,14 @@ impl Space {
         if !std::mem::take(&mut self.held) {
             return false;
         }
-        tracing::warn!(reserve = %self.reserve.display(), "the disk is full: settlements go on in the reserve");
+        tracing::warn!(reserve = %self.reserve.display(), "the disk is full: it goes on in the reserve");
         fs::remove_file(&self.reserve).is_ok()
     }
 
     fn look(&mut self) {
         self.checked = Some(Instant::now());
         // A file system that does not say is taken to have room: the next flush will tell.
-        let Ok(found) = statvfs(&self.folder) else { return };
-        let mut free = found.f_bavail.saturating_mul(found.f_frsize);
+        let Some(mut free) = self.free() else { return };
         if !self.held && free >= limits::INGEST_FREE_BYTES + limits::STORE_RESERVE_BYTES {
             match self.put_aside() {
                 Ok(()) => free -= limits::STORE_RESERVE_BYTES,

@@ -5,6 +5,7 @@ use crate::{
     commands::{bootstrap, keys, open},
     config::Config,
     progress::size,
+    surroundings::{self, Concern},
 };
 use domain::limits;
 use rustix::{
@@ -70,6 +71,15 @@ pub(super) fn master_keys(config: &Config) -> Finding {
             )
         }
     }
+}
+
+/// What is worth a warning at a start too.
+pub(super) fn surroundings(config: &Config) -> Vec<Finding> {
+    let concerns = surroundings::concerns(config).into_iter();
+    let found: Vec<Finding> = concerns
+        .map(|Concern { check, detail, fix }| Finding::bad(check, Level::Warning, detail, fix))
+        .collect();
+    if found.is_empty() { vec![Finding::ok("surroundings", "nothing unusual")] } else { found }
 }
 
 /// Of an embedded store: which other users can read it, and how much room it has.

@@ -1,7 +1,7 @@
 //! A full disk is waited out, a failed flush is the end. `max_page_count` makes SQLite believe that the disk is full.
 
 use super::{
-    super::{SqliteStore, Trouble, writer::Priority},
+    super::{SqliteStore, Trouble, space::Space, writer::Priority},
     Fixture,
 };
 use crate::{Membership as _, StoreError};
@@ -57,6 +57,20 @@ async fn a_settlement_that_finds_no_room_takes_the_reserve() {
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     assert!(!reserve.exists(), "the reserve was given up");
     lives_on(&fixture.store).await;
+}
+
+#[tokio::test]
+async fn a_start_on_a_full_disk_takes_the_reserve_and_lets_no_event_in_for_it() {
+    let Fixture { store, folder } = Fixture::new().await;
+    drop(store);
+    let reserve = folder.path().join("posthaste.db.reserve");
+    let start = || Space::at_start(folder.path().into(), reserve.clone());
+    start().make_room(Some(limits::STORE_START_BYTES));
+    assert!(reserve.exists(), "there is room enough to start");
+    start().make_room(Some(0));
+    assert!(!reserve.exists(), "it was given up");
+    start().make_room(Some(0));
+    const { assert!(limits::STORE_START_BYTES + limits::STORE_RESERVE_BYTES < limits::INGEST_FREE_BYTES) };
 }
 
 #[tokio::test]

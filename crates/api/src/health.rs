@@ -34,6 +34,9 @@ pub(crate) struct Readiness {
     /// Settings of the store under which acknowledged events can be lost: empty, unless the node was started with
     /// `--accept-data-loss`.
     unsafe_settings: Vec<String>,
+    /// What is wrong with the clock of this machine; null where nothing is, and where a database server's clock is gone by.
+    #[schema(required)]
+    clock: Option<String>,
 }
 
 /// The process answers.
@@ -43,7 +46,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
     Json(Alive { status: "ok", version: app.config.version })
 }
 
-/// The store answers (it is migrated when it opens), every loop runs, and the node is not stopping.
+/// The store answers (it is migrated when it opens), every loop runs, the node is not stopping, and the clock is believed.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
     responses((status = 200, description = "Ready", body = Readiness),
               (status = 503, description = "Not ready", body = Readiness)))]
@@ -56,7 +59,9 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
     };
     let draining = app.health.is_draining();
     let loops_down = app.supervisor.down();
-    let ready = store == "ok" && !draining && loops_down.is_empty();
+    let clock = app.clock.trouble();
+    let believed = clock.is_none_or(|trouble| !trouble.keeps_from_serving());
+    let ready = store == "ok" && !draining && loops_down.is_empty() && believed;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (
         status,
@@ -68,6 +73,7 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
             role: app.config.role.as_str(),
             version: app.config.version,
             unsafe_settings: app.config.unsafe_settings.clone(),
+            clock: clock.map(|trouble| trouble.to_string()),
         }),
     )
         .into_response()

@@ -9,6 +9,7 @@ mod behind_pgbouncer;
 mod bodies_unaltered;
 mod breaker;
 mod changes_obeyed;
+mod clock_jumps;
 mod cold_start;
 mod connections_cut;
 mod cost_of_more_nodes;
@@ -132,6 +133,8 @@ checks! {
         "a network to the database that is cut or silent is noticed and survived";
     lost_commit_answer ["b06"] POSTGRES => "a commit whose answer is lost happens once";
     behind_pgbouncer ["b07"] POSTGRES => "through a pooler in transaction mode everything still holds";
+    clock_jumps ["a12"] SQLITE =>
+        "a clock that jumps delays no retry and expires nothing, and a start behind what is stored says so";
     wrong_clocks ["b08"] POSTGRES => "clocks that are hours off or jump change nothing";
     too_few_connections ["b09"] POSTGRES =>
         "a database with too few connections slows down and harms nothing";

@@ -745,5 +745,8 @@ pub const AUDIT_SLACK: Duration = Duration::from_secs(5);
 pub const AUDIT_TURN_MAX: Duration = Duration::from_secs(90);
 /// Between the steps of an audit: the database has other work to do.
 pub const AUDIT_BREATH: Duration = Duration::from_millis(2);
+/// A machine's clock that was set is followed when it has stayed there for so long: long enough for a time service that
+/// was wrong to be right again, and for a person to be told.
+pub const CLOCK_CONFIRMED: Duration = Duration::from_secs(60);
 /// Clocks that differ by less agree: the question itself takes a while.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5);

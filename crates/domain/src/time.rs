@@ -12,6 +12,53 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// The store has just said what time it is. A clock that follows the store goes on from there.
     fn sync(&self, _store_now: Timestamp) {}
+    /// A moment of ours as others have it, who compare it with their clocks: signatures, `Retry-After` as a date.
+    fn to_wall(&self, moment: Timestamp) -> Timestamp {
+        moment
+    }
+    /// What is wrong with the clock of this machine, as far as it matters here.
+    fn trouble(&self) -> Option<ClockTrouble> {
+        None
+    }
+}
+
+/// Why the clock of a machine is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockTrouble {
+    /// It was set by so many seconds (back, if negative) less than a minute ago.
+    Jumped { seconds: i64 },
+    /// It was set back for good. Our time is so many seconds ahead of it, so that nothing is late.
+    Ahead { seconds: i64 },
+    /// We started with a clock that is behind the newest time in the store.
+    Behind { newest: Timestamp, wall: Timestamp },
+}
+
+impl ClockTrouble {
+    /// Whether a person has to look first.
+    pub fn keeps_from_serving(&self) -> bool {
+        matches!(self, Self::Behind { .. })
+    }
+}
+
+impl fmt::Display for ClockTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jumped { seconds } => write!(
+                f,
+                "this machine's clock was set by {seconds} s; nothing goes by it before it has stayed there for a minute"
+            ),
+            Self::Ahead { seconds } => write!(
+                f,
+                "this machine's clock was set back; this process goes on by its own time, {seconds} s ahead of it, and \
+                 after a restart waits until the clock has passed what is stored"
+            ),
+            Self::Behind { newest, wall } => write!(
+                f,
+                "this machine's clock says {wall}, and the newest time in the store is {newest}: set the clock right, or \
+                 start with --accept-clock if it is"
+            ),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,12 @@
 //! The time: the only place that asks what it is.
 //!
-//! [`SystemClock`] is this machine's. [`StoreClock`] is the store's at its last word, carried on by this machine's
-//! monotonic time, so that a wrong or jumping wall clock neither delays a retry nor misplaces an id.
+//! [`SystemClock`] is this machine's. [`StoreClock`] is the clock of a database server at its last word, [`SteadyClock`] that
+//! of this machine where there is no such server; both are carried on by this machine's monotonic time, so that a wrong or
+//! jumping wall clock neither delays a retry nor misplaces an id.
+
+mod steady;
+
+pub(crate) use steady::SteadyClock;
 
 use domain::time::{Clock, Timestamp};
 use std::{

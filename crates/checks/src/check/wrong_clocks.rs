@@ -66,13 +66,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 
     let records = testbed.receiver.snapshot();
     judge_pauses(&records, report);
-    let unix_us = lab::clock::unix_us() - testbed.receiver.now_us();
-    let off = |record: &Record| {
-        let stamp =
-            record.kept.as_ref()?.headers.get("webhook-timestamp")?.to_str().ok()?.parse::<f64>().ok()?;
-        Some(((record.start_us + unix_us) as f64 / 1e6 - stamp).abs())
-    };
-    let wrong = records.iter().filter(|record| off(record).is_none_or(|off| off > TIMESTAMP_WITHIN)).count();
+    let wrong = wrong_timestamps(&testbed, &records);
     report.note("requests", records.len());
     let mut unready = 0;
     for node in &testbed.nodes {
@@ -88,7 +82,18 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.tear_down().await
 }
 
-fn judge_pauses(records: &[Record], report: &mut Report) {
+/// Requests whose timestamp is not that of the moment they came.
+pub(super) fn wrong_timestamps(testbed: &Testbed, records: &[Record]) -> usize {
+    let unix_us = lab::clock::unix_us() - testbed.receiver.now_us();
+    let off = |record: &Record| {
+        let stamp =
+            record.kept.as_ref()?.headers.get("webhook-timestamp")?.to_str().ok()?.parse::<f64>().ok()?;
+        Some(((record.start_us + unix_us) as f64 / 1e6 - stamp).abs())
+    };
+    records.iter().filter(|record| off(record).is_none_or(|off| off > TIMESTAMP_WITHIN)).count()
+}
+
+pub(super) fn judge_pauses(records: &[Record], report: &mut Report) {
     let mut attempts: HashMap<&str, Vec<&Record>> = HashMap::new();
     for record in records {
         attempts.entry(&record.delivery_id).or_default().push(record);

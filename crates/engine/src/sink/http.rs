@@ -109,7 +109,7 @@ impl<T: Transport> Sink for HttpSink<T> {
             Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
         };
         let answer = self.transport.send(request).await;
-        let mut facts = facts(answer, shown, policy, clock.now());
+        let mut facts = facts(answer, shown, policy, clock.to_wall(clock.now()));
         if let Some(response) = &mut facts.detail.response {
             redact(response, &redaction);
         }
@@ -149,7 +149,13 @@ impl<T> HttpSink<T> {
         };
         set(header::CONTENT_TYPE, &event.content_type)?;
         set(HeaderName::from_static("webhook-id"), &id)?;
-        set(HeaderName::from_static("webhook-timestamp"), &started_at.seconds().to_string())?;
+        // Receivers compare it with their clocks, which a clock of ours that was set back agrees with and our own time does
+        // not.
+        let signed_at = attempt.clock.to_wall(started_at).seconds();
+        set(HeaderName::from_static("webhook-timestamp"), &signed_at.to_string())?;
+        if signed_at != started_at.seconds() {
+            shown.push(("webhook-timestamp".into(), signed_at.to_string()));
+        }
         set(HeaderName::from_static("posthaste-event-type"), event.event_type.as_str())?;
         set(HeaderName::from_static("posthaste-delivery"), &delivery.id.to_string())?;
         set(HeaderName::from_static("posthaste-attempt"), &attempt.number.to_string())?;
@@ -160,7 +166,7 @@ impl<T> HttpSink<T> {
         if let Some(replay) = delivery.replay_id {
             set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
         }
-        if let Some(signature) = self.signature(attempt.signing, &id, started_at, &payload) {
+        if let Some(signature) = self.signature(attempt.signing, &id, (started_at, signed_at), &payload) {
             set(HeaderName::from_static("webhook-signature"), &signature)?;
             shown.push(("webhook-signature".into(), signature));
         }
@@ -189,13 +195,19 @@ impl<T> HttpSink<T> {
     }
 
     /// The new secret signs first; the old one signs too until the overlap ends.
-    fn signature(&self, signing: Signing, id: &str, now: Timestamp, body: &[u8]) -> Option<String> {
+    fn signature(
+        &self,
+        signing: Signing,
+        id: &str,
+        (now, signed_at): (Timestamp, i64),
+        body: &[u8],
+    ) -> Option<String> {
         if signing.scheme == Scheme::None {
             return None;
         }
         let previous = self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
         let secrets = std::iter::once(&self.secret).chain(previous);
-        Some(domain::signature::sign(secrets, id, now.seconds(), body))
+        Some(domain::signature::sign(secrets, id, signed_at, body))
     }
 }
 

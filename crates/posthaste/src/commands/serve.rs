@@ -11,11 +11,11 @@ mod starting_server;
 pub(super) mod test_settings;
 
 use crate::{
-    clock::{StoreClock, SystemClock},
+    clock::{SteadyClock, StoreClock, SystemClock},
     commands::{
         bootstrap,
         dev::DevKeys,
-        open::{open, options, retry_while_unavailable},
+        open::{open, options, retry_while_unavailable, url_path},
         print_json,
     },
     config::{Config, Dev, Dns, SettingFlags},
@@ -45,7 +45,7 @@ use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, Test
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
 use std::{net::SocketAddr, sync::Arc};
-use store::{AttemptRecord, NodeRecord, Store, StoreError};
+use store::{AttemptRecord, NodeRecord, Store, StoreError, sqlite::SqliteReadOnly};
 use supervisor::{Loop, Supervisor};
 use tokio::{net::TcpListener, sync::Mutex};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +60,9 @@ pub(crate) struct ServeArgs {
     /// Start although the database may lose what it has acknowledged
     #[arg(long)]
     accept_data_loss: bool,
+    /// Be ready although this machine's clock is behind the newest time in an embedded store
+    #[arg(long)]
+    accept_clock: bool,
     #[command(flatten)]
     settings: SettingFlags,
 }
@@ -106,6 +109,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         telemetry_metrics: &telemetry_metrics,
         engine_settings,
         dev,
+        accept_clock: args.accept_clock,
         supervisor: &supervisor,
     };
     let started = tokio::select! {
@@ -196,6 +200,7 @@ struct NodeParts<'a> {
     telemetry_metrics: &'a Arc<TelemetryMetrics>,
     engine_settings: EngineSettings,
     dev: Dev,
+    accept_clock: bool,
     supervisor: &'a Supervisor,
 }
 
@@ -210,12 +215,13 @@ impl NodeParts<'_> {
             telemetry_metrics,
             engine_settings,
             dev,
+            accept_clock,
             supervisor,
         } = self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
         let (store, secrets) = retry_while_unavailable(config, || opened(config, keys)).await?;
         let unsafe_settings = retry_while_unavailable(config, || accepted(config)).await?;
-        let clock = Arc::new(StoreClock::new(SystemClock.now()));
+        let clock = clock(config, accept_clock).await?;
         let addresses = Arc::new(config.addresses.clone());
         let node = NodeRecord {
             id: NodeId::at(clock.now(), dice.bits()),
@@ -300,6 +306,14 @@ async fn opened(
         bootstrap::enter(&key, &store, &secrets).await?;
     }
     Ok((store, secrets))
+}
+
+/// Nodes that share a database go by its clock. One with a store of its own has only this machine's.
+async fn clock(config: &Config, accepted: bool) -> Result<Arc<dyn Clock>, Failure> {
+    Ok(match url_path(config) {
+        Some(path) => Arc::new(SteadyClock::start(SqliteReadOnly::open(&path)?.newest_at().await?, accepted)),
+        None => Arc::new(StoreClock::new(SystemClock.now())),
+    })
 }
 
 /// What the store can lose events by, if that was accepted: for all to see.

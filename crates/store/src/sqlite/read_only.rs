@@ -12,7 +12,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
-    id::{DestinationId, EventId},
+    id::{AttemptId, DestinationId, EventId},
     time::Timestamp,
 };
 use rusqlite::Connection;
@@ -29,6 +29,18 @@ impl SqliteReadOnly {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let (path, synchronous) = open::parse(path)?;
         Ok(Self { readers: Arc::new(Readers::read_only(path)), synchronous })
+    }
+
+    /// The newest time at which anything here was made: no clock that is right is behind it. None where nothing is.
+    pub async fn newest_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let read = |connection: &Connection| {
+            let event = bound!("select id from events order by id desc limit 1")
+                .first(connection, |columns| Ok(columns.id::<EventId>()?))?;
+            let attempt = bound!("select attempt_id from attempts order by rowid desc limit 1")
+                .first(connection, |columns| Ok(columns.id::<AttemptId>()?))?;
+            Ok(event.map(EventId::made_at).max(attempt.map(AttemptId::made_at)))
+        };
+        self.readers.read(read).await
     }
 }
 

@@ -25,7 +25,7 @@ use domain::{
     delivery::{Delivery, Position},
     destination::Destination,
     event::Event,
-    id::{AccountId, DeliveryId, DestinationId, RouteId, SHARDS},
+    id::{AccountId, AttemptId, DeliveryId, DestinationId, RouteId, SHARDS},
     seal::Sealed,
     testing,
     time::Timestamp,
@@ -34,6 +34,7 @@ use rusqlite::Connection;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -192,6 +193,20 @@ async fn the_tables_of_a_development_version_are_refused_and_left_alone() {
     refused("create table refinery_schema_history (version integer primary key, name text); create table events (id)")
         .await;
     refused("create table events (id blob)").await;
+}
+
+#[tokio::test]
+async fn the_newest_time_in_the_store_is_that_of_its_last_event_or_attempt() {
+    let fixture = Fixture::new().await;
+    let reader = SqliteReadOnly::open(&fixture.path()).expect("a store");
+    assert_eq!(reader.newest_at().await.expect("an answer"), None);
+    let destination = fixture.destination(&fixture.account().await).await;
+    let delivery = fixture.commit(&destination, 1).await.remove(0);
+    assert_eq!(reader.newest_at().await.expect("an answer"), Some(NOW));
+    let later = NOW.plus(Duration::from_secs(60));
+    let fact = AttemptId::at(later, 7);
+    fixture.store.cancel(destination.account_id, delivery.id, fact, later).await.expect("an ending");
+    assert_eq!(reader.newest_at().await.expect("an answer"), Some(later));
 }
 
 const V1_CRC: u32 = 0xa399_603e;

@@ -12,14 +12,15 @@ use crate::{
     progress::{Progress, size},
 };
 use api::installation_secrets::{InstallationSecrets, PEPPER};
+use client::Client;
 use domain::{
     limits,
     time::{Clock as _, Timestamp},
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use store::{
     FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
-    sqlite::{Depth, IntegrityReport},
+    sqlite::{Depth, IntegrityReport, SqliteReadOnly},
 };
 
 pub(super) struct Installation {
@@ -154,6 +155,12 @@ impl Installation {
                 chart.enter(Finding::bad(check, Level::Warning, detail, fix));
             }
         }
+        if let Some(path) = open::url_path(config) {
+            for finding in own_clock(config, &path, asked).await {
+                all_agree = false;
+                chart.enter(finding);
+            }
+        }
         if all_agree {
             chart.enter(Finding::ok(
                 check,
@@ -196,6 +203,35 @@ impl Installation {
         }
         Ok(())
     }
+}
+
+/// Of an embedded store: whether this machine's clock is behind what is stored, and what a running server says of it.
+async fn own_clock(config: &Config, path: &Path, now: Timestamp) -> Vec<Finding> {
+    let (check, mut found) = ("clock", Vec::new());
+    let newest = match SqliteReadOnly::open(path) {
+        Ok(store) => store.newest_at().await.ok().flatten(),
+        Err(_) => None,
+    };
+    if let Some(newest) = newest.filter(|newest| newest.since(now) > limits::CLOCK_SKEW) {
+        let detail = format!(
+            "this machine's clock is behind the newest time in the store, {newest}: a start is not ready"
+        );
+        let fix = "Set the clock right; if it is right, start with --accept-clock: the store's time stays ahead of it";
+        found.push(Finding::bad(check, Level::Problem, detail, fix));
+    }
+    let running = config.listen.port() != 0 && store::sqlite::is_in_use(path);
+    if running && let Some(said) = said_by_server(config).await {
+        let fix = "Let a time service (chrony, systemd-timesyncd) keep the clock";
+        found.push(Finding::bad(check, Level::Warning, format!("the running server says: {said}"), fix));
+    }
+    found
+}
+
+/// What its `/readyz` says about the clock. A server that does not answer is not for this to judge.
+async fn said_by_server(config: &Config) -> Option<String> {
+    let client = Client::without_key(&format!("http://{}", config.listen)).ok()?;
+    let answer = tokio::time::timeout(limits::READY_PATIENCE * 2, client.readiness()).await.ok()?.ok()?;
+    Some(answer.detail.get("clock")?.as_str()?.to_owned())
 }
 
 /// How far a clock is from the other, in words; None if they agree.

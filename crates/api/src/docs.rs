@@ -86,6 +86,11 @@ const fn advice(code: Code) -> &'static str {
              is not a slot."
         }
         Code::QuotaExceeded => "The detail says of what there is too much.",
+        Code::Unreadable => {
+            "Its row in the database was damaged, or written by a newer version: asking again does not help. The request id \
+             leads to what is wrong with it in the log; the operator can mend it, or go back to a backup. Lists are shown \
+             without it."
+        }
         Code::Pruned => "It is older than the account's retention.",
         Code::VersionMismatch => {
             "Somebody has changed it since it was read. Read it again, and send its <code>ETag</code> as \

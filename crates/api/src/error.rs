@@ -222,13 +222,16 @@ impl From<&StoreError> for ApiError {
                 Self::outcome_unknown("the store did not confirm: ask again, with the same idempotency key")
                     .because(error)
             }
+            StoreError::Unreadable(_) => Self::unreadable(
+                "what is stored of it does not read; the request id leads to the reason in the log",
+            )
+            .because(error),
             StoreError::Refused(_) => {
                 Self::validation_failed("the store does not take this value").because(error)
             }
             StoreError::Unavailable(_)
             | StoreError::Failed(_)
             | StoreError::Altered
-            | StoreError::Unreadable(_)
             | StoreError::NodeLost => {
                 Self::unavailable("the store is not available: ask again in a moment").because(error)
             }
@@ -250,6 +253,10 @@ impl From<IngestError> for ApiError {
             IngestError::NoAccount(account) => Self::no_such("account").because(account),
             IngestError::Refused(why) => Self::validation_failed(detail).because(why),
             IngestError::Unconfirmed => Self::outcome_unknown(detail),
+            // A producer must not take damage of ours for a word about its event: it is to send it again.
+            IngestError::Store(error) if matches!(*error, StoreError::Unreadable(_)) => {
+                Self::unavailable("what is stored of the account does not read").because(error)
+            }
             IngestError::Store(error) => Self::from(&*error),
             IngestError::Bug(cause) => Self::from_bug(cause),
         }
@@ -288,6 +295,15 @@ mod tests {
     }
 
     #[test]
+    fn a_row_that_does_not_read_is_said_to_be_so_and_is_no_refusal_of_an_event() {
+        let damaged = || StoreError::Unreadable("column x".into());
+        let error = ApiError::from(damaged());
+        assert_eq!((error.code(), error.status().as_u16()), (Code::Unreadable, 409));
+        assert!(!error.to_string().contains("column x"), "the cause is for the log alone");
+        assert_eq!(ApiError::from(IngestError::Store(damaged().into())).status(), 503);
+    }
+
+    #[test]
     fn an_account_that_is_full_is_a_conflict() {
         let error = ApiError::from(StoreError::Full { what: "destinations" });
         assert_eq!((error.code(), error.status().as_u16()), (Code::QuotaExceeded, 409));
@@ -297,12 +313,9 @@ mod tests {
     #[test]
     fn a_store_that_is_away_is_never_a_refusal() {
         let away = || "gone".into();
-        for error in [
-            StoreError::Unavailable(away()),
-            StoreError::Failed(away()),
-            StoreError::OutcomeUnknown(away()),
-            StoreError::Unreadable(away()),
-        ] {
+        for error in
+            [StoreError::Unavailable(away()), StoreError::Failed(away()), StoreError::OutcomeUnknown(away())]
+        {
             let error = ApiError::from(error);
             assert_eq!(error.status(), 503);
             assert!(!error.to_string().contains("gone"), "the cause is for the log alone");

@@ -20,10 +20,11 @@ macro_rules! problems {
     )*};
 }
 
-const EVERYWHERE: [Code; 8] = [
+const EVERYWHERE: [Code; 9] = [
     Code::CredentialInUrl,
     Code::Unauthorized,
     Code::ScopeMissing,
+    Code::Unreadable,
     Code::Internal,
     Code::Overloaded,
     Code::Unavailable,

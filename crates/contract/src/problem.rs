@@ -92,6 +92,7 @@ macro_rules! problem_codes {
             DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
             TestNotSent test_not_sent = 409, "The destination takes no test now";
             QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
+            Unreadable unreadable = 409, "What is stored of it does not read";
             Pruned pruned = 410, "It is no longer kept";
             VersionMismatch version_mismatch = 412, "It has changed meanwhile";
             PayloadTooLarge payload_too_large = 413, "The body is too large";

@@ -745,6 +745,8 @@ pub const AUDIT_SLACK: Duration = Duration::from_secs(5);
 pub const AUDIT_TURN_MAX: Duration = Duration::from_secs(90);
 /// Between the steps of an audit: the database has other work to do.
 pub const AUDIT_BREATH: Duration = Duration::from_millis(2);
+/// Rows of a list that do not read and for which others are shown: a page with more of them is shorter, and the last.
+pub const DAMAGED_PASSED_OVER: usize = 1_000;
 /// A machine's clock that was set is followed when it has stayed there for so long: long enough for a time service that
 /// was wrong to be right again, and for a person to be told.
 pub const CLOCK_CONFIRMED: Duration = Duration::from_secs(60);

@@ -174,7 +174,11 @@ impl PendingAnswer {
 /// A look into the store on the way of a request: one that hangs counts as one that is away.
 pub async fn bounded_lookup<T>(lookup: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let hangs = |_| Err(StoreError::Unavailable("the store does not answer".into()));
-    timeout(limits::LOOKUP_PATIENCE, lookup).await.unwrap_or_else(hangs)
+    match timeout(limits::LOOKUP_PATIENCE, lookup).await.unwrap_or_else(hangs) {
+        // Damage of ours says nothing about the caller, who is to ask again.
+        Err(StoreError::Unreadable(error)) => Err(StoreError::Unavailable(error)),
+        found => found,
+    }
 }
 
 /// The key under which a repeat is found, and what it stands for: SHA-256 over the event type, a zero byte and the

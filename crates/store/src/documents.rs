@@ -10,11 +10,12 @@ use domain::{
     source::Source,
 };
 use serde::Serialize;
+use std::fmt::Display;
 use uuid::Uuid;
 
 /// Configuration that belongs to an account.
 pub(crate) trait Document: Clone + Serialize + Send + Sync {
-    type Id: Copy + Send;
+    type Id: Copy + Send + Display;
     const WHAT: &'static str;
     /// How many of them an account may have, and their name.
     const MAX: Option<(usize, &'static str)>;
@@ -55,7 +56,7 @@ macro_rules! document {
             const LIST: &'static str = concat!(
                 "select version, doc",
                 $columns,
-                " from ",
+                ", id from ",
                 $table,
                 " where account_id = :account_id and id < :before_id and deleted_at is null",
                 " order by id desc limit :limit"

@@ -10,6 +10,7 @@ mod backlog;
 mod catalog;
 mod checksum;
 mod chores;
+mod damage;
 mod detail;
 mod documents;
 mod error;

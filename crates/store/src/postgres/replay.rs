@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     CreatedReplay, DeliveryFilter, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay, ReplayChunk,
-    ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
+    ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey, damage,
 };
 use async_trait::async_trait;
 use domain::{
@@ -61,10 +61,18 @@ impl Replays for PostgresStore {
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
         let connection = self.pools.general().await?;
         let before = page.before.unwrap_or(ReplayId::MAX).uuid();
-        let params = params![
-            account_id: account.uuid() => UUID, before_replay_id: before => UUID, limit: page.limit as i64 => INT8,
-        ];
-        Ok(connection.read(&REPLAYS, params).await?.all(replay)?)
+        let mut limit = page.limit;
+        loop {
+            let params = params![
+                account_id: account.uuid() => UUID, before_replay_id: before => UUID, limit: limit as i64 => INT8,
+            ];
+            let found =
+                connection.read(&REPLAYS, params).await?.each_by_itself::<ReplayId, _>("id", replay)?;
+            if limit > page.limit || !damage::is_cut_short(&found, limit) {
+                return Ok(damage::sound("replay", found, page.limit));
+            }
+            limit += limits::DAMAGED_PASSED_OVER;
+        }
     }
 
     async fn switch_replay(

@@ -1,7 +1,7 @@
 //! Rows and what they stand for. Cells are read by the names of their columns, into what they are for. What does not
 //! read is an error that names the statement and the column.
 
-use crate::{BoxError, StoreError};
+use crate::{BoxError, StoreError, damage::DamagedRow};
 use domain::{
     delivery::{Delivery, Ending, Position},
     destination::Ordering,
@@ -13,7 +13,7 @@ use domain::{
     time::Timestamp,
 };
 use serde::de::DeserializeOwned;
-use std::str::FromStr;
+use std::{fmt::Display, str::FromStr};
 use tokio_postgres::{
     Row,
     types::{FromSql, Type},
@@ -57,6 +57,18 @@ impl Rows {
         self.rows
             .iter()
             .map(move |row| read(&mut Cells { statement: self.statement, row, places: &mut places, next: 0 }))
+    }
+
+    /// Each for itself; the column `key` names one that does not read.
+    pub(super) fn each_by_itself<'r, K: FromColumn<'r> + Display, T>(
+        &'r self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<Vec<Result<T, DamagedRow>>, Unreadable> {
+        self.all(|cells| {
+            let id: K = cells.get(key)?;
+            Ok(read(cells).map_err(|unreadable| DamagedRow::new(id, unreadable)))
+        })
     }
 
     /// Those in which this column is not null: where a left join finds nothing, it answers with a row of nulls.

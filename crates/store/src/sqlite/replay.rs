@@ -12,6 +12,7 @@ use super::{
 use crate::{
     CreatedReplay, DeliveryFilter, NewDelivery, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay,
     ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
+    damage,
 };
 use async_trait::async_trait;
 use domain::{
@@ -50,7 +51,10 @@ impl Replays for SqliteStore {
     async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
         self.read(move |connection| {
             let before = page.before.unwrap_or(ReplayId::MAX);
-            bound!(REPLAYS, account_id: account, before: before, limit: page.limit).all(connection, read)
+            damage::page("replay", page.limit, |limit| {
+                bound!(REPLAYS, account_id: account, before: before, limit: limit)
+                    .each_by_itself::<ReplayId, _>(connection, "id", read)
+            })
         })
         .await
     }
@@ -106,8 +110,12 @@ impl Replays for SqliteStore {
     }
 
     async fn open_replays(&self, limit: usize) -> Result<Vec<OpenReplay>, StoreError> {
-        self.read_for_engine(move |connection| bound!(OPEN_REPLAYS, limit: limit).all(connection, read_open))
-            .await
+        self.read_for_engine(move |connection| {
+            damage::page("replay", limit, |limit| {
+                bound!(OPEN_REPLAYS, limit: limit).each_by_itself::<ReplayId, _>(connection, "id", read_open)
+            })
+        })
+        .await
     }
 
     async fn hold_replay(&self, hold: &ReplayHold) -> Result<Option<OpenReplay>, StoreError> {

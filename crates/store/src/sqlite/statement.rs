@@ -4,7 +4,11 @@
 //! they first appear; [`order`] does the same while this program is compiled, so that a name that is missing, or is none
 //! of the statement's, does not compile, and nothing is looked up when the statement runs.
 
-use super::{rows::Columns, trouble::Trouble};
+use super::{
+    rows::{Columns, Id},
+    trouble::Trouble,
+};
+use crate::damage::DamagedRow;
 use domain::{
     id::{
         AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
@@ -16,7 +20,7 @@ use rusqlite::{
     Connection, Params, Rows, Statement,
     types::{ToSqlOutput, ValueRef},
 };
-use std::ops::ControlFlow;
+use std::{fmt::Display, ops::ControlFlow};
 
 /// The text of `sql/NAME.sql`; several names are one text.
 macro_rules! sql {
@@ -118,6 +122,27 @@ impl<'v, const N: usize> Bound<'v, N> {
             }
         }
         Ok(())
+    }
+
+    /// All of them, each for itself; the column `key` names one that does not read.
+    pub(super) fn each_by_itself<K: Id + Display, T>(
+        self,
+        connection: &Connection,
+        key: &str,
+        mut read: impl FnMut(&mut Columns<'_>) -> Result<T, Trouble>,
+    ) -> Result<Vec<Result<T, DamagedRow>>, Trouble> {
+        let mut statement = connection.prepare_cached(self.sql)?;
+        let mut rows = self.rows(&mut statement)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(match read(&mut Columns::of(row)) {
+                Err(trouble) if trouble.is_damage() => {
+                    Err(DamagedRow::new(row.get(key).map(K::read)?, trouble.of_read()))
+                }
+                read => Ok(read?),
+            });
+        }
+        Ok(found)
     }
 
     pub(super) fn all<T>(

@@ -1,7 +1,11 @@
 //! What SQLite's errors mean for the store: how far each reaches, and whether the store may go on.
 
-use crate::{BoxError, StoreError};
+use crate::{
+    BoxError, StoreError,
+    damage::{DamagedRow, left_out},
+};
 use rusqlite::{Error as SqlError, ErrorCode, ffi};
+use std::fmt::Display;
 
 /// What stops a piece of work.
 #[derive(Debug)]
@@ -31,6 +35,30 @@ impl Trouble {
         match self {
             Self::Store(_) | Self::Unreadable(_) => Reach::Row,
             Self::Sql(error) => reach(error),
+        }
+    }
+
+    /// Whether it is a row that does not read, and no other is the worse for it.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Unreadable(_) => true,
+            Self::Sql(error) => is_ours(error),
+            Self::Store(_) => false,
+        }
+    }
+
+    /// None for a row that does not read, which is named: the list goes on without it.
+    pub(super) fn leave_out<T>(
+        what: &'static str,
+        id: impl Display,
+        read: Result<T, Self>,
+    ) -> Result<Option<T>, Self> {
+        match read {
+            Err(trouble) if trouble.is_damage() => {
+                left_out(what, &DamagedRow::new(id, trouble.of_read()));
+                Ok(None)
+            }
+            read => read.map(Some),
         }
     }
 

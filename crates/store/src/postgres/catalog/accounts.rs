@@ -8,11 +8,12 @@ use super::{
     },
     document, route,
 };
-use crate::{AccountChanges, Page, StoreError};
+use crate::{AccountChanges, Page, StoreError, damage};
 use domain::{
     account::Account,
     destination::Ordering,
     id::{AccountId, DestinationId},
+    limits,
 };
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -48,8 +49,16 @@ pub(super) async fn get(connection: &Connection, id: AccountId) -> Result<Accoun
 
 pub(super) async fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
     let before = page.before.unwrap_or(AccountId::MAX).uuid();
-    let params = params![before_id: before => UUID, limit: page.limit as i64 => INT8];
-    Ok(connection.read(&ACCOUNTS, params).await?.all(account)?)
+    let mut limit = page.limit;
+    loop {
+        let params = params![before_id: before => UUID, limit: limit as i64 => INT8];
+        let found =
+            connection.read(&ACCOUNTS, params).await?.each_by_itself::<AccountId, _>("id", account)?;
+        if limit > page.limit || !damage::is_cut_short(&found, limit) {
+            return Ok(damage::sound("account", found, page.limit));
+        }
+        limit += limits::DAMAGED_PASSED_OVER;
+    }
 }
 
 pub(super) async fn first(connection: &Connection) -> Result<Option<Account>, StoreError> {

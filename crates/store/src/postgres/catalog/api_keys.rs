@@ -8,10 +8,11 @@ use super::{
     },
     document, micros,
 };
-use crate::{Page, StoreError};
+use crate::{Page, StoreError, damage};
 use domain::{
     account::ApiKey,
     id::{AccountId, ApiKeyId},
+    limits,
     time::Timestamp,
 };
 use std::sync::LazyLock;
@@ -43,11 +44,18 @@ pub(super) async fn list(
     account: Option<AccountId>,
     page: Page<ApiKeyId>,
 ) -> Result<Vec<ApiKey>, StoreError> {
-    let params = params![
-        account_id: account.map(|id| id.uuid()) => UUID,
-        before_id: page.before.unwrap_or(ApiKeyId::MAX).uuid() => UUID, limit: page.limit as i64 => INT8,
-    ];
-    Ok(connection.read(&API_KEYS, params).await?.all(read)?)
+    let mut limit = page.limit;
+    loop {
+        let params = params![
+            account_id: account.map(|id| id.uuid()) => UUID,
+            before_id: page.before.unwrap_or(ApiKeyId::MAX).uuid() => UUID, limit: limit as i64 => INT8,
+        ];
+        let found = connection.read(&API_KEYS, params).await?.each_by_itself::<ApiKeyId, _>("id", read)?;
+        if limit > page.limit || !damage::is_cut_short(&found, limit) {
+            return Ok(damage::sound("api key", found, page.limit));
+        }
+        limit += limits::DAMAGED_PASSED_OVER;
+    }
 }
 
 pub(super) async fn revoke(

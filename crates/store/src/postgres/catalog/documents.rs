@@ -3,17 +3,18 @@
 use super::{
     super::{
         pool::{Connection, Transaction},
-        rows::{Cells, Doc, Unreadable},
+        rows::{Cells, Doc, FromColumn, Unreadable},
         statement::{Statement, params, sql},
         trouble::Trouble,
     },
     accounts::next_version,
     document, micros,
 };
-use crate::{Page, StoreError, documents::Document};
+use crate::{Page, StoreError, damage, documents::Document};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::{AccountId, DestinationId},
+    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -34,7 +35,7 @@ static INSERT_ROUTE: LazyLock<Statement> = sql!("insert_route");
 static UPDATE_ROUTE: LazyLock<Statement> = sql!("update_route");
 
 /// A document with its statements.
-pub(super) trait StoredDocument: Document {
+pub(super) trait StoredDocument: Document<Id: for<'r> FromColumn<'r>> {
     fn statements() -> &'static Statements;
     fn read(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable>;
 
@@ -98,10 +99,20 @@ pub(super) async fn list<D: StoredDocument>(
     page: Page<D::Id>,
 ) -> Result<Vec<D>, StoreError> {
     let before = D::uuid(page.before.unwrap_or(D::LAST_ID));
-    let params = params![
-        account_id: account.uuid() => UUID, before_id: before => UUID, limit: page.limit as i64 => INT8,
-    ];
-    Ok(connection.read(&D::statements().list, params).await?.all(D::read)?)
+    let mut limit = page.limit;
+    loop {
+        let params = params![
+            account_id: account.uuid() => UUID, before_id: before => UUID, limit: limit as i64 => INT8,
+        ];
+        let found = connection
+            .read(&D::statements().list, params)
+            .await?
+            .each_by_itself::<D::Id, _>("id", D::read)?;
+        if limit > page.limit || !damage::is_cut_short(&found, limit) {
+            return Ok(damage::sound(D::WHAT, found, page.limit));
+        }
+        limit += limits::DAMAGED_PASSED_OVER;
+    }
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.

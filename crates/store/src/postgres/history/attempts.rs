@@ -5,9 +5,10 @@ use super::super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{AttemptRecord, StoreError, SuccessRate, detail, history::first_counted};
+use crate::{AttemptRecord, StoreError, SuccessRate, damage, detail, history::first_counted};
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
+    limits,
     time::Timestamp,
 };
 use std::{sync::LazyLock, time::Duration};
@@ -23,10 +24,18 @@ pub(super) async fn of_delivery(
     id: DeliveryId,
     limit: usize,
 ) -> Result<Vec<AttemptRecord>, StoreError> {
-    let params = params![
-        account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, limit: limit as i64 => INT8,
-    ];
-    Ok(connection.read(&ATTEMPTS_OF_DELIVERY, params).await?.all(record)?)
+    let mut asked = limit;
+    loop {
+        let params = params![
+            account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, limit: asked as i64 => INT8,
+        ];
+        let read = connection.read(&ATTEMPTS_OF_DELIVERY, params).await?;
+        let found = read.each_by_itself::<AttemptId, _>("attempt_id", record)?;
+        if asked > limit || !damage::is_cut_short(&found, limit) {
+            return Ok(damage::sound("attempt", found, limit));
+        }
+        asked += limits::DAMAGED_PASSED_OVER;
+    }
 }
 
 pub(super) async fn of_destination(
@@ -37,12 +46,20 @@ pub(super) async fn of_destination(
     limit: usize,
 ) -> Result<Vec<AttemptRecord>, StoreError> {
     let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
-    let params = params![
-        account_id: account.uuid() => UUID, destination_id: id.uuid() => UUID,
-        before_delivery_id: delivery.uuid() => UUID, before_attempt_id: attempt.uuid() => UUID,
-        limit: limit as i64 => INT8,
-    ];
-    Ok(connection.read(&ATTEMPTS_OF_DESTINATION, params).await?.all(record)?)
+    let mut asked = limit;
+    loop {
+        let params = params![
+            account_id: account.uuid() => UUID, destination_id: id.uuid() => UUID,
+            before_delivery_id: delivery.uuid() => UUID, before_attempt_id: attempt.uuid() => UUID,
+            limit: asked as i64 => INT8,
+        ];
+        let read = connection.read(&ATTEMPTS_OF_DESTINATION, params).await?;
+        let found = read.each_by_itself::<AttemptId, _>("attempt_id", record)?;
+        if asked > limit || !damage::is_cut_short(&found, limit) {
+            return Ok(damage::sound("attempt", found, limit));
+        }
+        asked += limits::DAMAGED_PASSED_OVER;
+    }
 }
 
 pub(super) async fn success_rates(

@@ -6,7 +6,7 @@ use super::{
         rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql},
     },
-    bounds, expressions, listed, page_ends, some, uuids,
+    apart, bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
 use domain::{
@@ -67,8 +67,10 @@ pub(super) async fn list(
             connection.read(&DELIVERIES_OF_REPLAY, params).await?
         }
     };
-    let found = read.joined("delivery_id", record)?;
-    Ok(listed(found, |record: &DeliveryRecord| record.id, page.limit, read.one(page_ends)?))
+    let found =
+        read.joined("delivery_id", |cells| Ok((cells.get::<DeliveryId>("delivery_id")?, record(cells))))?;
+    let (ids, found) = apart("delivery", found);
+    Ok(listed(found, &ids, page.limit, read.one(page_ends)?))
 }
 
 pub(super) async fn get(

@@ -7,7 +7,7 @@ use super::{
         rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql, sql_file},
     },
-    bounds, expressions, listed, page_ends, some, uuids,
+    apart, bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError};
 use bytes::Bytes;
@@ -86,9 +86,10 @@ pub(super) async fn list_by(
         _ => params,
     };
     let read = connection.read(statement, params).await?;
-    let found = read.joined("id", sized)?;
+    let found = read.joined("id", |cells| Ok((cells.get::<EventId>("id")?, sized(cells))))?;
+    let (ids, found) = apart("event", found);
     let events = records(connection, found, Some(limits::FANOUT_COUNTED)).await?;
-    Ok(listed(events, |record: &EventRecord| record.event.id, page.limit, read.one(page_ends)?))
+    Ok(listed(events, &ids, page.limit, read.one(page_ends)?))
 }
 
 pub(super) async fn get(

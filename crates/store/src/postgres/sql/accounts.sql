@@ -1,4 +1,4 @@
-select doc, version
+select id, doc, version
 from accounts
 where id < :before_id
 order by id desc

@@ -1,5 +1,5 @@
 -- Without an account: the operator's keys.
-select doc, last_used_at, revoked_at
+select id, doc, last_used_at, revoked_at
 from api_keys
 where (account_id = :account_id or (:account_id is null and account_id is null))
   and id < :before_id

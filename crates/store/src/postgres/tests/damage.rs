@@ -1,8 +1,9 @@
 //! What was damaged by hand, or written by a newer version, holds up nobody else.
 
 use super::{Ground, World, delivered};
-use crate::{Catalog as _, History as _, Queue as _, StoreError, Window};
+use crate::{Catalog as _, DeliveryFilter, EventFilter, History as _, Page, Queue as _, StoreError, Window};
 use domain::{delivery::Position, outcome::Outcome};
+use std::cmp::Reverse;
 
 fn window(ground: &Ground, limit: usize) -> Window {
     let id = ground.destination.id;
@@ -136,5 +137,58 @@ async fn a_word_of_the_future_is_no_reason_not_to_deliver() {
     let fetched = world.store.fetch(&[window(&ground, 10)]).await.expect("the lane").remove(0);
     assert_eq!(fetched.len(), 2);
     assert!(fetched.iter().all(|row| row.delivery.last_outcome.is_none() && row.event.is_some()));
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_list_goes_on_without_what_does_not_read() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let batch = ground.events(world.now, 4);
+    world.commit(&batch).await;
+    let lane = world.lane(&ground).await;
+    let damage = format!(
+        "alter table events alter column content_type drop not null; \
+         update events set content_type = null where id = '{}'; \
+         alter table queue alter column route_id drop not null; \
+         update queue set route_id = null where delivery_id = '{}'; \
+         update destinations set doc = '{{' where id = '{}'",
+        batch[1].event.id.uuid(),
+        lane[2].id.uuid(),
+        ground.destination.id.uuid()
+    );
+    world.client.batch_execute(&damage).await.expect("damage");
+    for limit in [1, 2, 10] {
+        let (mut events, mut deliveries) = (Vec::new(), Vec::new());
+        let mut page = Page { before: None, limit };
+        loop {
+            let types = vec!["**".parse().expect("a pattern")];
+            let filter = EventFilter { types, ..EventFilter::default() };
+            let found = world.store.events(ground.account_id, &filter, page).await.expect("a list");
+            events.extend(found.rows.into_iter().map(|record| record.event.id));
+            let Some(next) = found.next else { break };
+            page.before = Some(next);
+        }
+        let mut page = Page { before: None, limit };
+        loop {
+            let filter = DeliveryFilter::default();
+            let found = world.store.deliveries(ground.account_id, &filter, page).await.expect("a list");
+            deliveries.extend(found.rows.into_iter().map(|record| record.id));
+            let Some(next) = found.next else { break };
+            page.before = Some(next);
+        }
+        let others = batch.iter().map(|new| new.event.id).filter(|id| *id != batch[1].event.id);
+        let mut wanted = Vec::from_iter(others);
+        wanted.sort_by_key(|id| Reverse(*id));
+        assert_eq!(events, wanted, "{limit} at a time");
+        let mut wanted = Vec::from_iter(lane.iter().map(|it| it.id).filter(|id| *id != lane[2].id));
+        wanted.sort_by_key(|id| Reverse(*id));
+        assert_eq!(deliveries, wanted, "{limit} at a time");
+    }
+    let page = Page { before: None, limit: 10 };
+    let shown = world.store.destinations(ground.account_id, page).await.expect("a list");
+    assert!(shown.iter().all(|it| it.id != ground.destination.id));
+    let alone = world.store.destination(ground.account_id, ground.destination.id).await;
+    assert!(matches!(alone, Err(StoreError::Unreadable(_))), "{alone:?}");
     world.clean_up().await;
 }

@@ -8,7 +8,7 @@ use super::{
     },
     documents::{document, route, taken},
 };
-use crate::{AccountChanges, Page, StoreError};
+use crate::{AccountChanges, Page, StoreError, damage};
 use domain::{account::Account, destination::Ordering, id::AccountId};
 use rusqlite::Connection;
 use std::ops::ControlFlow;
@@ -38,12 +38,12 @@ pub(super) fn get(connection: &Connection, id: AccountId) -> Result<Account, Tro
 }
 
 pub(super) fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, Trouble> {
-    bound!(
-        "select version, doc from accounts where id < :before and deleted_at is null order by id desc limit :limit",
-        before: page.before.unwrap_or(AccountId::MAX),
-        limit: page.limit,
-    )
-    .all(connection, read)
+    const LIST: &str = "select version, doc, id from accounts where id < :before and deleted_at is null \
+                        order by id desc limit :limit";
+    let before = page.before.unwrap_or(AccountId::MAX);
+    damage::page("account", page.limit, |limit| {
+        bound!(LIST, before: before, limit: limit).each_by_itself::<AccountId, _>(connection, "id", read)
+    })
 }
 
 pub(super) fn first(connection: &Connection) -> Result<Option<Account>, Trouble> {

@@ -9,7 +9,7 @@ use super::{
     accounts,
     documents::{document, taken},
 };
-use crate::{Page, StoreError};
+use crate::{Page, StoreError, damage};
 use domain::{
     account::{ApiKey, KeyKind},
     id::{AccountId, ApiKeyId},
@@ -55,7 +55,10 @@ pub(super) fn list(
     page: Page<ApiKeyId>,
 ) -> Result<Vec<ApiKey>, Trouble> {
     let before = page.before.unwrap_or(ApiKeyId::MAX);
-    bound!(API_KEYS, account_id: account, before: before, limit: page.limit).all(connection, read)
+    damage::page("api key", page.limit, |limit| {
+        bound!(API_KEYS, account_id: account, before: before, limit: limit)
+            .each_by_itself::<ApiKeyId, _>(connection, "id", read)
+    })
 }
 
 pub(super) fn revoke(

@@ -8,7 +8,7 @@ use super::{
     },
     accounts,
 };
-use crate::{Page, StoreError, documents::Document};
+use crate::{Page, StoreError, damage, documents::Document};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::AccountId,
@@ -52,7 +52,13 @@ pub(super) fn list<D: StoredDocument>(
     page: Page<D::Id>,
 ) -> Result<Vec<D>, Trouble> {
     let before = page.before.unwrap_or(D::LAST_ID);
-    bound!(D::LIST, account_id: account, before_id: before, limit: page.limit).all(connection, D::read)
+    damage::page(D::WHAT, page.limit, |limit| {
+        bound!(D::LIST, account_id: account, before_id: before, limit: limit).each_by_itself::<D::Id, _>(
+            connection,
+            "id",
+            D::read,
+        )
+    })
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.

@@ -7,7 +7,7 @@ use super::super::{
     statement::{bound, sql},
     trouble::unreadable,
 };
-use crate::{AttemptRecord, SuccessRate, detail, history::first_counted};
+use crate::{AttemptRecord, SuccessRate, damage, detail, history::first_counted};
 use domain::{
     attempt::Detail,
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
@@ -26,7 +26,10 @@ pub(super) fn of_delivery(
     id: DeliveryId,
     limit: usize,
 ) -> Result<Vec<AttemptRecord>, Trouble> {
-    bound!(ATTEMPTS_OF_DELIVERY, delivery_id: id, account_id: account, limit: limit).all(connection, record)
+    damage::page("attempt", limit, |limit| {
+        bound!(ATTEMPTS_OF_DELIVERY, delivery_id: id, account_id: account, limit: limit)
+            .each_by_itself::<AttemptId, _>(connection, "attempt_id", record)
+    })
 }
 
 pub(super) fn of_destination(
@@ -37,15 +40,17 @@ pub(super) fn of_destination(
     limit: usize,
 ) -> Result<Vec<AttemptRecord>, Trouble> {
     let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
-    bound!(
-        ATTEMPTS_OF_DESTINATION,
-        destination_id: id,
-        account_id: account,
-        delivery_id: delivery,
-        attempt_id: attempt,
-        limit: limit,
-    )
-    .all(connection, record)
+    damage::page("attempt", limit, |limit| {
+        bound!(
+            ATTEMPTS_OF_DESTINATION,
+            destination_id: id,
+            account_id: account,
+            delivery_id: delivery,
+            attempt_id: attempt,
+            limit: limit,
+        )
+        .each_by_itself::<AttemptId, _>(connection, "attempt_id", record)
+    })
 }
 
 pub(super) fn success_rates(

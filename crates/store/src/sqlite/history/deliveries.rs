@@ -337,8 +337,12 @@ impl LookedAt {
     fn read(row: &Row<'_>, read: ReadRecord) -> Result<Self, Trouble> {
         let mut columns = Columns::of(row);
         let wanted: bool = columns.get()?;
-        let id = columns.clone().id()?;
-        Ok(Self { id, wanted: wanted.then(|| read(&mut columns)).transpose()? })
+        let id: DeliveryId = columns.clone().id()?;
+        let wanted = match wanted {
+            true => Trouble::leave_out("delivery", id, read(&mut columns))?,
+            false => None,
+        };
+        Ok(Self { id, wanted })
     }
 }
 

@@ -81,10 +81,13 @@ pub(super) fn list(
         let Some(row) = rows.next()? else { return Ok(None) };
         let mut columns = Columns::of(row);
         let wanted: bool = columns.get()?;
-        let id = columns.clone().id()?;
+        let id: EventId = columns.clone().id()?;
+        if !wanted {
+            return Ok(Some((id, None)));
+        }
         // The counts are looked up for those that are shown.
-        let record = || record(connection, &mut columns, Some(limits::FANOUT_COUNTED));
-        Ok(Some((id, wanted.then(record).transpose()?)))
+        let record = record(connection, &mut columns, Some(limits::FANOUT_COUNTED));
+        Ok(Some((id, Trouble::leave_out("event", id, record)?)))
     })
 }
 

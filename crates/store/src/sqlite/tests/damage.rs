@@ -2,7 +2,8 @@
 
 use super::{Fixture, NOW, all_shards, window};
 use crate::{
-    Catalog as _, DeliveryState, Fact, History as _, Queue as _, Rollups as _, Settlement, StoreError,
+    Catalog as _, DeliveryFilter, DeliveryState, EventFilter, Fact, History as _, Page, Queue as _,
+    Rollups as _, Settlement, StoreError,
 };
 use domain::{
     attempt::{Attempt, Detail},
@@ -11,7 +12,7 @@ use domain::{
     outcome::{DeadReason, Outcome},
 };
 use rusqlite::{Connection, ToSql};
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 /// Past the store and its checks.
 fn damage(connection: &Connection, sql: &str, params: &[&dyn ToSql]) {
@@ -200,5 +201,67 @@ fn delivered(delivery: &Delivery) -> Settlement {
         fact: Fact::Attempted(Box::new(attempt)),
         settled: Settled::Ended(Ending::Delivered),
         consequence: None,
+    }
+}
+
+#[tokio::test]
+async fn a_list_goes_on_without_what_does_not_read_and_is_as_long_as_asked_for() {
+    let fixture = Fixture::new().await;
+    let account = fixture.account().await;
+    let mut destinations = Vec::new();
+    for _ in 0..4 {
+        destinations.push(fixture.destination(&account).await);
+    }
+    destinations.sort_by_key(|destination| Reverse(destination.id));
+    let outsider = fixture.outsider();
+    let broken = destinations.remove(1);
+    damage(&outsider, "update destinations set doc = '{' where id = ?", &[broken.id.bytes()]);
+    let ids = async |page| {
+        let found = fixture.store.destinations(account.id, page).await.expect("a list");
+        Vec::from_iter(found.into_iter().map(|destination| destination.id))
+    };
+    let wanted = Vec::from_iter(destinations.iter().map(|destination| destination.id));
+    assert_eq!(ids(Page { before: None, limit: 2 }).await, wanted[..2]);
+    assert_eq!(ids(Page { before: Some(wanted[1]), limit: 2 }).await, wanted[2..]);
+    assert_eq!(ids(Page { before: None, limit: 10 }).await, wanted);
+    let alone = fixture.store.destination(account.id, broken.id).await;
+    assert!(matches!(alone, Err(StoreError::Unreadable(_))), "{alone:?}");
+}
+
+#[tokio::test]
+async fn the_history_goes_on_without_what_does_not_read() {
+    let fixture = Fixture::new().await;
+    let account = fixture.account().await;
+    let destination = fixture.destination(&account).await;
+    for _ in 0..3 {
+        fixture.commit(&destination, 1).await;
+    }
+    let lane = fixture.lane(&destination).await;
+    let outsider = fixture.outsider();
+    damage(&outsider, "update events set headers = x'ff' where id = ?", &[lane[0].event_id.bytes()]);
+    damage(&outsider, "update queue set route_id = x'00' where delivery_id = ?", &[lane[1].id.bytes()]);
+    for limit in [1, 2, 10] {
+        let (mut events, mut deliveries, mut page) = (Vec::new(), Vec::new(), Page { before: None, limit });
+        loop {
+            let found =
+                fixture.store.events(account.id, &EventFilter::default(), page).await.expect("a list");
+            events.extend(found.rows.into_iter().map(|record| record.event.id));
+            let Some(next) = found.next else { break };
+            page.before = Some(next);
+        }
+        let mut page = Page { before: None, limit };
+        loop {
+            let filter = DeliveryFilter::default();
+            let found = fixture.store.deliveries(account.id, &filter, page).await.expect("a list");
+            deliveries.extend(found.rows.into_iter().map(|record| record.id));
+            let Some(next) = found.next else { break };
+            page.before = Some(next);
+        }
+        let mut wanted: Vec<_> = lane[1..].iter().map(|delivery| delivery.event_id).collect();
+        wanted.sort_by_key(|id| Reverse(*id));
+        assert_eq!(events, wanted, "{limit} at a time");
+        let mut wanted = vec![lane[0].id, lane[2].id];
+        wanted.sort_by_key(|id| Reverse(*id));
+        assert_eq!(deliveries, wanted, "{limit} at a time");
     }
 }

@@ -11,6 +11,7 @@ mod breaker;
 mod changes_obeyed;
 mod clock_jumps;
 mod cold_start;
+mod compressed_ingest;
 mod connections_cut;
 mod cost_of_more_nodes;
 mod damaged_files;
@@ -32,12 +33,14 @@ mod hanging_destination;
 mod held_million;
 mod idempotency_race;
 mod idle_latency;
+mod json_bombs;
 mod judge_all_logs;
 mod key_over_its_limit;
 mod killed_at_every_failpoint;
 mod killed_under_load;
 mod killed_while_expanding;
 mod limit_across_nodes;
+mod limits_exactly;
 mod long_history;
 mod lost_commit_answer;
 mod memory_of_a_million;
@@ -50,9 +53,11 @@ mod order_by_key;
 mod order_under_faults;
 mod outage_is_no_denial;
 mod overload;
+mod oversize_bodies;
 mod panics;
 mod read_only_database;
 mod replay_under_kills;
+mod request_smuggling;
 mod retention_keeps_waiting;
 mod retry_after_obeyed;
 mod retry_race;
@@ -179,6 +184,12 @@ checks! {
     metrics_agree ["c20"] BOTH => "metrics agree with the tables and with the receivers, to the last one";
     overload ["e01"] BOTH => "three times too much is refused in time, and nothing accepted is lost";
     unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
+    oversize_bodies ["e03"] BOTH => "a body that is far too large is refused in time and costs nothing";
+    json_bombs ["e04"] BOTH => "JSON made to hurt its reader is kept as bytes, and refused where it is read";
+    request_smuggling ["e05"] BOTH => "a request that can be read in two ways is refused, with all behind it";
+    compressed_ingest ["e06"] BOTH => "nothing that was packed is unpacked";
+    limits_exactly ["e07"] BOTH =>
+        "every limit holds to the byte, with its status and its code, and nothing is answered with 500";
     key_over_its_limit ["e08"] BOTH =>
         "a key that is far too fast is held to its limit and no other key notices";
     one_account_takes_all ["fair"] BOTH =>

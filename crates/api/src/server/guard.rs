@@ -95,6 +95,8 @@ impl RequestGuard {
                     break;
                 }
             } else {
+                // The next request, which may have begun while the one before was answered.
+                passed.heard = true;
                 let held = std::mem::take(&mut self.held);
                 let count = self.admit(&held, buffer.remaining(), passed);
                 self.held = held;
@@ -113,7 +115,6 @@ impl RequestGuard {
                     if piece.filled().is_empty() {
                         break;
                     }
-                    passed.heard = true;
                     self.held.extend_from_slice(piece.filled());
                 }
             }

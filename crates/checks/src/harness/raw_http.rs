@@ -15,9 +15,23 @@ pub(crate) struct RawAnswer {
     pub(crate) status: Option<u16>,
     pub(crate) text: String,
     pub(crate) took: Duration,
+    /// By the other side, in good order; otherwise we gave up, or it was cut.
+    pub(crate) closed: bool,
 }
 
 impl RawAnswer {
+    pub(crate) fn new(bytes: &[u8], took: Duration, closed: bool) -> RawAnswer {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let status = text.get(9..12).and_then(|status| status.parse().ok());
+        RawAnswer { status, text, took, closed }
+    }
+
+    /// Of every answer that came, one after the other.
+    pub(crate) fn statuses(&self) -> Vec<u16> {
+        let starts = self.text.match_indices("HTTP/1.1 ").map(|(at, start)| at + start.len());
+        starts.filter_map(|at| self.text.get(at..at + 3)?.parse().ok()).collect()
+    }
+
     /// A header of the answer, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let head = self.text.split("\r\n\r\n").next()?;
@@ -65,21 +79,31 @@ pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) ->
         let write = async {
             let _ = to.write_all(bytes).await;
         };
-        let _ = tokio::join!(write, from.read_to_end(&mut text));
+        tokio::join!(write, from.read_to_end(&mut text)).1.is_ok()
     };
-    let _ = timeout(limit, both).await;
-    Ok(answer(&text, began.elapsed()))
+    let closed = timeout(limit, both).await.unwrap_or(false);
+    Ok(RawAnswer::new(&text, began.elapsed(), closed))
 }
 
-/// The same by the thread that calls it: a runtime that has its hands full is not taken for a slow server.
+/// Sends all the bytes before it reads one, as simple clients do.
+pub(crate) async fn written_first(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<RawAnswer> {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(addr).await?;
+    let mut text = Vec::new();
+    let both = async { stream.write_all(bytes).await.is_ok() && stream.read_to_end(&mut text).await.is_ok() };
+    let closed = timeout(limit, both).await.unwrap_or(false);
+    Ok(RawAnswer::new(&text, began.elapsed(), closed))
+}
+
+/// [`exchange`] by the thread that calls it: a runtime that has its hands full is not taken for a slow server.
 pub(crate) fn exchange_blocking(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<RawAnswer> {
     let began = Instant::now();
     let mut stream = std::net::TcpStream::connect_timeout(&addr, limit)?;
     stream.set_read_timeout(Some(limit))?;
     stream.write_all(bytes)?;
     let mut text = Vec::new();
-    let _ = stream.read_to_end(&mut text);
-    Ok(answer(&text, began.elapsed()))
+    let closed = stream.read_to_end(&mut text).is_ok();
+    Ok(RawAnswer::new(&text, began.elapsed(), closed))
 }
 
 /// Sends a beginning, then a little more every so often and never the end; what the server makes of it.
@@ -104,18 +128,12 @@ pub(crate) async fn trickle(
             }
         }
     };
-    let _ = timeout(limit, async {
+    let ended = timeout(limit, async {
         tokio::select! {
-            () = drip => {}
-            _ = from.read_to_end(&mut text) => {}
+            () = drip => false,
+            read = from.read_to_end(&mut text) => read.is_ok(),
         }
     })
     .await;
-    Ok(answer(&text, began.elapsed()))
-}
-
-fn answer(bytes: &[u8], took: Duration) -> RawAnswer {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let status = text.get(9..12).and_then(|status| status.parse().ok());
-    RawAnswer { status, text, took }
+    Ok(RawAnswer::new(&text, began.elapsed(), ended.unwrap_or(false)))
 }

@@ -252,7 +252,7 @@ impl NodeParts<'_> {
             secrets,
             addresses,
             sender: Arc::new(TestSender { handle: handle.clone() }),
-            scraped: vec![handle, telemetry_metrics.clone()],
+            scraped: vec![handle, telemetry_metrics.clone(), threads.tasks()],
             supervisor: supervisor.clone(),
             config: ApiConfig {
                 body_limit: config.body_bytes,

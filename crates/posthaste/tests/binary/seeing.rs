@@ -19,7 +19,7 @@ use std::{
 };
 
 /// As the product promises them.
-const PROMISED: [&str; 13] = [
+const PROMISED: [&str; 14] = [
     "posthaste_events_ingested_total",
     "posthaste_delivery_attempts_total",
     "posthaste_delivery_latency_seconds",
@@ -33,6 +33,7 @@ const PROMISED: [&str; 13] = [
     "posthaste_fanout_completion_ratio",
     "posthaste_fanout_partial_failure_ratio",
     "posthaste_fanout_lag_seconds",
+    "posthaste_tasks",
 ];
 
 async fn metrics(client: &Client) -> String {

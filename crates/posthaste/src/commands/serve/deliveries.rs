@@ -6,8 +6,11 @@
 //! fell behind their lanes, and what was in memory was read from the store again.
 
 use crate::failure::Failure;
-use std::future::Future;
-use tokio::runtime::{Builder, Runtime};
+use async_trait::async_trait;
+use domain::metrics::{MetricKind, Text};
+use std::{future::Future, sync::Arc};
+use store::Scraped;
+use tokio::runtime::{Builder, Handle, Runtime};
 
 pub(super) struct DeliveryThreads(Option<Runtime>);
 
@@ -17,6 +20,12 @@ impl DeliveryThreads {
         runtime.map(|runtime| Self(Some(runtime))).map_err(Failure::failed)
     }
 
+    /// How many tasks there are, here and among those who ask.
+    pub(super) fn tasks(&self) -> Arc<Tasks> {
+        let Self(Some(runtime)) = self else { unreachable!("they are there until they are dropped") };
+        Arc::new(Tasks { serving: Handle::current(), delivering: runtime.handle().clone() })
+    }
+
     /// Runs something there; whatever it spawns stays there.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -24,6 +33,27 @@ impl DeliveryThreads {
     ) -> Result<T, Failure> {
         let Self(Some(runtime)) = self else { unreachable!("they are there until they are dropped") };
         runtime.spawn(work).await.map_err(Failure::failed)
+    }
+}
+
+/// Tasks of both sets of threads, for the metrics: what is left open or waits for ever shows here.
+pub(super) struct Tasks {
+    serving: Handle,
+    delivering: Handle,
+}
+
+#[async_trait]
+impl Scraped for Tasks {
+    async fn scrape(&self, _named: bool, text: &mut Text) {
+        let mut tasks = text.family(
+            "posthaste_tasks",
+            MetricKind::Gauge,
+            "Loops, connections and requests of this process, by the threads they run on. As many as before when the load is \
+             gone.",
+        );
+        for (threads, handle) in [("serve", &self.serving), ("deliver", &self.delivering)] {
+            tasks.value(&[("threads", threads)], handle.metrics().num_alive_tasks());
+        }
     }
 }
 

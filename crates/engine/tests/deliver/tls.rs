@@ -1,14 +1,22 @@
 //! Destinations that speak TLS badly, or not at all: each kind of it is said in plain words.
 
-use super::bench::{bench, schedule};
+use super::{
+    PATIENCE,
+    bench::{bench, schedule},
+};
 use domain::{attempt::AttemptError, outcome::Outcome};
 use rcgen::{CertificateParams, KeyPair};
 use std::{future::Future, net::SocketAddr, sync::Arc};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use tokio_rustls::{
+    LazyConfigAcceptor, TlsAcceptor,
+    rustls::{ServerConfig, server::Acceptor},
+};
 
 async fn listen<F: Future<Output = ()> + Send>(
     serve: impl Fn(TcpStream) -> F + Send + 'static,
@@ -95,4 +103,23 @@ async fn a_handshake_that_is_cut_off_is_trouble_of_the_network_and_has_its_whole
     let (outcomes, error) = met(listen(async |stream| drop(stream)).await).await;
     assert_eq!(outcomes, [Outcome::NetworkError; 3]);
     assert_eq!(error.message, "the connection was closed before TLS was agreed on");
+}
+
+/// Whoever speaks HTTP/2 as well speaks HTTP/1.1 to us: what could be done with the frames of the one is not met.
+#[tokio::test]
+async fn only_http_1_is_offered() {
+    let (told, offered) = oneshot::channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.unwrap();
+        let offered = hello.client_hello().alpn().into_iter().flatten().map(<[u8]>::to_vec).collect();
+        told.send(offered).unwrap();
+    });
+    let bench = bench().await;
+    let destination = bench.destination("a", |it| it.url = format!("https://{addr}/")).await;
+    bench.send(&[destination], b"{}").await;
+    let offered: Vec<Vec<u8>> = timeout(PATIENCE, offered).await.unwrap().unwrap();
+    assert_eq!(offered, [b"http/1.1"]);
 }

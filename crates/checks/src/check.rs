@@ -20,6 +20,7 @@ mod database_network_cut;
 mod deep_backlog;
 mod dying_loops;
 mod every_outcome;
+mod everything_hostile;
 mod failed_flush;
 mod fanout_to_100k;
 mod fanout_to_50;
@@ -31,6 +32,7 @@ mod full_disk;
 mod graceful_stop;
 mod hanging_destination;
 mod held_million;
+mod hostile_receivers;
 mod idempotency_race;
 mod idle_latency;
 mod json_bombs;
@@ -39,11 +41,13 @@ mod key_over_its_limit;
 mod killed_at_every_failpoint;
 mod killed_under_load;
 mod killed_while_expanding;
+mod large_payloads_unread;
 mod limit_across_nodes;
 mod limits_exactly;
 mod long_history;
 mod lost_commit_answer;
 mod memory_of_a_million;
+mod memory_of_json;
 mod metrics_agree;
 mod minute_without_database;
 mod no_deadlocks;
@@ -103,14 +107,24 @@ const BOTH: &[StoreKind] = &[StoreKind::Sqlite, StoreKind::Postgres];
 const SQLITE: &[StoreKind] = &[StoreKind::Sqlite];
 const POSTGRES: &[StoreKind] = &[StoreKind::Postgres];
 
+/// A check has a file of its own, or is one of a family that shares one.
+macro_rules! run {
+    ($name:ident) => {
+        |options, report| Box::pin($name::run(options, report))
+    };
+    ($name:ident $family:ident) => {
+        |options, report| Box::pin($family::run(stringify!($name), options, report))
+    };
+}
+
 macro_rules! checks {
-    ($($name:ident [$($alias:literal)?] $stores:ident => $shows:literal;)*) => {
+    ($($name:ident $(of $family:ident)? [$($alias:literal)*] $stores:ident => $shows:literal;)*) => {
         pub(crate) const CHECKS: &[Check] = &[$(Check {
             name: stringify!($name),
-            aliases: &[$($alias)?],
+            aliases: &[$($alias),*],
             shows: $shows,
             stores: $stores,
-            run: |options, report| Box::pin($name::run(options, report)),
+            run: run!($name $($family)?),
         }),*];
     };
 }
@@ -182,6 +196,33 @@ checks! {
     audit_finds_faults ["c19"] BOTH =>
         "work that no node will ever do, and rows that do not fit together, are found by the audit";
     metrics_agree ["c20"] BOTH => "metrics agree with the tables and with the receivers, to the last one";
+    call_never_taken of hostile_receivers ["d01"] SQLITE =>
+        "a destination that takes no calls is given up in time, and no other notices";
+    answer_never_comes of hostile_receivers ["d02"] SQLITE =>
+        "a destination that never answers is given up at its deadline, and no other notices";
+    dripping_head of hostile_receivers ["d03"] SQLITE =>
+        "an answer that begins and never ends is given up at its deadline";
+    endless_body of hostile_receivers ["d04"] SQLITE =>
+        "a body without end changes nothing of what its status said";
+    huge_body of hostile_receivers ["d05"] SQLITE => "ten gigabytes of answer cost no memory";
+    decompression_bomb of hostile_receivers ["d06"] SQLITE => "what is packed stays packed";
+    answer_cut_off of hostile_receivers ["d07"] SQLITE =>
+        "an answer that is cut off is an answer from the end of its head on, and no attempt is sent twice";
+    broken_tls of hostile_receivers ["d08" "d11"] SQLITE =>
+        "every kind of broken TLS is told apart, and nothing is sent without";
+    redirects of hostile_receivers ["d09"] SQLITE => "no redirect is followed anywhere";
+    malformed_answers of hostile_receivers ["d10"] SQLITE =>
+        "what is not HTTP is no answer, and no answer is taken for that to another request";
+    everything_hostile ["d12"] BOTH =>
+        "two hundred hostile destinations of every kind at once harm no healthy one and no other account";
+    stale_connection of hostile_receivers ["d13"] SQLITE =>
+        "a connection that is closed as it is used again costs an attempt and doubles nothing";
+    body_not_read of hostile_receivers ["d14"] SQLITE =>
+        "a destination that answers without reading has answered, and memory is given back";
+    large_payloads_unread ["unread"] BOTH =>
+        "an account whose destination does not read large payloads holds up no other account";
+    memory_of_json ["jsonmemory"] BOTH =>
+        "large documents that are matched by their contents take no memory and no time from other accounts";
     overload ["e01"] BOTH => "three times too much is refused in time, and nothing accepted is lost";
     unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
     oversize_bodies ["e03"] BOTH => "a body that is far too large is refused in time and costs nothing";

@@ -23,6 +23,9 @@
 //! | [`large_fanout`] | thousands of destinations, for large fan-outs |
 //! | [`bystanders`] | nineteen destinations beside one in trouble: do they notice? |
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
+//! | [`other_account`] | an account beside the testbed's own |
+//! | [`hostile`] | receivers that mean no good, by kind, and what must become of what is sent to them |
+//! | [`node_watch`] | memory, descriptors and tasks of a node: the most, and what is left |
 //! | [`ingest_probe`] | asks the ingest URL of every node all the while |
 //! | [`orphans`] | rows whose owner is gone |
 //! | [`rollup_sums`] | whether what was summed up is what happened |
@@ -40,12 +43,15 @@ pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod figures;
 pub(crate) mod history;
+pub(crate) mod hostile;
 pub(crate) mod ingest_probe;
 pub(crate) mod large_fanout;
 pub(crate) mod logbook;
 pub(crate) mod multi_node;
+pub(crate) mod node_watch;
 pub(crate) mod options;
 pub(crate) mod orphans;
+pub(crate) mod other_account;
 pub(crate) mod ownership;
 pub(crate) mod pooler;
 pub(crate) mod postgres_server;

@@ -76,13 +76,29 @@ impl PeerTable {
 
 /// The local port of every TCP socket of version 4 that has called this port, by the socket's inode.
 fn ports_by_inode(called: u16) -> HashMap<u64, u16> {
+    let sockets = tcp_sockets().into_iter().filter(|socket| socket.other == called);
+    sockets.map(|socket| (socket.inode, socket.own)).collect()
+}
+
+/// The port at the other end of every TCP socket of version 4 that this process has open.
+pub(crate) fn called_ports(pid: u32) -> Vec<u16> {
+    let own: HashSet<u64> = sockets_of(pid).into_iter().collect();
+    tcp_sockets().iter().filter(|socket| own.contains(&socket.inode)).map(|socket| socket.other).collect()
+}
+
+struct TcpSocket {
+    own: u16,
+    other: u16,
+    inode: u64,
+}
+
+fn tcp_sockets() -> Vec<TcpSocket> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
     let entry = |line: &str| {
         let mut fields = line.split_whitespace();
         let (own, other) = (port(fields.nth(1)?)?, port(fields.next()?)?);
-        (other == called).then_some(())?;
-        Some((fields.nth(6)?.parse().ok()?, own))
+        Some(TcpSocket { own, other, inode: fields.nth(6)?.parse().ok()? })
     };
     table.lines().skip(1).filter_map(entry).collect()
 }
@@ -115,6 +131,7 @@ mod tests {
         assert_eq!(peers.opened(other.local_addr().unwrap().port()), None, "a call of somebody else");
         peers.closed(other.local_addr().unwrap().port());
         assert_eq!(peers.opened(peer.port()), Some(std::process::id()));
+        assert!(called_ports(std::process::id()).contains(&listener.local_addr().unwrap().port()));
         drop(client);
         peers.closed(peer.port());
         assert!(peers.state().open.is_empty());

@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use crate::peers;
+
 /// Short beside any start-up time worth measuring, long enough to leave the node the CPU.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -204,6 +206,16 @@ pub fn rss_bytes(pid: u32) -> io::Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS: a dead process or not Linux"))
+}
+
+/// How many files and sockets a process has open.
+pub fn descriptors(pid: u32) -> io::Result<u64> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64)
+}
+
+/// The port at the other end of every TCP connection of version 4 that a process has open.
+pub fn called_ports(pid: u32) -> Vec<u16> {
+    peers::called_ports(pid)
 }
 
 /// CPU time of the calling thread; zero where the kernel does not say.

@@ -8,10 +8,10 @@
 //! before (99th percentile). SQLite shows no other connection the transaction that runs, but an answer waits for two of them
 //! at most: there the slowest answer to the other account is held to 200 ms. All of them arrive in the end.
 
-use lab::Target;
-
 use crate::harness::large_fanout;
+use crate::harness::other_account::OtherAccount;
 use crate::harness::prelude::*;
+use crate::harness::testbed::add_destination;
 
 const DESTINATIONS: u64 = 100_000;
 const DURABLE_WITHIN: f64 = 10.0;
@@ -24,12 +24,12 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let size = options.count(DESTINATIONS);
     let mut testbed = TestbedPlan::new(options)?.start().await?;
     testbed.receiver.recording(Recording::Counts);
-    let key = testbed.other_account("other", 50).await?;
+    let other = other_account(&testbed).await?;
     testbed.stop().await?;
     large_fanout::add_destinations(&testbed, size as usize).await?;
     testbed.start().await?;
 
-    let alone = lab::pump::run(pump(&testbed, &key, options, options.seconds(10))).await?;
+    let alone = lab::pump::run(other.pump(&testbed, options.rate(50.0), options.seconds(10))).await?;
     until_arrived(&testbed, alone.accepted).await?;
     let baseline_ms = testbed.receiver.end_to_end().percentile_ms(99.0);
     testbed.receiver.clear();
@@ -39,7 +39,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let memory_before = testbed.process()?.rss_bytes()?;
     report.note("memory_of_the_routes_mib", rounded(mib(memory_before.saturating_sub(without_routes))));
 
-    let beside = Pump::start(pump(&testbed, &key, options, Duration::from_secs(600)))?;
+    let beside = Pump::start(other.pump(&testbed, options.rate(50.0), Duration::from_secs(600)))?;
     let watch = watch_transactions(&testbed.database).await?;
     let began = Instant::now();
     let event = large_fanout::publish(&testbed).await?;
@@ -83,10 +83,11 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.tear_down().await
 }
 
-fn pump(testbed: &Testbed, key: &str, options: &Options, how_long: Duration) -> PumpConfig {
-    let target = Target::Publish { base: testbed.base_url(), key: key.into() };
-    let config = PumpConfig { keep_log: false, ..PumpConfig::new(target, Until::Elapsed(how_long)) };
-    config.open(options.rate(50.0))
+/// Its events go to the receiver's destination `other`.
+async fn other_account(testbed: &Testbed) -> Result<OtherAccount> {
+    let other = OtherAccount::make(testbed).await?;
+    add_destination(&other.client, &testbed.destination_with_slots("other", 50), &[]).await?;
+    Ok(other)
 }
 
 async fn until_arrived(testbed: &Testbed, count: u64) -> Result<()> {

@@ -20,8 +20,9 @@ use client::{NewRoute, ReplayInput};
 use lab::Target;
 
 use crate::harness::large_fanout;
+use crate::harness::other_account::OtherAccount;
 use crate::harness::prelude::*;
-use crate::harness::testbed::API_KEY;
+use crate::harness::testbed::{API_KEY, add_destination};
 
 const THINGS: [&str; 6] = ["events", "large_events", "filters", "reads", "replays", "lanes"];
 const LANES: u64 = 10_000;
@@ -37,20 +38,21 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     testbed.receiver.default_script(Reply::ok().after(Duration::from_secs(2)));
     testbed.receiver.script("other", Script::ok());
     testbed.receiver.script("own", Script::ok());
-    let other = testbed.other_account("other", 50).await?;
+    let other = OtherAccount::make(&testbed).await?;
+    add_destination(&other.client, &testbed.destination_with_slots("other", 50), &[]).await?;
     testbed.add_destination(&testbed.destination_with_slots("own", 50), &["own"]).await?;
     testbed.stop().await?;
     large_fanout::add_destinations(&testbed, options.count(LANES) as usize).await?;
     testbed.start().await?;
 
-    let alone = measure(&testbed, &other, options).await?;
+    let alone = measure(&testbed, &other.key, options).await?;
     report.note("alone_answered_p99_ms", rounded(alone.answered_ms));
     report.note("alone_arrived_p99_ms", rounded(alone.arrived_ms));
     let is_wanted = |thing: &&str| options.only.as_ref().is_none_or(|only| thing.starts_with(only.as_str()));
     for thing in THINGS.into_iter().filter(is_wanted) {
         let pressure = Pressure::begin(&testbed, thing).await?;
         sleep(WARM_UP).await;
-        let beside = measure(&testbed, &other, options).await?;
+        let beside = measure(&testbed, &other.key, options).await?;
         pressure.end().await?;
         report.must_be(&format!("{thing}_refused"), beside.refused, 0);
         let at_most = (2.0 * alone.answered_ms).max(ANSWERED_FLOOR_MS);

@@ -31,7 +31,11 @@ pub(crate) struct ArrivalFigures {
 
 impl Bystanders {
     pub(crate) async fn make(testbed: &Testbed) -> Result<Bystanders> {
-        Ok(Bystanders { source: RoutedSource::make(testbed, NUMBER, SLOTS).await? })
+        Bystanders::of_number(testbed, NUMBER).await
+    }
+
+    pub(crate) async fn of_number(testbed: &Testbed, number: usize) -> Result<Bystanders> {
+        Ok(Bystanders { source: RoutedSource::make(testbed, number, SLOTS).await? })
     }
 
     /// Begins a load of one event to each in turn, so many a second in all; returns when it has become steady.
@@ -45,6 +49,11 @@ impl Bystanders {
     pub(crate) async fn watch(&self, receiver: &Receiver, span: Duration) -> ArrivalFigures {
         let from_us = receiver.now_us();
         sleep(span).await;
+        self.arrived_since(receiver, from_us)
+    }
+
+    /// What has arrived since then, by the receiver's clock.
+    pub(crate) fn arrived_since(&self, receiver: &Receiver, from_us: u64) -> ArrivalFigures {
         let window = from_us..receiver.now_us();
         let end_to_end =
             end_to_end_of(receiver, &self.source.names, |record| window.contains(&record.start_us));
@@ -52,10 +61,26 @@ impl Bystanders {
         ArrivalFigures { events, per_second: events as f64 * 1e6 / (window.end - from_us) as f64, end_to_end }
     }
 
+    /// How many of their events have arrived.
+    pub(crate) fn arrived(&self, receiver: &Receiver) -> u64 {
+        self.source.names.iter().map(|name| receiver.succeeded_at(name)).sum()
+    }
+
     /// Ends the load: everything it brought must have arrived.
     pub(crate) async fn finish(&self, pump: Pump, receiver: &Receiver, report: &mut Report) {
+        self.finish_after(0, pump, receiver, report).await;
+    }
+
+    /// The same for one that was begun when so many had arrived.
+    pub(crate) async fn finish_after(
+        &self,
+        already: u64,
+        pump: Pump,
+        receiver: &Receiver,
+        report: &mut Report,
+    ) {
         let sent = pump.finish().await;
-        let arrived = || self.source.names.iter().map(|name| receiver.succeeded_at(name)).sum::<u64>();
+        let arrived = || self.arrived(receiver) - already;
         // Whether it did in time is judged by the count.
         let _ = becomes(Duration::from_secs(10), 20, async || Ok(arrived() >= sent.accepted)).await;
         report.must(sent.accepted == sent.offered, format!("the others' events were refused: {sent}"));

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use client::{ApiKeyInput, BatchResult, Client, NewAccount, NewDestination, NewRoute, Publish};
+use client::{BatchResult, Client, NewDestination, NewRoute, Publish};
 use domain::id::DestinationId;
 use domain::retry::RetryPolicy;
 use lab::process::Launch;
@@ -372,17 +372,6 @@ impl Testbed {
         event_types: &[&str],
     ) -> Result<DestinationId> {
         add_destination(&self.client, plan, event_types).await
-    }
-
-    /// Another account, by its API key; its events go to the receiver's destination of this name.
-    pub(crate) async fn other_account(&self, name: &str, slots: u32) -> Result<String> {
-        let operator = Client::new(&self.base_url(), OPERATOR_KEY)?;
-        let account = operator.create_account(&NewAccount::new(name)).await?;
-        let plan = ApiKeyInput { name: name.into(), account_id: Some(account.id), ..Default::default() };
-        let key = operator.create_api_key(&plan).await?.key;
-        let client = Client::new(&self.base_url(), &key)?;
-        add_destination(&client, &self.destination_with_slots(name, slots), &[]).await?;
-        Ok(key)
     }
 
     /// Publishes events in one request, every one of which is accepted.

@@ -10,6 +10,8 @@
 // The hot path.
 mod event_text;
 mod full_backlogs;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 mod ingest_url;
 mod publish;
 mod rate;

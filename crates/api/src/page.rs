@@ -41,6 +41,16 @@ impl<T: DeserializeOwned> FromRequestParts<App> for List<T> {
 }
 
 impl<T: DeserializeOwned> List<T> {
+    #[cfg(fuzzing)]
+    pub(crate) fn of_text(path: &str, query: &str) -> Result<Self, ApiError> {
+        let list = Self::of(path, Some(query))?;
+        if let Some(cursor) = &list.cursor {
+            let bytes = URL_SAFE_NO_PAD.decode(cursor).unwrap_or_default();
+            let _ = <(DeliveryId, Timestamp)>::read(&bytes);
+        }
+        Ok(list)
+    }
+
     fn of(path: &str, query: Option<&str>) -> Result<Self, ApiError> {
         let mut parameters = Parameters::of(query);
         let limit = match parameters.take("limit")? {

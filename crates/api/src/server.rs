@@ -10,6 +10,13 @@ mod linger;
 mod pace;
 mod permits;
 
+/// The length of the head that these bytes begin with, if it is taken.
+#[cfg(fuzzing)]
+pub(crate) fn fuzzed_head(bytes: &[u8]) -> Option<usize> {
+    let end = head::end(bytes, &mut 0).ok()??;
+    head::judge(&bytes[..end]).ok().map(|_| end)
+}
+
 use crate::{
     app::{App, Deadlines},
     client_address::ClientAddress,

@@ -14,6 +14,8 @@ mod destination;
 mod dispatcher;
 pub mod egress;
 mod fetcher;
+#[cfg(fuzzing)]
+pub mod fuzzed;
 mod handle;
 mod large_payloads;
 mod membership;

@@ -1,0 +1,135 @@
+//! The targets.
+
+use domain::{
+    address::{AddressPolicy, UrlError},
+    filter::{Filter, Subject},
+    json::Document,
+    limits,
+    pattern::Pattern,
+    retry::parse_retry_after,
+    signature::{SigningSecret, verify},
+    trace::TraceContext,
+};
+use serde_json::{Value, json};
+use std::{net::IpAddr, sync::LazyLock};
+
+pub(crate) const ALL: &[(&str, fn(&[u8]))] = &[
+    ("retry_after", retry_after),
+    ("filter", filter),
+    ("pattern", pattern),
+    ("url_policy", url_policy),
+    ("json_reader", json_reader),
+    ("signature", signature),
+    ("traceparent", traceparent),
+    ("api_key", api_key),
+    ("http_answer", http_answer),
+    ("request_head", request_head),
+    ("api_query", api_query),
+    ("forwarded", forwarded),
+];
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+/// Up to the first line feed, and the rest.
+fn two(data: &[u8]) -> (&[u8], &[u8]) {
+    let place = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    (&data[..place], data.get(place + 1..).unwrap_or_default())
+}
+
+fn retry_after(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    let lines: Vec<&str> = text.split('\n').collect();
+    if let Some(pause) = parse_retry_after(&lines, 1_790_000_000) {
+        assert!((limits::RETRY_AFTER_MIN..=limits::RETRY_AFTER_MAX).contains(&pause));
+    }
+}
+
+fn filter(data: &[u8]) {
+    let (filter, payload) = two(data);
+    let Ok(filter) = serde_json::from_slice::<Value>(filter) else { return };
+    let Ok(filter) = Filter::compile(&filter) else { return };
+    let (headers, metadata) = (json!({"x-kind": "a"}), json!({}));
+    let document = Document::parse(payload);
+    let subject =
+        Subject { event_type: "a.b", data: document.as_ref(), headers: &headers, metadata: &metadata };
+    assert_eq!(filter.matches(&subject), filter.explain(&subject).is_none());
+}
+
+fn pattern(data: &[u8]) {
+    let (pattern, event_type) = two(data);
+    let (Some(pattern), Some(event_type)) = (text(pattern), text(event_type)) else { return };
+    if let Ok(parsed) = pattern.parse::<Pattern>() {
+        assert_eq!(parsed.as_str(), pattern);
+        parsed.matches(event_type);
+    }
+}
+
+fn url_policy(data: &[u8]) {
+    static POLICY: LazyLock<AddressPolicy> = LazyLock::new(AddressPolicy::default);
+    let Some(text) = text(data) else { return };
+    match POLICY.check_url(text) {
+        Ok(url) => {
+            assert_eq!(url.scheme(), "https");
+            let host = url.host_str().expect("a URL that may be called has a host");
+            if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+                assert!(POLICY.permits(address), "{text} is {address}");
+            }
+            assert_eq!(POLICY.check_url(url.as_str()).as_ref(), Ok(&url), "what is kept is what is called");
+        }
+        Err(UrlError::Blocked | UrlError::Invalid(_)) => {}
+    }
+}
+
+fn json_reader(data: &[u8]) {
+    let ours = Document::parse(data).map(|document| document.root().to_value());
+    let theirs = serde_json::from_slice::<Value>(data);
+    // Theirs goes deeper; what both read must be the same.
+    if let (Some(ours), Ok(theirs)) = (&ours, &theirs) {
+        assert_eq!(ours, theirs);
+    }
+    assert!(ours.is_none() || theirs.is_ok(), "what is no JSON was read");
+}
+
+fn signature(data: &[u8]) {
+    static SECRET: LazyLock<SigningSecret> =
+        LazyLock::new(|| SigningSecret::from_bytes(&[7; 32]).expect("32 bytes"));
+    let (id, rest) = two(data);
+    let (timestamp, rest) = two(rest);
+    let (presented, body) = two(rest);
+    let [Some(id), Some(timestamp), Some(presented)] = [id, timestamp, presented].map(text) else { return };
+    assert!(verify([&*SECRET], id, timestamp, presented, body, 1_790_000_000, 300).is_err(), "a forgery");
+}
+
+fn traceparent(data: &[u8]) {
+    if let Some(context) = text(data).and_then(TraceContext::parse) {
+        assert_ne!(context.span_id, 0);
+    }
+}
+
+fn api_key(data: &[u8]) {
+    let Some(text) = text(data) else { return };
+    if let Some(key) = api::keys::KeyText::parse(text) {
+        assert_eq!(key.expose(), text);
+    }
+    api::fuzzed::key_in_url(text);
+}
+
+fn http_answer(data: &[u8]) {
+    engine::fuzzed::http_answer(data);
+}
+
+fn request_head(data: &[u8]) {
+    api::fuzzed::request_head(data);
+}
+
+fn api_query(data: &[u8]) {
+    if let Some(query) = text(data) {
+        api::fuzzed::list_query(query);
+    }
+}
+
+fn forwarded(data: &[u8]) {
+    api::fuzzed::forwarded(data);
+}

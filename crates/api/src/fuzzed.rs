@@ -2,7 +2,9 @@
 
 use crate::{
     client_address::{ClientAddress, TrustedProxies},
-    keys, page::List, server,
+    keys,
+    page::List,
+    server,
 };
 use contract::DeliveryQuery;
 use domain::limits;

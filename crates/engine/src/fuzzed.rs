@@ -29,7 +29,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 });
 static EGRESS: LazyLock<Egress> = LazyLock::new(|| {
     let policy = AddressPolicy { allow_http: true, ..AddressPolicy::default() };
-    let egress = Egress::new(Arc::new(policy), Arc::new(NoNames), Arc::new(Answering), limits::CONNECT_TIMEOUT);
+    let egress =
+        Egress::new(Arc::new(policy), Arc::new(NoNames), Arc::new(Answering), limits::CONNECT_TIMEOUT, None);
     egress.expect("the usual settings")
 });
 
@@ -76,7 +77,10 @@ pub fn http_answer(bytes: &[u8]) {
         let answer = HttpTransport::new(EGRESS.clone()).send(request).await;
         if let Ok(response) = answer.result {
             // 101 is the one below 200 that nothing follows.
-            assert!(response.status == 101 || (200..1_000).contains(&response.status), "an interim answer is none");
+            assert!(
+                response.status == 101 || (200..1_000).contains(&response.status),
+                "an interim answer is none"
+            );
             assert!(response.body.len() <= limits::RESPONSE_BODY_KEPT_BYTES);
             assert!(response.headers.len() <= limits::RESPONSE_HEADERS);
         }

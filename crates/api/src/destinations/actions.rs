@@ -11,7 +11,7 @@ use crate::{
     path::Id,
     problems, read,
 };
-use axum::{Json, extract::State, response::Response};
+use axum::{extract::State, response::Response};
 use contract::{AttemptView, DestinationView, ListBody, schema};
 use domain::{
     account::Scope,

@@ -37,7 +37,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let alone = lab::pump::run(other.pump(&testbed, options.rate(50.0), span)).await?;
     report.note("memory_mib_before", rounded(mib(testbed.process()?.rss_bytes()?)));
     let watch = NodeWatch::begin(&testbed)?;
-    let path = source.ingest_url.split_once("/ingest/").context("an ingest URL")?.1;
+    let url = source.ingest_url.context("a source that was just made shows its ingest URL")?;
+    let path = url.split_once("/ingest/").context("an ingest URL")?.1;
     let headers = [("x-event-type", "large.document"), ("content-type", "application/json")];
     let request = raw_http::request("POST", &format!("/ingest/{path}"), &headers, &document());
     let posters = options.count(24);

@@ -204,7 +204,7 @@ fn where_secrets_were_read_from_is_known_and_a_password_among_the_arguments() {
     assert_eq!(read.secret_files, [secret.path()]);
     assert_eq!(
         config("", &[("POSTHASTE_MASTER_KEYS", "k1:abc")], &[]).unwrap().secret_files,
-        [PathBuf::new(); 0]
+        Vec::<PathBuf>::new()
     );
     assert_eq!(
         config("master_keys = 'k1:abc'", &[], &[]).unwrap().secret_files.len(),

@@ -401,7 +401,7 @@ fn lists(setup: &Setup) -> Vec<Row> {
         row(
             "a cursor of the list",
             (200, setup.get(&format!("/v1/destinations?cursor={}", setup.cursor), &[])),
-            { (400, "invalid_cursor", "", setup.get(&format!("/v1/routes?cursor={}", setup.cursor), &[])) },
+            (400, "invalid_cursor", "", setup.get(&format!("/v1/routes?cursor={}", setup.cursor), &[])),
         ),
         row("parameters that are known", (200, page(1)), {
             (422, "validation_failed", "unknown_parameter", setup.get("/v1/events?colour=red", &[]))

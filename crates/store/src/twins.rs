@@ -20,7 +20,7 @@ const FILES_OF_SQLITE: Reasons = &[
     ("one thread writes, and many read", &["readers", "writer", "writer/copier", "writer/job"]),
     (
         "it is a file of ours: no server copies it, looks after its room or reads its pages",
-        &["backup", "integrity", "space"],
+        &["backup", "file_lock", "integrity", "space"],
     ),
     ("it counts waiting deliveries in memory, as the only process that writes", &["tally"]),
     (

@@ -117,7 +117,7 @@ impl Pressure {
             "filters" => {
                 let id = testbed.client.create_destination(&testbed.destination("filtered")).await?.id;
                 for at in 0..100 {
-                    let filter = Some(json!({"items": {"n": {"$gt": 1_000_000 + at}}}));
+                    let filter = Some(json!({"data": {"items": {"n": {"$gt": 1_000_000 + at}}}}));
                     let event_types = vec!["filtered".to_owned()];
                     let route = NewRoute { filter, event_types, ..NewRoute::to(id) };
                     testbed.client.create_route(&route).await?;

@@ -240,8 +240,7 @@ pub const FILTER_VALUES: usize = 50;
 /// Rows of one page of a list: unless asked otherwise, and at most.
 pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 200;
-/// Text of one page, about: a page of large rows has fewer, and goes on where it stopped. One row is always given, and
-/// none is larger than a quarter of this.
+/// Text of one page, about, by which memory is set aside for it. A page of large rows can have more.
 pub const PAGE_BYTES: usize = 1024 * 1024;
 /// Memory set aside to make a page: its rows, what is shown of them, and the text.
 pub const PAGE_MADE_BYTES: usize = 4 * PAGE_BYTES;

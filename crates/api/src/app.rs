@@ -209,6 +209,8 @@ pub enum NotSent {
 /// Why this node would rather not be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
+    /// Not ready any more, though requests are still taken.
+    retiring: AtomicBool,
     draining: AtomicBool,
     /// The same, to be waited for.
     closing: CancellationToken,
@@ -217,6 +219,10 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.retiring.load(Ordering::Relaxed) || self.is_draining()
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -384,6 +390,11 @@ impl App {
     /// To be called after a key was revoked: here it stops working at once, elsewhere within a second.
     pub fn key_revoked(&self, id: ApiKeyId) {
         self.keys.forget(id);
+    }
+
+    /// From now on `/readyz` says that this node stops, so that nobody is sent here; who comes all the same is answered.
+    pub fn retire(&self) {
+        self.0.health.retiring.store(true, Ordering::Relaxed);
     }
 
     /// From now on new requests are turned away and `/readyz` says so.

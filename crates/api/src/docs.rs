@@ -46,6 +46,7 @@ const fn advice(code: Code) -> &'static str {
         Code::InvalidCursor => {
             "A cursor belongs to one account, one list and its filters. Begin again without one."
         }
+        Code::InvalidParameter => "The detail names the parameter and what it may be.",
         Code::MalformedRequest => {
             "The body broke off or was framed wrongly, most likely by a proxy on the way. The connection is closed."
         }
@@ -121,6 +122,10 @@ const fn advice(code: Code) -> &'static str {
             "The database does not answer. Nothing is lost; send it again after <code>Retry-After</code>."
         }
         Code::Draining => "Ask another node, or this one again in a moment.",
+        Code::OnlyDelivers => {
+            "It was started with <code>--role worker</code>. Ask a node that listens; a balancer finds those by \
+             <code>/readyz?for=ingest</code>."
+        }
         Code::OutcomeUnknown => {
             "The store did not confirm, and the event may be there or not. Send it again with the same idempotency \
              key: it will be stored once."

@@ -1,9 +1,13 @@
 //! Probes: `/healthz` while the process answers, `/readyz` while it should be sent requests.
 
-use crate::app::App;
+use crate::{
+    app::App,
+    error::{ApiError, Problem},
+    query::Parameters,
+};
 use axum::{
     Json,
-    extract::State,
+    extract::{RawQuery, State},
     response::{IntoResponse, Response},
 };
 use domain::limits;
@@ -25,6 +29,7 @@ pub(crate) struct Readiness {
     ready: bool,
     /// `ok`, `unavailable` (it will be back) or `failed` (it needs a person).
     store: &'static str,
+    /// It is stopping; with `shutdown.delay` it still takes requests for so long.
     draining: bool,
     /// Loops of this node that have died and do not run again yet: see the table in the documentation of operations.
     loops_down: Vec<&'static str>,
@@ -46,24 +51,50 @@ pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
     Json(Alive { status: "ok", version: app.config.version })
 }
 
-/// The store answers (it is migrated when it opens), every loop runs, the node is not stopping, and the clock is believed.
+/// What a node is asked to be ready for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Whatever its role is.
+    Role,
+    /// Events and the API, as a balancer sends them.
+    Ingest,
+}
+
+impl Purpose {
+    /// What else a balancer puts into the URL is not ours to judge.
+    fn asked(query: Option<&str>) -> Result<Self, ApiError> {
+        match Parameters::of(query).take("for")?.as_deref() {
+            None => Ok(Self::Role),
+            Some("ingest") => Ok(Self::Ingest),
+            Some(_) => Err(ApiError::invalid_parameter("`for` can be `ingest`, or be left out")),
+        }
+    }
+}
+
+/// The store answers (it is migrated when it opens), every loop runs, the node is not stopping, and the clock is believed;
+/// with `for=ingest`, the node's role also lets it take events and answer the API.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
+    params(("for" = Option<String>, Query, description = "`ingest`: what a balancer asks that sends events here")),
     responses((status = 200, description = "Ready", body = Readiness),
+              (status = 400, description = "`invalid_parameter`: `for` is something else", body = Problem,
+               content_type = "application/problem+json"),
               (status = 503, description = "Not ready", body = Readiness)))]
-pub(crate) async fn readyz(State(app): State<App>) -> Response {
+pub(crate) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
+    let purpose = Purpose::asked(query.as_deref())?;
     let store = match timeout(limits::READY_PATIENCE, app.store.health()).await {
         _ if app.health.has_failed() => "failed",
         Ok(Ok(())) => "ok",
         Ok(Err(StoreError::Failed(_))) => "failed",
         _ => "unavailable",
     };
-    let draining = app.health.is_draining();
+    let draining = app.health.is_retiring();
     let loops_down = app.supervisor.down();
     let clock = app.clock.trouble();
     let believed = clock.is_none_or(|trouble| !trouble.keeps_from_serving());
-    let ready = store == "ok" && !draining && loops_down.is_empty() && believed;
+    let has_role = purpose == Purpose::Role || app.config.role.listens();
+    let ready = has_role && store == "ok" && !draining && loops_down.is_empty() && believed;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (
+    let answer = (
         status,
         Json(Readiness {
             ready,
@@ -75,6 +106,6 @@ pub(crate) async fn readyz(State(app): State<App>) -> Response {
             unsafe_settings: app.config.unsafe_settings.clone(),
             clock: clock.map(|trouble| trouble.to_string()),
         }),
-    )
-        .into_response()
+    );
+    Ok(answer.into_response())
 }

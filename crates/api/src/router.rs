@@ -39,12 +39,19 @@ pub fn router_at(address: ListenAddress, app: App) -> Router {
     router
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors))
+        .fallback(async || ApiError::no_such("page"))
         .framed(address, app)
 }
 
-/// What a node that only delivers answers: whether it is alive and ready, and how it does.
+/// What a node that only delivers answers: whether it is alive and ready, and how it does. A balancer that sends it anything
+/// else by mistake may take that elsewhere: nothing is missing, it is only not here.
 pub fn worker_router(address: ListenAddress, app: App) -> Router {
-    probes().split_for_parts().0.framed(address, app)
+    let (router, _) = probes().split_for_parts();
+    router
+        .fallback(async || {
+            ApiError::only_delivers("this node only delivers: ask one of the role `api` or `all`")
+        })
+        .framed(address, app)
 }
 
 trait Framed {
@@ -52,7 +59,7 @@ trait Framed {
 }
 
 impl Framed for Router<App> {
-    /// With metrics where they belong, an answer for everything else, and the frame around every request.
+    /// With metrics where they belong, and the frame around every request.
     fn framed(self, address: ListenAddress, app: App) -> Router {
         let with_metrics = match address {
             ListenAddress::Public => self,
@@ -61,7 +68,6 @@ impl Framed for Router<App> {
             }
         };
         with_metrics
-            .fallback(async || ApiError::no_such("page"))
             .method_not_allowed_fallback(async || {
                 ApiError::method_not_allowed("the `allow` header names what is")
             })

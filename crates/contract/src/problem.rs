@@ -74,6 +74,7 @@ macro_rules! problem_codes {
             InvalidJson invalid_json = 400, "The body is not well-formed JSON";
             InvalidHeader invalid_header = 400, "A header is malformed";
             InvalidCursor invalid_cursor = 400, "The cursor is not of this list";
+            InvalidParameter invalid_parameter = 400, "A parameter of the URL is not valid";
             MalformedRequest malformed_request = 400, "The request is not well-formed HTTP";
             CredentialInUrl credential_in_url = 400, "Credentials do not belong into a URL";
             Unauthorized unauthorized = 401, "A valid API key is needed";
@@ -106,6 +107,7 @@ macro_rules! problem_codes {
             Overloaded overloaded = 503, "This node has more to do than it can take";
             Unavailable unavailable = 503, "The store is not available";
             Draining draining = 503, "This node is stopping";
+            OnlyDelivers only_delivers = 503, "This node only delivers";
             OutcomeUnknown outcome_unknown = 503, "It is not known whether the event was stored";
         }
     };

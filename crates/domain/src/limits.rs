@@ -521,6 +521,8 @@ pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);
 /// tried again, and been answered.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(100);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(4);
+/// A start that waits for its database says so again after this: it is the last line of the log that people read.
+pub const WAITING_TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// A loop of the node that has died (it panicked, or ended by itself) is made again after this pause, and after so many
 /// times that with each further death: the cause may be what the store or the network said in that moment.
 pub const LOOP_RESTART_PAUSE: Duration = Duration::from_millis(100);

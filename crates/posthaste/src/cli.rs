@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 store damaged, 4 unsafe store \
-    settings, 5 data folder in use, 6 server not reached, 7 server refused";
+    settings, 5 data folder in use, 6 server not reached, 7 server refused, 141 nobody reads";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

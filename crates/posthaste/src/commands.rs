@@ -17,6 +17,7 @@ pub(crate) mod tail;
 use crate::{
     config::{Dev, SettingFlags},
     failure::Failure,
+    output,
 };
 use dev::DevKeys;
 
@@ -40,6 +41,6 @@ fn api_key(given: Option<String>) -> Result<String, Failure> {
 
 /// Prints a line of JSON, for `--json`.
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string(value).map_err(Failure::failed)?);
+    output::line(serde_json::to_string(value).map_err(Failure::failed)?);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! How a command ends when it does not end well: what happened, what to do, and the exit code a script can act on.
 
-use crate::config::ConfigError;
+use crate::{config::ConfigError, output};
 use std::{
     fmt::{self, Display},
     process::ExitCode,
@@ -51,9 +51,9 @@ impl Failure {
         let code = self.code as u8;
         let message = self.to_string();
         if json {
-            eprintln!("{}", serde_json::json!({ "error": message, "exit_code": code }));
+            output::note(serde_json::json!({ "error": message, "exit_code": code }));
         } else {
-            eprintln!("posthaste: {message}");
+            output::note(format_args!("posthaste: {message}"));
         }
         ExitCode::from(code)
     }
@@ -96,7 +96,7 @@ impl From<StoreError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let code = match &error {
-            OpenError::BadUrl(_) => Code::Configuration,
+            OpenError::BadUrl(_) | OpenError::NotPermitted(_) => Code::Configuration,
             OpenError::InUse(_) => Code::InUse,
             OpenError::Unsafe(_) => Code::Unsafe,
             OpenError::Damaged(_) => Code::Damaged,

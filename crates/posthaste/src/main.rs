@@ -1,5 +1,7 @@
 //! The binary: reads what it is asked, ties the crates together, and says in its exit code how it went.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 mod clock;
 mod commands;
@@ -7,6 +9,7 @@ mod config;
 mod data_dir;
 mod dice;
 mod failure;
+mod output;
 mod progress;
 mod surroundings;
 mod telemetry;

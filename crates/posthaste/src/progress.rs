@@ -1,8 +1,9 @@
 //! How far a long command is: one line on a terminal, written over and over; elsewhere a line now and then. On standard
 //! error, so that standard output is the answer alone.
 
+use crate::output;
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     time::{Duration, Instant},
 };
 
@@ -36,19 +37,17 @@ impl Progress {
         let text = text();
         if self.terminal {
             let width = text.chars().count();
-            eprint!("\r{text}{}", " ".repeat(self.shown.saturating_sub(width)));
+            output::scribble(format_args!("\r{text}{}", " ".repeat(self.shown.saturating_sub(width))));
             self.shown = width;
-            let _ = io::stderr().flush();
         } else {
-            eprintln!("{text}");
+            output::note(text);
         }
     }
 
     /// Makes room for the answer.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) > 0 {
-            eprint!("\r\x1b[K");
-            let _ = io::stderr().flush();
+            output::scribble("\r\x1b[K");
         }
     }
 }

@@ -67,7 +67,7 @@ pub use payload::{KeptPayload, PayloadPieces, PayloadSize};
 pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
-pub use read_only::{FoundTables, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only};
+pub use read_only::{FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only};
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,

@@ -20,6 +20,9 @@ pub struct OpenOptions {
 pub enum OpenError {
     #[error("{0}")]
     BadUrl(String),
+    /// A right is missing; the mend is in the words.
+    #[error("{0}")]
+    NotPermitted(String),
     /// Exit 5.
     #[error("{0}")]
     InUse(String),

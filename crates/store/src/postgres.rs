@@ -1,7 +1,7 @@
 //! The store on PostgreSQL: many nodes, one database.
 //!
 //! `pool` has the connections and their deadlines, `open` makes the schema, `durability` checks that the server keeps
-//! what it acknowledges, `statement` gives parameters their numbers and `rows` reads the answers, `planned` has the hot
+//! what it acknowledges, `rights` that our role may make tables, `statement` gives parameters their numbers and `rows` reads the answers, `planned` has the hot
 //! statements planned once, `partitions` keeps a day ahead of the clock; the rest is the traits, one file each, with
 //! their statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
@@ -27,6 +27,7 @@ mod queue;
 mod read_only;
 mod replay;
 mod retention;
+mod rights;
 mod rollup;
 mod rows;
 mod settle;

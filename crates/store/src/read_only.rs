@@ -12,6 +12,9 @@ pub trait ReadOnlyStore: Audit {
     /// A setting of the installation as it is kept.
     async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
+    /// What the role we log in as may not do and must; nothing of that kind on an embedded store.
+    async fn missing_right(&self) -> Result<Option<MissingRight>, StoreError>;
+
     /// What lets the store lose what it has acknowledged, on a connection as a server gets it.
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError>;
 }
@@ -29,6 +32,21 @@ pub enum FoundTables {
     /// Those of a version from before the first release: nothing leads from them to ours.
     Unreleased,
     Version(i64),
+}
+
+/// What a database server does not let us do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingRight {
+    /// As a sentence.
+    pub what: String,
+    /// The statement that mends it.
+    pub grant: String,
+}
+
+impl fmt::Display for MissingRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. As the owner of the database, run: {}", self.what, self.grant)
+    }
 }
 
 /// A setting under which acknowledged events can be lost.

@@ -11,6 +11,7 @@ const FILES_OF_POSTGRES: Reasons = &[
         &["pool", "tls", "url"],
     ),
     ("its settings can lose what it has acknowledged", &["durability"]),
+    ("its owner says what our role may do", &["rights"]),
     ("its planner goes by statistics, and would plan each small batch anew", &["planned"]),
     ("it forgets whole days by dropping their tables", &["partitions"]),
     ("many nodes tell each other what they have written", &["wakes/listener", "wakes/note", "wakes/table"]),
@@ -73,7 +74,7 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
             "summarise",
         ],
     ),
-    ("settings and tables of a server", &["found_tables", "unsafe_settings"]),
+    ("settings and tables of a server", &["found_tables", "rights", "unsafe_settings"]),
     (
         "one round trip: a list is a scan and a page, and many are asked for together",
         &[

@@ -166,6 +166,13 @@ async fn probes_say_how_the_node_is() {
     let world = World::new().await;
     let ready = world.get("/readyz", "").await;
     assert_eq!((ready.status.as_u16(), &ready.body["store"]), (200, &"ok".into()));
+    assert_eq!(world.get("/readyz?for=ingest&from=a-balancer", "").await.status, 200);
+    world.get("/readyz?for=tea", "").await.is(400, "invalid_parameter");
+    world.app.retire();
+    let ready = world.get("/readyz", "").await;
+    assert_eq!((ready.status.as_u16(), &ready.body["draining"]), (503, &true.into()));
+    assert_eq!(world.get("/readyz?for=ingest", "").await.status, 503);
+    world.ingest(TOKEN, &[], "still taken").await.accepted("queued", 1);
     world.app.drain();
     assert_eq!(world.get("/healthz", "").await.status, 200);
     let ready = world.get("/readyz", "").await;

@@ -4,6 +4,7 @@ use crate::{
     commands::{open, print_json},
     config::{Dev, SettingFlags},
     failure::{Code, Failure},
+    output,
     progress::{Progress, size},
 };
 use clap::Args;
@@ -45,7 +46,8 @@ pub(crate) async fn run(args: BackupArgs, json: bool) -> Result<(), Failure> {
         let seconds = (seconds * 1000.0).round() / 1000.0;
         return print_json(&serde_json::json!({ "path": args.path, "bytes": bytes, "seconds": seconds }));
     }
-    println!("{} holds {} as of {seconds:.1} s ago, and is whole.", args.path.display(), size(bytes));
+    let (copy, size) = (args.path.display(), size(bytes));
+    output::line(format_args!("{copy} holds {size} as of {seconds:.1} s ago, and is whole."));
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use crate::{
     commands::{bootstrap, print_json, serve::test_settings},
     config::{Config, Dev, SettingFlags, TEMPLATE},
     failure::Failure,
-    telemetry,
+    output, telemetry,
 };
 use clap::{Args, Subcommand};
 use domain::account::KeyKind;
@@ -28,7 +28,7 @@ enum What {
 pub(crate) fn run(args: ConfigArgs, json: bool) -> Result<(), Failure> {
     match args.what {
         What::Template => {
-            print!("{TEMPLATE}");
+            output::whole(TEMPLATE);
             Ok(())
         }
         What::Show(flags) => show(&flags, json),
@@ -50,9 +50,9 @@ fn check(config: &Config, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&serde_json::json!({ "ok": true, "master_key": master.is_some() }));
     }
-    println!("The settings are in order.");
+    output::line("The settings are in order.");
     if master.is_none() {
-        println!("There is no master key yet: `posthaste serve` needs one (posthaste keys master).");
+        output::line("There is no master key yet: `posthaste serve` needs one (posthaste keys master).");
     }
     Ok(())
 }
@@ -64,7 +64,8 @@ fn show(flags: &SettingFlags, json: bool) -> Result<(), Failure> {
     }
     let width = lines.iter().map(|line| line.key.len()).max().unwrap_or(0);
     for line in &lines {
-        println!("{:width$}  {}  ({})", line.key, line.value.as_deref().unwrap_or("-"), line.source);
+        let value = line.value.as_deref().unwrap_or("-");
+        output::line(format_args!("{:width$}  {value}  ({})", line.key, line.source));
     }
     Ok(())
 }

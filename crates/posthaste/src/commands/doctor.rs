@@ -10,6 +10,7 @@ use crate::{
     commands::print_json,
     config::{Config, Dev, SettingFlags, parse_duration},
     failure::{Code, Failure},
+    output,
     progress::Progress,
 };
 use clap::Args;
@@ -66,7 +67,7 @@ struct Chart {
 impl Chart {
     fn enter(&mut self, finding: Finding) {
         if !self.json {
-            println!("{finding}");
+            output::line(&finding);
         }
         self.findings.push(finding);
     }

@@ -4,6 +4,7 @@ use crate::{
     cli::ServerArgs,
     commands::{print_json, server},
     failure::{Code, Failure},
+    output,
 };
 use clap::Args;
 use client::Client;
@@ -20,7 +21,7 @@ pub(crate) async fn run(args: HealthArgs, json: bool) -> Result<(), Failure> {
     if json {
         print_json(&serde_json::json!({ "ready": readiness.ready, "detail": readiness.detail }))?;
     } else if readiness.ready {
-        println!("{url} is ready");
+        output::line(format_args!("{url} is ready"));
     }
     if readiness.ready {
         Ok(())

@@ -11,6 +11,7 @@ use crate::{
     config::{Config, Dev, SettingFlags},
     dice::SystemDice,
     failure::Failure,
+    output,
 };
 use api::{
     installation_secrets::InstallationSecrets,
@@ -117,7 +118,7 @@ fn master(name: &str, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&json!({ "master_key": key }));
     }
-    println!("{key}");
+    output::line(key);
     Ok(())
 }
 
@@ -130,7 +131,7 @@ fn generate(kind: Kind, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&json!({ "key": key.expose(), "kind": kind }));
     }
-    println!("{}", key.expose());
+    output::line(key.expose());
     Ok(())
 }
 
@@ -152,7 +153,7 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
             &json!({ "id": key.id, "kind": kind, "account_id": account, "key": text.expose() }),
         );
     }
-    println!("{}", text.expose());
+    output::line(text.expose());
     Ok(())
 }
 
@@ -179,7 +180,7 @@ fn print_key(key: &ApiKey, json: bool) -> Result<(), Failure> {
         }));
     }
     let state = key.revoked_at.map_or_else(|| "live".to_owned(), |at| format!("revoked {at}"));
-    println!("{}  {shown}  {state}  {}", key.id, key.name);
+    output::line(format_args!("{}  {shown}  {state}  {}", key.id, key.name));
     Ok(())
 }
 
@@ -190,7 +191,7 @@ async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool
     if json {
         return print_json(&json!({ "id": id, "revoked": true }));
     }
-    println!("{id} is revoked");
+    output::line(format_args!("{id} is revoked"));
     Ok(())
 }
 

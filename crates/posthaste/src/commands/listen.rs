@@ -1,6 +1,6 @@
 //! `posthaste listen`: a receiver for the other end, well-behaved or not. Prints a line for each request.
 
-use crate::{clock::SystemClock, config::parse_duration, failure::Failure};
+use crate::{clock::SystemClock, config::parse_duration, failure::Failure, output};
 use anyhow::Context;
 use clap::Args;
 use domain::{
@@ -9,7 +9,7 @@ use domain::{
 };
 use lab::{Receiver, Recording, Reply, Script, ScriptedRequest};
 use serde_json::json;
-use std::{io::Write, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 /// Longer bodies are cut when they are printed.
 const SHOWN_BYTES: usize = 64 * 1024;
@@ -137,5 +137,5 @@ fn print(seen: &ScriptedRequest<'_>, signed: Option<Result<(), String>>, says: &
 
 /// A reader that has gone is no reason to stop answering.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    output::offer(line);
 }

@@ -4,6 +4,7 @@ use crate::{
     commands::{open::open, print_json},
     config::{Dev, SettingFlags},
     failure::Failure,
+    output,
 };
 
 pub(crate) async fn run(flags: SettingFlags, json: bool) -> Result<(), Failure> {
@@ -12,6 +13,6 @@ pub(crate) async fn run(flags: SettingFlags, json: bool) -> Result<(), Failure> 
     if json {
         return print_json(&serde_json::json!({ "migrated": true }));
     }
-    println!("The database is up to date.");
+    output::line("The database is up to date.");
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 use store::{OpenOptions, Store};
 
@@ -43,14 +44,13 @@ pub(crate) async fn retry_while_unavailable<T, F: Future<Output = Result<T, Fail
     work: impl Fn() -> F,
 ) -> Result<T, Failure> {
     let mut pause = limits::BACKOFF_MIN;
-    let mut told = String::new();
+    let mut notice = WaitingNotice::default();
     loop {
         match work().await {
             Err(failure) if failure.is_passing() && !config.database.starts_with("sqlite:") => {
                 let why = failure.to_string();
-                if why != told {
+                if notice.is_due(&why, Instant::now()) {
                     tracing::warn!(why, "the database is not there; waiting for it");
-                    told = why;
                 }
                 // Full jitter, so that many nodes do not knock in step.
                 tokio::time::sleep(pause.mul_f64(SystemDice.unit())).await;
@@ -58,6 +58,26 @@ pub(crate) async fn retry_while_unavailable<T, F: Future<Output = Result<T, Fail
             }
             done => return done,
         }
+    }
+}
+
+/// What was said last while something is waited for: a new reason is told at once, the same one now and then, so that whoever
+/// looks at the end of the log sees what the node does.
+#[derive(Default)]
+struct WaitingNotice {
+    told: Option<(String, Instant)>,
+}
+
+impl WaitingNotice {
+    fn is_due(&mut self, why: &str, now: Instant) -> bool {
+        let is_new = self
+            .told
+            .as_ref()
+            .is_none_or(|(told, at)| told != why || now.duration_since(*at) >= limits::WAITING_TOLD_AGAIN);
+        if is_new {
+            self.told = Some((why.to_owned(), now));
+        }
+        is_new
     }
 }
 
@@ -94,4 +114,23 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn who_waits_says_so_every_minute_and_a_new_reason_at_once() {
+        let (mut notice, start) = (WaitingNotice::default(), Instant::now());
+        let mut said = Vec::new();
+        for second in 0..200 {
+            let why = if second < 130 { "refused" } else { "starting up" };
+            if notice.is_due(why, start + Duration::from_secs(second)) {
+                said.push(second);
+            }
+        }
+        assert_eq!(said, [0, 60, 120, 130, 190]);
+    }
 }

@@ -5,6 +5,7 @@ use crate::{
     commands::{api_key, print_json, server},
     config::MAX_BODY_BYTES,
     failure::Failure,
+    output,
 };
 use anyhow::Context;
 use clap::Args;
@@ -38,10 +39,10 @@ pub(crate) async fn run(args: SendArgs, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&accepted);
     }
-    println!("{}", accepted.id);
+    output::line(accepted.id);
     match (accepted.status, accepted.deliveries) {
-        (AcceptedStatus::Duplicate, _) => eprintln!("published before: nothing new was created"),
-        (AcceptedStatus::Queued, Some(0)) => eprintln!("stored; no route matched, so it goes nowhere"),
+        (AcceptedStatus::Duplicate, _) => output::note("published before: nothing new was created"),
+        (AcceptedStatus::Queued, Some(0)) => output::note("stored; no route matched, so it goes nowhere"),
         (AcceptedStatus::Queued, _) => {}
     }
     Ok(())

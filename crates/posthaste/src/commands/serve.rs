@@ -2,7 +2,7 @@
 //!
 //! The lock of the data folder comes first, so that a second process ends before it touches anything; the listener
 //! next, so that callers wait instead of being refused; then the store, the engine, the API. A stop goes the other
-//! way: not ready, no new requests, nothing new started, what is under way finished within the grace, the shards given
+//! way: not ready, after a delay no new requests, nothing new started, what is under way finished within the grace, the shards given
 //! away.
 
 mod deliveries;
@@ -16,12 +16,12 @@ use crate::{
         bootstrap,
         dev::DevKeys,
         open::{open, options, retry_while_unavailable, url_path},
-        print_json,
     },
     config::{Config, Dev, Dns, SettingFlags},
     data_dir::DataDir,
     dice::SystemDice,
     failure::{Code, Failure},
+    output::offer,
     surroundings::{self, Concern},
     telemetry::{self, Exporting, TelemetryMetrics},
 };
@@ -47,7 +47,7 @@ use signals::Signals;
 use std::{net::SocketAddr, sync::Arc};
 use store::{AttemptRecord, NodeRecord, Store, StoreError, sqlite::SqliteReadOnly};
 use supervisor::{Loop, Supervisor};
-use tokio::{net::TcpListener, sync::Mutex};
+use tokio::{net::TcpListener, sync::Mutex, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -155,12 +155,17 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     said.wait();
     greet(&config, dev, &keys, json)?;
 
-    let failure = tokio::select! {
+    let mut failure = tokio::select! {
         () = signals.stop() => None,
         why = supervisor.failed() => Some(why),
     };
     signals.exit_at_once_on_another();
-    tracing::info!(grace_seconds = config.grace.as_secs(), "stopping");
+    let (delay_seconds, grace_seconds) = (config.stop_delay.as_secs(), config.grace.as_secs());
+    tracing::info!(delay_seconds, grace_seconds, "stopping");
+    app.retire();
+    if failure.is_none() {
+        failure = timeout(config.stop_delay, supervisor.failed()).await.ok();
+    }
     app.drain();
     stop_server.cancel();
     let requests = async {
@@ -169,13 +174,13 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
             let _ = admin.await;
         }
         stop_background.cancel();
-        let _ = tokio::time::timeout(limits::LEASE_MARGIN, background).await;
+        let _ = timeout(limits::LEASE_MARGIN, background).await;
     };
     // Both at once, so that the grace is spent once: what is committed now is delivered after the next start.
     tokio::join!(requests, engine.stop(config.grace));
     stop_exporting.cancel();
     if let Some(exporting) = exporting {
-        let _ = tokio::time::timeout(limits::LEASE_MARGIN, exporting).await;
+        let _ = timeout(limits::LEASE_MARGIN, exporting).await;
     }
     tracing::info!("stopped");
     match failure {
@@ -219,7 +224,7 @@ impl NodeParts<'_> {
             supervisor,
         } = self;
         let dice: Arc<dyn Dice> = Arc::new(SystemDice);
-        let (store, secrets) = retry_while_unavailable(config, || opened(config, keys)).await?;
+        let (store, secrets) = retry_while_unavailable(config, || opened(config, keys, data_dir)).await?;
         let unsafe_settings = retry_while_unavailable(config, || accepted(config)).await?;
         let clock = clock(config, accept_clock).await?;
         let addresses = Arc::new(config.addresses.clone());
@@ -288,8 +293,11 @@ fn traces(node: &str) -> (TelemetryMetrics, Option<Exporting>) {
 async fn opened(
     config: &Config,
     keys: &FirstKeys,
+    data_dir: &DataDir,
 ) -> Result<(Arc<dyn Store>, Arc<InstallationSecrets>), Failure> {
     let store = open(config).await?;
+    // From here on the store may be sealed with keys that are in the folder.
+    data_dir.keep();
     let secrets =
         InstallationSecrets::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
     let secrets = Arc::new(secrets.map_err(bootstrap::secrets_failure)?);
@@ -430,17 +438,19 @@ fn greet(config: &Config, dev: Dev, keys: &FirstKeys, json: bool) -> Result<(), 
     let given = keys.api_key.as_ref().map(KeyText::expose);
     let dev_key = made.as_ref().map(|made| made.api_key.as_str()).or(given).filter(|_| dev == Dev::Yes);
     if json {
-        return print_json(&serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
+        offer(serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
+        return Ok(());
     }
-    println!("Posthaste {VERSION} is listening on {url}");
+    offer(format_args!("Posthaste {VERSION} is listening on {url}"));
     if let Some(key) = dev_key {
         let file = DevKeys::path(&config.data_dir);
-        println!("For development only: loopback, private destinations allowed, keys in {}", file.display());
-        println!("Publish an event:");
-        println!(
+        let file = file.display();
+        offer(format_args!("For development only: loopback, private destinations allowed, keys in {file}"));
+        offer("Publish an event:");
+        offer(format_args!(
             "curl -sS {url}/v1/events -H 'authorization: Bearer {key}' -H 'content-type: application/json' \
              -d '{{\"type\":\"hello.world\",\"data\":{{\"greeting\":\"hello\"}}}}'"
-        );
+        ));
     }
     Ok(())
 }

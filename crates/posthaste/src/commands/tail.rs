@@ -4,11 +4,12 @@ use crate::{
     cli::ServerArgs,
     commands::{api_key, server},
     failure::Failure,
+    output,
 };
 use clap::Args;
 use client::{Client, Error, StreamFilters, StreamedChange};
 use serde_json::Value;
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 /// Between a cut and the next try, growing to the second.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -87,16 +88,13 @@ pub(crate) async fn run(args: TailArgs, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// A reader that has gone ends the command by its broken pipe, not by a panic.
 fn say(change: &StreamedChange, json: bool) {
     let line = if json {
         serde_json::to_string(change).unwrap_or_default()
     } else {
         line(&change.event, &change.data)
     };
-    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
-        std::process::exit(0);
-    }
+    output::line(line);
 }
 
 fn line(event: &str, data: &Value) -> String {

@@ -13,4 +13,5 @@ mod roles;
 mod seeing;
 mod start;
 mod stream;
+mod traps;
 mod way_out;

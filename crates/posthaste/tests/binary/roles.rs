@@ -145,12 +145,21 @@ async fn one_listens_and_the_other_delivers() {
     );
     assert!(nodes.iter().all(|node| node.address.as_deref().is_some_and(|at| at.starts_with("127.0.0.1:"))));
 
-    // A worker says how it is, and nothing else.
+    // A worker says how it is, and whom it is not: a balancer that asks it by mistake tries the next.
     let at_worker = Client::new(&worker.url, &pair.api_key).unwrap();
     assert!(at_worker.readiness().await.unwrap().ready);
-    for path in ["/v1/events", "/openapi.json", "/v1/nodes"] {
+    for path in ["/v1/events", "/openapi.json", "/v1/nodes", "/nothing"] {
         let refused = at_worker.raw(path).await.unwrap_err().to_string();
-        assert!(refused.contains("no such page"), "{path}: {refused}");
+        assert!(refused.contains("this node only delivers") && refused.contains("503"), "{path}: {refused}");
+    }
+    let refused = at_worker.publish(&Publish::json("a", "1").unwrap()).await.unwrap_err().to_string();
+    assert!(refused.contains("this node only delivers") && refused.contains("503"), "{refused}");
+    let refused = at_worker.raw("/readyz?for=ingest").await.unwrap_err().to_string();
+    assert!(refused.contains("503"), "{refused}");
+    client.raw("/readyz?for=ingest").await.expect("who takes events says so");
+    for node in [&at_worker, &client] {
+        let refused = node.raw("/readyz?for=tea").await.unwrap_err().to_string();
+        assert!(refused.contains("400") && refused.contains("ingest"), "{refused}");
     }
     assert!(worker.signal("TERM").await.success());
     assert!(api.signal("TERM").await.success());

@@ -10,6 +10,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn without_a_master_key_it_says_how_to_make_one() {
@@ -132,6 +133,29 @@ async fn sigterm_finishes_what_is_under_way_and_exits_0() {
     let deliveries = ended(&node.client(), accepted.id).await;
     assert_eq!((deliveries[0].status, deliveries[0].attempt_count), (Status::Delivered, 1));
     assert_eq!(receiver.total(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_is_told_to_the_balancer_before_the_door_is_shut() {
+    let place = Place::new();
+    let delay = Duration::from_secs(2);
+    let serve = ["serve", "--dev", "--listen", "127.0.0.1:0", "--shutdown-delay", "2s"];
+    let mut node = Node::start(place.command(&serve)).await;
+    let client = node.client();
+    assert!(client.readiness().await.unwrap().ready);
+    let asked = Instant::now();
+    node.tell("TERM").await;
+    let not_ready = async {
+        while client.readiness().await.expect("the door is open").ready {
+            // There is no signal for it: a balancer asks again, too.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(delay, not_ready).await.expect("it is told at once");
+    client.publish(&Publish::json("late.one", "{}").unwrap()).await.expect("what still comes is taken");
+    assert!(asked.elapsed() < delay, "the machine is too slow for this test");
+    assert_eq!(node.ended().await.code(), Some(0));
+    assert!(asked.elapsed() >= delay, "{:?}", asked.elapsed());
 }
 
 #[tokio::test]

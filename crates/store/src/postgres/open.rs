@@ -1,11 +1,12 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
 use super::{
-    catalog, durability, expand, history, ingest, order, planned, queue,
+    catalog, durability, expand, history, ingest, order, planned, queue, rights,
     rows::{Cells, Rows, Unreadable},
     settle,
     statement::{Params, Statement, params, sql},
     tls,
+    trouble::in_full,
     url::Address,
 };
 use crate::{
@@ -68,6 +69,10 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
 }
 
 async fn migrate(client: &mut Client, address: &Address) -> Result<(), OpenError> {
+    let rights = ask(client, &rights::RIGHTS, params![]).await.map_err(refused)?;
+    if let Some(missing) = rights::missing(&rights).map_err(unreadable)? {
+        return Err(OpenError::NotPermitted(missing.to_string()));
+    }
     if let Some(schema) = &address.schema {
         let params = params![schema: schema => TEXT];
         let found = ask(client, &SCHEMA_MISSING, params).await.map_err(refused)?;
@@ -179,16 +184,21 @@ async fn answer_in_time<T>(
     tokio::time::timeout(Duration::from_secs(seconds), statement).await.map_err(|_| late())?.map_err(refused)
 }
 
-/// A wrong password or database name does not get better by waiting.
+/// A wrong password or database name does not get better by waiting, nor does a right that is missing.
 fn refused(error: tokio_postgres::Error) -> OpenError {
+    let word = error.as_db_error().map_or("", |word| word.message());
     match error.code().map(|code| code.code()) {
         Some(code) if code.starts_with("28") || code == "3D000" => {
-            let word = error.as_db_error().map_or("", |word| word.message());
             OpenError::BadUrl(format!("PostgreSQL does not let us in: {word}"))
         }
-        _ => OpenError::Unavailable(StoreError::Unavailable(error.into())),
+        Some(INSUFFICIENT_PRIVILEGE) => {
+            OpenError::NotPermitted(format!("PostgreSQL does not permit it: {word}"))
+        }
+        _ => OpenError::Unavailable(StoreError::Unavailable(in_full(&error))),
     }
 }
+
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 fn unreadable(error: impl Into<StoreError>) -> OpenError {
     OpenError::Unavailable(error.into())

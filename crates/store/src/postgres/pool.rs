@@ -9,7 +9,7 @@ use super::{
     rows::Rows,
     statement::{Params, Statement},
     tls,
-    trouble::{Doubt, Trouble},
+    trouble::{Doubt, Trouble, in_full},
     url::Address,
 };
 use crate::{OpenError, StoreError};
@@ -109,7 +109,7 @@ impl Pools {
                 open: AtomicU32::new(0),
                 canceller: self.canceller.clone(),
             }),
-            Ok(Err(error)) => Err(StoreError::Unavailable(error.into())),
+            Ok(Err(error)) => Err(StoreError::Unavailable(in_full(&error))),
             Err(_) => Err(Trouble::deadline(Doubt::Harmless).into()),
         }
     }

@@ -1,8 +1,8 @@
 //! The database beside the servers that use it: the same connections as theirs, and nothing but reads.
 
-use super::{PostgresStore, catalog::SETTING, durability, open, statement::params, url::Address};
+use super::{PostgresStore, catalog::SETTING, durability, open, rights, statement::params, url::Address};
 use crate::{
-    OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
+    MissingRight, OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
     migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
 };
 use async_trait::async_trait;
@@ -29,6 +29,11 @@ impl ReadOnlyStore for PostgresStore {
     async fn setting(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let connection = self.pools.general().await?;
         Ok(connection.read(&SETTING, params![name: name => TEXT]).await?.first_value("value")?)
+    }
+
+    async fn missing_right(&self) -> Result<Option<MissingRight>, StoreError> {
+        let connection = self.pools.general().await?;
+        Ok(rights::missing(&connection.read(&rights::RIGHTS, params![]).await?)?)
     }
 
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {

@@ -6,7 +6,7 @@ use super::{
     replay,
     rows::{Rows, Unreadable},
     statement::{Params, Statement, params, sql, sql_file},
-    trouble::Trouble,
+    trouble::{Trouble, in_full},
 };
 use crate::{Consequence, Fact, Settlement, StoreError, detail};
 use domain::{
@@ -200,14 +200,14 @@ async fn settle_bare(
     why: tokio_postgres::Error,
 ) -> Result<MovedByFact, StoreError> {
     let delivery_id = settlement.delivery.id;
-    tracing::error!(%delivery_id, error = %why, "the store refused an attempt; writing it without its detail");
+    tracing::error!(%delivery_id, error = %in_full(&why), "the store refused an attempt; writing it without its detail");
     let mut bare = settlement.clone();
     if let Fact::Attempted(attempt) = &mut bare.fact {
         attempt.detail = Detail::default();
     }
     match settle_part(connection, node, &[&bare], now).await {
         Err(Trouble::Culprit { error }) => {
-            tracing::error!(%delivery_id, %error, "the store refused an attempt; its delivery is ended without it");
+            tracing::error!(%delivery_id, error = %in_full(&error), "the store refused an attempt; its delivery is ended without it");
             settle_least(connection, node, settlement, now).await
         }
         other => Ok(other?),

@@ -2,6 +2,7 @@
 
 use super::rows::Unreadable;
 use crate::{BoxError, StoreError};
+use std::error::Error;
 use tokio_postgres::error::{Severity, SqlState};
 
 /// A statement that did not go well.
@@ -15,6 +16,19 @@ pub(super) enum Trouble {
     Unknown(BoxError),
     /// It answered, and the answer does not read.
     Unreadable(Unreadable),
+}
+
+/// An error with all its causes, each said once: the driver alone calls whatever the server said a "db error".
+pub(super) fn in_full(error: &dyn Error) -> BoxError {
+    let (mut said, mut cause) = (error.to_string(), error.source());
+    while let Some(next) = cause {
+        let words = next.to_string();
+        if !said.contains(&words) {
+            said = format!("{said}: {words}");
+        }
+        cause = next.source();
+    }
+    said.into()
 }
 
 /// Whether a lost answer leaves a doubt.
@@ -35,9 +49,9 @@ impl Trouble {
         });
         match spoken.map(|word| word.code().code().as_bytes()) {
             Some([b'2', b'2' | b'3', ..] | [b'5', b'4', ..]) => Self::Culprit { error },
-            Some(_) if !last_words => Self::Away(error.into()),
-            _ if doubt == Doubt::Writes => Self::Unknown(error.into()),
-            _ => Self::Away(error.into()),
+            Some(_) if !last_words => Self::Away(in_full(&error)),
+            _ if doubt == Doubt::Writes => Self::Unknown(in_full(&error)),
+            _ => Self::Away(in_full(&error)),
         }
     }
 
@@ -81,7 +95,7 @@ impl From<Trouble> for StoreError {
                     {
                         Self::NotFound { what: "account" }
                     }
-                    _ => Self::Refused(error.into()),
+                    _ => Self::Refused(in_full(&error)),
                 }
             }
         }

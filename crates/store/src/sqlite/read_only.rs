@@ -7,8 +7,8 @@ use super::{
     trouble::{Trouble, unreadable},
 };
 use crate::{
-    Audit, FactKey, KnownLane, OpenError, ReadOnlyStore, Roster, SchemaVersion, StoreError, StrayFact,
-    TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
+    Audit, FactKey, KnownLane, MissingRight, OpenError, ReadOnlyStore, Roster, SchemaVersion, StoreError,
+    StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
 };
 use async_trait::async_trait;
 use domain::{
@@ -60,6 +60,10 @@ impl ReadOnlyStore for SqliteReadOnly {
                 .first(connection, |columns| Ok(columns.get()?))
         };
         self.readers.read(read).await
+    }
+
+    async fn missing_right(&self) -> Result<Option<MissingRight>, StoreError> {
+        Ok(None)
     }
 
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {

@@ -43,6 +43,9 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
             let finding = tables(schema);
             let goes_on = finding.level == Level::Ok && schema.found != FoundTables::None;
             chart.enter(finding);
+            if open::file(config).is_none() {
+                chart.enter(rights(store.as_ref()).await);
+            }
             if !goes_on {
                 return Ok(None);
             }
@@ -85,6 +88,19 @@ fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
             "Run `posthaste migrate`, or start `posthaste serve`, which does it by itself",
         ),
         _ => Finding::ok(check, format!("version {found}")),
+    }
+}
+
+/// May our role make tables? Partitions are made every day, so that it is not a question of the first start alone.
+async fn rights(store: &dyn ReadOnlyStore) -> Finding {
+    let check = "rights";
+    match store.missing_right().await {
+        Ok(None) => Finding::ok(check, "the role may make tables"),
+        Ok(Some(missing)) => {
+            let fix = format!("As the owner of the database, run: {}", missing.grant);
+            Finding::bad(check, Level::Problem, missing.what, fix)
+        }
+        Err(error) => trouble(check, &error),
     }
 }
 

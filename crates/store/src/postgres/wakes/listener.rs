@@ -5,6 +5,7 @@ use super::{
     super::{
         pool::Pools,
         statement::{Statement, params, sql},
+        trouble::in_full,
     },
     chance,
     note::{self, Note},
@@ -153,7 +154,7 @@ impl Listener {
     }
 
     async fn connect(&self) -> Result<ListeningConnection, NotListening> {
-        let away = |error: tokio_postgres::Error| NotListening::Away(error.into());
+        let away = |error: tokio_postgres::Error| NotListening::Away(in_full(&error));
         let late = |_| NotListening::Away("the database did not answer in time".into());
         let connected = timeout(limits::STORE_STATEMENT, self.config.connect(self.tls.clone())).await;
         let (client, mut driver) = connected.map_err(late)?.map_err(away)?;

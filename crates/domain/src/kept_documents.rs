@@ -32,6 +32,10 @@ const ROUTES: &[&str] = &[
     "retry_policy":{"schedule_seconds":[5],"jitter":0.2,"expire_after_seconds":3600,"retry_statuses":[]},
     "timeout_seconds":9,"signing":null,"created_at":"2026-11-17T23:06:32.423135Z",
     "updated_at":"2026-11-17T23:06:32.473905Z"}"#,
+    r#"{"id":"rte_01m7nw64p8eb2ssea91sbr79mr","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":null,
+    "enabled":true,"source_id":null,"destination_id":"dst_01m7nw64k7e8msq77c4j2xymj9","event_types":["*"],
+    "filter":{"data":{"amount":{"$eq":{"$ref":"total"}}}},"retry_policy":null,"timeout_seconds":null,"signing":null,
+    "created_at":"2026-11-17T23:06:32.423135Z","updated_at":"2026-11-17T23:06:32.473905Z"}"#,
 ];
 
 #[test]

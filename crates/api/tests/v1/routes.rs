@@ -45,6 +45,11 @@ on_every_store! {
             (json!({ "event_types": ["a", "pay*"] }), "/event_types/1", "invalid_pattern"),
             (json!({ "event_types": vec!["a"; 65] }), "/event_types", "invalid_length"),
             (json!({ "filter": { "data": { "a": { "$near": 1 } } } }), "/filter/data/a/$near", "unknown_operator"),
+            (
+                json!({ "filter": { "data": { "a": { "$eq": { "$ref": "b" } } } } }),
+                "/filter/data/a/$eq/$ref",
+                "unknown_operator",
+            ),
             (json!({ "timeout_seconds": 0 }), "/timeout_seconds", "out_of_range"),
             (json!({ "retry_policy": { "jitter": 2 } }), "/retry_policy/jitter", "out_of_range"),
             (json!({ "signing": { "scheme": "github" } }), "/signing/scheme", "not_available"),

@@ -8,7 +8,8 @@ use super::{
 use serde_json::Value;
 
 const TOP: [&str; 4] = ["type", "data", "headers", "metadata"];
-const OPERATORS: &str = "$eq $neq $gt $gte $lt $lte $in $nin $startsWith $endsWith $exist $not $or $and";
+pub(super) const OPERATORS: &str =
+    "$eq $neq $gt $gte $lt $lte $in $nin $startsWith $endsWith $exist $not $or $and";
 
 /// Where in the document we are, as far as it changes which keys are allowed and how they are read.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,11 +20,17 @@ pub(super) enum DocumentLevel {
 }
 
 pub(super) struct Compiler {
-    pub(super) pointer: String,
-    pub(super) clauses: usize,
+    pointer: String,
+    clauses: usize,
+    /// Of a filter that was kept: by a version that took words with a dollar inside of values for names.
+    is_kept: bool,
 }
 
 impl Compiler {
+    pub(super) fn new(is_kept: bool) -> Self {
+        Self { pointer: String::new(), clauses: 0, is_kept }
+    }
+
     pub(super) fn node(&mut self, document: &Value, level: DocumentLevel) -> Result<FilterNode, FilterError> {
         let mut node = FilterNode::default();
         match document {
@@ -96,23 +103,39 @@ impl Compiler {
             "$or" => node.wholes.push(WholeClause::Or(self.alternatives(value, level)?)),
             "$and" => node.wholes.push(WholeClause::And(self.alternatives(value, level)?)),
             "$not" => node.wholes.push(WholeClause::Not { word: "$not", node: self.node(value, level)? }),
-            _ if !OPERATORS.split(' ').any(|known| known == word) => {
-                return Err(self.error(
-                    "unknown_operator",
-                    format!("`{word}` is not an operator; there are {OPERATORS}"),
-                ));
-            }
+            _ if !is_operator(word) => return Err(self.unknown(word)),
             _ if level == DocumentLevel::Top => {
                 let detail =
                     format!("`{word}` needs a path, as in {{\"data\": {{\"amount\": {{\"{word}\": …}}}}}}");
                 return Err(self.error("invalid_value", detail));
             }
+            _ => self.question(word, value, node)?,
+        }
+        Ok(())
+    }
+
+    /// What is asked of a value, and has itself a plain value beside it.
+    fn question(&mut self, word: &str, value: &Value, node: &mut FilterNode) -> Result<(), FilterError> {
+        if !self.is_kept {
+            self.plain(word, value)?;
+        }
+        match word {
             "$exist" => {
                 let wanted = value.as_bool().ok_or_else(|| self.operand(word, "true or false"))?;
                 node.wholes.push(WholeClause::Exist { said: under(word, value.clone()), wanted });
             }
-            "$neq" => node.wholes.push(denial("$neq", value, ValueTest::Equal(value.clone()))),
-            "$nin" => node.wholes.push(denial("$nin", value, ValueTest::In(self.set(word, value)?))),
+            "$neq" => {
+                let test = ValueTest::Equal(value.clone());
+                let parts = vec![ValueClause::Test { said: value.clone(), test }];
+                let node_inside = FilterNode { parts, wholes: vec![] };
+                node.wholes.push(WholeClause::Not { word: "$neq", node: node_inside });
+            }
+            "$in" => self.membership(word, value, under(word, value.clone()), node)?,
+            "$nin" => {
+                let mut inside = FilterNode::default();
+                self.membership(word, value, value.clone(), &mut inside)?;
+                node.wholes.push(WholeClause::Not { word: "$nin", node: inside });
+            }
             _ => {
                 let test = self.test(word, value)?;
                 node.parts.push(ValueClause::Test { said: under(word, value.clone()), test });
@@ -122,7 +145,12 @@ impl Compiler {
     }
 
     fn test(&self, word: &str, value: &Value) -> Result<ValueTest, FilterError> {
-        let text = || value.as_str().map(Into::into).ok_or_else(|| self.operand(word, "a string"));
+        let texts = || {
+            let alone = std::slice::from_ref(value);
+            let texts = value.as_array().map_or(alone, Vec::as_slice).iter();
+            let texts: Option<_> = texts.map(|text| text.as_str().map(Into::into)).collect();
+            texts.ok_or_else(|| self.operand(word, "a string or an array of strings"))
+        };
         let compare = |comparison| {
             let operand = match value {
                 Value::Number(number) => Operand::Number(number.clone()),
@@ -136,15 +164,32 @@ impl Compiler {
             "$gte" => compare(Comparison::GreaterOrEqual),
             "$lt" => compare(Comparison::Less),
             "$lte" => compare(Comparison::LessOrEqual),
-            "$in" => Ok(ValueTest::In(self.set(word, value)?)),
-            "$startsWith" => Ok(ValueTest::StartsWith(text()?)),
-            "$endsWith" => Ok(ValueTest::EndsWith(text()?)),
+            "$startsWith" => Ok(ValueTest::StartsWith(texts()?)),
+            "$endsWith" => Ok(ValueTest::EndsWith(texts()?)),
             _ => Ok(ValueTest::Equal(value.clone())),
         }
     }
 
+    /// A string is looked for inside of the value; of an array the value is one.
+    fn membership(
+        &self,
+        word: &str,
+        value: &Value,
+        said: Value,
+        node: &mut FilterNode,
+    ) -> Result<(), FilterError> {
+        match value.as_str() {
+            Some(text) => node.wholes.push(WholeClause::Contains { said, text: text.into() }),
+            None => {
+                let test = ValueTest::In(self.set(word, value)?);
+                node.parts.push(ValueClause::Test { said, test });
+            }
+        }
+        Ok(())
+    }
+
     fn set(&self, word: &str, value: &Value) -> Result<ValueSet, FilterError> {
-        let wrong = || self.operand(word, "an array of strings, numbers, true, false or null");
+        let wrong = || self.operand(word, "a string, or an array of strings, numbers, true, false or null");
         let mut set = ValueSet::default();
         for value in value.as_array().ok_or_else(wrong)? {
             match value {
@@ -201,6 +246,31 @@ impl Compiler {
         Ok(())
     }
 
+    fn unknown(&self, word: &str) -> FilterError {
+        self.error("unknown_operator", format!("`{word}` is not an operator; there are {OPERATORS}"))
+    }
+
+    /// A word with a dollar inside of what `word` compares with would otherwise be the name of a member.
+    fn plain(&mut self, word: &str, value: &Value) -> Result<(), FilterError> {
+        match value {
+            Value::Object(members) => members.iter().try_for_each(|(key, value)| {
+                self.at(key, |this| match key.starts_with('$') {
+                    true if is_operator(key) => {
+                        let detail = format!("`{key}` cannot stand here: {word} compares with a plain value");
+                        Err(this.error("invalid_value", detail))
+                    }
+                    true => Err(this.unknown(key)),
+                    false => this.plain(word, value),
+                })
+            }),
+            Value::Array(elements) => elements
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, value)| self.at(&index.to_string(), |this| this.plain(word, value))),
+            _ => Ok(()),
+        }
+    }
+
     fn operand(&self, word: &str, wanted: &str) -> FilterError {
         self.error("invalid_value", format!("{word} takes {wanted}"))
     }
@@ -210,9 +280,6 @@ impl Compiler {
     }
 }
 
-fn denial(word: &'static str, value: &Value, test: ValueTest) -> WholeClause {
-    WholeClause::Not {
-        word,
-        node: FilterNode { parts: vec![ValueClause::Test { said: value.clone(), test }], wholes: vec![] },
-    }
+fn is_operator(word: &str) -> bool {
+    OPERATORS.split(' ').any(|known| known == word)
 }

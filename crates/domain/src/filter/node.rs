@@ -1,7 +1,7 @@
 //! A compiled filter: what holds of an event, and what of it did not. Nothing is allocated while matching.
 
 use super::{
-    FILTER_MAX_STEPS, Mismatch,
+    FILTER_MAX_STEPS, FILTER_STEP_TEXT_BYTES, Mismatch,
     subject::{SubjectValue, order, same, same_data},
 };
 use serde_json::{Map, Number, Value};
@@ -34,8 +34,9 @@ pub(super) enum ValueTest {
     Equal(Value),
     Compare(Comparison, Operand),
     In(ValueSet),
-    StartsWith(Box<str>),
-    EndsWith(Box<str>),
+    /// Any of them.
+    StartsWith(Vec<Box<str>>),
+    EndsWith(Vec<Box<str>>),
 }
 
 #[derive(Debug, Clone)]
@@ -45,7 +46,12 @@ pub(super) enum WholeClause {
         said: Value,
         wanted: bool,
     },
-    /// `$not`, and `$neq` and `$nin` with a single test inside.
+    /// `$in` with a string: a text that has it inside, or an array that has it as an element.
+    Contains {
+        said: Value,
+        text: Box<str>,
+    },
+    /// `$not`, and `$neq` and `$nin` with a single question inside.
     Not {
         word: &'static str,
         node: FilterNode,
@@ -145,7 +151,7 @@ impl FilterNode {
 impl ValueClause {
     fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         match self {
-            ValueClause::Test { test, .. } => test.holds(seen),
+            ValueClause::Test { test, .. } => test.holds(seen, steps),
             ValueClause::Field { name, node } => node.holds(seen.field(name), steps),
         }
     }
@@ -153,7 +159,7 @@ impl ValueClause {
     fn mismatch<'a>(&'a self, seen: SubjectValue<'_>, path: &mut Vec<&'a str>) -> Option<Mismatch> {
         match self {
             ValueClause::Test { said, test } => {
-                (!test.holds(seen)).then(|| mismatch_at(path, said.clone(), seen))
+                (!test.holds(seen, &Steps::new())).then(|| mismatch_at(path, said.clone(), seen))
             }
             ValueClause::Field { name, node } => {
                 path.push(name);
@@ -173,7 +179,12 @@ impl ValueClause {
 }
 
 impl ValueTest {
-    fn holds(&self, seen: SubjectValue<'_>) -> bool {
+    fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
+        let any = |texts: &[Box<str>], is: fn(&str, &str) -> bool| {
+            // The first of a list is in the step of its clause.
+            let found = seen.text().filter(|_| steps.spend(texts.len().saturating_sub(1)));
+            found.is_some_and(|found| texts.iter().any(|text| is(found, text)))
+        };
         match self {
             ValueTest::Equal(wanted) => match seen {
                 SubjectValue::Json(value) => same(wanted, value),
@@ -189,8 +200,8 @@ impl ValueTest {
                 order.is_some_and(|order| comparison.accepts(order))
             }
             ValueTest::In(set) => set.has(seen),
-            ValueTest::StartsWith(start) => seen.text().is_some_and(|text| text.starts_with(&**start)),
-            ValueTest::EndsWith(end) => seen.text().is_some_and(|text| text.ends_with(&**end)),
+            ValueTest::StartsWith(starts) => any(starts, |text, start| text.starts_with(start)),
+            ValueTest::EndsWith(ends) => any(ends, |text, end| text.ends_with(end)),
         }
     }
 }
@@ -199,6 +210,7 @@ impl WholeClause {
     fn holds(&self, seen: SubjectValue<'_>, steps: &Steps) -> bool {
         match self {
             WholeClause::Exist { wanted, .. } => *wanted != matches!(seen, SubjectValue::Nothing),
+            WholeClause::Contains { text, .. } => contains(seen, text, steps),
             WholeClause::Not { node, .. } => !node.holds(seen, steps),
             WholeClause::Or(nodes) => nodes.iter().any(|node| node.holds(seen, steps)),
             WholeClause::And(nodes) => nodes.iter().all(|node| node.holds(seen, steps)),
@@ -221,7 +233,7 @@ impl WholeClause {
     fn said(&self) -> Value {
         let list = |nodes: &[FilterNode]| Value::Array(nodes.iter().map(FilterNode::said).collect());
         match self {
-            WholeClause::Exist { said, .. } => said.clone(),
+            WholeClause::Exist { said, .. } | WholeClause::Contains { said, .. } => said.clone(),
             WholeClause::Not { word, node } => under(word, node.said()),
             WholeClause::Or(nodes) => under("$or", list(nodes)),
             WholeClause::And(nodes) => under("$and", list(nodes)),
@@ -256,6 +268,17 @@ impl ValueSet {
             _ => false,
         }
     }
+}
+
+fn contains(seen: SubjectValue<'_>, text: &str, steps: &Steps) -> bool {
+    if let Some(found) = seen.text() {
+        return steps.spend(1 + found.len() / FILTER_STEP_TEXT_BYTES) && found.contains(text);
+    }
+    let Some(mut elements) = seen.elements() else { return false };
+    elements.any(|element| {
+        let equal = |found: &str| found == text;
+        steps.spend(1) && element.text().map_or_else(|| contains(element, text, steps), equal)
+    })
 }
 
 fn mismatch_at(path: &[&str], expected: Value, seen: SubjectValue<'_>) -> Mismatch {

@@ -108,6 +108,35 @@ fn sets_hold_of_any_of_their_values() {
 }
 
 #[test]
+fn in_with_a_string_holds_of_what_contains_it() {
+    let (yes, no) = (
+        [json!("text"), json!("ex"), json!(["ex", "b"]), json!([["ex"]])],
+        [json!("x"), json!(["text"]), json!(1), json!(null), json!({"ex": "ex"}), json!([])],
+    );
+    holds(json!({"$in": "ex"}), &yes, &no);
+    holds(json!({"$nin": "ex"}), &no, &yes);
+    holds(json!({"$in": ""}), &[json!("a"), json!("")], &[json!(0)]);
+    holds(json!({"$in": "me", "$endsWith": "xt"}), &[json!("some-text")], &[json!("some"), json!("text")]);
+    holds(
+        json!({"s": {"$in": "b"}, "n": 1}),
+        &[json!([{"s": "abc", "n": 1}])],
+        &[json!([{"s": "abc"}, {"n": 1}])],
+    );
+    check(json!({"type": {"$in": "created"}, "headers": {"x-tier": {"$nin": "silver"}}}), json!({}), true);
+}
+
+#[test]
+fn a_list_of_beginnings_or_ends_holds_of_any_of_them() {
+    holds(
+        json!({"$startsWith": ["ab", "c"]}),
+        &[json!("abc"), json!("cd"), json!(["x", "cd"])],
+        &[json!("b"), json!(1)],
+    );
+    holds(json!({"$endsWith": ["ab", "c"]}), &[json!("cab"), json!("c")], &[json!("a"), json!(null)]);
+    holds(json!({"$startsWith": []}), &[], &[json!("a"), json!("")]);
+}
+
+#[test]
 fn an_array_matches_if_one_element_does() {
     holds(json!("a"), &[json!(["b", "a"]), json!([["a"]])], &[json!([]), json!(["b"])]);
     holds(json!({"$gt": 5, "$lt": 10}), &[json!([1, 7])], &[json!([3, 20])]);
@@ -150,6 +179,8 @@ fn on_a_missing_path_only_absence_holds() {
         (json!({"$exist": false}), true),
         (json!({"$neq": 1}), true),
         (json!({"$nin": [1]}), true),
+        (json!({"$nin": "a"}), true),
+        (json!({"$in": "a"}), false),
         (json!({"$not": 1}), true),
         (json!({"$not": {"$gt": 1}}), true),
         (json!({"$exist": true}), false),
@@ -215,6 +246,8 @@ fn a_mismatch_names_the_path_what_was_wanted_and_what_was_there() {
             json!(["a"]),
         ),
         (json!({"data": {"tags": ["a", "b"]}}), "data.tags", json!(["a", "b"]), json!(["a"])),
+        (json!({"data": {"tags": {"$nin": "a"}}}), "data.tags", json!({"$nin": "a"}), json!(["a"])),
+        (json!({"data": {"tags": {"$in": "b"}}}), "data.tags", json!({"$in": "b"}), json!(["a"])),
         (
             json!({"data": {"tags": {"x": 1, "y": {"$gt": 2}}}}),
             "data.tags",
@@ -247,15 +280,32 @@ fn a_wrong_document_is_refused_with_its_place() {
         (json!({"data": {"a/b": {"$regex": "x"}}}), "/data/a~1b/$regex", "unknown_operator"),
         (json!({"$nor": []}), "/$nor", "unknown_operator"),
         (json!({"data": {"a": {"$gt": true}}}), "/data/a/$gt", "invalid_value"),
-        (json!({"data": {"a": {"$in": "x"}}}), "/data/a/$in", "invalid_value"),
+        (json!({"data": {"a": {"$in": 1}}}), "/data/a/$in", "invalid_value"),
         (json!({"data": {"a": {"$nin": [{}]}}}), "/data/a/$nin", "invalid_value"),
         (json!({"data": {"a": {"$exist": 1}}}), "/data/a/$exist", "invalid_value"),
         (json!({"data": {"a": {"$startsWith": 1}}}), "/data/a/$startsWith", "invalid_value"),
+        (json!({"data": {"a": {"$endsWith": ["x", 1]}}}), "/data/a/$endsWith", "invalid_value"),
     ] {
         assert_eq!(refused(filter), (pointer.to_string(), code));
     }
     let error = Filter::compile(&json!({"data": {"a": {"$regex": "x"}}})).unwrap_err();
     assert!(error.to_string().contains("`$regex`"), "{error}");
+}
+
+#[test]
+fn a_word_with_a_dollar_is_an_operator_or_refused_and_never_compared_as_data() {
+    for (said, pointer, code) in [
+        (json!({"$ref": "b"}), "/$ref", "unknown_operator"),
+        (json!({"$eq": {"$ref": "b"}}), "/$eq/$ref", "unknown_operator"),
+        (json!({"$neq": [{"c": {"$x": 1}}]}), "/$neq/0/c/$x", "unknown_operator"),
+        (json!({"$gt": {"$ref": "b"}}), "/$gt/$ref", "unknown_operator"),
+        (json!({"$nin": [{"$ref": "b"}]}), "/$nin/0/$ref", "unknown_operator"),
+        (json!({"$not": {"$eq": {"$ref": "b"}}}), "/$not/$eq/$ref", "unknown_operator"),
+        (json!({"$eq": {"$gt": 1}}), "/$eq/$gt", "invalid_value"),
+        (json!({"$": 1}), "/$", "unknown_operator"),
+    ] {
+        assert_eq!(refused(json!({"data": {"a": said}})), (format!("/data/a{pointer}"), code), "{said}");
+    }
 }
 
 #[test]
@@ -285,6 +335,15 @@ fn an_event_that_takes_too_many_comparisons_does_not_match_and_says_so() {
     let filter = Filter::compile(&json!({"data": {"v": 2}})).unwrap();
     let why = seen(Some(&numbers(FILTER_MAX_STEPS + 1)), |subject| filter.explain(subject)).unwrap();
     assert!(why.expected.as_str().unwrap().contains("50000 comparisons"), "{why:?}");
+
+    let text = |length: usize| json!({"v": "a".repeat(length)});
+    let longest = FILTER_STEP_TEXT_BYTES * FILTER_MAX_STEPS - 1;
+    check(json!({"data": {"v": {"$nin": "b"}}}), text(longest), true);
+    check(json!({"data": {"v": {"$nin": "b"}}}), text(longest + 1), false);
+    let starts: Vec<_> = (0..200).map(|n| format!("b{n}")).collect();
+    let texts = |count: usize| json!({"v": vec![json!({"t": "a"}); count]});
+    check(json!({"data": {"v": {"$not": {"t": {"$startsWith": starts}}}}}), texts(250), true);
+    check(json!({"data": {"v": {"$not": {"t": {"$startsWith": starts}}}}}), texts(251), false);
 }
 
 #[test]
@@ -295,6 +354,33 @@ fn a_filter_is_its_document_in_json() {
     assert_eq!(filter.source()["type"], "a");
     let error = serde_json::from_str::<Filter>(r#"{"data":{"a":{"$x":1}}}"#).unwrap_err();
     assert!(error.to_string().contains("/data/a/$x"), "{error}");
+}
+
+#[test]
+fn every_example_of_the_documentation_is_true() {
+    let page = include_str!("../../../../docs/filters.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")).collect::<Vec<_>>();
+    let mut words: Vec<_> = compiler::OPERATORS.split(' ').collect();
+    for row in rows {
+        let [said, yes, no] = *row.split(" | ").collect::<Vec<_>>() else { panic!("three cells: {row}") };
+        let said: Value = serde_json::from_str(said.trim_end_matches('`')).unwrap();
+        words.retain(|word| !said.to_string().contains(&format!("\"{word}\"")));
+        let filter = json!({"data": {"v": said}});
+        for (cell, expected) in [(yes, true), (no.trim_end_matches(" |"), false)] {
+            for (index, example) in cell.split('`').enumerate() {
+                match index % 2 {
+                    1 => check(
+                        filter.clone(),
+                        json!({"v": serde_json::from_str::<Value>(example).unwrap()}),
+                        expected,
+                    ),
+                    _ if example.contains("missing") => check(filter.clone(), json!({}), expected),
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert_eq!(words, Vec::<&str>::new(), "these operators have no example");
 }
 
 /// The rules of the module's page, read straight off the document; the event is just an object.
@@ -308,8 +394,11 @@ fn naive(document: &Value, value: Option<&Value>) -> bool {
         }
         plain => return with_elements(value).into_iter().flatten().any(|one| equal(plain, one)),
     };
-    let about_the_whole = |key: &str| matches!(key, "$or" | "$and" | "$not" | "$neq" | "$nin" | "$exist");
-    let (whole, one): (Vec<_>, Vec<_>) = members.iter().partition(|(key, _)| about_the_whole(key));
+    let about_the_whole = |key: &str, said: &Value| match key {
+        "$in" => said.is_string(),
+        _ => matches!(key, "$or" | "$and" | "$not" | "$neq" | "$nin" | "$exist"),
+    };
+    let (whole, one): (Vec<_>, Vec<_>) = members.iter().partition(|(key, said)| about_the_whole(key, said));
     let list = |said: &Value| said.as_array().unwrap().clone();
     let whole = whole.into_iter().all(|(key, said)| match key.as_str() {
         "$or" => list(said).iter().any(|document| naive(document, value)),
@@ -317,6 +406,10 @@ fn naive(document: &Value, value: Option<&Value>) -> bool {
         "$not" => !naive(said, value),
         "$neq" => !naive(&json!({"$eq": said}), value),
         "$nin" => !naive(&json!({"$in": said}), value),
+        "$in" => match value {
+            Some(Value::String(text)) => text.contains(said.as_str().unwrap()),
+            _ => naive(said, value),
+        },
         _ => value.is_some() == said.as_bool().unwrap(),
     });
     let one_holds = |candidate: Option<&Value>| {
@@ -327,9 +420,11 @@ fn naive(document: &Value, value: Option<&Value>) -> bool {
             ("$eq", Some(found)) => equal(said, found),
             ("$in", Some(found)) => list(said).iter().any(|said| equal(said, found)),
             ("$startsWith", Some(found)) => {
-                found.as_str().is_some_and(|t| t.starts_with(said.as_str().unwrap()))
+                found.as_str().is_some_and(|t| any_of(said).iter().any(|s| t.starts_with(s)))
             }
-            ("$endsWith", Some(found)) => found.as_str().is_some_and(|t| t.ends_with(said.as_str().unwrap())),
+            ("$endsWith", Some(found)) => {
+                found.as_str().is_some_and(|t| any_of(said).iter().any(|s| t.ends_with(s)))
+            }
             (comparison, Some(found)) => {
                 let order = match (found, said) {
                     (Value::Number(a), Value::Number(b)) => a.as_f64().partial_cmp(&b.as_f64()),
@@ -346,6 +441,13 @@ fn naive(document: &Value, value: Option<&Value>) -> bool {
         })
     };
     whole && (one.is_empty() || with_elements(value).into_iter().any(one_holds))
+}
+
+fn any_of(said: &Value) -> Vec<&str> {
+    match said.as_array() {
+        Some(list) => list.iter().filter_map(Value::as_str).collect(),
+        None => vec![said.as_str().unwrap()],
+    }
 }
 
 fn with_elements(value: Option<&Value>) -> Vec<Option<&Value>> {
@@ -405,8 +507,12 @@ fn clause(inner: impl Strategy<Value = Value> + Clone + 'static) -> impl Strateg
         1 => operand().prop_map(key("$lte")),
         1 => list(scalar().boxed(), 0).prop_map(key("$in")),
         1 => list(scalar().boxed(), 0).prop_map(key("$nin")),
+        1 => text().prop_map(key("$in")),
+        1 => text().prop_map(key("$nin")),
         1 => text().prop_map(key("$startsWith")),
         1 => text().prop_map(key("$endsWith")),
+        1 => list(text().boxed(), 0).prop_map(key("$startsWith")),
+        1 => list(text().boxed(), 0).prop_map(key("$endsWith")),
         1 => any::<bool>().prop_map(|wanted| ("$exist".to_string(), json!(wanted))),
         1 => inner.clone().prop_map(key("$not")),
         1 => list(inner.clone().boxed(), 1).prop_map(key("$or")),

@@ -6,7 +6,7 @@ use utoipa::IntoParams;
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes what page::List reads")]
 pub(crate) struct PageParams {
-    /// How many at most.
+    /// How many at most. A page of large rows has fewer, about a mebibyte: go on by `next_cursor` until it is null.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.

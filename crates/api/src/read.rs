@@ -50,6 +50,12 @@ impl<T, K> Listed<T, K> {
     }
 }
 
+impl<T, K> From<store::Listed<T, K>> for Listed<T, K> {
+    fn from(found: store::Listed<T, K>) -> Self {
+        Self { data: found.rows, next: found.next }
+    }
+}
+
 /// The same page with one row more, by which [`cut`] sees whether the list goes on.
 fn peek<K>(page: Page<K>) -> Page<K> {
     Page { limit: page.limit + 1, ..page }
@@ -96,9 +102,7 @@ pub async fn sources(
     account: AccountId,
     page: Page<SourceId>,
 ) -> Result<Listed<SourceView, SourceId>, ApiError> {
-    let limit = page.limit;
-    let sources = app.store.sources(account, peek(page)).await?;
-    Ok(cut(sources, limit, |source| source.id).map(views::source))
+    Ok(Listed::from(app.store.sources(account, page).await?).map(views::source))
 }
 
 /// A source's ingest URL, in the clear.
@@ -128,9 +132,7 @@ pub async fn routes(
     account: AccountId,
     page: Page<RouteId>,
 ) -> Result<Listed<RouteView, RouteId>, ApiError> {
-    let limit = page.limit;
-    let routes = app.store.routes(account, peek(page)).await?;
-    Ok(cut(routes, limit, |route| route.id).map(views::route))
+    Ok(Listed::from(app.store.routes(account, page).await?).map(views::route))
 }
 
 pub async fn replay(app: &App, account: AccountId, id: ReplayId) -> Result<ReplayView, ApiError> {
@@ -142,9 +144,7 @@ pub async fn replays(
     account: AccountId,
     page: Page<ReplayId>,
 ) -> Result<Listed<ReplayView, ReplayId>, ApiError> {
-    let limit = page.limit;
-    let replays = app.store.replays(account, peek(page)).await?;
-    Ok(cut(replays, limit, |replay| replay.id).map(|replay| show_replay(app, replay)))
+    Ok(Listed::from(app.store.replays(account, page).await?).map(|replay| show_replay(app, replay)))
 }
 
 /// With what it waits for.

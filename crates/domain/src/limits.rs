@@ -56,7 +56,7 @@ pub const JSON_KEYS: usize = 10_000;
 pub const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// Requests of all accounts under way that read or change something, events aside; more wait. One account gets two thirds
 /// of them: fewer than there are connections to read with, so that another's read finds one.
-pub const REQUESTS: usize = 12;
+pub const REQUESTS: usize = 6;
 /// Reads of the store that one request has open at once.
 pub const READS_AT_ONCE: usize = 8;
 /// What a client is told to wait before it asks again.
@@ -87,8 +87,9 @@ pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// Events of one flush; more wait for the next, which is milliseconds away. Larger ones save nothing worth having, and
 /// answer so many at once that all others wait behind them.
 pub const INGEST_BATCH: usize = 256;
-/// Bytes of payload in one flush.
-pub const INGEST_BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of payload in one flush, unless one event has more. An event of another account waits for the flush under way,
+/// so this is about what it waits for; larger ones save nothing worth having.
+pub const INGEST_BATCH_BYTES: usize = 1024 * 1024;
 /// How often events are matched again because their account's configuration changed under them.
 pub const MATCH_ROUNDS: usize = 5;
 /// Deliveries an event may have in the ingest transaction; beyond, an expansion makes them.
@@ -240,8 +241,10 @@ pub const FILTER_VALUES: usize = 50;
 /// Rows of one page of a list: unless asked otherwise, and at most.
 pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 200;
-/// Text of one page, about, by which memory is set aside for it. A page of large rows can have more.
+/// Text of one page, about; memory is set aside by it. A page of large rows has fewer of them, and one row at least.
 pub const PAGE_BYTES: usize = 1024 * 1024;
+/// What every row of a page has besides its own: ids, times, names.
+pub const PAGE_ROW_BYTES: usize = 2 * 1024;
 /// Memory set aside to make a page: its rows, what is shown of them, and the text.
 pub const PAGE_MADE_BYTES: usize = 4 * PAGE_BYTES;
 /// Deliveries of one event that a list of events counts, of what waits and of what has ended: more than are made in the

@@ -2,7 +2,7 @@
 //! destination), versioned by account: every change takes the account's next version in the changing transaction and
 //! stamps its row with it, so that a snapshot can be checked, and brought up to date by reading what is newer.
 
-use crate::{KeptGate, StoreError};
+use crate::{KeptGate, Listed, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -26,7 +26,7 @@ use domain::{
 /// anything of it has. An account has at most [`domain::limits::DESTINATIONS_PER_ACCOUNT`] destinations and
 /// [`domain::limits::ROUTES_PER_ACCOUNT`] routes, deleted ones not counted: `Full { "destinations" }` or
 /// `Full { "routes" }` beyond. Where several reasons to refuse hold, the first of NotFound, Changed, Full, Taken is
-/// given. Lists are newest first.
+/// given. Lists are newest first; those of sources, destinations and routes may be short and go on, as in [`crate::History`].
 #[async_trait]
 pub trait Catalog: Send + Sync {
     // --- The installation --------------------------------------------------------------------------------------
@@ -86,7 +86,11 @@ pub trait Catalog: Send + Sync {
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
     /// Of any account, disabled ones too: the caller decides.
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
-    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError>;
+    async fn sources(
+        &self,
+        account: AccountId,
+        page: Page<SourceId>,
+    ) -> Result<Listed<Source, SourceId>, StoreError>;
     async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
     /// Removes its routes too.
     async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp)
@@ -101,7 +105,7 @@ pub trait Catalog: Send + Sync {
         &self,
         account: AccountId,
         page: Page<DestinationId>,
-    ) -> Result<Vec<Destination>, StoreError>;
+    ) -> Result<Listed<Destination, DestinationId>, StoreError>;
     /// Writes the document and the switches (not `deleted_at` and `probed_at`, which have commands of their own).
     async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
     /// Marks it deleted and removes its routes; the row stays until its lane is empty.
@@ -131,7 +135,11 @@ pub trait Catalog: Send + Sync {
     /// NotFound { "destination" } or { "source" } if it leads from or to something that is not there.
     async fn create_route(&self, route: &Route) -> Result<Route, StoreError>;
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError>;
-    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError>;
+    async fn routes(
+        &self,
+        account: AccountId,
+        page: Page<RouteId>,
+    ) -> Result<Listed<Route, RouteId>, StoreError>;
     /// NotFound { "destination" } or { "source" } as when it is created.
     async fn update_route(&self, route: &Route) -> Result<Route, StoreError>;
     async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError>;

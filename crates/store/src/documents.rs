@@ -10,12 +10,12 @@ use domain::{
     source::Source,
 };
 use serde::Serialize;
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use uuid::Uuid;
 
 /// Configuration that belongs to an account.
 pub(crate) trait Document: Clone + Serialize + Send + Sync {
-    type Id: Copy + Send + Display;
+    type Id: Copy + Send + Debug + Display;
     const WHAT: &'static str;
     /// How many of them an account may have, and their name.
     const MAX: Option<(usize, &'static str)>;

@@ -15,8 +15,9 @@ use domain::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page, so a page may be short, or empty, and
-/// still have a `next`: only `next: None` ends a list. A list about something that is not there, or not this account's,
+/// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page and gives no more than
+/// [`domain::limits::PAGE_BYTES`] of text, so a page may be short, or empty, and still have a `next`: only `next: None`
+/// ends a list. One row is given however large it is. A list about something that is not there, or not this account's,
 /// is empty; one thing that is not there is [`StoreError::NotFound`]. A delivery was created when its id was made.
 #[async_trait]
 pub trait History: Send + Sync {
@@ -50,7 +51,8 @@ pub trait History: Send + Sync {
     ) -> Result<Listed<DeliveryRecord, DeliveryId>, StoreError>;
     async fn delivery(&self, account: AccountId, id: DeliveryId) -> Result<DeliveryRecord, StoreError>;
 
-    /// All attempts of a delivery, oldest first (by id), facts without an attempt left out; at most `limit`.
+    /// All attempts of a delivery, oldest first (by id), facts without an attempt left out; at most `limit`. Once their
+    /// text fills a page, those that follow come without headers and answers.
     async fn attempts_of_delivery(
         &self,
         account: AccountId,
@@ -58,14 +60,13 @@ pub trait History: Send + Sync {
         limit: usize,
     ) -> Result<Vec<AttemptRecord>, StoreError>;
     /// The attempts of a destination whose deliveries ended or are under way, newest delivery first and within it
-    /// newest attempt first, below `before`.
+    /// newest attempt first.
     async fn attempts_of_destination(
         &self,
         account: AccountId,
         id: DestinationId,
-        before: Option<(DeliveryId, AttemptId)>,
-        limit: usize,
-    ) -> Result<Vec<AttemptRecord>, StoreError>;
+        page: Page<(DeliveryId, AttemptId)>,
+    ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError>;
 
     /// Dead letters by destination, reason and HTTP status of the last attempt, in this order, behind the given one; at
     /// most `limit`. They are counted as they come and go, so this costs the same however many there are.

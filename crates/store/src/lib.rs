@@ -26,6 +26,7 @@ mod membership;
 pub mod memory;
 mod migrations;
 mod open;
+mod page_rows;
 mod payload;
 pub mod postgres;
 mod queue;

@@ -7,7 +7,7 @@
 
 pub use domain::replay::ReplayStatus;
 
-use crate::{DeliveryFilter, NewDelivery, Page, StoreError};
+use crate::{DeliveryFilter, Listed, NewDelivery, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     destination::Ordering,
@@ -26,7 +26,11 @@ pub trait Replays: Send + Sync {
     async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError>;
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError>;
     /// Newest first.
-    async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError>;
+    async fn replays(
+        &self,
+        account: AccountId,
+        page: Page<ReplayId>,
+    ) -> Result<Listed<Replay, ReplayId>, StoreError>;
     /// Pauses, resumes or cancels one that has not ended; one that has stays as it is. Gives it as it is right
     /// after that, whatever others make of it next. After a pause or a cancel no delivery is made any more.
     async fn switch_replay(

@@ -1,6 +1,6 @@
 //! Destinations, with what their lanes say and what waits for them; their holds, attempts and secrets.
 
-use super::{Listed, Revision, attempts, cut, peek};
+use super::{Listed, Revision, attempts, cut};
 use crate::{
     app::App,
     error::ApiError,
@@ -29,9 +29,7 @@ pub async fn destinations(
     account: AccountId,
     page: Page<DestinationId>,
 ) -> Result<Listed<DestinationView, DestinationId>, ApiError> {
-    let limit = page.limit;
-    let destinations = app.store.destinations(account, peek(page)).await?;
-    let Listed { data, next } = cut(destinations, limit, |destination| destination.id);
+    let Listed { data, next } = app.store.destinations(account, page).await?.into();
     let ids: Vec<_> = data.iter().map(|destination| destination.id).collect();
     let lanes = lane_summaries(app, &ids).await?;
     let data = data.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
@@ -55,8 +53,7 @@ pub async fn destination_attempts(
     page: Page<(DeliveryId, AttemptId)>,
 ) -> Result<Listed<AttemptView, (DeliveryId, AttemptId)>, ApiError> {
     app.store.destination(account, id).await?;
-    let rows = app.store.attempts_of_destination(account, id, page.before, page.limit + 1).await?;
-    let Listed { data, next } = cut(rows, page.limit, |attempt| (attempt.delivery_id, attempt.id));
+    let Listed { data, next } = app.store.attempts_of_destination(account, id, page).await?.into();
     Ok(Listed { data: attempts::show(app, account, &data).await?, next })
 }
 

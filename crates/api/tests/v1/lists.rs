@@ -49,6 +49,21 @@ on_every_store! {
         assert_eq!(walk(&world, "/v1/deliveries?type=odd&status=queued&limit=25").await.concat().len(), 60);
     }
 
+    async fn a_page_of_large_rows_has_fewer_and_goes_on(world) {
+        let headers: serde_json::Map<_, _> =
+            (0..20).map(|n| (format!("x-{n}"), json!("x".repeat(1024)))).collect();
+        let mut made = Vec::new();
+        for _ in 0..60 {
+            let body = json!({ "name": "large", "url": "https://example.com/", "headers": headers });
+            made.insert(0, text(&world.post("/v1/destinations", body).await.expect(201)["id"]));
+        }
+        let pages = walk(&world, "/v1/destinations?limit=200").await;
+        assert_eq!(pages.concat(), made);
+        assert!(pages.len() == 2 && pages[0].len() > pages[1].len(), "{}", pages[0].len());
+        let page = world.get("/v1/destinations?limit=200").await;
+        assert!(page.bytes.len() <= domain::limits::PAGE_BYTES, "{}", page.bytes.len());
+    }
+
     async fn a_cursor_fits_one_list_one_account_and_one_filter(world) {
         world.routed_destination().await;
         for n in 0..3 {

@@ -67,18 +67,18 @@ forward! { Catalog:
     fn create_source(source: &Source) -> Source;
     fn source(account: AccountId, id: SourceId) -> Source;
     fn source_by_token(token_hash: &[u8]) -> Option<Source>;
-    fn sources(account: AccountId, page: Page<SourceId>) -> Vec<Source>;
+    fn sources(account: AccountId, page: Page<SourceId>) -> Listed<Source, SourceId>;
     fn update_source(source: &Source) -> Source;
     fn delete_source(account: AccountId, id: SourceId, now: Timestamp) -> ();
     fn create_destination(destination: &Destination) -> Destination;
     fn destination(account: AccountId, id: DestinationId) -> Destination;
-    fn destinations(account: AccountId, page: Page<DestinationId>) -> Vec<Destination>;
+    fn destinations(account: AccountId, page: Page<DestinationId>) -> Listed<Destination, DestinationId>;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
     fn probe(account: AccountId, id: DestinationId, now: Timestamp) -> Destination;
     fn destination_records(ids: &[DestinationId]) -> Vec<Option<DestinationRecord>>;
     fn create_route(route: &Route) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
-    fn routes(account: AccountId, page: Page<RouteId>) -> Vec<Route>;
+    fn routes(account: AccountId, page: Page<RouteId>) -> Listed<Route, RouteId>;
     fn delete_route(account: AccountId, id: RouteId, now: Timestamp) -> ();
     write fn update_destination(destination: &Destination) -> Destination;
     write fn update_route(route: &Route) -> Route, then route_updated;
@@ -99,14 +99,14 @@ forward! { History:
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
     fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
-    fn attempts_of_destination(account: AccountId, id: DestinationId, before: Option<(DeliveryId, AttemptId)>, limit: usize) -> Vec<AttemptRecord>;
+    fn attempts_of_destination(account: AccountId, id: DestinationId, page: Page<(DeliveryId, AttemptId)>) -> Listed<AttemptRecord, (DeliveryId, AttemptId)>;
     fn dead_letter_groups(account: AccountId, after: Option<GroupKey>, limit: usize) -> Vec<DeadLetterGroup>;
     fn success_rates(destinations: &[DestinationId], since: Timestamp, limit: usize) -> Vec<SuccessRate>;
 }
 
 forward! { Replays:
     fn replay(account: AccountId, id: ReplayId) -> Replay;
-    fn replays(account: AccountId, page: Page<ReplayId>) -> Vec<Replay>;
+    fn replays(account: AccountId, page: Page<ReplayId>) -> Listed<Replay, ReplayId>;
     fn switch_replay(account: AccountId, id: ReplayId, to: ReplaySwitch, now: Timestamp) -> Replay;
     fn replayed(account: AccountId, id: ReplayId, origin: DeliveryId) -> Option<DeliveryId>;
     fn survey(account: AccountId, selection: &Selection, as_of: Timestamp, limit: usize) -> Survey;

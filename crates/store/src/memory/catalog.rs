@@ -1,7 +1,7 @@
 //! Configuration.
 
 use super::{MemoryStore, Tables, newest_first, table::KeptRow};
-use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
+use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -160,7 +160,11 @@ impl Catalog for MemoryStore {
         Ok(self.tables().sources.live().find(|source| source.token_hash == token_hash).cloned())
     }
 
-    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
+    async fn sources(
+        &self,
+        account: AccountId,
+        page: Page<SourceId>,
+    ) -> Result<Listed<Source, SourceId>, StoreError> {
         Ok(self.tables().sources.list(account, page))
     }
 
@@ -196,7 +200,7 @@ impl Catalog for MemoryStore {
         &self,
         account: AccountId,
         page: Page<DestinationId>,
-    ) -> Result<Vec<Destination>, StoreError> {
+    ) -> Result<Listed<Destination, DestinationId>, StoreError> {
         Ok(self.tables().destinations.list(account, page))
     }
 
@@ -255,7 +259,11 @@ impl Catalog for MemoryStore {
         self.tables().routes.get(account, id).cloned()
     }
 
-    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
+    async fn routes(
+        &self,
+        account: AccountId,
+        page: Page<RouteId>,
+    ) -> Result<Listed<Route, RouteId>, StoreError> {
         Ok(self.tables().routes.list(account, page))
     }
 

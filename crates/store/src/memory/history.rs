@@ -5,6 +5,7 @@ use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
     FanoutCounts, GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
     history::first_counted,
+    page_rows::{PageRoom, PageRow, PageRows},
 };
 use async_trait::async_trait;
 use domain::{
@@ -99,20 +100,25 @@ impl History for MemoryStore {
         let of_delivery =
             tables.attempts.range((id, AttemptId::MIN)..=(id, AttemptId::MAX)).map(|(_, kept)| kept);
         let own = of_delivery.filter(|kept| kept.account_id == account);
-        Ok(own.take(limit).map(|kept| kept.record.clone()).collect())
+        let mut room = PageRoom::default();
+        Ok(own.take(limit).map(|kept| room.fit(kept.record.clone())).collect())
     }
 
     async fn attempts_of_destination(
         &self,
         account: AccountId,
         id: DestinationId,
-        before: Option<(DeliveryId, AttemptId)>,
-        limit: usize,
-    ) -> Result<Vec<AttemptRecord>, StoreError> {
+        page: Page<(DeliveryId, AttemptId)>,
+    ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
         let tables = self.tables();
-        let attempts = newest_first(&tables.attempts, before).map(|(_, kept)| kept);
-        let wanted = attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
-        Ok(wanted.take(limit).map(|kept| kept.record.clone()).collect())
+        let attempts = newest_first(&tables.attempts, page.before).map(|(_, kept)| kept);
+        let mut wanted =
+            attempts.filter(|kept| kept.account_id == account && kept.record.destination_id == id);
+        let mut rows = PageRows::new(page.limit);
+        let _ = wanted.try_for_each(|kept| {
+            rows.add((kept.record.delivery_id, kept.record.id), Some(kept.record.clone()))
+        });
+        Ok(rows.listed())
     }
 
     async fn dead_letter_groups(
@@ -163,17 +169,22 @@ impl History for MemoryStore {
 }
 
 /// A page of the entries that are wanted, having looked at no more than a page may.
-fn listed<T, K: Copy>(mut entries: impl Iterator<Item = (K, Option<T>)>, limit: usize) -> Listed<T, K> {
-    let (mut rows, mut last) = (Vec::new(), None);
+fn listed<T: PageRow, K: Copy>(
+    mut entries: impl Iterator<Item = (K, Option<T>)>,
+    limit: usize,
+) -> Listed<T, K> {
+    let (mut rows, mut last) = (PageRows::new(limit), None);
     for (key, wanted) in entries.by_ref().take(limits::PAGE_SCAN) {
-        rows.extend(wanted);
+        if wanted.is_some_and(|row| rows.add(key, Some(row)).is_break()) {
+            return Listed { rows: rows.into_rows(), next: last };
+        }
         last = Some(key);
-        if rows.len() == limit {
+        if rows.is_full() {
             break;
         }
     }
     let next = entries.next().and(last);
-    Listed { rows, next }
+    Listed { rows: rows.into_rows(), next }
 }
 
 impl Tables {

@@ -2,9 +2,9 @@
 
 use super::{EndedDelivery, MemoryStore, Tables, newest_first};
 use crate::{
-    CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Page, Replay, ReplayChunk,
-    ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
-    replay::AsOf,
+    CreatedReplay, Listed, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Page, Replay,
+    ReplayChunk, ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError,
+    Survey, page_rows::PageRows, replay::AsOf,
 };
 use async_trait::async_trait;
 use domain::{
@@ -39,11 +39,17 @@ impl Replays for MemoryStore {
         Ok(self.tables().own_replay(account, id)?.replay.clone().told())
     }
 
-    async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
+    async fn replays(
+        &self,
+        account: AccountId,
+        page: Page<ReplayId>,
+    ) -> Result<Listed<Replay, ReplayId>, StoreError> {
         let tables = self.tables();
-        let own =
+        let mut own =
             newest_first(&tables.replays, page.before).filter(|(_, kept)| kept.replay.account_id == account);
-        Ok(own.take(page.limit).map(|(_, kept)| kept.replay.clone().told()).collect())
+        let mut rows = PageRows::new(page.limit);
+        let _ = own.try_for_each(|(_, kept)| rows.add(kept.replay.id, Some(kept.replay.clone().told())));
+        Ok(rows.listed())
     }
 
     async fn switch_replay(

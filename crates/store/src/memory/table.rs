@@ -1,7 +1,10 @@
 //! What sources, destinations and routes have in common: an owner, a uid, a version, and an afterlife.
 
 use super::{Tables, newest_first};
-use crate::{Page, StoreError};
+use crate::{
+    Listed, Page, StoreError,
+    page_rows::{PageRow, PageRows},
+};
 use domain::{
     destination::Destination,
     id::{AccountId, DestinationId, RouteId, SourceId},
@@ -13,7 +16,7 @@ use domain::{
 use std::collections::BTreeMap;
 
 /// Configuration that belongs to an account.
-pub(super) trait CatalogRow: Clone + Sized {
+pub(super) trait CatalogRow: Clone + Sized + PageRow {
     type Id: Ord + Copy;
     const WHAT: &'static str;
     /// How many of them an account may have, and their name.
@@ -55,9 +58,13 @@ impl<R: CatalogRow> Table<R> {
         found.ok_or(StoreError::NotFound { what: R::WHAT })
     }
 
-    pub(super) fn list(&self, account: AccountId, page: Page<R::Id>) -> Vec<R> {
-        let rows = newest_first(&self.0, page.before).filter_map(|(_, kept)| kept.live());
-        rows.filter(|row| row.account_id() == account).take(page.limit).cloned().collect()
+    pub(super) fn list(&self, account: AccountId, page: Page<R::Id>) -> Listed<R, R::Id> {
+        let live = newest_first(&self.0, page.before).filter_map(|(_, kept)| kept.live());
+        let mut rows = PageRows::new(page.limit);
+        let _ = live
+            .filter(|row| row.account_id() == account)
+            .try_for_each(|row| rows.add(row.id(), Some(row.clone())));
+        rows.listed()
     }
 
     /// Live rows of all accounts, oldest first.

@@ -12,7 +12,7 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
+use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
 pub(super) use accounts::ordering;
 use async_trait::async_trait;
 pub(super) use destination_records::DESTINATION_RECORDS;
@@ -131,7 +131,11 @@ impl Catalog for PostgresStore {
         documents::source_by_token(&self.pools.general().await?, token_hash).await
     }
 
-    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
+    async fn sources(
+        &self,
+        account: AccountId,
+        page: Page<SourceId>,
+    ) -> Result<Listed<Source, SourceId>, StoreError> {
         documents::list(&self.pools.general().await?, account, page).await
     }
 
@@ -162,7 +166,7 @@ impl Catalog for PostgresStore {
         &self,
         account: AccountId,
         page: Page<DestinationId>,
-    ) -> Result<Vec<Destination>, StoreError> {
+    ) -> Result<Listed<Destination, DestinationId>, StoreError> {
         documents::list(&self.pools.general().await?, account, page).await
     }
 
@@ -205,7 +209,11 @@ impl Catalog for PostgresStore {
         documents::get(&self.pools.general().await?, account, id).await
     }
 
-    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
+    async fn routes(
+        &self,
+        account: AccountId,
+        page: Page<RouteId>,
+    ) -> Result<Listed<Route, RouteId>, StoreError> {
         documents::list(&self.pools.general().await?, account, page).await
     }
 

@@ -16,8 +16,7 @@ use super::{
 };
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
-    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
-    damage::{self, DamagedRow},
+    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate, page_rows::PageRows,
 };
 use async_trait::async_trait;
 use domain::{
@@ -27,7 +26,6 @@ use domain::{
     pattern::Pattern,
     time::Timestamp,
 };
-use std::fmt::Display;
 use uuid::Uuid;
 
 #[async_trait]
@@ -97,10 +95,9 @@ impl History for PostgresStore {
         &self,
         account: AccountId,
         id: DestinationId,
-        before: Option<(DeliveryId, AttemptId)>,
-        limit: usize,
-    ) -> Result<Vec<AttemptRecord>, StoreError> {
-        attempts::of_destination(&self.pools.general().await?, account, id, before, limit).await
+        page: Page<(DeliveryId, AttemptId)>,
+    ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
+        attempts::of_destination(&self.pools.general().await?, account, id, page).await
     }
 
     async fn dead_letter_groups(
@@ -136,30 +133,12 @@ pub(super) fn page_ends<'r, K: FromColumn<'r>>(
 }
 
 /// A page, and where the next one begins if there is one.
-///
-/// `found` has the ids of all that were found, those of rows that do not read included: a page is full with them too.
-fn listed<T, K: Copy + Ord>(
-    rows: Vec<T>,
-    found: &[K],
-    limit: usize,
-    (last, looked_at): (Option<K>, Option<K>),
-) -> Listed<T, K> {
+fn listed<T, K: Copy + Ord>(page: PageRows<T, K>, (last, looked_at): (Option<K>, Option<K>)) -> Listed<T, K> {
     // A full page goes on where it stopped, a short one where the scan stopped.
-    let stopped = if found.len() == limit { found.last().copied() } else { looked_at };
+    let stopped = if page.is_full() { page.last() } else { looked_at };
+    let rows = page.into_rows();
     let next = stopped.filter(|stopped| last.is_some_and(|last| last < *stopped));
     Listed { rows, next }
-}
-
-/// The ids of all, and those that read; each that does not is named.
-fn apart<K: Copy + Display, T>(
-    what: &'static str,
-    rows: Vec<(K, Result<T, Unreadable>)>,
-) -> (Vec<K>, Vec<T>) {
-    let ids = rows.iter().map(|(id, _)| *id).collect();
-    let sound = |(id, read): (K, Result<T, Unreadable>)| {
-        read.map_err(|unreadable| damage::left_out(what, &DamagedRow::new(id, unreadable))).ok()
-    };
-    (ids, rows.into_iter().filter_map(sound).collect())
 }
 
 /// An empty list is no filter.

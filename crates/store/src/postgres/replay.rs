@@ -11,8 +11,9 @@ use super::{
     trouble::Trouble,
 };
 use crate::{
-    CreatedReplay, DeliveryFilter, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay, ReplayChunk,
-    ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey, damage,
+    CreatedReplay, DeliveryFilter, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay,
+    ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
+    page_rows,
 };
 use async_trait::async_trait;
 use domain::{
@@ -58,21 +59,19 @@ impl Replays for PostgresStore {
         one(&connection.read(&REPLAY, params).await?)
     }
 
-    async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
+    async fn replays(
+        &self,
+        account: AccountId,
+        page: Page<ReplayId>,
+    ) -> Result<Listed<Replay, ReplayId>, StoreError> {
         let connection = self.pools.general().await?;
         let before = page.before.unwrap_or(ReplayId::MAX).uuid();
-        let mut limit = page.limit;
-        loop {
-            let params = params![
-                account_id: account.uuid() => UUID, before_replay_id: before => UUID, limit: limit as i64 => INT8,
-            ];
-            let found =
-                connection.read(&REPLAYS, params).await?.each_by_itself::<ReplayId, _>("id", replay)?;
-            if limit > page.limit || !damage::is_cut_short(&found, limit) {
-                return Ok(damage::sound("replay", found, page.limit));
-            }
-            limit += limits::DAMAGED_PASSED_OVER;
-        }
+        let params = params![
+            account_id: account.uuid() => UUID, before_replay_id: before => UUID,
+            limit: page_rows::asked_for(page.limit) as i64 => INT8,
+        ];
+        let read = connection.read(&REPLAYS, params).await?;
+        Ok(read.page("replay", page.limit, |cells| cells.get("id"), replay)?.listed())
     }
 
     async fn switch_replay(

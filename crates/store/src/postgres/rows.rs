@@ -1,7 +1,11 @@
 //! Rows and what they stand for. Cells are read by the names of their columns, into what they are for. What does not
 //! read is an error that names the statement and the column.
 
-use crate::{BoxError, StoreError, damage::DamagedRow};
+use crate::{
+    BoxError, StoreError,
+    damage::{self, DamagedRow},
+    page_rows::{PageRow, PageRows},
+};
 use domain::{
     delivery::{Delivery, Ending, Position},
     destination::Ordering,
@@ -13,7 +17,10 @@ use domain::{
     time::Timestamp,
 };
 use serde::de::DeserializeOwned;
-use std::{fmt::Display, str::FromStr};
+use std::{
+    fmt::{Debug, Display},
+    str::FromStr,
+};
 use tokio_postgres::{
     Row,
     types::{FromSql, Type},
@@ -75,13 +82,57 @@ impl Rows {
     pub(super) fn joined<'r, T>(
         &'r self,
         key: &'static str,
-        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+        read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
     ) -> Result<Vec<T>, Unreadable> {
-        let found = self.each(|cells| match cells.get::<Option<Anything>>(key)? {
+        self.each_joined(key, read).collect()
+    }
+
+    fn each_joined<'r, T>(
+        &'r self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> impl Iterator<Item = Result<T, Unreadable>> {
+        let found = self.each(move |cells| match cells.get::<Option<Anything>>(key)? {
             Some(Anything) => read(cells).map(Some),
             None => Ok(None),
         });
-        found.filter_map(Result::transpose).collect()
+        found.filter_map(Result::transpose)
+    }
+
+    /// As many as a page takes; those that do not read are named and left out.
+    pub(super) fn page<'r, K: Copy + Debug, T: PageRow>(
+        &'r self,
+        what: &'static str,
+        limit: usize,
+        mut key: impl FnMut(&mut Cells<'r, '_>) -> Result<K, Unreadable>,
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<PageRows<T, K>, Unreadable> {
+        let mut rows = PageRows::new(limit);
+        for row in self.each(|cells| Ok((key(cells)?, read(cells)))) {
+            let (key, read) = row?;
+            if rows.add(key, sound(what, key, read)).is_break() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The same of a left join.
+    pub(super) fn joined_page<'r, K: FromColumn<'r> + Copy + Debug, T: PageRow>(
+        &'r self,
+        what: &'static str,
+        key: &'static str,
+        limit: usize,
+        mut read: impl FnMut(&mut Cells<'r, '_>) -> Result<T, Unreadable>,
+    ) -> Result<PageRows<T, K>, Unreadable> {
+        let mut rows = PageRows::new(limit);
+        for row in self.each_joined(key, |cells| Ok((cells.get::<K>(key)?, read(cells)))) {
+            let (key, read) = row?;
+            if rows.add(key, sound(what, key, read)).is_break() {
+                break;
+            }
+        }
+        Ok(rows)
     }
 
     pub(super) fn first<'r, T>(
@@ -116,6 +167,12 @@ impl Rows {
     pub(super) fn value<'r, T: FromColumn<'r>>(&'r self, name: &'static str) -> Result<T, Unreadable> {
         self.one(|cells| cells.get(name))
     }
+}
+
+/// None for a row that does not read, which is named.
+fn sound<T>(what: &'static str, key: impl Debug, read: Result<T, Unreadable>) -> Option<T> {
+    let named = |unreadable| damage::left_out(what, &DamagedRow::new(format_args!("{key:?}"), unreadable));
+    read.map_err(named).ok()
 }
 
 /// Something in a row that does not read: a type or a null that should not be there, a document or a number that makes

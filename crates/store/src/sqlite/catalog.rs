@@ -14,7 +14,7 @@ use super::{
     statement::{bound, sql},
     writer::Priority,
 };
-use crate::{AccountChanges, Catalog, DestinationRecord, Page, StoreError};
+use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
@@ -157,7 +157,11 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::source_by_token(connection, &token_hash)).await
     }
 
-    async fn sources(&self, account: AccountId, page: Page<SourceId>) -> Result<Vec<Source>, StoreError> {
+    async fn sources(
+        &self,
+        account: AccountId,
+        page: Page<SourceId>,
+    ) -> Result<Listed<Source, SourceId>, StoreError> {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 
@@ -191,7 +195,7 @@ impl Catalog for SqliteStore {
         &self,
         account: AccountId,
         page: Page<DestinationId>,
-    ) -> Result<Vec<Destination>, StoreError> {
+    ) -> Result<Listed<Destination, DestinationId>, StoreError> {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 
@@ -255,7 +259,11 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::get(connection, account, id)).await
     }
 
-    async fn routes(&self, account: AccountId, page: Page<RouteId>) -> Result<Vec<Route>, StoreError> {
+    async fn routes(
+        &self,
+        account: AccountId,
+        page: Page<RouteId>,
+    ) -> Result<Listed<Route, RouteId>, StoreError> {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 

@@ -12,6 +12,7 @@ use super::{SqliteStore, Trouble};
 use crate::{
     AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
     GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
+    page_rows::{PageRow, PageRows},
 };
 use async_trait::async_trait;
 use domain::{
@@ -106,10 +107,9 @@ impl History for SqliteStore {
         &self,
         account: AccountId,
         id: DestinationId,
-        before: Option<(DeliveryId, AttemptId)>,
-        limit: usize,
-    ) -> Result<Vec<AttemptRecord>, StoreError> {
-        self.read(move |connection| attempts::of_destination(connection, account, id, before, limit)).await
+        page: Page<(DeliveryId, AttemptId)>,
+    ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
+        self.read(move |connection| attempts::of_destination(connection, account, id, page)).await
     }
 
     async fn dead_letter_groups(
@@ -134,19 +134,21 @@ impl History for SqliteStore {
 
 /// A page of what is wanted, having looked at no more than a page may. `look` gives the next key and, if it is wanted,
 /// its row.
-fn listed<T, K>(
+fn listed<T: PageRow, K: Copy>(
     limit: usize,
     mut look: impl FnMut() -> Result<Option<(K, Option<T>)>, Trouble>,
 ) -> Result<Listed<T, K>, Trouble> {
-    let (mut rows, mut last) = (Vec::new(), None);
+    let (mut rows, mut last) = (PageRows::new(limit), None);
     for _ in 0..limits::PAGE_SCAN {
-        let Some((key, wanted)) = look()? else { return Ok(Listed { rows, next: None }) };
-        rows.extend(wanted);
+        let Some((key, wanted)) = look()? else { return Ok(Listed { rows: rows.into_rows(), next: None }) };
+        if wanted.is_some_and(|row| rows.add(key, Some(row)).is_break()) {
+            return Ok(Listed { rows: rows.into_rows(), next: last });
+        }
         last = Some(key);
-        if rows.len() == limit {
+        if rows.is_full() {
             break;
         }
     }
     let next = look()?.and(last);
-    Ok(Listed { rows, next })
+    Ok(Listed { rows: rows.into_rows(), next })
 }

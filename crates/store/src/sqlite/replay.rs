@@ -4,15 +4,15 @@ mod walk;
 
 use super::{
     SqliteStore, Trouble, order,
-    rows::Columns,
+    rows::{Columns, id_in},
     statement::{bound, sql},
     tally,
     writer::Priority,
 };
 use crate::{
-    CreatedReplay, DeliveryFilter, NewDelivery, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay,
-    ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
-    damage,
+    CreatedReplay, DeliveryFilter, Listed, NewDelivery, NewReplay, OpenReplay, OriginalWalk, Originals, Page,
+    Replay, ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError,
+    Survey, damage, page_rows,
 };
 use async_trait::async_trait;
 use domain::{
@@ -48,13 +48,20 @@ impl Replays for SqliteStore {
         self.read(move |connection| get(connection, account, id)).await
     }
 
-    async fn replays(&self, account: AccountId, page: Page<ReplayId>) -> Result<Vec<Replay>, StoreError> {
+    async fn replays(
+        &self,
+        account: AccountId,
+        page: Page<ReplayId>,
+    ) -> Result<Listed<Replay, ReplayId>, StoreError> {
         self.read(move |connection| {
             let before = page.before.unwrap_or(ReplayId::MAX);
-            damage::page("replay", page.limit, |limit| {
-                bound!(REPLAYS, account_id: account, before: before, limit: limit)
-                    .each_by_itself::<ReplayId, _>(connection, "id", read)
-            })
+            let limit = page_rows::asked_for(page.limit);
+            bound!(REPLAYS, account_id: account, before: before, limit: limit).page(
+                connection,
+                ("replay", page.limit),
+                |row| id_in(row, "id"),
+                read,
+            )
         })
         .await
     }

@@ -25,6 +25,11 @@ pub(super) trait Id: Copy {
     fn read(bytes: [u8; 16]) -> Self;
 }
 
+/// An id of a row, by the name of its column.
+pub(super) fn id_in<K: Id>(row: &Row<'_>, column: &str) -> rusqlite::Result<K> {
+    row.get(column).map(K::read)
+}
+
 macro_rules! ids {
     ($($id:ident)*) => {$(
         impl Id for $id {

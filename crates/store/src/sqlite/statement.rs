@@ -8,7 +8,11 @@ use super::{
     rows::{Columns, Id},
     trouble::Trouble,
 };
-use crate::damage::DamagedRow;
+use crate::{
+    Listed,
+    damage::DamagedRow,
+    page_rows::{PageRow, PageRows},
+};
 use domain::{
     id::{
         AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
@@ -17,10 +21,13 @@ use domain::{
     time::Timestamp,
 };
 use rusqlite::{
-    Connection, Params, Rows, Statement,
+    Connection, Params, Row, Rows, Statement,
     types::{ToSqlOutput, ValueRef},
 };
-use std::{fmt::Display, ops::ControlFlow};
+use std::{
+    fmt::{Debug, Display},
+    ops::ControlFlow,
+};
 
 /// The text of `sql/NAME.sql`; several names are one text.
 macro_rules! sql {
@@ -143,6 +150,27 @@ impl<'v, const N: usize> Bound<'v, N> {
             });
         }
         Ok(found)
+    }
+
+    /// A page that goes on where it stopped, without the rows that do not read: each is named.
+    pub(super) fn page<K: Copy + Debug, T: PageRow>(
+        self,
+        connection: &Connection,
+        (what, limit): (&'static str, usize),
+        key: impl Fn(&Row<'_>) -> rusqlite::Result<K>,
+        mut read: impl FnMut(&mut Columns<'_>) -> Result<T, Trouble>,
+    ) -> Result<Listed<T, K>, Trouble> {
+        let mut statement = connection.prepare_cached(self.sql)?;
+        let mut rows = self.rows(&mut statement)?;
+        let mut page = PageRows::new(limit);
+        while let Some(row) = rows.next()? {
+            let key = key(row)?;
+            let read = Trouble::leave_out(what, format_args!("{key:?}"), read(&mut Columns::of(row)))?;
+            if page.add(key, read).is_break() {
+                break;
+            }
+        }
+        Ok(page.listed())
     }
 
     pub(super) fn all<T>(

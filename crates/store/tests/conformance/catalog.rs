@@ -92,7 +92,7 @@ pub(crate) async fn a_source_reads_back_as_it_was_created(world: World) {
     given.version = created.version;
     assert_eq!(created, given);
     assert_eq!(world.store.source(account.id, given.id).await.unwrap(), given);
-    assert_eq!(world.store.sources(account.id, first(10)).await.unwrap(), [given]);
+    assert_eq!(world.store.sources(account.id, first(10)).await.unwrap().rows, [given]);
 }
 
 pub(crate) async fn a_source_is_found_by_its_token(world: World) {
@@ -127,9 +127,9 @@ pub(crate) async fn deleting_a_source_removes_its_routes_and_no_others(world: Wo
 
     world.store.delete_source(ground.account.id, source.id, at(1)).await.unwrap();
     is_not_found(world.store.source(ground.account.id, source.id).await, "source");
-    assert!(world.store.sources(ground.account.id, first(10)).await.unwrap().is_empty());
+    assert!(world.store.sources(ground.account.id, first(10)).await.unwrap().rows.is_empty());
     is_not_found(world.store.route(ground.account.id, from_source.id).await, "route");
-    assert_eq!(world.store.routes(ground.account.id, first(10)).await.unwrap().len(), 1);
+    assert_eq!(world.store.routes(ground.account.id, first(10)).await.unwrap().rows.len(), 1);
     let changes = world.store.changes(ground.account.id, before).await.unwrap();
     assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![from_source.id]));
     is_not_found(world.store.delete_source(ground.account.id, source.id, at(2)).await, "source");
@@ -155,7 +155,7 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     given.version = created.version;
     assert_eq!(created, given);
     assert_eq!(world.store.destination(account.id, given.id).await.unwrap(), given);
-    assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap(), [given]);
+    assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap().rows, [given]);
 }
 
 pub(crate) async fn a_destinations_switches_are_written_with_it(world: World) {
@@ -230,9 +230,9 @@ pub(crate) async fn deleting_a_destination_hides_it_and_removes_its_routes(world
         world.store.delete_destination(ground.account.id, ground.destination.id, at(2)).await,
         "destination",
     );
-    assert_eq!(world.store.destinations(ground.account.id, first(10)).await.unwrap(), [kept]);
+    assert_eq!(world.store.destinations(ground.account.id, first(10)).await.unwrap().rows, [kept]);
     is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
-    let routes = world.store.routes(ground.account.id, first(10)).await.unwrap();
+    let routes = world.store.routes(ground.account.id, first(10)).await.unwrap().rows;
     assert_eq!(routes.iter().map(told).collect::<Vec<_>>(), [told(&kept_route)]);
     let changes = world.store.changes(ground.account.id, before).await.unwrap();
     assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![ground.route.id]));
@@ -336,7 +336,7 @@ pub(crate) async fn a_deleted_route_is_gone(world: World) {
     is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
     is_not_found(world.store.update_route(&ground.route).await, "route");
     is_not_found(world.store.delete_route(ground.account.id, ground.route.id, at(1)).await, "route");
-    assert!(world.store.routes(ground.account.id, first(10)).await.unwrap().is_empty());
+    assert!(world.store.routes(ground.account.id, first(10)).await.unwrap().rows.is_empty());
 }
 
 // --- Isolation and lists -------------------------------------------------------------------------------------------
@@ -396,20 +396,25 @@ pub(crate) async fn lists_page_from_newest_to_oldest(world: World) {
         destinations.insert(0, destination.id);
         routes.insert(0, world.route(&destination).await.id);
     }
-    let found = world.store.sources(account.id, first(2)).await.unwrap();
+    let found = world.store.sources(account.id, first(2)).await.unwrap().rows;
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), sources[..2]);
-    let rest = world.store.sources(account.id, Page { before: Some(sources[1]), limit: 9 }).await.unwrap();
+    let rest =
+        world.store.sources(account.id, Page { before: Some(sources[1]), limit: 9 }).await.unwrap().rows;
     assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), sources[2..]);
 
-    let found = world.store.destinations(account.id, first(2)).await.unwrap();
+    let found = world.store.destinations(account.id, first(2)).await.unwrap().rows;
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[..2]);
-    let rest =
-        world.store.destinations(account.id, Page { before: Some(destinations[1]), limit: 9 }).await.unwrap();
+    let rest = world
+        .store
+        .destinations(account.id, Page { before: Some(destinations[1]), limit: 9 })
+        .await
+        .unwrap()
+        .rows;
     assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), destinations[2..]);
 
-    let found = world.store.routes(account.id, first(2)).await.unwrap();
+    let found = world.store.routes(account.id, first(2)).await.unwrap().rows;
     assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), routes[..2]);
-    let rest = world.store.routes(account.id, Page { before: Some(routes[1]), limit: 9 }).await.unwrap();
+    let rest = world.store.routes(account.id, Page { before: Some(routes[1]), limit: 9 }).await.unwrap().rows;
     assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), routes[2..]);
 }
 
@@ -450,7 +455,10 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
     assert_eq!((probed.switch.probed_at, probed.version), (Some(at(5)), before + 1));
     assert_eq!(world.version(&ground.account).await, before + 1);
     assert_eq!(world.store.destination(account, id).await.unwrap(), probed);
-    assert_eq!(world.store.destinations(account, first(1)).await.unwrap(), std::slice::from_ref(&probed));
+    assert_eq!(
+        world.store.destinations(account, first(1)).await.unwrap().rows,
+        std::slice::from_ref(&probed)
+    );
     let record = world.store.destination_records(&[id]).await.unwrap().remove(0).expect("a record");
     assert_eq!(record.destination.unwrap(), probed);
     assert_eq!(world.store.probe(account, id, at(6)).await.unwrap().switch.probed_at, Some(at(6)));

@@ -2,7 +2,9 @@
 
 use crate::fixtures::*;
 use domain::{
+    attempt::Response,
     delivery::{CancelReason, Ending, Status},
+    destination::Destination,
     event::Event,
     id::{AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
@@ -10,8 +12,8 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    NewEvent, Page, SuccessRate,
+    Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Fact, FanoutCounts,
+    Listed, NewEvent, Page, Settlement, SuccessRate,
 };
 
 // --- Events --------------------------------------------------------------------------------------------------------
@@ -344,6 +346,86 @@ pub(crate) async fn deliveries_are_filtered(world: World) {
     }
 }
 
+// --- Large rows ----------------------------------------------------------------------------------------------------
+
+/// An attempt with an answer that takes six times its size as text.
+fn with_large_answer(mut settlement: Settlement) -> Settlement {
+    if let Fact::Attempted(attempt) = &mut settlement.fact {
+        let body = Some("\u{1}".repeat(limits::RESPONSE_BODY_KEPT_BYTES));
+        attempt.detail.response = Some(Response { body, ..Response::default() });
+    }
+    settlement
+}
+
+/// How many rows each page of a walk has, and all of them.
+async fn pages<T, K>(read: impl AsyncFn(Page<K>) -> Listed<T, K>) -> (Vec<usize>, Vec<T>) {
+    let (mut sizes, mut rows, mut page) = (Vec::new(), Vec::new(), first(200));
+    loop {
+        let listed = read(page).await;
+        sizes.push(listed.rows.len());
+        rows.extend(listed.rows);
+        let Some(next) = listed.next else { return (sizes, rows) };
+        page = Page { before: Some(next), limit: 200 };
+    }
+}
+
+pub(crate) async fn a_page_of_large_rows_has_fewer_and_goes_on_where_it_stopped(world: World) {
+    let ground = world.ground().await;
+    let (account, destination_id) = (ground.account.id, ground.destination.id);
+    let (mut ids, mut deliveries) = (Vec::new(), Vec::new());
+    let metadata = serde_json::json!({ "note": "x".repeat(limits::METADATA_BYTES - 100) });
+    for second in 1..=70 {
+        let metadata = metadata.as_object().expect("an object").clone();
+        let given = Event { metadata, ..event(&ground.account, at(second)) };
+        ids.insert(0, given.id);
+        let delivery = world.commit_event(given, &[&ground.route]).await.remove(0);
+        world.move_on(with_large_answer(delivered(&delivery, at(second)))).await;
+        deliveries.insert(0, delivery.id);
+    }
+
+    let all = EventFilter::default();
+    let (sizes, rows) = pages(async |page| world.store.events(account, &all, page).await.unwrap()).await;
+    assert_eq!(rows.iter().map(|row| row.event.id).collect::<Vec<_>>(), ids);
+    assert!(sizes.len() == 2 && sizes[0] > sizes[1], "{sizes:?}");
+    // The same with a filter: then a page looks at more than it gives.
+    let some = EventFilter { since: Some(at(6)), ..EventFilter::default() };
+    let (sizes, rows) = pages(async |page| world.store.events(account, &some, page).await.unwrap()).await;
+    assert_eq!(rows.iter().map(|row| row.event.id).collect::<Vec<_>>(), ids[..65]);
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+
+    let read = async |page| world.store.attempts_of_destination(account, destination_id, page).await.unwrap();
+    let (sizes, rows) = pages(read).await;
+    assert_eq!(rows.iter().map(|row| row.delivery_id).collect::<Vec<_>>(), deliveries);
+    assert_eq!(sizes[..6], [10; 6], "a hundred kilobytes each: {sizes:?}");
+
+    let mut destinations = vec![destination_id];
+    let large = "x".repeat(limits::CUSTOM_HEADER_VALUE_BYTES);
+    let headers: Vec<_> = (0..limits::CUSTOM_HEADERS).map(|n| (format!("x-{n}"), large.clone())).collect();
+    for _ in 0..50 {
+        let given = Destination { headers: headers.clone(), ..destination(&ground.account) };
+        destinations.insert(0, world.store.create_destination(&given).await.unwrap().id);
+    }
+    let (sizes, rows) = pages(async |page| world.store.destinations(account, page).await.unwrap()).await;
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), destinations);
+    assert!(sizes.len() == 2 && sizes[0] > sizes[1], "{sizes:?}");
+}
+
+pub(crate) async fn attempts_of_a_delivery_are_all_told_however_large_they_are(world: World) {
+    let ground = world.ground().await;
+    let mut delivery = world.delivery(&ground, at(1)).await;
+    for second in 2..=21 {
+        world.move_on(with_large_answer(retried(&delivery, at(second), at(second)))).await;
+        delivery = world.lane(ground.destination.id).await.remove(0);
+    }
+    let attempts = world.store.attempts_of_delivery(ground.account.id, delivery.id, 200).await.unwrap();
+    assert_eq!(attempts.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), Vec::from_iter(1..=20));
+    let answers: Vec<_> = attempts.iter().filter_map(|attempt| attempt.detail.response.as_ref()).collect();
+    assert_eq!(answers.len(), 20);
+    let whole = answers.iter().take_while(|answer| answer.body.is_some()).count();
+    assert_eq!(whole, 10);
+    assert!(answers[whole..].iter().all(|answer| answer.body.is_none() && answer.truncated));
+}
+
 // --- Attempts ------------------------------------------------------------------------------------------------------
 
 pub(crate) async fn attempts_of_a_delivery_come_oldest_first(world: World) {
@@ -383,9 +465,12 @@ pub(crate) async fn attempts_of_a_destination_are_paged(world: World) {
     for limit in [1, 2, 3, 50] {
         let (mut found, mut before) = (Vec::new(), None);
         loop {
-            let rows =
-                world.store.attempts_of_destination(ground.account.id, ground.destination.id, before, limit);
-            let rows = rows.await.unwrap();
+            let rows = world.store.attempts_of_destination(
+                ground.account.id,
+                ground.destination.id,
+                Page { before, limit },
+            );
+            let rows = rows.await.unwrap().rows;
             let Some(last) = rows.last() else { break };
             assert!(rows.len() <= limit);
             before = Some((last.delivery_id, last.id));
@@ -407,9 +492,12 @@ pub(crate) async fn attempts_are_listed_by_their_beginnings_however_late_they_we
     for limit in [1, 2, 3, 50] {
         let (mut found, mut before) = (Vec::new(), None);
         loop {
-            let rows =
-                world.store.attempts_of_destination(ground.account.id, ground.destination.id, before, limit);
-            let rows = rows.await.unwrap();
+            let rows = world.store.attempts_of_destination(
+                ground.account.id,
+                ground.destination.id,
+                Page { before, limit },
+            );
+            let rows = rows.await.unwrap().rows;
             let Some(last) = rows.last() else { break };
             before = Some((last.delivery_id, last.id));
             found.extend(rows.iter().map(|attempt| attempt.started_at));
@@ -430,10 +518,10 @@ pub(crate) async fn a_deleted_destinations_attempts_are_still_history(world: Wor
     world.store.delete_destination(ground.account.id, ground.destination.id, at(3)).await.unwrap();
     let attempts = world
         .store
-        .attempts_of_destination(ground.account.id, ground.destination.id, None, 10)
+        .attempts_of_destination(ground.account.id, ground.destination.id, first(10))
         .await
         .unwrap();
-    assert_eq!(attempts.len(), 1);
+    assert_eq!((attempts.rows.len(), attempts.next), (1, None));
     assert_eq!(world.store.delivery(ground.account.id, delivery.id).await.unwrap().attempts, 1);
 }
 
@@ -476,7 +564,8 @@ pub(crate) async fn one_account_sees_nothing_of_another(world: World) {
         is_not_found(world.store.delivery(me, id).await, "delivery");
         assert!(world.store.attempts_of_delivery(me, id, 10).await.unwrap().is_empty());
     }
-    let attempts = world.store.attempts_of_destination(me, theirs.destination.id, None, 10).await.unwrap();
+    let attempts =
+        world.store.attempts_of_destination(me, theirs.destination.id, first(10)).await.unwrap().rows;
     assert!(attempts.is_empty());
     assert!(world.events(&ours.account, &EventFilter::default(), 10).await.is_empty());
     let by_event =

@@ -225,6 +225,8 @@ macro_rules! kept_by {
                 a_late_word_does_not_count,
                 a_deliverys_record_tells_its_story,
                 waiting_and_ended_deliveries_are_one_list,
+                a_page_of_large_rows_has_fewer_and_goes_on_where_it_stopped,
+                attempts_of_a_delivery_are_all_told_however_large_they_are,
                 a_delivery_that_ends_between_two_pages_is_listed_once,
                 deliveries_are_filtered,
                 attempts_of_a_delivery_come_oldest_first,

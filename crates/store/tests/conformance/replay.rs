@@ -184,11 +184,11 @@ pub(crate) async fn a_replay_reads_back_as_it_was_created(world: World) {
     let by_ids = begin(&world, &new(&ground.account, ids, at(11))).await;
     assert_eq!(by_ids.filter, None);
 
-    let listed = world.store.replays(ground.account.id, first(10)).await.unwrap();
+    let listed = world.store.replays(ground.account.id, first(10)).await.unwrap().rows;
     assert_eq!(listed, [by_ids.clone(), expected.clone()]);
-    assert_eq!(world.store.replays(ground.account.id, first(1)).await.unwrap(), [by_ids]);
+    assert_eq!(world.store.replays(ground.account.id, first(1)).await.unwrap().rows, [by_ids]);
     let stranger = world.account().await.id;
-    assert!(world.store.replays(stranger, first(10)).await.unwrap().is_empty());
+    assert!(world.store.replays(stranger, first(10)).await.unwrap().rows.is_empty());
     is_not_found(world.store.replay(stranger, expected.id).await, "replay");
     is_not_found(
         world.store.switch_replay(stranger, expected.id, ReplaySwitch::Cancel, at(20)).await,
@@ -211,7 +211,7 @@ pub(crate) async fn a_key_that_was_used_names_its_first_replay(world: World) {
     }
     let other = world.account().await;
     begin(&world, &NewReplay { account_id: other.id, ..keyed(1) }).await;
-    assert_eq!(world.store.replays(ground.account.id, first(10)).await.unwrap().len(), 1);
+    assert_eq!(world.store.replays(ground.account.id, first(10)).await.unwrap().rows.len(), 1);
 }
 
 pub(crate) async fn of_many_replays_at_once_with_one_key_one_is_made(world: World) {

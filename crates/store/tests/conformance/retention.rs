@@ -40,7 +40,8 @@ pub(crate) async fn what_has_ended_goes_with_all_of_it(world: World) {
     }
     is_not_found(world.store.event(ground.account.id, unmatched.id).await, "event");
     let destination = ground.destination.id;
-    let left = world.store.attempts_of_destination(ground.account.id, destination, None, 10).await.unwrap();
+    let left =
+        world.store.attempts_of_destination(ground.account.id, destination, first(10)).await.unwrap().rows;
     assert!(left.is_empty(), "{left:?}");
     assert!(world.events(&ground.account, &EventFilter::default(), 10).await.is_empty());
     assert!(world.deliveries(&ground.account, &DeliveryFilter::default(), 10).await.is_empty());
@@ -266,7 +267,7 @@ pub(crate) async fn replays_go_in_steps(world: World) {
         let (_, steps) = prune_replays(&world, &ground, at(50), replays, rows).await;
         assert!(steps >= 2, "{steps} steps of {replays} replays and {rows} rows");
     }
-    let page = world.store.replays(ground.account.id, first(50)).await.unwrap();
+    let page = world.store.replays(ground.account.id, first(50)).await.unwrap().rows;
     let left: BTreeSet<ReplayId> = page.into_iter().map(|replay| replay.id).collect();
     assert_eq!(left, BTreeSet::from_iter(waits));
 }

@@ -308,7 +308,7 @@ async fn attempts(
 ) -> Result<Vec<impl Debug>, StoreError> {
     let (mut found, mut before) = (Vec::new(), None);
     loop {
-        let rows = store.attempts_of_destination(account, id, before, limit).await?;
+        let rows = store.attempts_of_destination(account, id, Page { before, limit }).await?.rows;
         let Some(last) = rows.last() else { return Ok(found) };
         before = Some((last.delivery_id, last.id));
         found.extend(rows);

@@ -149,9 +149,10 @@ impl Player {
 
     async fn configure(&mut self, seen: &dyn Store) -> Operation {
         let account = self.account();
-        let sources = seen.sources(account, first(EVERYTHING)).await.expect("memory never fails");
-        let destinations = seen.destinations(account, first(EVERYTHING)).await.expect("memory never fails");
-        let routes = seen.routes(account, first(EVERYTHING)).await.expect("memory never fails");
+        let sources = seen.sources(account, first(EVERYTHING)).await.expect("memory never fails").rows;
+        let destinations =
+            seen.destinations(account, first(EVERYTHING)).await.expect("memory never fails").rows;
+        let routes = seen.routes(account, first(EVERYTHING)).await.expect("memory never fails").rows;
         let (source, destination, route) = (self.one(&sources), self.one(&destinations), self.one(&routes));
         let claimed = if self.chance(10) { self.account() } else { account };
         let now = self.now;
@@ -280,7 +281,7 @@ impl Player {
 
     async fn new_event(&mut self, seen: &dyn Store) -> NewEvent {
         let account = seen.account(self.account()).await.expect("it was created first");
-        let routes = seen.routes(account.id, first(EVERYTHING)).await.expect("memory never fails");
+        let routes = seen.routes(account.id, first(EVERYTHING)).await.expect("memory never fails").rows;
         let event = self.event(&account);
         self.events.push(event.id);
         let mut deliveries = Vec::new();

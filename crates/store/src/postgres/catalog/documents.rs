@@ -10,11 +10,10 @@ use super::{
     accounts::next_version,
     document, micros,
 };
-use crate::{Page, StoreError, damage, documents::Document};
+use crate::{Listed, Page, StoreError, documents::Document, page_rows};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::{AccountId, DestinationId},
-    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -97,22 +96,14 @@ pub(super) async fn list<D: StoredDocument>(
     connection: &Connection,
     account: AccountId,
     page: Page<D::Id>,
-) -> Result<Vec<D>, StoreError> {
+) -> Result<Listed<D, D::Id>, StoreError> {
     let before = D::uuid(page.before.unwrap_or(D::LAST_ID));
-    let mut limit = page.limit;
-    loop {
-        let params = params![
-            account_id: account.uuid() => UUID, before_id: before => UUID, limit: limit as i64 => INT8,
-        ];
-        let found = connection
-            .read(&D::statements().list, params)
-            .await?
-            .each_by_itself::<D::Id, _>("id", D::read)?;
-        if limit > page.limit || !damage::is_cut_short(&found, limit) {
-            return Ok(damage::sound(D::WHAT, found, page.limit));
-        }
-        limit += limits::DAMAGED_PASSED_OVER;
-    }
+    let params = params![
+        account_id: account.uuid() => UUID, before_id: before => UUID,
+        limit: page_rows::asked_for(page.limit) as i64 => INT8,
+    ];
+    let read = connection.read(&D::statements().list, params).await?;
+    Ok(read.page(D::WHAT, page.limit, |cells| cells.get("id"), D::read)?.listed())
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.

@@ -5,7 +5,11 @@ use super::super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{AttemptRecord, StoreError, SuccessRate, damage, detail, history::first_counted};
+use crate::{
+    AttemptRecord, Listed, Page, StoreError, SuccessRate, damage, detail,
+    history::first_counted,
+    page_rows::{self, PageRoom},
+};
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
     limits,
@@ -29,8 +33,9 @@ pub(super) async fn of_delivery(
         let params = params![
             account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, limit: asked as i64 => INT8,
         ];
-        let read = connection.read(&ATTEMPTS_OF_DELIVERY, params).await?;
-        let found = read.each_by_itself::<AttemptId, _>("attempt_id", record)?;
+        let (read, mut room) = (connection.read(&ATTEMPTS_OF_DELIVERY, params).await?, PageRoom::default());
+        let fitted = |cells: &mut Cells<'_, '_>| record(cells).map(|attempt| room.fit(attempt));
+        let found = read.each_by_itself::<AttemptId, _>("attempt_id", fitted)?;
         if asked > limit || !damage::is_cut_short(&found, limit) {
             return Ok(damage::sound("attempt", found, limit));
         }
@@ -42,24 +47,17 @@ pub(super) async fn of_destination(
     connection: &Connection,
     account: AccountId,
     id: DestinationId,
-    before: Option<(DeliveryId, AttemptId)>,
-    limit: usize,
-) -> Result<Vec<AttemptRecord>, StoreError> {
-    let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
-    let mut asked = limit;
-    loop {
-        let params = params![
-            account_id: account.uuid() => UUID, destination_id: id.uuid() => UUID,
-            before_delivery_id: delivery.uuid() => UUID, before_attempt_id: attempt.uuid() => UUID,
-            limit: asked as i64 => INT8,
-        ];
-        let read = connection.read(&ATTEMPTS_OF_DESTINATION, params).await?;
-        let found = read.each_by_itself::<AttemptId, _>("attempt_id", record)?;
-        if asked > limit || !damage::is_cut_short(&found, limit) {
-            return Ok(damage::sound("attempt", found, limit));
-        }
-        asked += limits::DAMAGED_PASSED_OVER;
-    }
+    page: Page<(DeliveryId, AttemptId)>,
+) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
+    let (delivery, attempt) = page.before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
+    let params = params![
+        account_id: account.uuid() => UUID, destination_id: id.uuid() => UUID,
+        before_delivery_id: delivery.uuid() => UUID, before_attempt_id: attempt.uuid() => UUID,
+        limit: page_rows::asked_for(page.limit) as i64 => INT8,
+    ];
+    let read = connection.read(&ATTEMPTS_OF_DESTINATION, params).await?;
+    let key = |cells: &mut Cells<'_, '_>| Ok((cells.get("delivery_id")?, cells.get("attempt_id")?));
+    Ok(read.page("attempt", page.limit, key, record)?.listed())
 }
 
 pub(super) async fn success_rates(

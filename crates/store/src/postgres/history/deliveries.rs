@@ -6,7 +6,7 @@ use super::{
         rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql},
     },
-    apart, bounds, expressions, listed, page_ends, some, uuids,
+    bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
 use domain::{
@@ -67,10 +67,8 @@ pub(super) async fn list(
             connection.read(&DELIVERIES_OF_REPLAY, params).await?
         }
     };
-    let found =
-        read.joined("delivery_id", |cells| Ok((cells.get::<DeliveryId>("delivery_id")?, record(cells))))?;
-    let (ids, found) = apart("delivery", found);
-    Ok(listed(found, &ids, page.limit, read.one(page_ends)?))
+    let found = read.joined_page::<DeliveryId, _>("delivery", "delivery_id", page.limit, record)?;
+    Ok(listed(found, read.one(page_ends)?))
 }
 
 pub(super) async fn get(

@@ -7,9 +7,12 @@ use super::{
         rows::{self, Cells, Unreadable},
         statement::{Statement, params, sql, sql_file},
     },
-    apart, bounds, expressions, listed, page_ends, some, uuids,
+    bounds, expressions, listed, page_ends, some, uuids,
 };
-use crate::{EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError};
+use crate::{
+    EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError,
+    page_rows::PageRow,
+};
 use bytes::Bytes;
 use domain::{
     event::Event,
@@ -86,10 +89,9 @@ pub(super) async fn list_by(
         _ => params,
     };
     let read = connection.read(statement, params).await?;
-    let found = read.joined("id", |cells| Ok((cells.get::<EventId>("id")?, sized(cells))))?;
-    let (ids, found) = apart("event", found);
-    let events = records(connection, found, Some(limits::FANOUT_COUNTED)).await?;
-    Ok(listed(events, &ids, page.limit, read.one(page_ends)?))
+    let found = read.joined_page::<EventId, _>("event", "id", page.limit, sized)?;
+    let Listed { rows, next } = listed(found, read.one(page_ends)?);
+    Ok(Listed { rows: records(connection, rows, Some(limits::FANOUT_COUNTED)).await?, next })
 }
 
 pub(super) async fn get(
@@ -159,6 +161,12 @@ struct SizedEvent {
     size_bytes: u32,
     /// None while an expansion makes them.
     deliveries: Option<u32>,
+}
+
+impl PageRow for SizedEvent {
+    fn text_bytes(&self) -> usize {
+        self.event.text_bytes()
+    }
 }
 
 fn sized(cells: &mut Cells<'_, '_>) -> Result<SizedEvent, Unreadable> {

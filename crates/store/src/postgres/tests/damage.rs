@@ -187,7 +187,7 @@ async fn a_list_goes_on_without_what_does_not_read() {
     }
     let page = Page { before: None, limit: 10 };
     let shown = world.store.destinations(ground.account_id, page).await.expect("a list");
-    assert!(shown.iter().all(|it| it.id != ground.destination.id));
+    assert!(shown.rows.iter().all(|it| it.id != ground.destination.id));
     let alone = world.store.destination(ground.account_id, ground.destination.id).await;
     assert!(matches!(alone, Err(StoreError::Unreadable(_))), "{alone:?}");
     world.clean_up().await;

@@ -2,13 +2,13 @@
 
 use super::{
     super::{
-        rows::{Columns, Id},
+        rows::{Columns, Id, id_in},
         statement::{Value, bound, sql},
         trouble::Trouble,
     },
     accounts,
 };
-use crate::{Page, StoreError, damage, documents::Document};
+use crate::{Listed, Page, StoreError, documents::Document, page_rows};
 use domain::{
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::AccountId,
@@ -50,15 +50,15 @@ pub(super) fn list<D: StoredDocument>(
     connection: &Connection,
     account: AccountId,
     page: Page<D::Id>,
-) -> Result<Vec<D>, Trouble> {
+) -> Result<Listed<D, D::Id>, Trouble> {
     let before = page.before.unwrap_or(D::LAST_ID);
-    damage::page(D::WHAT, page.limit, |limit| {
-        bound!(D::LIST, account_id: account, before_id: before, limit: limit).each_by_itself::<D::Id, _>(
-            connection,
-            "id",
-            D::read,
-        )
-    })
+    let limit = page_rows::asked_for(page.limit);
+    bound!(D::LIST, account_id: account, before_id: before, limit: limit).page(
+        connection,
+        (D::WHAT, page.limit),
+        |row| id_in(row, "id"),
+        D::read,
+    )
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.

@@ -3,11 +3,15 @@
 use super::super::{
     Trouble,
     rollup::first_row,
-    rows::Columns,
+    rows::{Columns, id_in},
     statement::{bound, sql},
     trouble::unreadable,
 };
-use crate::{AttemptRecord, SuccessRate, damage, detail, history::first_counted};
+use crate::{
+    AttemptRecord, Listed, Page, SuccessRate, damage, detail,
+    history::first_counted,
+    page_rows::{self, PageRoom},
+};
 use domain::{
     attempt::Detail,
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
@@ -27,8 +31,11 @@ pub(super) fn of_delivery(
     limit: usize,
 ) -> Result<Vec<AttemptRecord>, Trouble> {
     damage::page("attempt", limit, |limit| {
+        let mut room = PageRoom::default();
         bound!(ATTEMPTS_OF_DELIVERY, delivery_id: id, account_id: account, limit: limit)
-            .each_by_itself::<AttemptId, _>(connection, "attempt_id", record)
+            .each_by_itself::<AttemptId, _>(connection, "attempt_id", |columns| {
+                record(columns).map(|attempt| room.fit(attempt))
+            })
     })
 }
 
@@ -36,21 +43,23 @@ pub(super) fn of_destination(
     connection: &Connection,
     account: AccountId,
     id: DestinationId,
-    before: Option<(DeliveryId, AttemptId)>,
-    limit: usize,
-) -> Result<Vec<AttemptRecord>, Trouble> {
-    let (delivery, attempt) = before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
-    damage::page("attempt", limit, |limit| {
-        bound!(
-            ATTEMPTS_OF_DESTINATION,
-            destination_id: id,
-            account_id: account,
-            delivery_id: delivery,
-            attempt_id: attempt,
-            limit: limit,
-        )
-        .each_by_itself::<AttemptId, _>(connection, "attempt_id", record)
-    })
+    page: Page<(DeliveryId, AttemptId)>,
+) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, Trouble> {
+    let (delivery, attempt) = page.before.unwrap_or((DeliveryId::MAX, AttemptId::MAX));
+    bound!(
+        ATTEMPTS_OF_DESTINATION,
+        destination_id: id,
+        account_id: account,
+        delivery_id: delivery,
+        attempt_id: attempt,
+        limit: page_rows::asked_for(page.limit),
+    )
+    .page(
+        connection,
+        ("attempt", page.limit),
+        |row| Ok((id_in(row, "delivery_id")?, id_in(row, "attempt_id")?)),
+        record,
+    )
 }
 
 pub(super) fn success_rates(

@@ -10,6 +10,7 @@ use crate::{
     client_address::ClientAddress,
     error::ApiError,
     keys::{LOOKUP_LENGTH, PresentedKey},
+    place::Place,
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
 };
@@ -22,14 +23,13 @@ use domain::{
 };
 use http::{HeaderMap, HeaderValue, header, request};
 use ingest::bounded_lookup;
-use sharing::Share;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 use store::Catalog;
 use subtle::ConstantTimeEq;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// A caller that acts for an account, within the scopes of its key.
@@ -38,7 +38,7 @@ pub struct AccountCtx {
     account_id: AccountId,
     key: Arc<KnownKey>,
     /// Of the requests under way, for as long as the handler has this.
-    _place: Option<Arc<Share>>,
+    _place: Option<Place>,
 }
 
 impl AccountCtx {
@@ -124,10 +124,9 @@ impl FromRequestParts<App> for Caller {
             (KeyKind::Account, Some(account_id)) => {
                 // Whose share of the node the body takes, which is read after this.
                 parts.extensions.insert(account_id);
-                let place = timeout(limits::LOOKUP_PATIENCE, app.requests.take(account_id, 1)).await;
-                let place = place
-                    .map_err(|_| ApiError::overloaded("too much of this account is asked for at once"))?;
-                Ok(Self::Account(AccountCtx { account_id, key, _place: Some(Arc::new(place)) }))
+                let place = Place::take(&app.requests, account_id).await?;
+                parts.extensions.insert(place.clone());
+                Ok(Self::Account(AccountCtx { account_id, key, _place: Some(place) }))
             }
             (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx { key_id: key.key.id })),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),

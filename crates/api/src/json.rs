@@ -9,6 +9,7 @@ use crate::{
     app::App,
     body,
     error::{ApiError, FieldError},
+    place::Place,
 };
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -50,7 +51,14 @@ async fn management<T: serde::de::DeserializeOwned>(
 ) -> Result<T, ApiError> {
     // Operators have a share of their own.
     let account = request.extensions().get().copied().unwrap_or(AccountId::MIN);
+    let place = request.extensions().get::<Place>().cloned();
+    if let Some(place) = &place {
+        place.give_up();
+    }
     let (bytes, _reserved) = read(request, app, account, limit).await?;
+    if let Some(place) = place {
+        place.take_again().await?;
+    }
     check_shape(&bytes, Some(limits::JSON_KEYS))?;
     parse::<Distinct>(&bytes)?;
     parse(&bytes)

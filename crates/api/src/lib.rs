@@ -35,6 +35,7 @@ pub mod keys;
 mod metrics;
 pub mod page;
 pub mod path;
+mod place;
 pub mod query;
 pub mod read;
 mod request;

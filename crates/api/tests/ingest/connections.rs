@@ -254,6 +254,30 @@ async fn tests_that_hang_leave_their_address_room_for_others() {
     hanging.push(served.begin_test(limits::TESTS_PER_ACCOUNT).await);
 }
 
+#[tokio::test]
+async fn bodies_that_do_not_come_keep_no_other_request_of_their_account_out() {
+    let served = served(|_| {}).await;
+    let key = &served.world.key;
+    let mut sending = Vec::new();
+    for _ in 0..2 * limits::REQUESTS {
+        let mut stream = served.connect().await;
+        let head =
+            "POST /v1/destinations HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 100\r\n";
+        let head = format!("{head}content-type: application/json\r\nauthorization: Bearer {key}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The body is asked for: it is what is waited for now.
+        let mut asked = [0; 25];
+        stream.read_exact(&mut asked).await.unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        sending.push(stream);
+    }
+    let list = format!(
+        "GET /v1/destinations HTTP/1.1\r\nhost: h\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\r\n"
+    );
+    let answer = served.exchange(list.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_that_may_have_been_written_is_told_now_and_when_its_statement_has_ended() {
     let world = World::new().await;

@@ -8,7 +8,7 @@
 //! Holds if every attempt has its outcome, its status or error code and its duration, and every delivery its ending; if a
 //! request came at most once for each attempt, and exactly once for one that was answered, and no answer is another
 //! attempt's; if no request reaches where a redirect leads; if everything of the healthy ones arrives, with a p99 of at most
-//! one and a half times that alone; if memory stays within the bound of the kind; and if afterwards no socket to the hostile
+//! twice that alone; if memory stays within the bound of the kind; and if afterwards no socket to the hostile
 //! ones is left, and sockets and tasks are as many as before.
 //!
 //! On SQLite only: nothing of it goes near the store.
@@ -22,9 +22,10 @@ use crate::harness::prelude::*;
 use crate::harness::scrape::Scrape;
 
 const HEALTHY: usize = 20;
-const TOLERANCE: f64 = 1.5;
-/// Below this it is the machine's own scheduler that is measured.
-const P99_FLOOR_MS: f64 = if cfg!(debug_assertions) { 50.0 } else { 10.0 };
+const TOLERANCE: f64 = 2.0;
+/// Below this it is the machine that is measured: two cores carry the node, its producers and all receivers, and what a
+/// hostile one could take from the others is seconds.
+const P99_FLOOR_MS: f64 = if cfg!(debug_assertions) { 100.0 } else { 50.0 };
 const MEMORY_MIB: f64 = 512.0;
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 /// From the end of the last attempt.

@@ -15,7 +15,7 @@ use domain::{
 use engine::{EngineHandle, TestSend, TestSendError};
 use lab::{Latency, Reply, Script};
 use std::{sync::Arc, time::Duration};
-use store::{Catalog, History, Lanes, TestSends};
+use store::{Catalog, History, Lanes, Page, TestSends};
 use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,7 +59,8 @@ async fn a_test_waits_for_a_slot_and_leaves_no_trace() {
     assert_eq!((bench.receiver.arrivals("a"), bench.receiver.max_open("a")), (4, 1));
     let deliveries = bench.deliveries(destination).await;
     assert_eq!(deliveries.len(), 2, "of the tests there is none");
-    let attempts = bench.store.attempts_of_destination(bench.account, destination, None, 10).await.unwrap();
+    let page = Page { before: None, limit: 10 };
+    let attempts = bench.store.attempts_of_destination(bench.account, destination, page).await.unwrap().rows;
     assert!(attempts.len() <= 2, "{attempts:?}");
 }
 

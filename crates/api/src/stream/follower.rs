@@ -62,10 +62,13 @@ impl Follower {
         let every = self.app.config.deadlines.heartbeat;
         let mut heartbeat = interval_at(Instant::now() + every, every);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut out = StreamWriter { chunks, heartbeat, text: frame::hello() };
+        let mut text = frame::hello(&self.position);
         if let Some(reset) = reset {
-            out.text += &frame::reset(reset, &self.position);
+            text += &frame::reset(reset, &self.position);
         }
+        // Before the history is read, which takes its time where many catch up.
+        let _ = chunks.try_send(text.into());
+        let out = StreamWriter { chunks, heartbeat, text: String::new() };
         tokio::spawn(self.run(out));
         stream::unfold(body, |mut body| async move { Some((Ok(body.recv().await?), body)) })
     }

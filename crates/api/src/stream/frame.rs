@@ -26,9 +26,10 @@ impl Reset {
     }
 }
 
-/// How long a client should wait before it comes back: the first words of every stream.
-pub(super) fn hello() -> String {
-    format!("retry: {}\n\n", limits::STREAM_RECONNECT.as_millis())
+/// The first words of every stream: how long a client should wait before it comes back, and where it is. One that is cut
+/// before it has heard anything else goes on from there.
+pub(super) fn hello(position: &StreamPosition) -> String {
+    format!("retry: {}\nid: {position}\n\n", limits::STREAM_RECONNECT.as_millis())
 }
 
 pub(super) fn reset(reset: Reset, position: &StreamPosition) -> String {

@@ -136,6 +136,20 @@ on_every_store! {
         assert_eq!(client.next().await.data["id"], json!(next));
     }
 
+    async fn a_client_that_is_cut_before_its_first_event_has_missed_nothing(world) {
+        let served = Served::new(&world).await;
+        let (destination, _) = world.routed_destination().await;
+        let mut client = served.follow(&world.key, CHANGES, None).await;
+        let place = client.first_words().await;
+        drop(client);
+        let missed = world.delivered(&destination).await;
+        let mut client = served.follow(&world.key, CHANGES, Some(&place)).await;
+        assert_eq!(client.first_words().await, place, "who comes back is where it was");
+        drop(client);
+        let mut client = served.follow(&world.key, CHANGES, Some(&place)).await;
+        assert_eq!(client.next().await.data["id"], json!(missed));
+    }
+
     async fn only_what_is_asked_for_is_told(world) {
         let served = Served::new(&world).await;
         let (wanted, _) = world.routed_destination().await;
@@ -379,6 +393,13 @@ impl Client {
                 return told;
             }
         }
+    }
+
+    /// What is said at once, before any event and any sign of life: gives the place in it.
+    async fn first_words(&mut self) -> String {
+        while self.line().await != "retry: 2000" {}
+        let line = self.line().await;
+        line.strip_prefix("id: ").unwrap_or_else(|| panic!("no place: {line:?}")).to_owned()
     }
 
     /// Waits for so many signs of life.

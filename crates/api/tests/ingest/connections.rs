@@ -26,7 +26,14 @@ pub(crate) async fn served(configure: impl FnOnce(&mut ApiConfig)) -> Served {
 
 /// With this time for open requests to end in when the server stops.
 async fn served_with_grace(grace: Duration, configure: impl FnOnce(&mut ApiConfig)) -> Served {
-    let world = World::with(configure).await;
+    served_from_with_grace(World::with(configure).await, grace).await
+}
+
+pub(crate) async fn served_from(world: World) -> Served {
+    served_from_with_grace(world, Duration::from_secs(10)).await
+}
+
+async fn served_from_with_grace(world: World, grace: Duration) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();

@@ -1,8 +1,8 @@
 //! What only bytes on a connection can get wrong: how a body is framed, and who still listens.
 
 use crate::{
-    connections::{Served, served, until_closed},
-    world::TOKEN,
+    connections::{Served, served, served_from, until_closed},
+    world::{TOKEN, World},
 };
 use domain::limits;
 use tokio::io::AsyncWriteExt;
@@ -252,12 +252,34 @@ async fn who_sends_everything_before_it_listens_still_hears_why_it_was_refused()
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{head}: {answer:?}");
         assert!(answer.contains("application/problem+json"), "{answer}");
     }
+    // One that is faster than its key may be, and one that would wait too long.
+    let limited = r#"{"name":"limited","rate_limit":1}"#;
+    let limited = served.world.publish("/v1/api-keys", &served.world.key, limited).await;
+    let limited = limited.body["key"].as_str().expect("a key").to_owned();
+    let too_fast = request("/v1/events", &format!("authorization: Bearer {limited}\r\n{length}"));
+    write_all_then_read(&served, format!("{too_fast}{body}").as_bytes()).await;
+    let answer = write_all_then_read(&served, format!("{too_fast}{body}").as_bytes()).await;
+    is_refused(&answer, 429, "rate_limited");
     served.world.app.drain();
     for (head, _) in table.into_iter().filter(|(head, _)| !head.contains("/healthz")) {
         let answer = write_all_then_read(&served, format!("{head}{body}").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{head}: {answer:?}");
     }
     served.world.assert_nothing_stored().await;
+}
+
+#[tokio::test]
+async fn who_sends_to_a_full_queue_before_it_listens_hears_that_it_is_overloaded() {
+    // Nothing is committed here, so that the one place is never free again.
+    let served = served_from(World::stopped(|config| config.ingest_queue = 1).await).await;
+    let mut first = Box::pin(served.world.ingest(TOKEN, &[], "first"));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let body = "x".repeat(4 * 1024 * 1024);
+    let whole = post(&format!("content-length: {}\r\n", body.len()), &body);
+    let chunked = post("transfer-encoding: chunked\r\n", &format!("400000\r\n{body}\r\n0\r\n\r\n"));
+    for request in [whole, chunked] {
+        is_refused(&write_all_then_read(&served, &request).await, 503, "overloaded");
+    }
 }
 
 #[tokio::test]

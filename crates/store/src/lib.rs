@@ -74,7 +74,7 @@ pub use replay::{
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
 };
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
-pub use rollup::{EventCount, Rollup, RollupKind, RollupMark, Rollups, Summed};
+pub use rollup::{EventCount, Rollup, RollupKind, RollupMark, Rollups, Summed, SummedTail};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
 

@@ -66,15 +66,15 @@ pub trait Rollups: Send + Sync {
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError>;
 
-    /// What happened since `from`, having looked at no more than `limit` facts of all accounts, and as many events; None if
-    /// there are more.
+    /// What happened since `from`, having looked at no more than `limit` facts of all accounts, in about the order in which
+    /// they were written, and as many events.
     async fn sum_tail(
         &self,
         account: AccountId,
         destination: Option<DestinationId>,
         from: Timestamp,
         limit: usize,
-    ) -> Result<Option<Sums>, StoreError>;
+    ) -> Result<SummedTail, StoreError>;
 
     /// How many deliveries of an account wait: exact up to `limit`, and never more.
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError>;
@@ -85,6 +85,14 @@ pub trait Rollups: Send + Sync {
 pub struct Summed {
     pub sums: Vec<((AccountId, DestinationId), Sums)>,
     pub next: Option<i64>,
+}
+
+/// What has happened since a moment, as far as it was looked at.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SummedTail {
+    pub sums: Sums,
+    /// None if that is all. Else there may be more, and this is when the last that was looked at began.
+    pub until: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use domain::{
 };
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use store::{RollupKind, RollupMark};
+use store::{RollupKind, RollupMark, SummedTail};
 
 /// What happened in an account: totals, by status, and day by day.
 pub async fn stats(app: &App, account: AccountId, query: &StatsQuery) -> Result<StatsView, ApiError> {
@@ -124,14 +124,14 @@ impl StatsWindow {
             return Ok(SummedSpans { spans, as_of: self.to });
         }
         // What is asked for up to a moment that lies in the rest is told without it.
-        let tail = match self.to == self.now {
-            true => app.store.sum_tail(account, destination, at, limits::STATS_TAIL).await?,
-            false => None,
-        };
-        let as_of = if tail.is_some() { self.to } else { at };
+        if self.to != self.now {
+            return Ok(SummedSpans { spans, as_of: at });
+        }
+        let SummedTail { sums, until } =
+            app.store.sum_tail(account, destination, at, limits::STATS_TAIL).await?;
         // The last minutes, as a rule: they are told as the present one.
-        spans.extend(tail.map(|tail| (self.now, tail)));
-        Ok(SummedSpans { spans, as_of })
+        spans.push((self.now, sums));
+        Ok(SummedSpans { spans, as_of: until.map_or(self.to, |until| until.clamp(at, self.to)) })
     }
 }
 

@@ -10,7 +10,7 @@ use domain::{
         AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
         SourceId,
     },
-    rollup::{FanoutSums, Span, Sums},
+    rollup::{FanoutSums, Span},
     route::Route,
     source::Source,
     time::Timestamp,
@@ -22,7 +22,7 @@ use store::{
     EventWalk, FactWalk, FanoutCounts, GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay,
     OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk,
     ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark,
-    Rollups, Selection, StoreError, SuccessRate, Summed, Survey, Term,
+    Rollups, Selection, StoreError, SuccessRate, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -142,7 +142,7 @@ forward! { Rollups:
     fn oldest_event() -> Option<Timestamp>;
     fn prune_rollups(term: Term, kind: RollupKind, before: Timestamp, limit: usize) -> Option<usize>;
     fn rollups(account: AccountId, destination: Option<DestinationId>, kind: RollupKind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
-    fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> Option<Sums>;
+    fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> SummedTail;
     fn count_waiting(account: AccountId, limit: usize) -> u64;
 }
 

@@ -1,15 +1,20 @@
 //! Summing up.
 
 use super::{MemoryStore, Tables};
-use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{
+    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+};
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
-    id::{AccountId, DestinationId, EventId},
+    id::{AccountId, AttemptId, DestinationId, EventId},
     rollup::{FanoutSums, Span, Sums},
     time::Timestamp,
 };
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 #[async_trait]
 impl Rollups for MemoryStore {
@@ -125,24 +130,34 @@ impl Rollups for MemoryStore {
         account: AccountId,
         destination: Option<DestinationId>,
         from: Timestamp,
-        _limit: usize,
-    ) -> Result<Option<Sums>, StoreError> {
+        limit: usize,
+    ) -> Result<SummedTail, StoreError> {
         let tables = self.tables();
+        let facts = tables.attempts.values().map(|kept| kept.record.id);
+        let facts: BTreeSet<AttemptId> = facts.chain(tables.ended.values().map(|ended| ended.fact)).collect();
+        let last = facts.range(AttemptId::at(from, 0)..).nth(limit.saturating_sub(1));
+        let mut until = last.map(|last| last.made_at());
         let mut tail = Sums::default();
-        for ((of, at), sums) in tables.sum(from, Timestamp::MAX) {
+        let after_last = until.map_or(Timestamp::MAX, |until| until.plus(Duration::from_micros(1)));
+        for ((of, at), sums) in tables.sum(from, after_last) {
             if of == account && destination.is_none_or(|destination| destination == at) {
                 tail.add(&sums);
             }
         }
         if destination.is_none() {
-            let events = tables.events.range(EventId::at(from, 0)..).map(|(_, kept)| kept);
-            for kept in events.filter(|kept| kept.event.account_id == account) {
+            let below = last.map_or(EventId::MAX, |last| EventId::from_uuid(last.uuid()));
+            let events = tables.events.range(EventId::at(from, 0)..below).map(|(_, kept)| kept);
+            for kept in events.filter(|kept| kept.event.account_id == account).take(limit) {
                 tail.events += 1;
                 let expanding = tables.expansions.contains_key(&kept.event.id);
                 tail.deliveries += if expanding { 0 } else { kept.deliveries.len() as u64 };
+                if tail.events == limit as u64 {
+                    let event_at = kept.event.id.made_at();
+                    until = Some(until.map_or(event_at, |until| until.min(event_at)));
+                }
             }
         }
-        Ok(Some(tail))
+        Ok(SummedTail { sums: tail, until })
     }
 
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {

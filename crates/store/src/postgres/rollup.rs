@@ -5,7 +5,9 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql, sql_file},
 };
-use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{
+    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
@@ -201,7 +203,7 @@ impl Rollups for PostgresStore {
         destination: Option<DestinationId>,
         from: Timestamp,
         limit: usize,
-    ) -> Result<Option<Sums>, StoreError> {
+    ) -> Result<SummedTail, StoreError> {
         let params = params![
             account_id: account.uuid() => UUID, destination_id: destination.map(|id| id.uuid()) => UUID,
             from_attempt_id: AttemptId::at(from, 0).uuid() => UUID,
@@ -211,17 +213,17 @@ impl Rollups for PostgresStore {
         ];
         let connection = self.pools.general().await?;
         let rows = connection.read(&SUM_TAIL, params).await?;
-        let (facts, events, deliveries): (u64, u64, u64) =
-            rows.one(|cells| Ok((cells.get("facts")?, cells.get("events")?, cells.get("deliveries")?)))?;
-        if facts > limit as u64 || events > limit as u64 {
-            return Ok(None);
-        }
+        let (newest_fact, newest_event): (Option<AttemptId>, Option<EventId>) =
+            rows.one(|cells| Ok((cells.get("newest_fact")?, cells.get("newest_event")?)))?;
+        let mut until = newest_fact.map(AttemptId::made_at);
         let mut tail = Sums::default();
         if destination.is_none() {
-            (tail.events, tail.deliveries) = (events, deliveries);
+            (tail.events, tail.deliveries) =
+                rows.one(|cells| Ok((cells.get("events")?, cells.get("deliveries")?)))?;
+            until = until.into_iter().chain(newest_event.map(EventId::made_at)).min();
         }
         rows.joined("count", |cells| add_facts(cells, &mut tail))?;
-        Ok(Some(tail))
+        Ok(SummedTail { sums: tail, until })
     }
 
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError> {

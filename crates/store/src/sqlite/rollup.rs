@@ -8,7 +8,9 @@ use super::{
     trouble::Trouble,
     writer::Priority,
 };
-use crate::{EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, Term, rollup::Fanned};
+use crate::{
+    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, AttemptId, DestinationId, EventId},
@@ -189,29 +191,37 @@ impl Rollups for SqliteStore {
         destination: Option<DestinationId>,
         from: Timestamp,
         limit: usize,
-    ) -> Result<Option<Sums>, StoreError> {
+    ) -> Result<SummedTail, StoreError> {
         self.read(move |connection| {
             let begin = first_row(connection, from.minus(slack(Span::Minute)))?;
-            let mut tail = Sums::default();
+            let (mut tail, mut newest) = (Sums::default(), AttemptId::MIN);
             let more = walk(connection, begin, limit, |fact| {
+                newest = newest.max(fact.id);
                 let asked_for = destination.is_none_or(|id| id == fact.destination_id);
                 if fact.account_id == account && asked_for && fact.id.made_at() >= from {
                     fact.add_to(&mut tail);
                 }
                 true
             })?;
-            if more.is_some() {
-                return Ok(None);
-            }
+            let mut until = more.map(|_| newest.made_at());
             if destination.is_none() {
-                (tail.events, tail.deliveries) =
-                    bound!(SUM_TAIL, account_id: account, from: EventId::at(from, 0), limit: limit)
-                        .one(connection, |columns| Ok((columns.count()?, columns.count()?)))?;
+                let below = more.map_or(EventId::MAX, |_| EventId::from_uuid(newest.uuid()));
+                let last: Option<EventId>;
+                (tail.events, tail.deliveries, last) = bound!(
+                    SUM_TAIL,
+                    account_id: account,
+                    from: EventId::at(from, 0),
+                    below: below,
+                    limit: limit,
+                )
+                .one(connection, |columns| {
+                    Ok((columns.count()?, columns.count()?, columns.optional_id()?))
+                })?;
                 if tail.events >= limit as u64 {
-                    return Ok(None);
+                    until = until.into_iter().chain(last.map(EventId::made_at)).min();
                 }
             }
-            Ok(Some(tail))
+            Ok(SummedTail { sums: tail, until })
         })
         .await
     }

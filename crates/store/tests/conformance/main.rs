@@ -267,6 +267,7 @@ macro_rules! kept_by {
                 how_far_it_has_come_is_remembered,
                 who_has_lost_the_chore_sums_up_nothing,
                 what_has_happened_since_is_an_accounts_own,
+                of_too_much_that_happened_since_the_first_is_counted,
             }
             promises! {
                 $backend, backlog:

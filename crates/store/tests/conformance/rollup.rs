@@ -233,7 +233,8 @@ pub(crate) async fn what_has_happened_since_is_an_accounts_own(world: World) {
 
     let tail = async |destination: Option<DestinationId>, from| {
         let tail = world.store.sum_tail(ground.account.id, destination, at(from), 1_000).await.unwrap();
-        let tail = tail.expect("it is short");
+        assert_eq!(tail.until, None, "that is all");
+        let tail = tail.sums;
         (tail.events, tail.deliveries, tail.attempts(), tail.delivered, tail.dead_letter())
     };
     assert_eq!(tail(None, 0).await, (4, 5, 4, 3, 1));
@@ -245,6 +246,24 @@ pub(crate) async fn what_has_happened_since_is_an_accounts_own(world: World) {
     assert_eq!(world.store.count_waiting(other.account.id, 10).await.unwrap(), 0);
     world.delivery(&ground, at(20)).await;
     assert_eq!(world.store.count_waiting(ground.account.id, 1).await.unwrap(), 1);
+}
+
+pub(crate) async fn of_too_much_that_happened_since_the_first_is_counted(world: World) {
+    let ground = world.ground().await;
+    for n in 0..6 {
+        let delivery = world.delivery(&ground, at(10 * n)).await;
+        world.move_on(delivered(&delivery, at(10 * n + 1))).await;
+    }
+    let tail = async |destination: Option<DestinationId>, limit| {
+        let tail = world.store.sum_tail(ground.account.id, destination, at(0), limit).await.unwrap();
+        (tail.sums.events, tail.sums.attempts(), tail.sums.delivered, tail.until)
+    };
+    assert_eq!(tail(None, 100).await, (6, 6, 6, None));
+    let destination = Some(ground.destination.id);
+    assert_eq!(tail(destination, 4).await, (0, 4, 4, Some(at(31))), "up to where it was looked at");
+    assert_eq!(tail(None, 4).await, (4, 4, 4, Some(at(30))), "events too");
+    world.delivery(&ground, at(5)).await;
+    assert_eq!(tail(None, 5).await, (5, 5, 5, Some(at(30))), "of events the first, however late they came");
 }
 
 async fn term(world: &World) -> Term {

@@ -1,3 +1,9 @@
--- Events from one on, and their deliveries.
-select count(*), coalesce(sum(deliveries), 0)
-from (select deliveries from events where account_id = :account_id and id >= :from limit :limit)
+-- The first :limit events from one on and below another, their deliveries, and the last of them.
+select count(*), coalesce(sum(deliveries), 0), max(id)
+from (
+    select id, deliveries
+    from events
+    where account_id = :account_id and id >= :from and id < :below
+    order by id
+    limit :limit
+)

@@ -73,6 +73,8 @@ pub struct Lane<C> {
     ending: bool,
     /// Since when a due delivery has found every slot taken.
     full_since: Option<Timestamp>,
+    /// When one of all the slots that were taken was last given back.
+    full_until: Option<Timestamp>,
     denied: Denied,
     /// While the gate holds the lane: when it last looked for what has expired.
     expiry_looked_at: Option<Timestamp>,
@@ -184,6 +186,7 @@ impl<C> Default for Lane<C> {
             ordering: Ordering::None,
             ending: false,
             full_since: None,
+            full_until: None,
             denied: Denied::default(),
             expiry_looked_at: None,
         }
@@ -249,6 +252,9 @@ impl<C> Lane<C> {
             }
             self.load(LoadedDelivery { delivery, carried, read_at: now });
         } else {
+            if unordered && self.is_full() && delivery.due_at <= now {
+                self.denied.stored(delivery.position);
+            }
             self.look_at(moved_to.unwrap_or(delivery.position));
         }
     }
@@ -295,8 +301,15 @@ impl<C> Lane<C> {
             }
         }
         self.settled_meanwhile.clear();
+        // A lane is read when a slot comes free: what is due has waited until then.
+        if let Some(until) = if self.is_full() { Some(now) } else { self.full_until } {
+            self.deny_due(until);
+        }
         if let Some(last) = last.filter(|_| !complete) {
             self.look(last.after());
+        }
+        if self.unseen.is_none() {
+            self.denied.caught_up();
         }
     }
 
@@ -345,6 +358,7 @@ impl<C> Lane<C> {
         let known = self.known.insert(id, DeliveryStage::Unflushed.into());
         let open = known.is_some_and(|known| matches!(known.stage, DeliveryStage::Open { .. }));
         debug_assert!(open, "finished {id} without a start");
+        self.note_full(now);
         self.in_flight -= 1;
         self.unflushed += 1;
         self.full_since = None;
@@ -469,11 +483,23 @@ impl<C> Lane<C> {
         self.settings.as_ref().is_some_and(|settings| self.in_flight >= settings.max_concurrency)
     }
 
+    /// A slot is about to be given back.
+    fn note_full(&mut self, now: Timestamp) {
+        if self.is_full() {
+            self.full_until = Some(now);
+        }
+    }
+
     /// What is due has found no slot: this one, and in an unordered lane all that are in memory.
     fn deny(&mut self, first: Position, now: Timestamp) {
-        if self.order.is_some() {
-            return self.denied.head(first);
+        match self.order {
+            Some(_) => self.denied.head(first),
+            None => self.deny_due(now),
         }
+    }
+
+    /// What is in memory and was due by then has found no slot.
+    fn deny_due(&mut self, now: Timestamp) {
         let due =
             self.loaded.range(self.denied.beyond()).take_while(|(_, loaded)| loaded.delivery.due_at <= now);
         let (mut count, mut last) = (0, None);

@@ -4,6 +4,7 @@
 use crate::dispatcher::{LaneFigure, LaneFigures};
 use domain::{
     delivery::{Delivery, Ending, Settled},
+    gate::HoldReason,
     limits,
     metrics::{Counter, Histogram, MetricKind, Text},
     outcome::{DeadReason, Outcome},
@@ -140,6 +141,7 @@ impl LaneFigures {
         self.write_denied(named, text);
         self.write_in_flight(named, text);
         self.write_success(named, text);
+        self.write_held(named, text);
     }
 
     fn write_denied(&self, named: bool, text: &mut Text) {
@@ -198,6 +200,30 @@ impl LaneFigures {
         }
     }
 
+    fn write_held(&self, named: bool, text: &mut Text) {
+        let mut family = text.family(
+            "posthaste_destination_held",
+            MetricKind::Gauge,
+            "1 for a destination that its throttle (429) or its breaker keeps from being tried now: 200 by name, the rest \
+             counted as other.",
+        );
+        for reason in [HoldReason::Throttle, HoldReason::Breaker] {
+            let (first, rest) = self.first_by(named, |lane| u32::from(lane.held == Some(reason)));
+            for lane in first.iter().filter(|lane| lane.held == Some(reason)) {
+                let id = lane.destination.to_string();
+                let labels = [
+                    ("destination_id", &*id),
+                    ("destination_name", &*lane.name),
+                    ("reason", reason.as_str()),
+                ];
+                family.value(&labels, 1);
+            }
+            let labels =
+                [("destination_id", OTHER), ("destination_name", OTHER), ("reason", reason.as_str())];
+            family.value(&labels, rest.iter().filter(|lane| lane.held == Some(reason)).count());
+        }
+    }
+
     /// The lanes to be named, those with the most first, and the others.
     fn first_by(
         &self,
@@ -228,6 +254,7 @@ mod tests {
             in_flight,
             successes: attempts / 2,
             attempts,
+            held: (n == 2).then_some(HoldReason::Throttle),
         }
     }
 
@@ -260,6 +287,25 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_that_is_held_is_named_with_the_reason() {
+        let figures = LaneFigures { lanes: vec![lane(1, 2, 4), lane(2, 0, 0)], ..LaneFigures::default() };
+        let told = text(&figures, true);
+        let held: Vec<&str> =
+            told.lines().filter(|line| line.starts_with("posthaste_destination_held{")).collect();
+        let second = DestinationId::at(Timestamp::MIN, 2);
+        let named = format!("destination_id=\"{second}\",destination_name=\"d2\",reason=\"throttle\"");
+        let other = "destination_id=\"other\",destination_name=\"other\"";
+        assert_eq!(
+            held,
+            [
+                format!("posthaste_destination_held{{{named}}} 1"),
+                format!("posthaste_destination_held{{{other},reason=\"throttle\"}} 0"),
+                format!("posthaste_destination_held{{{other},reason=\"breaker\"}} 0"),
+            ]
+        );
+    }
+
+    #[test]
     fn who_may_not_know_them_sees_sums() {
         let denied = vec![(DestinationId::at(Timestamp::MIN, 1), "d1".into(), 3)];
         let due_since = Some(Timestamp::from_seconds(97));
@@ -272,6 +318,8 @@ mod tests {
             ("posthaste_delivery_concurrency_slot_denied_total", format!("{{{other}}}"), "7"),
             ("posthaste_delivery_inflight_per_destination", format!("{{{other},max_concurrency=\"\"}}"), "3"),
             ("posthaste_destination_success_ratio", format!("{{{other}}}"), "0.5"),
+            ("posthaste_destination_held", format!("{{{other},reason=\"throttle\"}}"), "1"),
+            ("posthaste_destination_held", format!("{{{other},reason=\"breaker\"}}"), "0"),
             ("posthaste_queue_oldest_seconds", String::new(), "3"),
         ] {
             assert!(text.contains(&format!("\n{name}{labels} {value}\n")), "{name}: {text}");

@@ -118,6 +118,12 @@ impl<C> Lane<C> {
         }
     }
 
+    /// Why its gate keeps it from being tried now, or lets one probe through; what is over is only remembered.
+    pub fn held_by_gate(&self, now: Timestamp) -> Option<HoldReason> {
+        let hold = self.gate.hold(now)?;
+        (hold.probing || hold.until.is_none_or(|until| until > now)).then_some(hold.reason)
+    }
+
     /// A limit of one an hour is remembered for an hour.
     fn pace_at_rest(&self, now: Timestamp) -> bool {
         self.rate_limit.is_none() || (self.pace.is_over(now) && self.paced_until(now).is_none())

@@ -854,6 +854,60 @@ fn one_that_is_committed_late_is_counted_too() {
 }
 
 #[test]
+fn what_waits_in_the_store_behind_full_slots_is_counted_too_and_once() {
+    let mut lane = lane();
+    (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
+    assert_eq!(lane.start_all(0).len(), 2);
+    for n in 3..=294 {
+        lane.expected(id(n));
+        lane.arrived(delivery(n), (), false, at(1));
+    }
+    assert_eq!((lane.loaded(), lane.take_denied()), (0, 292), "memory has no room for them");
+    let mut started = 2;
+    // A window of sixteen at a time, as slots come free.
+    while started < 294 {
+        lane.succeed(started - 1, 10);
+        if lane.wants(at(10)).is_some() {
+            lane.read(rows(started + 1..=(started + 16).min(294)), 16, at(10));
+        }
+        started += lane.start_all(10).len() as u128;
+    }
+    assert_eq!(lane.take_denied(), 0, "they were counted when they arrived");
+}
+
+#[test]
+fn what_others_committed_is_counted_when_it_is_read() {
+    let mut lane = lane();
+    (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
+    lane.start_all(0);
+    lane.look_at(due(3, 5).position);
+    lane.succeed(1, 20);
+    assert!(lane.wants(at(20)).is_some());
+    let waited = [due(3, 5), due(4, 6), due(5, 21)].map(|delivery| (delivery, ()));
+    lane.read(waited.to_vec(), 16, at(21));
+    assert_eq!(lane.start_all(21), [id(3)]);
+    assert_eq!(lane.take_denied(), 3, "two while every slot was taken, and one behind them");
+}
+
+#[test]
+fn what_was_cancelled_in_the_store_hides_no_later_one() {
+    let mut lane = lane();
+    (1..=2).for_each(|n| lane.arrive(delivery(n), 0));
+    lane.start_all(0);
+    for n in 3..=5 {
+        lane.expected(id(n));
+        lane.arrived(due(n, 1), (), false, at(1));
+    }
+    assert_eq!(lane.take_denied(), 3);
+    lane.succeed(1, 10);
+    assert!(lane.wants(at(10)).is_some());
+    lane.read(Vec::new(), 16, at(10));
+    (6..=8).for_each(|n| lane.arrive(due(n, 20), 20));
+    lane.start_all(20);
+    assert_eq!(lane.take_denied(), 2);
+}
+
+#[test]
 fn a_slot_that_the_node_does_not_leave_to_it_is_not_its_own_limit() {
     let mut lane = lane();
     (1..=3).for_each(|n| lane.arrive(delivery(n), 0));
@@ -869,6 +923,21 @@ fn what_is_not_due_was_not_denied() {
     lane.start_all(0);
     assert_eq!((lane.start(1), lane.take_denied()), (None, 0));
     assert_eq!((lane.start(500), lane.take_denied()), (None, 1));
+}
+
+#[test]
+fn it_tells_who_is_throttled_until_that_is_over() {
+    let mut lane = lane();
+    assert_eq!(lane.held_by_gate(at(0)), None);
+    lane.arrive(delivery(1), 0);
+    lane.start_all(0);
+    lane.finish(1, Outcome::Throttled, 0, 1);
+    assert_eq!(lane.held_by_gate(at(2_000)), Some(crate::gate::HoldReason::Throttle));
+    assert_eq!(
+        lane.held_by_gate(at(3_600_000)),
+        None,
+        "nothing is sent, and nothing keeps it from being sent"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What metrics tell of the lanes: read when they are asked for, in one pass over the lanes.
 
-use domain::{id::DestinationId, limits, outcome::Outcome, time::Timestamp};
+use domain::{gate::HoldReason, id::DestinationId, limits, outcome::Outcome, time::Timestamp};
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
@@ -26,6 +26,8 @@ pub(crate) struct LaneFigure {
     /// Of the last few minutes.
     pub(crate) successes: u32,
     pub(crate) attempts: u32,
+    /// By its gate: what a person has paused needs no telling.
+    pub(crate) held: Option<HoldReason>,
 }
 
 /// How often a slot was denied, beyond the life of a lane. The first so many destinations keep a number of their own: a

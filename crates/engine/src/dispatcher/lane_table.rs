@@ -386,6 +386,7 @@ impl LaneTable {
                 in_flight,
                 successes,
                 attempts,
+                held: run.lane.held_by_gate(now),
             });
         }
         let (denied, denied_other) = self.denials.list();

@@ -19,7 +19,7 @@ use std::{
 };
 
 /// As the product promises them.
-const PROMISED: [&str; 14] = [
+const PROMISED: [&str; 15] = [
     "posthaste_events_ingested_total",
     "posthaste_delivery_attempts_total",
     "posthaste_delivery_latency_seconds",
@@ -29,6 +29,7 @@ const PROMISED: [&str; 14] = [
     "posthaste_delivery_concurrency_slot_denied_total",
     "posthaste_delivery_inflight_per_destination",
     "posthaste_destination_success_ratio",
+    "posthaste_destination_held",
     "posthaste_dead_letters_total",
     "posthaste_fanout_completion_ratio",
     "posthaste_fanout_partial_failure_ratio",

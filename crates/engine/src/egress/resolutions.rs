@@ -212,7 +212,7 @@ impl Resolutions {
         let url = self.check(&format!("{}://{}/", key.security.scheme(), key.authority))?;
         let port = url.port_or_known_default().ok_or(EgressError::Blocked)?;
         let host = url.host().ok_or(EgressError::Blocked)?.to_owned();
-        let addresses = match &host {
+        let mut addresses = match &host {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
             Host::Domain(name) if self.by_proxy => {
@@ -224,12 +224,13 @@ impl Resolutions {
         if addresses.is_empty() {
             return Err(EgressError::Dns);
         }
-        // One forbidden answer rejects the whole name.
+        // One forbidden answer rejects the whole name, also where it is one that would not have been tried.
         let forbidden = |address: &&IpAddr| self.policy.as_ref().is_some_and(|it| !it.permits(**address));
         if let Some(address) = addresses.iter().find(forbidden) {
             tracing::info!(%host, %address, "a destination's name leads to an address that is not allowed");
             return Err(EgressError::Blocked);
         }
+        addresses.truncate(limits::DNS_ADDRESSES);
         Ok((host, port, Addresses::Vetted(addresses)))
     }
 
@@ -247,9 +248,7 @@ impl Resolutions {
             return Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]);
         }
         let asked = timeout(limits::DNS_TIMEOUT, self.resolver.resolve(name)).await;
-        let mut addresses = asked.map_err(|_| EgressError::Dns)??;
-        addresses.truncate(limits::DNS_ADDRESSES);
-        Ok(addresses)
+        asked.map_err(|_| EgressError::Dns)?
     }
 
     #[cfg(test)]

@@ -227,6 +227,17 @@ async fn a_name_that_leads_to_a_forbidden_address_is_blocked_although_a_connecti
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forbidden_address_behind_more_than_are_ever_tried_blocks_the_name_too() {
+    let world = World::new();
+    let public: Vec<String> = (0..limits::DNS_ADDRESSES).map(|last| format!("8.8.4.{last}")).collect();
+    let mut addresses: Vec<&str> = public.iter().map(String::as_str).collect();
+    addresses.push("10.0.0.1");
+    world.resolver.names(&addresses);
+    assert_eq!(world.sent().await, Err("blocked_target"));
+    assert!(world.called().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_is_gone_is_not_called_by_the_connection_that_is_left() {
     let world = World::new();
     assert_eq!(world.sent().await, Ok(200));

@@ -6,6 +6,7 @@ mod audit_finds_faults;
 mod backup_under_load;
 mod bad_input;
 mod behind_pgbouncer;
+mod blocked_tells_nothing;
 mod bodies_unaltered;
 mod breaker;
 mod changes_obeyed;
@@ -26,10 +27,12 @@ mod fanout_to_100k;
 mod fanout_to_50;
 mod fanout_to_5k;
 mod flushed_before_answered;
+mod forbidden_targets;
 mod frozen_chore;
 mod frozen_node;
 mod full_disk;
 mod graceful_stop;
+mod guessing;
 mod hanging_destination;
 mod held_million;
 mod hostile_receivers;
@@ -60,6 +63,7 @@ mod overload;
 mod oversize_bodies;
 mod panics;
 mod read_only_database;
+mod rebinding;
 mod replay_under_kills;
 mod request_smuggling;
 mod retention_keeps_waiting;
@@ -223,6 +227,14 @@ checks! {
         "an account whose destination does not read large payloads holds up no other account";
     memory_of_json ["jsonmemory"] BOTH =>
         "large documents that are matched by their contents take no memory and no time from other accounts";
+    forbidden_targets of forbidden_targets ["f01" "f05"] SQLITE =>
+        "no spelling of a forbidden target is ever called, whichever way it gets to the node";
+    forbidden_by_proxy of forbidden_targets ["f04"] SQLITE =>
+        "with a proxy nothing else is called than without, and none that the environment names";
+    rebinding ["f02" "f03"] SQLITE =>
+        "a name that changes where it leads leads to nothing forbidden, by no connection that was kept either";
+    blocked_tells_nothing ["f06"] SQLITE =>
+        "how a request to a forbidden address fails tells nothing of what is there";
     overload ["e01"] BOTH => "three times too much is refused in time, and nothing accepted is lost";
     unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
     oversize_bodies ["e03"] BOTH => "a body that is far too large is refused in time and costs nothing";
@@ -233,6 +245,8 @@ checks! {
         "every limit holds to the byte, with its status and its code, and nothing is answered with 500";
     key_over_its_limit ["e08"] BOTH =>
         "a key that is far too fast is held to its limit and no other key notices";
+    guessing ["f18"] BOTH =>
+        "whoever guesses credentials learns nothing and is slowed down, and no right one is refused for it";
     one_account_takes_all ["fair"] BOTH =>
         "an account that takes all it can get of what accounts share takes nothing from another";
     deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";

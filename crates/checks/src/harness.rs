@@ -25,6 +25,7 @@
 //! | [`bursts`] | a destination's requests in bursts, and how long it was left alone between them |
 //! | [`other_account`] | an account beside the testbed's own |
 //! | [`hostile`] | receivers that mean no good, by kind, and what must become of what is sent to them |
+//! | [`own_network`] | a network of the check's own, where every address is this machine, with canaries and names |
 //! | [`node_watch`] | memory, descriptors and tasks of a node: the most, and what is left |
 //! | [`ingest_probe`] | asks the ingest URL of every node all the while |
 //! | [`orphans`] | rows whose owner is gone |
@@ -52,6 +53,7 @@ pub(crate) mod node_watch;
 pub(crate) mod options;
 pub(crate) mod orphans;
 pub(crate) mod other_account;
+pub(crate) mod own_network;
 pub(crate) mod ownership;
 pub(crate) mod pooler;
 pub(crate) mod postgres_server;

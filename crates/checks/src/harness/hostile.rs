@@ -35,6 +35,8 @@ use black_hole::BlackHole;
 use conduct::{Conduct, Door};
 use request::RequestHead;
 
+use super::own_network::canaries::listen_beside;
+
 /// A running one; dropping it closes its port and all its connections.
 pub(crate) struct HostileReceiver {
     addr: SocketAddr,
@@ -72,15 +74,22 @@ impl HostileLog {
 
 impl HostileReceiver {
     pub(crate) async fn start(conduct: &Conduct) -> io::Result<HostileReceiver> {
-        let log = Arc::<HostileLog>::default();
-        let scheme = conduct.door.scheme();
         if matches!(conduct.door, Door::NeverOpens) {
             let black_hole = BlackHole::open().await?;
-            let addr = black_hole.addr()?;
+            let (addr, scheme, log) = (black_hole.addr()?, conduct.door.scheme(), Arc::default());
             return Ok(HostileReceiver { addr, scheme, log, accepting: None, _black_hole: Some(black_hole) });
         }
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let addr = listener.local_addr()?;
+        HostileReceiver::accepting(TcpListener::bind(("127.0.0.1", 0)).await?, conduct)
+    }
+
+    /// At this address, although canaries listen at all of them.
+    pub(crate) async fn start_at(conduct: &Conduct, addr: SocketAddr) -> io::Result<HostileReceiver> {
+        HostileReceiver::accepting(listen_beside(addr)?, conduct)
+    }
+
+    fn accepting(listener: TcpListener, conduct: &Conduct) -> io::Result<HostileReceiver> {
+        let (addr, scheme, log) =
+            (listener.local_addr()?, conduct.door.scheme(), Arc::<HostileLog>::default());
         let accepting = tokio::spawn(accept(listener, conduct.clone(), log.clone()));
         Ok(HostileReceiver { addr, scheme, log, accepting: Some(accepting), _black_hole: None })
     }

@@ -1,11 +1,11 @@
 //! HTTP by hand, for what no client would send, and for seeing exactly what came back.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// What came back on a connection until it was closed, or until we gave up.
@@ -71,7 +71,28 @@ pub(crate) fn json_request(method: &str, path: &str, key: &str, body: &str) -> V
 /// Sends the bytes and reads until the other side closes.
 pub(crate) async fn exchange(addr: SocketAddr, bytes: &[u8], limit: Duration) -> io::Result<RawAnswer> {
     let began = Instant::now();
-    let mut stream = TcpStream::connect(addr).await?;
+    exchange_over(TcpStream::connect(addr).await?, began, bytes, limit).await
+}
+
+/// The same as a client of another address would.
+pub(crate) async fn exchange_from(
+    client: Ipv4Addr,
+    addr: SocketAddr,
+    bytes: &[u8],
+    limit: Duration,
+) -> io::Result<RawAnswer> {
+    let began = Instant::now();
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((client, 0).into())?;
+    exchange_over(socket.connect(addr).await?, began, bytes, limit).await
+}
+
+async fn exchange_over(
+    mut stream: TcpStream,
+    began: Instant,
+    bytes: &[u8],
+    limit: Duration,
+) -> io::Result<RawAnswer> {
     let (mut from, mut to) = stream.split();
     let mut text = Vec::new();
     let both = async {

@@ -34,6 +34,11 @@ impl Report {
         self.counts.get(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
+    /// Everything that was noted.
+    pub(crate) fn counts(&self) -> &Map<String, Value> {
+        &self.counts
+    }
+
     /// A rule of the check: noted as broken if it does not hold.
     pub(crate) fn must(&mut self, holds: bool, otherwise: impl Into<String>) {
         if !holds {

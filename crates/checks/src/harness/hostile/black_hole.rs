@@ -23,7 +23,11 @@ pub(crate) struct BlackHole {
 
 impl BlackHole {
     pub(crate) async fn open() -> io::Result<BlackHole> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        BlackHole::open_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    pub(crate) async fn open_at(addr: SocketAddr) -> io::Result<BlackHole> {
+        let listener = TcpListener::bind(addr)?;
         rustix::net::listen(&listener, 0)?;
         let addr = listener.local_addr()?;
         let mut callers = Vec::new();

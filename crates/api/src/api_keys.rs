@@ -62,7 +62,7 @@ impl KeyOwner {
 /// An operator makes operator keys, or with `account_id` the keys of an account.
 #[utoipa::path(
     post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "api keys",
-    request_body = ApiKeyInput,
+    request_body = schema::ApiKeyInput,
     responses((status = 201, description = "Made. The key is shown this once.", body = NewApiKeyView), problems::Creating),
 )]
 pub(crate) async fn create(

@@ -27,8 +27,7 @@ pub(crate) struct IfMatch(Option<Vec<i64>>);
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes what IfMatch reads")]
 pub(crate) struct IfMatchParam {
-    /// Change it only if its `etag` is still this one.
-    #[param(rename = "if-match", example = "\"42\"")]
+    #[param(rename = "if-match", value_type = Option<contract::schema::IfMatch>)]
     if_match: Option<String>,
 }
 

@@ -106,7 +106,7 @@ pub(crate) async fn cancel(
     post, path = "/v1/deliveries/{id}/replay", operation_id = "replay_delivery", tag = "deliveries",
     params(
         ("id" = schema::DeliveryId, Path),
-        ("idempotency-key" = Option<String>, Header, description = "The same key gives the same new delivery."),
+        ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header, description = "The same key gives the same new delivery."),
     ),
     responses(
         (status = 202, description = "The new delivery.", body = DeliveryDetailView),

@@ -58,7 +58,8 @@ pub(crate) async fn get(
     get, path = "/v1/events/{id}/payload", operation_id = "get_event_payload", tag = "events",
     params(("id" = schema::EventId, Path)),
     responses(
-        (status = 200, description = "The bytes, with the content type they came with.", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, description = "The bytes, with the content type they came with.",
+            content((schema::Bytes = "application/octet-stream"), (schema::Anything = "*/*"))),
         problems::ReadingPayload,
     ),
 )]
@@ -92,7 +93,7 @@ pub(crate) async fn payload(
     post, path = "/v1/events/{id}/replay", operation_id = "replay_event", tag = "events",
     params(
         ("id" = schema::EventId, Path),
-        ("idempotency-key" = Option<String>, Header, description = "The same key and body give the same replay."),
+        ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header, description = "The same key and body give the same replay."),
     ),
     request_body = Option<EventReplayInput>,
     responses((status = 202, description = "It runs.", body = ReplayView), problems::ReplayingEvent),

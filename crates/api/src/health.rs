@@ -1,10 +1,6 @@
 //! Probes: `/healthz` while the process answers, `/readyz` while it should be sent requests.
 
-use crate::{
-    app::App,
-    error::{ApiError, Problem},
-    query::Parameters,
-};
+use crate::{app::App, error::ApiError, problems, query::Parameters};
 use axum::{
     Json,
     extract::{RawQuery, State},
@@ -46,7 +42,7 @@ pub(crate) struct Readiness {
 
 /// The process answers.
 #[utoipa::path(get, path = "/healthz", tag = "operations", security(()),
-    responses((status = 200, description = "Alive", body = Alive)))]
+    responses((status = 200, description = "Alive", body = Alive), problems::Probing))]
 pub(crate) async fn healthz(State(app): State<App>) -> Json<Alive> {
     Json(Alive { status: "ok", version: app.config.version })
 }
@@ -74,11 +70,11 @@ impl Purpose {
 /// The store answers (it is migrated when it opens), every loop runs, the node is not stopping, and the clock is believed;
 /// with `for=ingest`, the node's role also lets it take events and answer the API.
 #[utoipa::path(get, path = "/readyz", tag = "operations", security(()),
-    params(("for" = Option<String>, Query, description = "`ingest`: what a balancer asks that sends events here")),
+    params(("for" = Option<contract::schema::ReadinessFor>, Query,
+            description = "`ingest`: what a balancer asks that sends events here")),
     responses((status = 200, description = "Ready", body = Readiness),
-              (status = 400, description = "`invalid_parameter`: `for` is something else", body = Problem,
-               content_type = "application/problem+json"),
-              (status = 503, description = "Not ready", body = Readiness)))]
+              (status = 503, description = "Not ready", body = Readiness),
+              problems::AskingReadiness))]
 pub(crate) async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     let purpose = Purpose::asked(query.as_deref())?;
     let store = match timeout(limits::READY_PATIENCE, app.store.health()).await {

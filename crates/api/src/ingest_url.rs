@@ -5,8 +5,8 @@ use crate::{
     body,
     cache::Cache,
     client_address::ClientAddress,
-    error::{ApiError, Problem},
-    event_text,
+    error::ApiError,
+    event_text, problems,
     rate::{RateMeter, RateMeters, RateStatus},
     views,
 };
@@ -15,7 +15,7 @@ use axum::{
     extract::{Path, Request, State},
     response::{IntoResponse, Response},
 };
-use contract::{Accepted, AcceptedStatus};
+use contract::{Accepted, AcceptedStatus, schema};
 use domain::{
     event::Event,
     id::{AccountId, EventId, SourceId},
@@ -25,17 +25,20 @@ use domain::{
 use http::StatusCode;
 use ingest::{Answer, bounded_lookup, idempotency_key};
 
-/// Takes an event in by a source's URL. The answer comes when the event and its deliveries are durable.
+/// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
+/// content type the request has is that of the event.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
-    params(("token" = String, Path, description = "The secret part of the source's `ingest_url`")),
-    request_body(content = String, description = "Any bytes, of any content type; delivered as they are",
+    params(("token" = schema::IngestToken, Path),
+           ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
+            description = "Repeats with the same key within 24 hours give the first event. The headers that well-known \
+                           providers send their ids in count too."),
+           ("x-event-type" = Option<schema::EventType>, Header,
+            description = "If left out: what a well-known provider's header says, or `type` or `event` of a JSON object.")),
+    request_body(content = schema::Bytes, description = "Any bytes; delivered as they are.",
                  content_type = "application/octet-stream"),
-    responses((status = 202, description = "Durable", body = Accepted),
-              (status = 200, description = "Seen before: the first event", body = Accepted),
-              (status = "4XX", description = "Refused, and nothing stored", body = Problem,
-               content_type = "application/problem+json"),
-              (status = 503, description = "Ask again after `retry-after`", body = Problem,
-               content_type = "application/problem+json")))]
+    responses((status = 202, description = "Durable.", body = Accepted),
+              (status = 200, description = "Seen before: the first event.", body = Accepted),
+              problems::Ingesting))]
 pub(crate) async fn ingest(
     State(app): State<App>,
     Path(token): Path<String>,

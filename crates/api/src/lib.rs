@@ -25,6 +25,7 @@ mod body;
 mod cache;
 mod client_address;
 mod docs;
+mod document;
 pub mod error;
 mod guesses;
 mod hang_up;

@@ -9,6 +9,6 @@ pub(crate) struct PageParams {
     /// How many at most. A page of large rows has fewer, about a mebibyte: go on by `next_cursor` until it is null.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    #[param(value_type = Option<contract::schema::Cursor>)]
     cursor: Option<String>,
 }

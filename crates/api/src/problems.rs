@@ -4,35 +4,63 @@ use crate::error::{Code, Problem};
 use std::collections::BTreeMap;
 use utoipa::{
     IntoResponses, ToSchema,
-    openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder},
+    openapi::{
+        ContentBuilder, Header, HeaderBuilder, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder,
+        schema::Type,
+    },
 };
 
 macro_rules! problems {
-    ($($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
+    ($among:expr; $($(#[$doc:meta])* $name:ident: $($code:ident)*;)*) => {$(
         $(#[$doc])*
         pub(crate) struct $name;
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                describe(&EVERYWHERE.iter().chain(&[$(Code::$code),*]).copied().collect::<Vec<_>>())
+                describe($among.iter().copied().flatten().chain(&[$(Code::$code),*]).copied())
             }
         }
     )*};
 }
 
-const EVERYWHERE: [Code; 9] = [
+/// Whatever is asked for, and before anybody knows what that is.
+const OF_THE_HEAD: &[Code] = &[
     Code::CredentialInUrl,
-    Code::Unauthorized,
-    Code::ScopeMissing,
-    Code::Unreadable,
+    Code::MalformedRequest,
+    Code::RequestTimeout,
+    Code::UriTooLong,
+    Code::HeadersTooLarge,
+];
+/// Wherever there is something to be done.
+const OF_THE_NODE: &[Code] = &[
     Code::Internal,
     Code::Overloaded,
     Code::Unavailable,
     Code::Draining,
+    Code::OnlyDelivers,
     Code::RateLimited,
 ];
+/// Wherever a key is needed.
+const OF_THE_API: &[Code] = &[Code::Unauthorized, Code::ScopeMissing, Code::NotAcceptable, Code::Unreadable];
 
 problems! {
+    [OF_THE_HEAD];
+    /// It is asked whether the node lives.
+    Probing:;
+    /// It is asked whether the node is ready, and for what.
+    AskingReadiness: InvalidParameter ValidationFailed;
+}
+
+problems! {
+    [OF_THE_HEAD, OF_THE_NODE];
+    /// An event comes in by a source's URL.
+    Ingesting: InvalidHeader UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
+}
+
+problems! {
+    [OF_THE_HEAD, OF_THE_NODE, OF_THE_API];
+    /// Events are published.
+    Publishing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
     /// Something is asked that is always there.
     Asking:;
     /// Something is asked that is always there, with parameters.
@@ -80,20 +108,32 @@ problems! {
 }
 
 /// One response a status, with the codes it may carry.
-fn describe(codes: &[Code]) -> BTreeMap<String, RefOr<Response>> {
-    let mut by_status: BTreeMap<String, Vec<String>> = BTreeMap::new();
+fn describe(codes: impl Iterator<Item = Code>) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for code in codes {
         let line = format!("`{}`: {}.", code.as_str(), code.title());
-        by_status.entry(code.status().to_string()).or_default().push(line);
+        let lines = by_status.entry(code.status()).or_default();
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
     let problem = Ref::from_schema_name(Problem::name());
     let content = ContentBuilder::new().schema(Some(problem)).build();
-    let response = |lines: Vec<String>| {
-        ResponseBuilder::new()
+    let response = |status: u16, lines: Vec<String>| {
+        let described = ResponseBuilder::new()
             .description(lines.join(" "))
-            .content("application/problem+json", content.clone())
-            .build()
-            .into()
+            .content("application/problem+json", content.clone());
+        match status {
+            429 | 503 => described.header("retry-after", seconds()),
+            _ => described,
+        }
+        .build()
+        .into()
     };
-    by_status.into_iter().map(|(status, lines)| (status, response(lines))).collect()
+    by_status.into_iter().map(|(status, lines)| (status.to_string(), response(status, lines))).collect()
+}
+
+fn seconds() -> Header {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
+    HeaderBuilder::new().schema(Some(number)).description(Some("When to ask again, in seconds.")).build()
 }

@@ -3,15 +3,8 @@
 //! The bytes of `data`, as they were written, are the payload: nothing is parsed and written again.
 
 use crate::{
-    app::App,
-    auth::PublishCtx,
-    body,
-    error::{ApiError, Problem},
-    event_text,
-    ingest_url::respond,
-    json,
-    rate::RateStatus,
-    views,
+    app::App, auth::PublishCtx, body, error::ApiError, event_text, ingest_url::respond, json, problems,
+    rate::RateStatus, views,
 };
 use axum::{
     Extension,
@@ -20,7 +13,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use contract::{Accepted, BatchAnswer, BatchResult, Publish, Refused};
+use contract::{Accepted, BatchAnswer, BatchResult, Publish, Refused, schema};
 use domain::{
     event::{Event, EventType, EventTypeError, Headers},
     id::{EventId, RequestId},
@@ -40,19 +33,18 @@ use utoipa::ToSchema;
 #[schema(as = PublishBatch)]
 pub(crate) struct PublishBatch<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Vec<Publish>, max_items = 1000)]
+    #[schema(value_type = Vec<schema::Publish>, min_items = 1, max_items = 1000)]
     events: EventList<'a>,
 }
 
-/// Publishes an event. The answer comes when the event and its deliveries are durable.
+/// Publish an event. The answer comes when the event and its deliveries are durable. Scope `ingest:write`.
 #[utoipa::path(post, path = "/v1/events", tag = "events", operation_id = "publish",
-    request_body = Publish<'_>,
-    responses((status = 202, description = "Durable", body = Accepted),
-              (status = 200, description = "Seen before: the first event", body = Accepted),
-              (status = "4XX", description = "Refused, and nothing stored", body = Problem,
-               content_type = "application/problem+json"),
-              (status = 503, description = "Ask again after `retry-after`", body = Problem,
-               content_type = "application/problem+json")))]
+    params(("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
+            description = "The same as `idempotency_key` of the body.")),
+    request_body = schema::Publish,
+    responses((status = 202, description = "Durable.", body = Accepted),
+              (status = 200, description = "Seen before: the first event.", body = Accepted),
+              problems::Publishing))]
 pub(crate) async fn publish(
     State(app): State<App>,
     by: PublishCtx,
@@ -85,14 +77,11 @@ async fn check_before_body(
     Ok((rate_status, Request::from_parts(parts, body)))
 }
 
-/// Publishes up to 1,000 events at once: each is accepted or refused for itself.
+/// Publish up to 1,000 events at once: each is accepted or refused for itself. Scope `ingest:write`.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", operation_id = "publish_batch",
     request_body = PublishBatch<'_>,
-    responses((status = 202, description = "One result per event, in order", body = BatchAnswer),
-              (status = "4XX", description = "Refused, and nothing stored", body = Problem,
-               content_type = "application/problem+json"),
-              (status = 503, description = "Nothing was accepted: ask again after `retry-after`", body = Problem,
-               content_type = "application/problem+json")))]
+    responses((status = 202, description = "One result per event, in order.", body = BatchAnswer),
+              problems::Publishing))]
 pub(crate) async fn publish_batch(
     State(app): State<App>,
     Extension(request_id): Extension<RequestId>,

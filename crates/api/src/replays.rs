@@ -34,8 +34,8 @@ use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed,
 /// `deliveries:retry`.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "create_replay", tag = "replays",
-    params(("idempotency-key" = Option<String>, Header, description = "The same key and body give the same replay.")),
-    request_body = ReplayInput,
+    params(("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header, description = "The same key and body give the same replay.")),
+    request_body = schema::ReplayInput,
     responses(
         (status = 200, description = "A dry run: nothing was made.", body = ReplayEstimateView),
         (status = 202, description = "It runs.", body = ReplayView),

@@ -7,6 +7,7 @@ use crate::{
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
+use contract::schema;
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -31,8 +32,8 @@ pub fn router(app: App) -> Router {
 
 /// What this address answers.
 pub fn router_at(address: ListenAddress, app: App) -> Router {
-    let (router, document) = urls().split_for_parts();
-    let document = Bytes::from(document.to_json().expect("the document is plain data"));
+    let (router, described) = urls().split_for_parts();
+    let document = Bytes::from(crate::document::finish(described).to_string());
     let openapi = move || async move {
         share_of_all(([(header::CONTENT_TYPE, "application/json")], document).into_response())
     };
@@ -78,8 +79,8 @@ impl Framed for Router<App> {
 }
 
 /// The OpenAPI document.
-pub fn document() -> utoipa::openapi::OpenApi {
-    urls().split_for_parts().1
+pub fn document() -> serde_json::Value {
+    crate::document::finish(urls().split_for_parts().1)
 }
 
 fn urls() -> OpenApiRouter<App> {
@@ -153,9 +154,33 @@ fn probes() -> OpenApiRouter<App> {
 #[openapi(
     info(
         title = "Posthaste",
-        description = "Webhook delivery engine: events come in, are made durable, and are delivered to every destination that wants them.",
+        description = "Webhook delivery engine: events come in, are made durable, and are delivered to every destination that wants them.\n\n\
+Whatever is refused, or fails, is answered with a problem document (RFC 9457), whose `code` is stable; `/docs/errors` explains them. \
+A body of JSON is an object without a member given twice, of at most 256 KiB, 64 levels and 10,000 members; a replay may have \
+512 KiB, and events are as large as the operator allows, 5 MiB as a rule. Whole numbers are written without a fraction. A URL has at most 8 KiB.",
         version = "1"
     ),
+    servers((url = "/", description = "The node that this document was read from.")),
+    tags(
+        (name = "accounts", description = "The tenants, each with everything that is its own."),
+        (name = "api keys", description = "Who may do what."),
+        (name = "sources", description = "Where events of others come in."),
+        (name = "destinations", description = "Where deliveries go, at what pace, and how they do."),
+        (name = "routes", description = "Which events go where."),
+        (name = "events", description = "What happened: taken in, listed, read."),
+        (name = "deliveries", description = "What became of events, destination by destination."),
+        (name = "dead letters", description = "Deliveries that were given up, in groups."),
+        (name = "replays", description = "Ended deliveries, once more."),
+        (name = "stats", description = "What happened, counted."),
+        (name = "live", description = "What happens, as it happens."),
+        (name = "operations", description = "For whoever runs the installation."),
+    ),
+    // What only parameters and patches refer to is not found by itself.
+    components(schemas(
+        schema::AuthPatch, schema::ChangedStatus, schema::Cursor, schema::IdempotencyKeyHeader, schema::IfMatch,
+        schema::IngestToken,
+        schema::ReadinessFor, schema::SigningChoice,
+    )),
     modifiers(&BearerKeys),
     security(("api_key" = [])),
 )]

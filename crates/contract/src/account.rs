@@ -28,10 +28,12 @@ pub struct AccountView {
 #[serde(deny_unknown_fields)]
 pub struct NewAccount {
     /// Your own id of it, unique in the installation.
+    #[schema(value_type = Option<schema::Uid>)]
     pub uid: Option<String>,
+    #[schema(value_type = schema::Name)]
     pub name: String,
     #[serde(default = "retention_days")]
-    #[schema(minimum = 1, maximum = 3650, default = 90)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 3650, default = 90)]
     pub retention_days: u32,
 }
 
@@ -45,9 +47,10 @@ impl NewAccount {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnAccountInput {
+    #[schema(value_type = schema::Name)]
     pub name: String,
     #[serde(default = "retention_days")]
-    #[schema(minimum = 1, maximum = 3650, default = 90)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 3650, default = 90)]
     pub retention_days: u32,
 }
 

@@ -50,26 +50,20 @@ pub struct NewApiKeyView {
     pub key: String,
 }
 
-/// A key to be made.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// A key to be made. `schema::ApiKeyInput` describes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyInput {
     pub name: String,
     /// `operator` is for operators.
-    #[schema(value_type = Option<schema::ApiKeyKind>)]
     pub kind: Option<KeyKind>,
     /// Left out: every scope of an account. An ingest key has `ingest:write` and nothing else.
-    #[schema(value_type = Option<Vec<schema::Scope>>)]
     pub scopes: Option<Vec<Scope>>,
     /// The source an ingest key is bound to.
-    #[schema(value_type = Option<schema::SourceId>)]
     pub source_id: Option<SourceId>,
     /// The account the key is for, when an operator makes it.
-    #[schema(value_type = Option<schema::AccountId>)]
     pub account_id: Option<AccountId>,
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
-    #[schema(minimum = 1, maximum = 1_000_000)]
     pub rate_limit: Option<u32>,
-    #[schema(value_type = Option<schema::Timestamp>)]
     pub expires_at: Option<Timestamp>,
 }

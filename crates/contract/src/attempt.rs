@@ -42,7 +42,7 @@ pub struct AttemptView {
     #[schema(required)]
     pub response: Option<ResponseView>,
     /// The process that made it.
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::NodeId)]
     pub node: NodeId,
     /// Recorded after its delivery had moved on: it changed nothing.
     pub late: bool,

@@ -28,7 +28,7 @@ pub struct DeliveryView {
     #[schema(value_type = schema::DeliveryStatus)]
     pub status: Status,
     /// Why it ended undelivered.
-    #[schema(value_type = Option<String>, required, example = "exhausted")]
+    #[schema(value_type = Option<schema::EndReason>, required)]
     pub reason: Option<EndReason>,
     pub attempt_count: u32,
     /// Retries taken from the schedule: a throttled attempt takes none.
@@ -91,35 +91,36 @@ pub struct DeliveryDetailView {
 #[into_params(parameter_in = Query)]
 #[schema(as = DeliveryFilter)]
 pub struct DeliveryQuery {
-    #[param(value_type = Vec<schema::DeliveryStatus>, required = false)]
-    #[schema(value_type = Vec<schema::DeliveryStatus>)]
+    #[param(value_type = Vec<schema::DeliveryStatus>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::EndedStatus>, max_items = 50)]
     pub status: Vec<Status>,
     /// Why it ended undelivered.
-    #[param(value_type = Vec<String>, required = false, example = json!(["exhausted"]))]
-    #[schema(value_type = Vec<String>, example = json!(["exhausted"]))]
+    #[param(value_type = Vec<schema::EndReason>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::EndReason>, max_items = 50)]
     pub reason: Vec<String>,
-    #[param(value_type = Vec<schema::EventId>, required = false)]
-    #[schema(value_type = Vec<schema::EventId>)]
+    #[param(value_type = Vec<schema::EventId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::EventId>, max_items = 50)]
     pub event_id: Vec<EventId>,
-    #[param(value_type = Vec<schema::DestinationId>, required = false)]
-    #[schema(value_type = Vec<schema::DestinationId>)]
+    #[param(value_type = Vec<schema::DestinationId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::DestinationId>, max_items = 50)]
     pub destination_id: Vec<DestinationId>,
-    #[param(value_type = Vec<schema::RouteId>, required = false)]
-    #[schema(value_type = Vec<schema::RouteId>)]
+    #[param(value_type = Vec<schema::RouteId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::RouteId>, max_items = 50)]
     pub route_id: Vec<RouteId>,
-    #[param(value_type = Vec<schema::SourceId>, required = false)]
-    #[schema(value_type = Vec<schema::SourceId>)]
+    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::SourceId>, max_items = 50)]
     pub source_id: Vec<SourceId>,
     /// Event type, or a pattern of it.
     #[serde(rename = "type")]
-    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
-    #[schema(value_type = Vec<schema::EventTypePattern>)]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::EventTypePattern>, max_items = 50)]
     pub types: Vec<Pattern>,
     /// Of the last attempt.
-    #[param(required = false)]
+    #[param(value_type = Vec<schema::HttpStatus>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::HttpStatus>, max_items = 50)]
     pub http_status: Vec<u16>,
-    #[param(value_type = Vec<schema::ReplayId>, required = false)]
-    #[schema(value_type = Vec<schema::ReplayId>)]
+    #[param(value_type = Vec<schema::ReplayId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::ReplayId>, max_items = 50)]
     pub replay_id: Vec<ReplayId>,
     /// Created at this time or later.
     #[param(value_type = Option<schema::Timestamp>)]

@@ -147,7 +147,10 @@ pub enum AuthKind {
 pub struct SigningView {
     #[schema(value_type = schema::SigningScheme)]
     pub scheme: Scheme,
+    /// Always false: not available yet, as the next one, and in no document.
+    #[schema(ignore)]
     pub ed25519: bool,
+    #[schema(ignore)]
     pub svix_headers: bool,
     /// Only in the answer to the request that made it; later at `GET …/{id}/secret`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,38 +174,43 @@ pub struct SecretView {
 #[serde(deny_unknown_fields)]
 pub struct NewDestination {
     /// Your own id of it, unique in the account.
+    #[schema(value_type = Option<schema::Uid>)]
     pub uid: Option<String>,
+    #[schema(value_type = schema::Name)]
     pub name: String,
-    /// https; no user name, no password, no fragment.
-    #[schema(example = "https://fulfillment.example.com/webhooks")]
+    #[schema(value_type = schema::DestinationUrl)]
     pub url: String,
     #[serde(default = "max_concurrency")]
-    #[schema(minimum = 1, maximum = 1000, default = 5)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 5)]
     pub max_concurrency: u32,
     #[serde(default = "timeout_seconds")]
-    #[schema(minimum = 1, maximum = 30, default = 10)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 30, default = 10)]
     pub timeout_seconds: u64,
-    #[schema(value_type = Option<schema::RateLimit>)]
+    #[schema(value_type = Option<schema::RateLimitInput>)]
     pub rate_limit: Option<RateLimit>,
     #[serde(default)]
     #[schema(value_type = Option<schema::Ordering>)]
     pub ordering: Ordering,
+    /// `pause` needs an `ordering` of `strict` or `key`.
     #[serde(default)]
     #[schema(value_type = Option<schema::OnDeadLetter>)]
     pub on_dead_letter: OnDeadLetter,
     #[serde(default)]
     #[schema(value_type = Option<schema::RetryPolicyInput>)]
     pub retry_policy: RetryPolicy,
-    /// Sent with every request; at most 20.
+    /// Sent with every request.
     #[serde(default)]
-    #[schema(value_type = Option<schema::Headers>)]
+    #[schema(value_type = Option<schema::HeadersInput>)]
     pub headers: BTreeMap<String, String>,
-    /// Names of inbound headers that are passed on; at most 20.
+    /// Names of inbound headers that are passed on. None of them is set by `headers` or `auth` as well.
     #[serde(default)]
+    #[schema(value_type = Option<Vec<schema::HeaderName>>, max_items = 20)]
     pub forward_headers: Vec<String>,
     #[serde(default)]
+    #[schema(value_type = Option<schema::AuthInput>)]
     pub auth: AuthInput,
     #[serde(default)]
+    #[schema(value_type = Option<schema::SigningInput>)]
     pub signing: SigningInput,
 }
 
@@ -236,18 +244,16 @@ fn timeout_seconds() -> u64 {
 }
 
 /// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.
-#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// `schema::AuthInput` describes it.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthInput {
     #[serde(rename = "type")]
     pub kind: AuthKind,
-    #[schema(write_only)]
     pub token: Option<String>,
     pub username: Option<String>,
-    #[schema(write_only)]
     pub password: Option<String>,
     /// Values by name.
-    #[schema(write_only)]
     pub headers: Option<BTreeMap<String, Option<String>>>,
 }
 
@@ -257,15 +263,14 @@ impl fmt::Debug for AuthInput {
     }
 }
 
-/// How requests are to be signed.
-#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// How requests are to be signed. `schema::SigningInput` describes what is available of it.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SigningInput {
     pub scheme: SchemeInput,
     pub ed25519: bool,
     pub svix_headers: bool,
     /// Your own signing secret, at creation only; one is made otherwise.
-    #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
     pub secret: Option<String>,
 }
 
@@ -275,9 +280,8 @@ impl fmt::Debug for SigningInput {
     }
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schema(as = SigningSchemeInput)]
 pub enum SchemeInput {
     #[default]
     Standard,
@@ -292,7 +296,7 @@ pub enum SchemeInput {
 #[serde(default, deny_unknown_fields)]
 pub struct RotateSecret {
     /// Your own; one is made otherwise.
-    #[schema(write_only, example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
+    #[schema(value_type = Option<schema::SigningSecret>, write_only)]
     pub secret: Option<String>,
     /// How long the old one goes on signing beside the new one.
     #[schema(minimum = 0, maximum = 604800, default = 86400)]
@@ -305,10 +309,10 @@ pub struct RotateSecret {
 pub struct TestEvent {
     /// `test` if left out.
     #[serde(rename = "type")]
-    #[schema(value_type = Option<String>, example = "payment.succeeded")]
+    #[schema(value_type = Option<schema::EventType>)]
     pub event_type: Option<EventType>,
-    /// The payload; a greeting if left out.
-    #[schema(value_type = Option<schema::Anything>)]
+    /// The payload; a greeting if it is null or left out.
+    #[schema(value_type = schema::Anything, required = false)]
     pub data: Option<Value>,
     /// Send it although the destination is held, paused or disabled, or its rate says to wait. A slot it needs all the same.
     pub force: bool,

@@ -77,11 +77,11 @@ pub struct EventDetailView {
 pub struct EventQuery {
     /// Event type, or a pattern of it.
     #[serde(rename = "type")]
-    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
     pub types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
     pub source_id: Vec<SourceId>,
-    #[param(required = false)]
+    #[param(required = false, max_items = 50)]
     pub idempotency_key: Vec<String>,
     /// Received at this time or later.
     #[param(value_type = Option<schema::Timestamp>)]
@@ -108,6 +108,6 @@ pub enum FanoutState {
 #[serde(default, deny_unknown_fields)]
 pub struct EventReplayInput {
     /// All that had it, if left out.
-    #[schema(value_type = Option<Vec<schema::DestinationId>>, max_items = 50)]
+    #[schema(value_type = Option<Vec<schema::DestinationId>>, min_items = 1, max_items = 50)]
     pub destination_ids: Option<Vec<DestinationId>>,
 }

@@ -8,5 +8,6 @@ use utoipa::ToSchema;
 pub struct ListBody<T> {
     pub data: Vec<T>,
     /// Null at the end of the list, and only there.
+    #[schema(required)]
     pub next_cursor: Option<String>,
 }

@@ -1,26 +1,23 @@
 //! Events that come in: what is sent, and what is answered when they are durable.
 
-use crate::Problem;
+use crate::{Problem, schema};
 use domain::{id::EventId, time::Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use utoipa::ToSchema;
 
-/// An event to publish.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+/// An event to publish. `schema::Publish` describes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Publish<'a> {
     #[serde(rename = "type", borrow)]
-    #[schema(value_type = String, example = "invoice.paid")]
     pub event_type: Cow<'a, str>,
     /// The payload, byte for byte as written here; or `data_base64`.
     #[serde(default, borrow, deserialize_with = "as_written", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     pub data: Option<Cow<'a, RawValue>>,
     /// A payload that is not JSON; needs `content_type`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub data_base64: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
@@ -32,7 +29,6 @@ pub struct Publish<'a> {
     pub ordering_key: Option<String>,
     /// Not before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     pub deliver_at: Option<Timestamp>,
     /// For filters and people; not sent.
     #[serde(
@@ -41,7 +37,6 @@ pub struct Publish<'a> {
         deserialize_with = "as_written_or_none",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<Object>)]
     pub metadata: Option<Cow<'a, RawValue>>,
 }
 
@@ -85,10 +80,11 @@ pub struct NotJson(#[source] serde_json::Error);
 /// What a producer is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Accepted {
-    #[schema(value_type = String, example = "evt_01h455vb4pex5vsknk084sn02q")]
+    #[schema(value_type = schema::EventId)]
     pub id: EventId,
     pub status: AcceptedStatus,
     /// How many deliveries the event was committed with; null while a large fan-out is being expanded.
+    #[schema(required)]
     pub deliveries: Option<u32>,
     pub expanding: bool,
 }
@@ -117,7 +113,7 @@ pub enum BatchResult {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Refused {
-    /// Always `refused`.
+    #[schema(value_type = schema::RefusedStatus)]
     pub status: Cow<'static, str>,
     pub error: Problem,
 }

@@ -86,7 +86,7 @@ pub struct DestinationCountView {
 pub struct DeadLetterGroupView {
     #[schema(value_type = schema::DestinationId)]
     pub destination_id: DestinationId,
-    #[schema(value_type = String, example = "exhausted")]
+    #[schema(value_type = schema::DeadReason)]
     pub reason: DeadReason,
     /// Of the last attempt.
     #[schema(required)]
@@ -110,16 +110,14 @@ pub enum ReplayWaitKind {
     Backlog,
 }
 
-/// Either `filter` or `delivery_ids`.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// Either `filter` or `delivery_ids`. `schema::ReplayInput` describes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayInput {
     /// The filters of the list of deliveries, as lists; without `status`, dead letters.
     pub filter: Option<DeliveryQuery>,
-    #[schema(value_type = Option<Vec<schema::DeliveryId>>, min_items = 1, max_items = 10_000)]
     pub delivery_ids: Option<Vec<DeliveryId>>,
     /// Deliveries to make a second.
-    #[schema(minimum = 1, maximum = 10_000, default = 100)]
     pub rate: Option<u32>,
     /// Only say how much there is.
     pub dry_run: bool,

@@ -88,19 +88,22 @@ pub struct WhyView {
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
     /// Your own id of it, unique in the account.
+    #[schema(value_type = Option<schema::Uid>)]
     pub uid: Option<String>,
+    #[schema(value_type = Option<schema::Name>)]
     pub name: Option<String>,
     #[serde(default = "enabled")]
-    #[schema(default = true)]
+    #[schema(value_type = Option<bool>, default = true)]
     pub enabled: bool,
-    /// Null: events published by API.
+    /// Null: events published by API. Must be there.
     #[schema(value_type = Option<schema::SourceId>)]
     pub source_id: Option<SourceId>,
+    /// Must be there.
     #[schema(value_type = schema::DestinationId)]
     pub destination_id: DestinationId,
     /// At least one of these must match; `["*"]` if left out.
     #[serde(default = "everything")]
-    #[schema(value_type = Vec<schema::EventTypePattern>)]
+    #[schema(value_type = Option<Vec<schema::EventTypePattern>>, min_items = 1, max_items = 64)]
     pub event_types: Vec<String>,
     /// Replaced as a whole, not merged: a `null` inside is a value to compare with.
     #[schema(value_type = Option<schema::Filter>)]
@@ -112,6 +115,7 @@ pub struct NewRoute {
     #[schema(minimum = 1, maximum = 30)]
     pub timeout_seconds: Option<u32>,
     /// Null: the destination's. The secret is always the destination's.
+    #[schema(value_type = Option<schema::SigningChoice>)]
     pub signing: Option<SigningInput>,
 }
 
@@ -146,23 +150,15 @@ fn everything() -> Vec<String> {
     vec!["*".into()]
 }
 
-/// An event that is there (`event_id`), or one as it might come.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// An event that is there (`event_id`), or one as it might come. `schema::PreviewInput` describes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PreviewInput {
-    #[schema(value_type = Option<schema::EventId>)]
     pub event_id: Option<EventId>,
-    /// Null: published by API.
-    #[schema(value_type = Option<schema::SourceId>)]
     pub source_id: Option<SourceId>,
     #[serde(rename = "type")]
-    #[schema(value_type = Option<String>)]
     pub event_type: Option<EventType>,
-    /// The payload as JSON; leave it out for one that is not JSON.
-    #[schema(value_type = Option<schema::Anything>)]
     pub data: Option<Value>,
-    #[schema(value_type = Option<schema::Headers>)]
     pub headers: Option<Map<String, Value>>,
-    #[schema(value_type = Option<schema::Metadata>)]
     pub metadata: Option<Map<String, Value>>,
 }

@@ -1,9 +1,18 @@
 //! How ids, times, words and free-form documents are described in the OpenAPI document. The rules know nothing of
-//! OpenAPI, so these stand in for them: `#[schema(value_type = schema::EventId)]`.
+//! OpenAPI, so these stand in for them: `#[schema(value_type = schema::EventId)]`. What is sent in one of several shapes
+//! is described in `inputs`, what texts may be in `texts`.
+
+mod inputs;
+mod texts;
+
+pub use inputs::{
+    ApiKeyInput, AuthInput, AuthPatch, PreviewInput, Publish, RateLimitInput, ReplayInput, SigningChoice,
+    SigningInput,
+};
 
 use domain::{
     account::{self, KeyKind},
-    delivery, destination, gate, lane, member, outcome, replay,
+    delivery, destination, gate, lane, limits, member, outcome, replay,
 };
 use std::borrow::Cow;
 use utoipa::{
@@ -40,13 +49,66 @@ texts! {
     ReplayId: id("rpl");
     NodeId: id("nod");
     Timestamp: timestamp();
+    Name: texts::name();
+    Uid: texts::uid();
+    EventType: texts::event_type();
+    EventTypePattern: texts::event_type_pattern();
+    IdempotencyKey: texts::idempotency_key();
+    OrderingKey: texts::ordering_key();
+    ContentType: texts::content_type();
+    Base64: texts::base64();
+    DestinationUrl: texts::destination_url();
+    SigningSecret: texts::signing_secret();
+    HeaderName: texts::header_name();
+    AuthValue: texts::auth_value();
+    AuthUsername: texts::auth_username();
+    Cursor: texts::cursor();
+    IfMatch: texts::if_match();
+    IdempotencyKeyHeader: texts::idempotency_key_header();
+    IngestToken: texts::ingest_token();
     Headers: headers();
-    EventTypePattern: pattern();
-    Filter: document("A JSON match document over `type`, `data`, `headers` and `metadata`.");
-    Metadata: document("Anything the publisher wants to find again, as a JSON object.");
+    HeadersInput: texts::headers_input();
+    AuthHeaders: texts::auth_headers();
+    HttpStatus: number((*limits::HTTP_STATUSES.start()).into(), (*limits::HTTP_STATUSES.end()).into())
+        .description(Some("A status of HTTP."))
+        .build();
+    PauseSeconds: number(1, 86_400).description(Some("The pause before a retry.")).build();
+    RetryStatus: number(300, 499)
+        .description(Some("An answer that is worth a retry. 410 and 429 are refused: what they mean is fixed."))
+        .build();
+    Bytes: bytes();
+    Filter: document(
+        "A JSON match document over `type`, `data`, `headers` and `metadata`, which may be put together by `$or`, `$and` \
+         and `$not`. It has at most 4 KiB, 64 clauses and 16 levels; other members, and operators that are not known, are \
+         refused. Names of headers are in lower case.",
+    );
+    Metadata: document("Anything the publisher wants to find again, as a JSON object of at most 16 KiB.");
     Anything: anything();
     ApiKeyKind: words(KeyKind::WORDS).description(Some("What a key may be used for.")).build();
     DeliveryStatus: words(delivery::Status::WORDS).build();
+    EndedStatus: words_of(delivery::Status::ALL.iter().filter(|status| status.ended()).map(|status| status.as_str()))
+        .description(Some("The status of a delivery that has ended."))
+        .build();
+    ChangedStatus: words_of(
+        delivery::Status::WORDS.iter().copied().filter(|word| !matches!(*word, "queued" | "delivering")),
+    )
+    .description(Some("The status that a change leaves a delivery in."))
+    .build();
+    EndReason: words_of(outcome::DeadReason::WORDS.iter().chain(delivery::CancelReason::WORDS).copied())
+        .description(Some("Why a delivery ended undelivered."))
+        .build();
+    DeadReason: words(outcome::DeadReason::WORDS).description(Some("Why a delivery is a dead letter.")).build();
+    RefusedStatus: words(&["refused"]).build();
+    ReadinessFor: words(&["ingest"]).build();
+    // Each tells one shape of an input from the others.
+    NoAuthType: words(&["none"]).build();
+    BearerAuthType: words(&["bearer"]).build();
+    BasicAuthType: words(&["basic"]).build();
+    HeadersAuthType: words(&["headers"]).build();
+    AccountKeyKind: words(&["account"]).build();
+    IngestKeyKind: words(&["ingest"]).build();
+    OperatorKeyKind: words(&["operator"]).build();
+    IngestScope: words(&["ingest:write"]).build();
     HoldReason: words(gate::HoldReason::WORDS).build();
     OnDeadLetter: words(destination::OnDeadLetter::WORDS).build();
     Ordering: words(destination::Ordering::WORDS).build();
@@ -60,7 +122,20 @@ texts! {
 
 /// One of an enum's words.
 fn words(words: &'static [&'static str]) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()))
+    words_of(words.iter().copied())
+}
+
+fn words_of(words: impl Iterator<Item = &'static str>) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
+}
+
+/// A whole number within bounds.
+fn number(minimum: u32, maximum: u32) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
+        .minimum(Some(minimum))
+        .maximum(Some(maximum))
 }
 
 /// So many requests in so many seconds.
@@ -91,15 +166,17 @@ pub struct RetryPolicy {
 
 /// How often and for how long a delivery is to be tried. What is left out takes its default.
 #[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes domain::retry::RetryPolicy")]
 pub struct RetryPolicyInput {
-    #[schema(max_items = 20)]
+    /// All pauses together are no longer than the account keeps what has ended (`retention_days`).
+    #[schema(value_type = Option<Vec<PauseSeconds>>, max_items = 20)]
     schedule_seconds: Option<Vec<u64>>,
     #[schema(minimum = 0.0, maximum = 1.0)]
     jitter: Option<f64>,
     #[schema(minimum = 1, maximum = 7776000)]
     expire_after_seconds: Option<u64>,
-    #[schema(max_items = 32)]
+    #[schema(value_type = Option<Vec<RetryStatus>>, max_items = 32)]
     retry_statuses: Option<Vec<u16>>,
 }
 
@@ -115,7 +192,9 @@ fn timestamp() -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-        .description(Some("RFC 3339, shown in UTC with six decimals; any offset is accepted."))
+        .description(Some(
+            "RFC 3339, shown in UTC with six decimals. Any offset is accepted, and a time from 1970 to 9999.",
+        ))
         .examples(["2026-04-03T14:30:00.000000Z"])
         .build()
 }
@@ -130,13 +209,11 @@ fn headers() -> Object {
         .build()
 }
 
-fn pattern() -> Object {
+fn bytes() -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
-        .description(Some(
-            "`payment.succeeded` exactly, `payment.*` one segment more, `payment.**` any depth, `*` everything.",
-        ))
-        .examples(["payment.*"])
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)))
+        .description(Some("Any bytes."))
         .build()
 }
 
@@ -159,6 +236,7 @@ fn anything() -> Object {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use std::collections::BTreeSet;
 
     /// The members that a description names are those that are written.
     fn check<T: PartialSchema>(written: impl serde::Serialize) {
@@ -176,5 +254,33 @@ mod tests {
         check::<RetryPolicy>(domain::retry::RetryPolicy::default());
         check::<RetryPolicyInput>(domain::retry::RetryPolicy::default());
         check::<RateLimit>(destination::RateLimit { requests: 1, per_seconds: 1 });
+        check::<RateLimitInput>(destination::RateLimit { requests: 1, per_seconds: 1 });
+    }
+
+    /// The members of all shapes together are those that are read.
+    fn check_shapes<T: ToSchema>(read: &str) {
+        let mut schemas = Vec::new();
+        T::schemas(&mut schemas);
+        let mut described = BTreeSet::new();
+        for shape in json!(T::schema())["oneOf"].as_array().expect("one of several shapes") {
+            let name =
+                shape["$ref"].as_str().expect("a shape has a name").rsplit('/').next().unwrap().to_owned();
+            let (_, schema) = schemas.iter().find(|(known, _)| *known == name).expect("a shape is described");
+            let schema = json!(schema);
+            assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+            described.extend(schema["properties"].as_object().unwrap().keys().cloned());
+        }
+        assert_eq!(described.into_iter().collect::<Vec<_>>().join(" "), read);
+    }
+
+    #[test]
+    fn the_shapes_of_an_input_have_the_members_that_are_read() {
+        check_shapes::<Publish>(
+            "content_type data data_base64 deliver_at idempotency_key metadata ordering_key type",
+        );
+        check_shapes::<AuthInput>("headers password token type username");
+        check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
+        check_shapes::<ReplayInput>("delivery_ids dry_run filter rate");
+        check_shapes::<PreviewInput>("data event_id headers metadata source_id type");
     }
 }

@@ -58,12 +58,15 @@ pub enum VerificationKind {
 #[serde(deny_unknown_fields)]
 pub struct NewSource {
     /// Your own id of it, unique in the account.
+    #[schema(value_type = Option<schema::Uid>)]
     pub uid: Option<String>,
+    #[schema(value_type = schema::Name)]
     pub name: String,
     #[serde(default = "enabled")]
-    #[schema(default = true)]
+    #[schema(value_type = Option<bool>, default = true)]
     pub enabled: bool,
     #[serde(default)]
+    #[schema(value_type = Option<VerificationInput>)]
     pub verification: VerificationInput,
     /// Events a second that may come in by it, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
@@ -86,5 +89,6 @@ fn enabled() -> bool {
 #[serde(default, deny_unknown_fields)]
 pub struct VerificationInput {
     #[serde(rename = "type")]
+    #[schema(value_type = Option<VerificationKind>)]
     pub kind: VerificationKind,
 }

@@ -42,7 +42,7 @@ pub struct TotalsView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = StatusCount)]
 pub struct StatusCountView {
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::DeliveryStatus)]
     pub status: Status,
     pub count: u64,
 }
@@ -140,8 +140,8 @@ pub struct QuantilesView {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StatsQuery {
-    /// From this time on. Rounded down to the minute within the last hours, to the hour within the last week, to the day
-    /// before that.
+    /// From this time on. Lies before `until`, and in the past. Rounded down to the minute within the last hours, to the
+    /// hour within the last week, to the day before that.
     #[param(value_type = Option<schema::Timestamp>)]
     pub since: Option<Timestamp>,
     /// Before this time.

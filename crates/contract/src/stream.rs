@@ -27,7 +27,7 @@ pub struct DeliveryChangeView {
     #[schema(value_type = schema::DeliveryStatus)]
     pub status: Status,
     /// Why it ended undelivered.
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<schema::EndReason>, required)]
     pub reason: Option<EndReason>,
     pub attempt_count: u32,
     pub retry_count: u32,
@@ -96,25 +96,25 @@ pub struct DestinationChangeView {
 #[into_params(parameter_in = Query)]
 pub struct StreamQuery {
     /// Which events.
-    #[param(inline, required = false)]
+    #[param(inline, required = false, max_items = 50)]
     pub kind: Vec<StreamKind>,
-    #[param(value_type = Vec<schema::DestinationId>, required = false)]
+    #[param(value_type = Vec<schema::DestinationId>, required = false, max_items = 50)]
     pub destination_id: Vec<DestinationId>,
     /// Of the delivery, as the change left it: `retry_scheduled`, `delivered`, `dead_letter` or `cancelled`.
-    #[param(value_type = Vec<schema::DeliveryStatus>, required = false)]
+    #[param(value_type = Vec<schema::ChangedStatus>, required = false, max_items = 50)]
     pub status: Vec<Status>,
     /// Of the attempt.
-    #[param(value_type = Vec<schema::Outcome>, required = false)]
+    #[param(value_type = Vec<schema::Outcome>, required = false, max_items = 50)]
     pub outcome: Vec<Outcome>,
     /// Event type, or a pattern of it.
     #[serde(rename = "type")]
-    #[param(value_type = Vec<schema::EventTypePattern>, required = false)]
+    #[param(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
     pub types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false)]
+    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
     pub source_id: Vec<SourceId>,
-    #[param(value_type = Vec<schema::RouteId>, required = false)]
+    #[param(value_type = Vec<schema::RouteId>, required = false, max_items = 50)]
     pub route_id: Vec<RouteId>,
-    #[param(value_type = Vec<schema::ReplayId>, required = false)]
+    #[param(value_type = Vec<schema::ReplayId>, required = false, max_items = 50)]
     pub replay_id: Vec<ReplayId>,
 }
 

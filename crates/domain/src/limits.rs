@@ -1,6 +1,6 @@
 //! Every bound of the product, named, with its reason.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 // --- Requests that come in ------------------------------------------------------------------------------------------
 
@@ -238,6 +238,8 @@ pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
 pub const PREVIEW_ROUTES: usize = 10_000;
 /// Values of one repeated filter of a list.
 pub const FILTER_VALUES: usize = 50;
+/// Statuses that an answer of HTTP can have; a filter for another would find nothing.
+pub const HTTP_STATUSES: RangeInclusive<u16> = 100..=999;
 /// Rows of one page of a list: unless asked otherwise, and at most.
 pub const PAGE_DEFAULT: usize = 50;
 pub const PAGE_MAX: usize = 200;

@@ -2,7 +2,7 @@
 
 use crate::{error::ApiError, validate::Checks};
 use contract::DeliveryQuery;
-use domain::delivery::EndReason;
+use domain::{delivery::EndReason, limits};
 use store::DeliveryFilter;
 
 pub(crate) fn checked(query: &DeliveryQuery) -> Result<DeliveryFilter, ApiError> {
@@ -27,6 +27,9 @@ pub(crate) fn check(query: &DeliveryQuery, place: &str, checks: &mut Checks) {
     ];
     for (pointer, count) in counts {
         checks.filter_values(&format!("{place}{pointer}"), count);
+    }
+    for (index, status) in query.http_status.iter().enumerate() {
+        checks.range(&format!("{place}/http_status/{index}"), *status, limits::HTTP_STATUSES);
     }
     for (index, reason) in query.reason.iter().enumerate() {
         if EndReason::read(reason).is_none() {

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Ask which routes an event would take. Nothing is sent. Scope `events:read`.
 #[utoipa::path(
     post, path = "/v1/routes/preview", operation_id = "preview_routes", tag = "routes",
-    request_body = PreviewInput,
+    request_body = contract::schema::PreviewInput,
     responses(
         (status = 200, description = "Routes that match come first, then the oldest; at most 10,000.", body = PreviewView),
         problems::ActingWith,

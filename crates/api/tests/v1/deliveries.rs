@@ -147,6 +147,7 @@ on_every_store! {
         world.get("/v1/deliveries?status=lost").await.expect_invalid("/status/0", "unknown_value");
         world.get("/v1/deliveries?reason=bored").await.expect_invalid("/reason/0", "unknown_value");
         world.get("/v1/deliveries?event_id=evt_1").await.expect_invalid("/event_id/0", "invalid_value");
+        world.get("/v1/deliveries?http_status=99").await.expect_invalid("/http_status/0", "out_of_range");
         let many = "http_status=200&".repeat(51);
         world.get(&format!("/v1/deliveries?{many}")).await.expect_invalid("/http_status", "too_many");
     }

@@ -7,18 +7,19 @@ use domain::{
     destination::{OnDeadLetter, Ordering, Scheme},
     gate::HoldReason,
     lane::WaitKind,
+    limits,
     member::Role,
     outcome::Outcome,
     replay::ReplayStatus,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// `POSTHASTE_UPDATE=1 cargo test -p api openapi` writes it anew.
 #[test]
 fn the_document_is_the_one_that_was_reviewed() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
-    let now = api::document().to_pretty_json().expect("plain data") + "\n";
+    let now = serde_json::to_string_pretty(&api::document()).expect("plain data") + "\n";
     if std::env::var_os("POSTHASTE_UPDATE").is_some() {
         std::fs::write(path, &now).expect("the document can be written");
     }
@@ -47,7 +48,7 @@ async fn the_document_is_served() {
     let world = World::memory().await;
     let served = world.get("/openapi.json").await.expect(200);
     assert_eq!(served["openapi"].as_str().map(|version| &version[..3]), Some("3.1"));
-    assert_eq!(served, serde_json::to_value(api::document()).unwrap());
+    assert_eq!(served, api::document());
 }
 
 /// Everything the document names is answered, and what it does not name is not there. The router takes handlers only
@@ -89,7 +90,7 @@ fn every_operation_has_a_name_of_its_own_and_says_what_can_go_wrong() {
 
 #[test]
 fn every_schema_that_is_referred_to_is_there() {
-    let document = serde_json::to_value(api::document()).unwrap();
+    let document = api::document();
     let mut wanted = BTreeSet::new();
     collect_references(&document, &mut wanted);
     for reference in wanted {
@@ -100,7 +101,7 @@ fn every_schema_that_is_referred_to_is_there() {
 
 #[test]
 fn the_words_of_the_document_are_those_of_the_rules() {
-    let document = serde_json::to_value(api::document()).unwrap();
+    let document = api::document();
     let schemas = &document["components"]["schemas"];
     for (name, words) in [
         ("ApiKeyKind", KeyKind::WORDS),
@@ -115,12 +116,90 @@ fn the_words_of_the_document_are_those_of_the_rules() {
         ("SigningScheme", Scheme::WORDS),
         ("WaitKind", WaitKind::WORDS),
     ] {
-        assert_eq!(schemas[name]["enum"], serde_json::json!(words), "{name}");
+        assert_eq!(schemas[name]["enum"], json!(words), "{name}");
+    }
+}
+
+#[test]
+fn a_body_or_a_parameter_is_left_out_and_never_null() {
+    let mut left_out = Vec::new();
+    for (_, _, operation) in operations() {
+        let null = json!({"type": "null"});
+        let is_null = |schema: &Value| {
+            let shapes = schema["oneOf"].as_array().is_some_and(|shapes| shapes.contains(&null));
+            shapes || schema["type"].as_array().is_some_and(|types| types.contains(&json!("null")))
+        };
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            assert!(!is_null(&parameter["schema"]), "{parameter}");
+        }
+        let body = &operation["requestBody"];
+        assert!(!is_null(&body["content"]["application/json"]["schema"]), "{body}");
+        if body["required"] == false {
+            left_out.push(operation["operationId"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(left_out, ["rotate_destination_secret", "test_destination", "replay_event"]);
+}
+
+#[test]
+fn the_items_of_a_list_have_a_name() {
+    let document = api::document();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let pages: Vec<_> = schemas.iter().filter(|(name, _)| name.ends_with("Page")).collect();
+    assert!(pages.len() > 10, "{pages:?}");
+    for (name, page) in pages {
+        let item = page["properties"]["data"]["items"]["$ref"].as_str().unwrap();
+        assert_eq!(format!("{}Page", item.rsplit('/').next().unwrap()), *name);
+    }
+}
+
+#[test]
+fn what_is_not_available_is_not_in_the_document() {
+    let document = api::document()["components"]["schemas"].to_string();
+    for word in ["stripe", "github", "ed25519", "svix_headers", "oauth2", "mtls"] {
+        assert!(!document.contains(&format!("\"{word}\"")), "{word}");
+    }
+}
+
+#[test]
+fn the_bounds_of_the_document_are_those_of_the_rules() {
+    let document = api::document();
+    let schemas = &document["components"]["schemas"];
+    let member = |schema: &str, member: &str| schemas[schema]["properties"][member].clone();
+    let seconds = |duration: std::time::Duration| duration.as_secs();
+    for (schema, name, bound, expected) in [
+        ("NewAccount", "retention_days", "maximum", limits::RETENTION_DAYS_MAX.into()),
+        ("NewDestination", "max_concurrency", "maximum", limits::MAX_CONCURRENCY_MAX.into()),
+        ("NewDestination", "timeout_seconds", "maximum", seconds(limits::TIMEOUT_MAX)),
+        ("NewDestination", "forward_headers", "maxItems", limits::CUSTOM_HEADERS as u64),
+        ("RateLimitInput", "requests", "maximum", limits::DESTINATION_RATE_MAX.into()),
+        ("RateLimitInput", "per_seconds", "maximum", limits::DESTINATION_RATE_SECONDS_MAX.into()),
+        ("RotateSecret", "overlap_seconds", "maximum", seconds(limits::ROTATION_OVERLAP_MAX)),
+        ("NewRoute", "event_types", "maxItems", limits::ROUTE_PATTERNS as u64),
+        ("NewSource", "rate_limit", "maximum", limits::RATE_LIMIT_MAX.into()),
+        ("AccountKeyInput", "rate_limit", "maximum", limits::RATE_LIMIT_MAX.into()),
+        ("ReplayByIds", "delivery_ids", "maxItems", limits::REPLAY_IDS as u64),
+        ("ReplayByIds", "rate", "maximum", limits::REPLAY_RATE_MAX.into()),
+        ("DeliveryFilter", "event_id", "maxItems", limits::FILTER_VALUES as u64),
+        ("EventReplayInput", "destination_ids", "maxItems", limits::FILTER_VALUES as u64),
+        ("PublishBatch", "events", "maxItems", limits::BATCH_EVENTS as u64),
+    ] {
+        assert_eq!(member(schema, name)[bound], json!(expected), "{schema}.{name} {bound}");
+    }
+    for (schema, name, expected) in [
+        ("NewAccount", "retention_days", limits::RETENTION_DAYS_DEFAULT.into()),
+        ("NewDestination", "max_concurrency", limits::MAX_CONCURRENCY_DEFAULT.into()),
+        ("NewDestination", "timeout_seconds", seconds(limits::TIMEOUT_DEFAULT)),
+        ("RotateSecret", "overlap_seconds", seconds(limits::ROTATION_OVERLAP_DEFAULT)),
+        ("ReplayByFilter", "rate", u64::from(limits::REPLAY_RATE_DEFAULT)),
+    ] {
+        let text = member(schema, name)["description"].as_str().unwrap_or_default().to_owned();
+        assert!(text.ends_with(&format!("{expected} if it is left out.")), "{schema}.{name}: {text}");
     }
 }
 
 pub(crate) fn operations() -> Vec<(String, String, Value)> {
-    let document = serde_json::to_value(api::document()).unwrap();
+    let document = api::document();
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -27,6 +27,12 @@ on_every_store! {
         world.post("/v1/destinations", policy).await.expect_invalid("/retry_policy", "invalid_type");
     }
 
+    async fn an_action_without_a_body_may_name_a_content_type_all_the_same(world) {
+        let path = format!("/v1/destinations/{}/rotate-secret", world.destination().await);
+        world.ask(request(&world, Method::POST, &path, &[], "")).await.expect(200);
+        world.ask(request(&world, Method::POST, &path, &[], " ")).await.expect_problem(400, "invalid_json");
+    }
+
     async fn a_member_given_twice_is_refused(world) {
         let destination = world.destination().await;
         for (body, place) in [

@@ -1,0 +1,301 @@
+//! What is sent in one of several shapes, as OpenAPI says it: a type for each shape. The types that are read have every
+//! member of every shape, and the checks of the API tell which belong together.
+
+use super::{
+    AccountId, AccountKeyKind, Anything, AuthHeaders, AuthUsername, AuthValue, Base64, BasicAuthType,
+    BearerAuthType, ContentType, DeliveryId, EventId, EventType, Headers, HeadersAuthType, IdempotencyKey,
+    IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, Scope,
+    SigningScheme, SigningSecret, SourceId, Timestamp,
+};
+use crate::DeliveryQuery;
+use utoipa::ToSchema;
+
+/// An event to publish: its payload as JSON, or as bytes in base64.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum Publish {
+    Json(PublishJson),
+    Bytes(PublishBytes),
+}
+
+/// An event whose payload is JSON.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::Publish")]
+pub struct PublishJson {
+    #[serde(rename = "type")]
+    event_type: EventType,
+    /// The payload, byte for byte as written here; `null` is one too. At most 64 levels deep.
+    data: Anything,
+    /// Repeats with the same key within 24 hours give the first event; the header `idempotency-key` is the same. If both
+    /// are given, they are equal. Another event with the same key is refused with 409.
+    idempotency_key: Option<IdempotencyKey>,
+    /// Deliveries with the same key keep their order at destinations that ask for it.
+    ordering_key: Option<OrderingKey>,
+    /// Not before this time, which is at most 90 days ahead.
+    deliver_at: Option<Timestamp>,
+    /// For filters and people; not sent.
+    metadata: Option<Metadata>,
+}
+
+/// An event whose payload is anything else.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::Publish")]
+pub struct PublishBytes {
+    #[serde(rename = "type")]
+    event_type: EventType,
+    /// The payload.
+    data_base64: Base64,
+    /// What the payload is.
+    content_type: ContentType,
+    /// Repeats with the same key within 24 hours give the first event; the header `idempotency-key` is the same. If both
+    /// are given, they are equal. Another event with the same key is refused with 409.
+    idempotency_key: Option<IdempotencyKey>,
+    /// Deliveries with the same key keep their order at destinations that ask for it.
+    ordering_key: Option<OrderingKey>,
+    /// Not before this time, which is at most 90 days ahead.
+    deliver_at: Option<Timestamp>,
+    /// For filters and people; not sent.
+    metadata: Option<Metadata>,
+}
+
+/// The credentials to send. The values are write-only.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum AuthInput {
+    None(NoAuth),
+    Bearer(BearerAuth),
+    Basic(BasicAuth),
+    Headers(HeadersAuth),
+}
+
+/// No credentials.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct NoAuth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: Option<NoAuthType>,
+}
+
+/// `Authorization: Bearer`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct BearerAuth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: BearerAuthType,
+    #[schema(write_only)]
+    token: AuthValue,
+}
+
+/// `Authorization: Basic`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct BasicAuth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: BasicAuthType,
+    username: AuthUsername,
+    #[schema(write_only)]
+    password: AuthValue,
+}
+
+/// Headers of your own.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct HeadersAuth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: HeadersAuthType,
+    #[schema(write_only)]
+    headers: AuthHeaders,
+}
+
+/// `token` belongs to `bearer`, `username` and `password` to `basic`, `headers` to `headers`; others are refused. What is
+/// left out stays as it is, unless the type is another: then everything that belongs to it is needed. A URL of another
+/// origin needs the values again, unless the key has the scope `secrets:reveal`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct AuthPatch {
+    #[serde(rename = "type")]
+    kind: Option<crate::AuthKind>,
+    #[schema(write_only)]
+    token: Option<AuthValue>,
+    username: Option<AuthUsername>,
+    #[schema(write_only)]
+    password: Option<AuthValue>,
+    #[schema(write_only)]
+    headers: Option<AuthHeaders>,
+}
+
+/// How requests are to be signed.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::SigningInput")]
+pub struct SigningInput {
+    scheme: Option<SigningScheme>,
+    /// Your own; one is made otherwise.
+    #[schema(write_only)]
+    secret: Option<SigningSecret>,
+}
+
+/// How requests are to be signed. The secret is the destination's, and changed by `POST …/rotate-secret`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::SigningInput")]
+pub struct SigningChoice {
+    scheme: Option<SigningScheme>,
+}
+
+/// So many requests in so many seconds.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes domain::destination::RateLimit")]
+pub struct RateLimitInput {
+    #[schema(minimum = 1, maximum = 100_000)]
+    requests: u32,
+    #[schema(minimum = 1, maximum = 3600)]
+    per_seconds: u32,
+}
+
+/// A key to be made: of an account, of a source of it, or the operator's.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ApiKeyInput {
+    Account(AccountKeyInput),
+    Ingest(IngestKeyInput),
+    Operator(OperatorKeyInput),
+}
+
+/// A key of an account.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ApiKeyInput")]
+pub struct AccountKeyInput {
+    name: Name,
+    /// If left out: a key of the account that asks, or of `account_id`, or an operator's if an operator names none.
+    #[schema(inline)]
+    kind: Option<AccountKeyKind>,
+    /// Every scope if left out. None that the key which asks does not have itself.
+    #[schema(min_items = 1)]
+    scopes: Option<Vec<Scope>>,
+    /// The account it is for, if an operator asks; nobody else may name one.
+    account_id: Option<AccountId>,
+    /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    rate_limit: Option<u32>,
+    /// Lies in the future.
+    expires_at: Option<Timestamp>,
+}
+
+/// A key that only brings in events of one source.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ApiKeyInput")]
+pub struct IngestKeyInput {
+    name: Name,
+    #[schema(inline)]
+    kind: IngestKeyKind,
+    /// Must be there.
+    source_id: SourceId,
+    #[schema(inline, min_items = 1, max_items = 1)]
+    scopes: Option<Vec<IngestScope>>,
+    /// The account it is for, if an operator asks; nobody else may name one.
+    account_id: Option<AccountId>,
+    /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    rate_limit: Option<u32>,
+    /// Lies in the future.
+    expires_at: Option<Timestamp>,
+}
+
+/// A key of the operator. Only an operator makes one.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ApiKeyInput")]
+pub struct OperatorKeyInput {
+    name: Name,
+    #[schema(inline)]
+    kind: OperatorKeyKind,
+    /// Lies in the future.
+    expires_at: Option<Timestamp>,
+}
+
+/// What to replay: whatever a filter matches, or deliveries by their ids.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum ReplayInput {
+    Filter(Box<ReplayByFilter>),
+    Ids(ReplayByIds),
+}
+
+/// A replay of what a filter matches.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ReplayInput")]
+pub struct ReplayByFilter {
+    /// The filters of the list of deliveries, as lists; without `status`, dead letters.
+    filter: DeliveryQuery,
+    /// Deliveries to make a second.
+    #[schema(minimum = 1, maximum = 10_000, default = 100)]
+    rate: Option<u32>,
+    /// Only say how much there is.
+    #[schema(required = false)]
+    dry_run: bool,
+}
+
+/// A replay of deliveries by their ids.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ReplayInput")]
+pub struct ReplayByIds {
+    /// Each must be there: 404 if one is not, 410 if all of those are older than what is kept.
+    #[schema(min_items = 1, max_items = 10_000)]
+    delivery_ids: Vec<DeliveryId>,
+    /// Deliveries to make a second.
+    #[schema(minimum = 1, maximum = 10_000, default = 100)]
+    rate: Option<u32>,
+    /// Only say how much there is.
+    #[schema(required = false)]
+    dry_run: bool,
+}
+
+/// An event that is there, or one as it might come.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum PreviewInput {
+    Known(PreviewOfEvent),
+    Imagined(PreviewOfMembers),
+}
+
+/// An event that is there.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::PreviewInput")]
+pub struct PreviewOfEvent {
+    event_id: EventId,
+}
+
+/// An event as it might come.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::PreviewInput")]
+pub struct PreviewOfMembers {
+    /// Null: published by API. Must be there.
+    source_id: Option<SourceId>,
+    #[serde(rename = "type")]
+    event_type: EventType,
+    /// The payload as JSON; leave it out for one that is not JSON.
+    #[schema(required = false)]
+    data: Anything,
+    /// Values by name.
+    headers: Option<Headers>,
+    metadata: Option<Metadata>,
+}

@@ -1,0 +1,185 @@
+//! What texts may be: the bounds of `domain`, said as JSON Schema says them. Where a pattern cannot say a rule, the
+//! description does: what fits the schema and is refused all the same is refused for what is written here.
+
+use domain::{limits, pattern::PATTERN_MAX_BYTES, signature};
+use utoipa::openapi::{
+    Object, ObjectBuilder, RefOr, Schema,
+    schema::{AdditionalProperties, SchemaType, Type},
+};
+
+/// No control characters, and something that can be seen.
+const VISIBLE: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$";
+const TOKEN: &str = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
+/// Bytes in base64, with padding, and nothing in the bits that are left over.
+const BASE64: &str = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?";
+
+pub(super) fn name() -> Object {
+    text(1, limits::NAME_CHARS, VISIBLE)
+        .description(Some("For people. Not only white space."))
+        .examples(["Orders"])
+        .build()
+}
+
+pub(super) fn uid() -> Object {
+    let pattern = r"^([A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$";
+    text(1, limits::UID_BYTES, pattern).examples(["order-service"]).build()
+}
+
+pub(super) fn event_type() -> Object {
+    text(1, limits::EVENT_TYPE_BYTES, r"^(?!posthaste\.)[A-Za-z0-9._-]+$")
+        .description(Some("What happened. `posthaste.` is ours."))
+        .examples(["payment.succeeded"])
+        .build()
+}
+
+pub(super) fn event_type_pattern() -> Object {
+    let pattern = r"^(\*\*|(\*|[A-Za-z0-9_-]+)(\.(\*|[A-Za-z0-9_-]+))*(\.\*\*)?)$";
+    text(1, PATTERN_MAX_BYTES, pattern)
+        .description(Some(
+            "`payment.succeeded` exactly, `payment.*` one segment more, `payment.**` any depth, `*` everything.",
+        ))
+        .examples(["payment.*"])
+        .build()
+}
+
+pub(super) fn idempotency_key() -> Object {
+    text(1, limits::IDEMPOTENCY_KEY_BYTES, "^[ -~]+$").examples(["order-1042-paid"]).build()
+}
+
+/// As a header: quoted, or as it is.
+pub(super) fn idempotency_key_header() -> Object {
+    text(1, limits::IDEMPOTENCY_KEY_BYTES, r#"^([!#-~]([ -~]*[!-~])?|"([ !#-\[\]-~]|\\["\\])+")$"#)
+        .description(Some(
+            "A key of your own, by which a repeat is recognised. A quoted string, as the draft of the header has it, is \
+             the same key as the text inside.",
+        ))
+        .examples(["order-1042-paid"])
+        .build()
+}
+
+pub(super) fn ordering_key() -> Object {
+    text(1, limits::ORDERING_KEY_BYTES, r"^[^\x00-\x1f\x7f-\x9f]+$")
+        .description(Some("At most 255 bytes of UTF-8."))
+        .examples(["customer-7"])
+        .build()
+}
+
+pub(super) fn content_type() -> Object {
+    text(1, limits::CONTENT_TYPE_BYTES, "^[ -~]+$").examples(["text/csv"]).build()
+}
+
+pub(super) fn base64() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .content_encoding("base64")
+        .pattern(Some(format!("^{BASE64}$")))
+        .examples(["aGVsbG8="])
+        .build()
+}
+
+pub(super) fn destination_url() -> Object {
+    let pattern =
+        r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@\\\x00-\x1f\x7f-\x9f]+([/?][^\s#\\\x00-\x1f\x7f-\x9f]*)?$";
+    text(1, limits::URL_BYTES, pattern)
+        .description(Some(
+            "https, or http where the operator allows it; no user name, no password, no fragment. At most 2,048 bytes, \
+             also when it is written out. What does not parse as a URL is refused, and a host that the operator does not \
+             let us call: private and local ones, as a rule.",
+        ))
+        .examples(["https://fulfillment.example.com/webhooks"])
+        .build()
+}
+
+pub(super) fn signing_secret() -> Object {
+    let shortest = "whsec_".len() + signature::SECRET_MIN_BYTES.div_ceil(3) * 4;
+    let longest = "whsec_".len() + signature::SECRET_MAX_BYTES.div_ceil(3) * 4;
+    text(shortest, longest, &format!("^whsec_{BASE64}$"))
+        .description(Some("`whsec_` and 24 to 64 bytes in base64."))
+        .examples(["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
+        .build()
+}
+
+pub(super) fn header_name() -> Object {
+    text(1, limits::CUSTOM_HEADER_NAME_BYTES, TOKEN)
+        .description(Some(
+            "The name of a header; case does not count, and none is given twice. Refused are those of HTTP itself, \
+             `authorization` and `cookie` (set these by `auth`), and those that begin with `webhook-`, `posthaste-`, \
+             `svix-` or `proxy-`.",
+        ))
+        .examples(["x-team"])
+        .build()
+}
+
+pub(super) fn headers_input() -> Object {
+    by_name(
+        limits::CUSTOM_HEADER_VALUE_BYTES,
+        "Values by name, sent in the clear with every request; null is none. Names are the same in any case, and none is \
+         given twice. Refused are those of HTTP itself, `authorization` and `cookie` (set these by `auth`), and those that \
+         begin with `webhook-`, `posthaste-`, `svix-` or `proxy-`.",
+    )
+    .build()
+}
+
+const AUTH_NAMES: &str = "Values by name, kept as secrets; null is none, and one is needed. Names are the same in any \
+                          case, and none is given twice, here or by `headers`. Refused are those of HTTP itself, and \
+                          those that begin with `webhook-`, `posthaste-`, `svix-` or `proxy-`.";
+
+pub(super) fn auth_headers() -> Object {
+    by_name(limits::AUTH_VALUE_BYTES, AUTH_NAMES).build()
+}
+
+pub(super) fn auth_value() -> Object {
+    text(1, limits::AUTH_VALUE_BYTES, "^[!-~]([ -~]*[!-~])?$").build()
+}
+
+pub(super) fn auth_username() -> Object {
+    text(1, limits::AUTH_VALUE_BYTES, "^[!-9;-~]([ -9;-~]*[!-9;-~])?$").build()
+}
+
+pub(super) fn cursor() -> Object {
+    text(1, 512, "^[A-Za-z0-9_-]+$")
+        .description(Some(
+            "`next_cursor` of the page before, of the same list with the same filters. Anything else is refused with 400 \
+             `invalid_cursor`.",
+        ))
+        .build()
+}
+
+pub(super) fn if_match() -> Object {
+    text(1, 255, r#"^(\*|(W/)?"[0-9]{1,19}"(, ?(W/)?"[0-9]{1,19}")*)$"#)
+        .description(Some(
+            "Change it only if its `etag` is still this one, else 412 `version_mismatch`. `*` is any.",
+        ))
+        .examples(["\"42\""])
+        .build()
+}
+
+pub(super) fn ingest_token() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^[A-Za-z0-9_-]{32}$"))
+        .description(Some("The secret part of the source's `ingest_url`."))
+        .build()
+}
+
+fn by_name(value_bytes: usize, description: &str) -> ObjectBuilder {
+    let value = text(0, value_bytes, "^([!-~]([ -~]*[!-~])?)?$")
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .build();
+    let value = RefOr::T(Schema::Object(value));
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(description))
+        .property_names(Some(Schema::Object(text(1, limits::CUSTOM_HEADER_NAME_BYTES, TOKEN).build())))
+        .max_properties(Some(limits::CUSTOM_HEADERS))
+        .additional_properties(Some(AdditionalProperties::<Schema>::RefOr(value)))
+}
+
+/// Of so many characters, at least and at most.
+fn text(least: usize, most: usize, pattern: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(least))
+        .max_length(Some(most))
+        .pattern(Some(pattern))
+}

@@ -40,6 +40,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Committer {
     queue: mpsc::Receiver<Submission>,
     waiting: TurnQueue<Submission>,
+    /// The last flush went before an event that is too large to go with others.
+    large_has_waited: bool,
     matching: JoinSet<Vec<Submission>>,
     flusher: Arc<Flusher>,
 }
@@ -83,12 +85,18 @@ struct Waiter {
 
 impl Committer {
     pub(crate) fn new(queue: mpsc::Receiver<Submission>, flusher: Flusher) -> Self {
-        Self { queue, waiting: TurnQueue::default(), matching: JoinSet::new(), flusher: Arc::new(flusher) }
+        Self {
+            queue,
+            waiting: TurnQueue::default(),
+            large_has_waited: false,
+            matching: JoinSet::new(),
+            flusher: Arc::new(flusher),
+        }
     }
 
     /// Runs until `stop`, and then until the queue is empty: what was admitted gets its answer.
     pub async fn run(&mut self, stop: CancellationToken) {
-        let Self { queue, waiting, matching, flusher } = self;
+        let Self { queue, waiting, large_has_waited, matching, flusher } = self;
         loop {
             if waiting.is_empty() {
                 select! {
@@ -110,7 +118,7 @@ impl Committer {
                 continue;
             }
             supervisor::failpoint();
-            let batch = take_batch(waiting);
+            let batch = take_batch(waiting, large_has_waited);
             let positions = batch.iter().flat_map(|submission| delivery_positions(&submission.new)).collect();
             // Whatever breaks in one flush, the next one is made: every event of this node passes this loop.
             match AssertUnwindSafe(flusher.commit(batch)).catch_unwind().await {
@@ -356,11 +364,23 @@ fn wait(waiting: &mut TurnQueue<Submission>, submissions: impl IntoIterator<Item
 }
 
 /// Those whose turn it is, as many as one flush may take; at least one.
-fn take_batch(waiting: &mut TurnQueue<Submission>) -> Vec<Submission> {
+///
+/// An event that fills a flush alone takes as long as many: it lets one flush of other accounts go before.
+fn take_batch(waiting: &mut TurnQueue<Submission>, large_has_waited: &mut bool) -> Vec<Submission> {
+    let mut passed_over = Vec::new();
+    if !*large_has_waited {
+        let large = waiting.firsts().filter(|(_, first)| is_large(first));
+        passed_over.extend(large.map(|(account, _)| account));
+    }
+    if !waiting.any_of(|account| !passed_over.contains(&account)) {
+        passed_over.clear();
+    }
+    *large_has_waited = !passed_over.is_empty();
+    let may = |account| !passed_over.contains(&account);
     let mut batch = Vec::with_capacity(waiting.len().min(limits::INGEST_BATCH));
     let (mut bytes, mut deliveries) = (0, 0);
     while batch.len() < limits::INGEST_BATCH
-        && let Some(next) = waiting.peek()
+        && let Some(next) = waiting.peek_of(may)
     {
         bytes += next.new.event.payload.len();
         deliveries += next.new.deliveries.len();
@@ -368,9 +388,13 @@ fn take_batch(waiting: &mut TurnQueue<Submission>) -> Vec<Submission> {
         if !batch.is_empty() && full {
             break;
         }
-        batch.extend(waiting.pop());
+        batch.extend(waiting.pop_of(may));
     }
     batch
+}
+
+fn is_large(submission: &Submission) -> bool {
+    submission.new.event.payload.len() > limits::INGEST_BATCH_BYTES
 }
 
 fn delivery_ids(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId)> {

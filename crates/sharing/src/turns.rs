@@ -47,7 +47,18 @@ impl<T> TurnQueue<T> {
 
     /// What [`TurnQueue::pop`] would give.
     pub fn peek(&self) -> Option<&T> {
-        self.turns.front().and_then(|account| self.accounts.get(account)?.front())
+        self.peek_of(|_| true)
+    }
+
+    /// What [`TurnQueue::pop_of`] would give.
+    pub fn peek_of(&self, mut may: impl FnMut(AccountId) -> bool) -> Option<&T> {
+        let account = self.turns.iter().find(|account| may(**account))?;
+        self.accounts.get(account)?.front()
+    }
+
+    /// The next of each account.
+    pub fn firsts(&self) -> impl Iterator<Item = (AccountId, &T)> {
+        self.accounts.iter().filter_map(|(account, waiting)| Some((*account, waiting.front()?)))
     }
 
     pub fn pop(&mut self) -> Option<T> {

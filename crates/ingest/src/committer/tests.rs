@@ -478,3 +478,20 @@ async fn an_event_is_in_the_next_flush_however_much_of_another_account_waits() {
     assert_eq!(first, limits::INGEST_BATCH - 1, "within an account it goes by order");
     assert!(greedy[first..].iter().all(Result::is_ok));
 }
+
+#[tokio::test]
+async fn an_event_that_fills_a_flush_lets_one_flush_of_others_go_before() {
+    let world = World::new().await;
+    let large = Bytes::from(vec![b'x'; limits::INGEST_BATCH_BYTES + 1]);
+    let large = Event { payload: large, ..world.event(None, "") };
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        events.push(world.matched(Event { id: world.event(None, "").id, ..large.clone() }).await);
+    }
+    events.extend([world.of_no_account(), world.of_no_account()]);
+    // What is in the first flush is not known afterwards.
+    let (answers, log) = world.run([Trouble::Failed], events).await;
+    assert!(answers[..2].iter().all(Result::is_ok), "{answers:?}");
+    assert!(answers[2..].iter().all(is_outcome_unknown), "{answers:?}");
+    assert_eq!(log.iter().filter(|line| line.starts_with("commit")).count(), 3, "{log:?}");
+}

@@ -62,12 +62,18 @@ pub struct TimingView {
     pub first_byte: Option<u32>,
 }
 
-/// Why there is no answer.
+/// Why there is no answer, or none that is followed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = AttemptError)]
 pub struct AttemptErrorView {
     #[schema(example = "connect_error")]
     pub code: String,
+    /// More than the code says, where there is more: `refused`, `unreachable`, `connect_timeout`, `answer_timeout`, `reset`,
+    /// `closed_early`, `not_tls`, `self_signed`, `expired`, `not_yet_valid`, `wrong_name`, `unknown_authority`,
+    /// `bad_certificate`, `protocol`. More may come.
+    #[serde(default)]
+    #[schema(required, example = "refused")]
+    pub kind: Option<String>,
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     id::{AttemptId, DeliveryId, NodeId},
-    outcome::Outcome,
+    outcome::{FailureKind, Fault, Outcome},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,23 @@ pub struct Timing {
 pub struct AttemptError {
     /// A stable word, such as `connect_error`.
     pub code: String,
+    /// A stable word that says more, such as `refused`; a text, because what a later version writes is to be read too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     pub message: String,
+}
+
+impl AttemptError {
+    pub fn new(fault: Fault, kind: Option<FailureKind>, message: impl Into<String>) -> Self {
+        let kind = kind.map(|kind| kind.as_str().to_owned());
+        Self { code: fault.error_code().into(), kind, message: message.into() }
+    }
+
+    /// An answer that says to ask elsewhere.
+    pub fn redirect() -> Self {
+        let message = "the destination answered with a redirect: redirects are not followed".into();
+        Self { code: "redirect".into(), kind: None, message }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

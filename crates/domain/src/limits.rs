@@ -236,6 +236,10 @@ pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Routes a preview answers for.
 pub const PREVIEW_ROUTES: usize = 10_000;
+/// Of a `tracestate` that is passed on: as much as W3C Trace Context asks for.
+pub const TRACESTATE_BYTES: usize = 512;
+pub const TRACESTATE_ENTRIES: usize = 32;
+
 /// Values of one repeated filter of a list.
 pub const FILTER_VALUES: usize = 50;
 /// Statuses that an answer of HTTP can have; a filter for another would find nothing.

@@ -39,6 +39,28 @@ words! {
     }
 }
 
+words! {
+    "a kind of failure",
+    /// What exactly went wrong at a destination that may be called: the `error.kind` of an attempt. A blocked target and
+    /// a name without an address have none: what stands behind those is not the account's to know.
+    FailureKind {
+        Refused = "refused",
+        Unreachable = "unreachable",
+        ConnectTimeout = "connect_timeout",
+        AnswerTimeout = "answer_timeout",
+        Reset = "reset",
+        ClosedEarly = "closed_early",
+        NotTls = "not_tls",
+        SelfSigned = "self_signed",
+        Expired = "expired",
+        NotYetValid = "not_yet_valid",
+        WrongName = "wrong_name",
+        UnknownAuthority = "unknown_authority",
+        BadCertificate = "bad_certificate",
+        Protocol = "protocol",
+    }
+}
+
 /// What the sender read of an answer, as far as it decides anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseFacts<'a> {
@@ -184,6 +206,24 @@ fn judged(outcome: Outcome, next: Next) -> Classified {
 }
 
 impl Fault {
+    /// What is meant where nothing more is known.
+    pub fn kind(self) -> Option<FailureKind> {
+        match self {
+            Fault::ConnectTimeout => Some(FailureKind::ConnectTimeout),
+            Fault::ReadTimeout => Some(FailureKind::AnswerTimeout),
+            Fault::Refused => Some(FailureKind::Unreachable),
+            Fault::Reset => Some(FailureKind::ClosedEarly),
+            Fault::Protocol => Some(FailureKind::Protocol),
+            Fault::Tls
+            | Fault::Dns
+            | Fault::BlockedTarget
+            | Fault::Panic
+            | Fault::Unbuildable
+            | Fault::Altered
+            | Fault::NoCredential => None,
+        }
+    }
+
     /// The `error.code` of the attempt: as much as an account may know, never an address or a resolver's words.
     pub fn error_code(self) -> &'static str {
         match self {

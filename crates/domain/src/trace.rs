@@ -7,11 +7,13 @@
 use crate::{
     event::Event,
     id::{AttemptId, EventId},
+    limits,
     time::Timestamp,
 };
 use std::{fmt, sync::Arc};
 
 pub const TRACEPARENT: &str = "traceparent";
+pub const TRACESTATE: &str = "tracestate";
 
 /// Where a span stands: its trace, itself, and whether it is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,31 @@ impl TraceContext {
 }
 
 const SAMPLED: u8 = 1;
+
+/// The `tracestate` that came with the event: what the systems before us have noted of the trace, the latest first. It goes
+/// with a trace or not at all; what is too long loses its oldest entries.
+pub fn state(event: &Event) -> Option<String> {
+    TraceContext::received(event)?;
+    let values = event.headers.iter().filter(|(name, _)| name == TRACESTATE);
+    let entries =
+        values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|entry| is_entry(entry));
+    let mut state = String::new();
+    for entry in entries.take(limits::TRACESTATE_ENTRIES) {
+        let comma = if state.is_empty() { "" } else { "," };
+        if state.len() + comma.len() + entry.len() > limits::TRACESTATE_BYTES {
+            break;
+        }
+        state.push_str(comma);
+        state.push_str(entry);
+    }
+    (!state.is_empty()).then_some(state)
+}
+
+/// `key=value` in what a header may say.
+fn is_entry(text: &str) -> bool {
+    let named = text.split_once('=').is_some_and(|(key, value)| !key.is_empty() && !value.is_empty());
+    named && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
 
 /// The span of an event's arrival. Never zero: an id has its variant in these bits.
 pub fn span_of_event(id: EventId) -> u64 {
@@ -229,6 +256,25 @@ mod tests {
             assert_eq!(sent, TraceContext::of_untraced(event.id, attempt));
             assert_eq!(TraceContext::parse(&context.to_string()), Some(context));
         }
+    }
+
+    #[test]
+    fn the_state_of_a_trace_goes_with_it_as_far_as_512_characters_go() {
+        let with = |traceparent, states: &[&str]| {
+            let mut event = event(traceparent);
+            event.headers.extend(states.iter().map(|state| (TRACESTATE.into(), (*state).into())));
+            state(&event)
+        };
+        assert_eq!(with(Some(GIVEN), &["a=1, b=2", "c=3"]), Some("a=1,b=2,c=3".into()));
+        assert_eq!(with(Some(GIVEN), &["a=1,,nonsense,=,\u{e9}=1"]), Some("a=1".into()));
+        assert_eq!(with(Some(GIVEN), &[""]), None);
+        assert_eq!(with(Some(GIVEN), &[]), None);
+        assert_eq!(with(None, &["a=1"]), None, "without its trace it says nothing");
+        assert_eq!(with(Some("nonsense"), &["a=1"]), None);
+        let (first, last) = (format!("a={}", "x".repeat(506)), "b=1");
+        assert_eq!(with(Some(GIVEN), &[&first, last]).unwrap().len(), 512);
+        assert_eq!(with(Some(GIVEN), &[&format!("{first}x"), last]), Some(format!("{first}x")));
+        assert_eq!(with(Some(GIVEN), &["a=1,"; 40]).unwrap().matches('=').count(), 32);
     }
 
     #[test]

@@ -56,7 +56,7 @@ mod tests {
         gate::HoldReason,
         lane::WaitKind,
         member::Role,
-        outcome::{DeadReason, Outcome},
+        outcome::{DeadReason, FailureKind, Outcome},
         replay::ReplayStatus,
     };
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_word_is_the_same_in_json_in_text_and_in_the_list() {
-        check!(CancelReason DeadReason DisabledReason HoldReason KeyKind OnDeadLetter Ordering Outcome);
+        check!(CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
         check!(ReplayStatus Role Scheme Scope Status WaitKind);
     }
 }

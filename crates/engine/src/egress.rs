@@ -21,7 +21,10 @@ pub use resolver::{HickoryResolver, Resolve, SystemResolver};
 pub use tls::TlsFault;
 
 use crate::{membership::Lease, transport::ConnectionFacts};
-use domain::{address::AddressPolicy, outcome::Fault};
+use domain::{
+    address::AddressPolicy,
+    outcome::{FailureKind, Fault},
+};
 use http::{
     Uri,
     uri::{Authority, Scheme},
@@ -47,12 +50,16 @@ pub enum EgressError {
     Blocked,
     #[error("the destination's name could not be resolved")]
     Dns,
+    #[error("the destination refused the connection")]
+    Refused,
     #[error("the destination could not be reached")]
     Connect,
     #[error("no connection within {0} s")]
     ConnectTimeout(u64),
     #[error("the connection was closed before TLS was agreed on")]
-    Cut,
+    Closed,
+    #[error("the destination reset the connection before TLS was agreed on")]
+    Reset,
     #[error("TLS: {0}")]
     Tls(TlsFault),
 }
@@ -62,10 +69,23 @@ impl EgressError {
         match self {
             Self::Blocked => Fault::BlockedTarget,
             Self::Dns => Fault::Dns,
-            Self::Connect => Fault::Refused,
+            Self::Refused | Self::Connect => Fault::Refused,
             Self::ConnectTimeout(_) => Fault::ConnectTimeout,
-            Self::Cut => Fault::Reset,
+            Self::Closed | Self::Reset => Fault::Reset,
             Self::Tls(_) => Fault::Tls,
+        }
+    }
+
+    /// What an account hears of it. Before an address has been judged that is nothing more.
+    pub(crate) fn kind(&self) -> Option<FailureKind> {
+        match self {
+            Self::Blocked | Self::Dns => None,
+            Self::Refused => Some(FailureKind::Refused),
+            Self::Connect => Some(FailureKind::Unreachable),
+            Self::ConnectTimeout(_) => Some(FailureKind::ConnectTimeout),
+            Self::Closed => Some(FailureKind::ClosedEarly),
+            Self::Reset => Some(FailureKind::Reset),
+            Self::Tls(fault) => Some(fault.kind()),
         }
     }
 }
@@ -170,6 +190,10 @@ impl Egress {
     }
 }
 
+fn refuses(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 fn host_key(uri: &Uri, authority: Option<&Authority>) -> Result<HostKey, EgressError> {
     let security = match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => Security::Tls,
@@ -229,6 +253,8 @@ impl GuardedConnector {
                 let share = self.connect_timeout / (endpoints.len() - tried) as u32;
                 match timeout(share, self.reach(*endpoint)).await {
                     Ok(Ok(stream)) => return Ok(stream),
+                    // What a proxy met, or whether it is there itself, is not said of the destination.
+                    Ok(Err(error)) if refuses(&error) && self.proxy.is_none() => last = EgressError::Refused,
                     Ok(Err(_)) => last = EgressError::Connect,
                     Err(_) => last = EgressError::ConnectTimeout(self.connect_timeout.as_secs()),
                 }

@@ -36,7 +36,7 @@ use domain::{
     destination::{Destination, Signing},
     event::Event,
     id::AttemptId,
-    outcome::{Classified, DeadReason, Fault, Next, classify_fault},
+    outcome::{Classified, DeadReason, FailureKind, Fault, Next, classify_fault},
     retry::RetryPolicy,
     seal::DataKey,
     time::{Clock, Timestamp},
@@ -110,7 +110,8 @@ pub struct AttemptFacts {
     pub classified: Classified,
     /// None for other kinds, and without an answer.
     pub http_status: Option<u16>,
-    /// What is shown of the request and of the answer. An error only if there was no answer; the URL is filled in later.
+    /// What is shown of the request and of the answer. An error if there was no answer, or a redirect; the URL is filled in
+    /// later.
     pub detail: Detail,
     /// The answer says that the credential is none, or none any more.
     pub credential_refused: bool,
@@ -119,18 +120,22 @@ pub struct AttemptFacts {
 impl AttemptFacts {
     /// There was no answer. The message is for the account's eyes: no address, no resolver text.
     pub fn of_fault(fault: Fault, message: String) -> Self {
-        let error = Some(AttemptError { code: fault.error_code().into(), message });
+        Self::of_failure(fault, fault.kind(), message)
+    }
+
+    pub(crate) fn of_failure(fault: Fault, kind: Option<FailureKind>, message: String) -> Self {
+        let error = Some(AttemptError::new(fault, kind, message));
         let detail = Detail { error, ..Detail::default() };
         Self { classified: classify_fault(fault), http_status: None, detail, credential_refused: false }
     }
 
     pub fn of_connecting(error: &EgressError) -> Self {
-        Self::of_fault(error.fault(), error.to_string())
+        Self::of_failure(error.fault(), error.kind(), error.to_string())
     }
 
     fn of_timeout(timeout: Duration) -> Self {
-        let HttpFailure { fault, message } = HttpFailure::timed_out(timeout);
-        Self::of_fault(fault, message)
+        let HttpFailure { fault, kind, message } = HttpFailure::timed_out(timeout);
+        Self::of_failure(fault, kind, message)
     }
 
     pub(crate) fn of_panic(delivery: &Delivery) -> Self {
@@ -139,7 +144,7 @@ impl AttemptFacts {
     }
 
     fn is_fault(&self) -> bool {
-        self.detail.error.is_some()
+        self.http_status.is_none() && self.detail.error.is_some()
     }
 }
 

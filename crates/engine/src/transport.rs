@@ -6,7 +6,10 @@ use crate::{
     sink::Permit,
 };
 use bytes::{Bytes, BytesMut};
-use domain::{limits, outcome::Fault};
+use domain::{
+    limits,
+    outcome::{FailureKind, Fault},
+};
 use http::{HeaderMap, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
@@ -17,7 +20,7 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioTimer},
 };
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, io, time::Duration};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -61,18 +64,22 @@ pub struct HttpResponse {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpFailure {
     pub fault: Fault,
+    pub kind: Option<FailureKind>,
     /// For the account's eyes: no address, no resolver text.
     pub message: String,
 }
 
 impl HttpFailure {
+    pub fn new(fault: Fault, message: impl Into<String>) -> Self {
+        Self { fault, kind: fault.kind(), message: message.into() }
+    }
+
     fn of_egress(error: &EgressError) -> Self {
-        Self { fault: error.fault(), message: error.to_string() }
+        Self { fault: error.fault(), kind: error.kind(), message: error.to_string() }
     }
 
     pub(crate) fn timed_out(timeout: Duration) -> Self {
-        let message = format!("no answer within {} s", timeout.as_secs_f64());
-        Self { fault: Fault::ReadTimeout, message }
+        Self::new(Fault::ReadTimeout, format!("no answer within {} s", timeout.as_secs_f64()))
     }
 }
 
@@ -276,11 +283,18 @@ fn failure(error: &legacy::Error) -> HttpFailure {
             || hyper.is_body_write_aborted()
     });
     if protocol {
-        let message = "the answer is not well-formed HTTP".into();
-        return HttpFailure { fault: Fault::Protocol, message };
+        return HttpFailure::new(Fault::Protocol, "the answer is not well-formed HTTP");
     }
-    let message = "the connection was closed before the answer was complete".into();
-    HttpFailure { fault: Fault::Reset, message }
+    let (kind, message) = match in_chain::<io::Error>(error).map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionReset) => {
+            (FailureKind::Reset, "the destination reset the connection before the answer was complete")
+        }
+        Some(io::ErrorKind::InvalidData) => {
+            (FailureKind::Protocol, "what came is no answer that can be read")
+        }
+        _ => (FailureKind::ClosedEarly, "the connection was closed before the answer was complete"),
+    };
+    HttpFailure { kind: Some(kind), ..HttpFailure::new(Fault::Reset, message) }
 }
 
 fn in_chain<'e, T: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e T> {

@@ -90,21 +90,17 @@ impl Internet {
         }
         if !outgoing.permit.holds() {
             open.over(RequestEnd::Unsent);
-            return HttpAnswer::failed(HttpFailure {
-                fault: Fault::Reset,
-                message: "the lease has ended".to_owned(),
-            });
+            return HttpAnswer::failed(HttpFailure::new(Fault::Reset, "the lease has ended"));
         }
         self.shared.observed().first_byte(open.request, self.shared.time.now());
         let reply = ReceiverReply::by(&self.shared, open.destination, outgoing.timeout);
         if timeout_at(deadline, sleep(reply.after)).await.is_err() {
             open.over(RequestEnd::TimedOut);
-            let message = "no answer".to_owned();
-            return HttpAnswer::failed(HttpFailure { fault: Fault::ReadTimeout, message });
+            return HttpAnswer::failed(HttpFailure::new(Fault::ReadTimeout, "no answer"));
         }
         let Some(status) = reply.status else {
             open.over(RequestEnd::Reset);
-            return HttpAnswer::failed(HttpFailure { fault: Fault::Reset, message: "closed".to_owned() });
+            return HttpAnswer::failed(HttpFailure::new(Fault::Reset, "closed"));
         };
         open.over(RequestEnd::Answered(status));
         let mut headers = HeaderMap::new();

@@ -64,7 +64,7 @@ pub(crate) fn of_packed(packed: &[u8]) -> Detail {
 /// That an attempt was made, and what it met, is known without its detail: it is shown, and says what is missing.
 fn unreadable() -> Detail {
     let message = "the detail of this attempt cannot be read: it was altered, or written by a newer version";
-    let error = AttemptError { code: "detail_unreadable".into(), message: message.into() };
+    let error = AttemptError { code: "detail_unreadable".into(), kind: None, message: message.into() };
     Detail { error: Some(error), ..Detail::default() }
 }
 

@@ -63,10 +63,11 @@ pub(crate) fn attempt(attempt: &AttemptRecord, every: &EveryRequest) -> AttemptV
         outcome: attempt.outcome,
         http_status: attempt.http_status,
         retry_after_seconds: detail.retry_after_seconds,
-        error: detail
-            .error
-            .as_ref()
-            .map(|error| AttemptErrorView { code: error.code.clone(), message: error.message.clone() }),
+        error: detail.error.as_ref().map(|error| AttemptErrorView {
+            code: error.code.clone(),
+            kind: error.kind.clone(),
+            message: error.message.clone(),
+        }),
         request: RequestView {
             method: "POST".into(),
             url: detail.url.clone(),

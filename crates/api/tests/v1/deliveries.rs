@@ -21,6 +21,16 @@ async fn check(world: &World, query: &str, expected: &[&String]) {
 }
 
 on_every_store! {
+    async fn an_attempt_without_an_answer_says_why_by_a_code_a_kind_and_a_sentence(world) {
+        let (destination, _) = world.routed_destination().await;
+        let event = world.publish("invoice.paid", json!(1)).await;
+        let delivery = world.delivery_of(&event).await;
+        world.attempt(&destination, &delivery, Outcome::NetworkError, 500).await;
+        let shown = world.get(&format!("/v1/deliveries/{delivery}")).await.expect(200);
+        let said = json!({ "code": "connect_error", "kind": "refused", "message": "it refused the connection" });
+        assert_eq!(shown["attempts"][0]["error"], said);
+    }
+
     async fn deliveries_of_an_ordered_destination_are_numbered(world) {
         let (destination, _) = world.routed_destination().await;
         let path = format!("/v1/destinations/{destination}");

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use domain::{
     account::{Account, ApiKey, KeyKind, Scope},
     address::AddressPolicy,
-    attempt::{Attempt, Detail, Response, Timing},
+    attempt::{Attempt, AttemptError, Detail, Response, Timing},
     delivery::{Delivery, Ending, Position, Settled},
     dice::Dice,
     event::Event,
     id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, NodeId},
     lane::{Explanation, WaitKind, WaitingFor},
     member::Role,
-    outcome::{DeadReason, Outcome},
+    outcome::{DeadReason, FailureKind, Fault, Outcome},
     seal::MasterKeys,
     testing::CountingDice,
     time::{Clock, Timestamp},
@@ -349,7 +349,7 @@ impl World {
             duration: Duration::from_millis(112),
             outcome,
             http_status: Some(http_status),
-            detail: detail(),
+            detail: detail(outcome),
             node: self.node,
         };
         let settled = match outcome {
@@ -382,8 +382,11 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
 }
 
-fn detail() -> Detail {
+fn detail(outcome: Outcome) -> Detail {
+    let refused =
+        || AttemptError::new(Fault::Refused, Some(FailureKind::Refused), "it refused the connection");
     Detail {
+        error: (outcome == Outcome::NetworkError).then(refused),
         url: "https://example.com/hooks".into(),
         request_headers: vec![("authorization".into(), "***".into()), ("x-team".into(), "orders".into())],
         timing: Timing {
@@ -394,7 +397,6 @@ fn detail() -> Detail {
         },
         connection_reused: false,
         retry_after_seconds: Some(60),
-        error: None,
         response: Some(Response {
             headers: vec![("server".into(), "nginx".into())],
             body: Some("busy".into()),
@@ -509,7 +511,7 @@ impl TestSend for PretendedSender {
             duration: Duration::from_millis(8),
             outcome: Outcome::Success,
             http_status: Some(204),
-            detail: detail(),
+            detail: detail(Outcome::Success),
             node: NodeId::MIN,
             late: false,
         })

@@ -205,7 +205,7 @@ impl AsyncRead for Link {
         self.answered += buffer.filled().len() - before;
         // Interim answers have no end of their own.
         let too_much = self.answered > limits::ANSWER_BYTES;
-        Poll::Ready(if too_much { Err(io::Error::other("the answer is too long")) } else { Ok(()) })
+        Poll::Ready(if too_much { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) })
     }
 }
 

@@ -1,6 +1,7 @@
 //! TLS to a destination, and what is said when it fails: why, in plain words, and nothing of what a certificate says.
 
 use super::EgressError;
+use domain::outcome::FailureKind;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, OtherError, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -31,9 +32,30 @@ pub enum TlsFault {
     Protocol,
 }
 
+impl TlsFault {
+    pub(super) fn kind(self) -> FailureKind {
+        match self {
+            Self::Expired => FailureKind::Expired,
+            Self::NotYetValid => FailureKind::NotYetValid,
+            Self::WrongName => FailureKind::WrongName,
+            Self::UnknownAuthority => FailureKind::UnknownAuthority,
+            Self::SelfSigned => FailureKind::SelfSigned,
+            Self::BadCertificate => FailureKind::BadCertificate,
+            Self::NotTls => FailureKind::NotTls,
+            Self::Protocol => FailureKind::Protocol,
+        }
+    }
+}
+
 /// What connections to destinations are made with.
 pub(super) fn client_config(provider: Arc<CryptoProvider>) -> Result<ClientConfig, rustls::Error> {
-    let verifier = rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?;
+    config_by(rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?, provider)
+}
+
+fn config_by(
+    verifier: rustls_platform_verifier::Verifier,
+    provider: Arc<CryptoProvider>,
+) -> Result<ClientConfig, rustls::Error> {
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -48,7 +70,8 @@ pub(super) fn handshake_error(error: &io::Error) -> EgressError {
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsFault::NotTls,
         Some(_) => TlsFault::Protocol,
         // The connection broke, and says nothing about TLS.
-        None => return EgressError::Cut,
+        None if error.kind() == io::ErrorKind::ConnectionReset => return EgressError::Reset,
+        None => return EgressError::Closed,
     };
     EgressError::Tls(fault)
 }
@@ -123,6 +146,46 @@ fn is_its_own(certificate: &CertificateDer<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+    use rustls::ServerConfig;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    /// Of an authority that is known, over a real socket: the name is looked at after it.
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a destination of this test")]
+    async fn a_certificate_for_another_name_is_called_that() {
+        let mut authority = CertificateParams::new(vec![]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.distinguished_name.push(DnType::CommonName, "an authority");
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["elsewhere.example.com".into()]).unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.into())
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let _ = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
+        });
+
+        let roots = [authority.der().clone()];
+        let verifier =
+            rustls_platform_verifier::Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).unwrap();
+        let connector = TlsConnector::from(Arc::new(config_by(verifier, provider).unwrap()));
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::from(address.ip());
+        let error = handshake_error(&connector.connect(name, stream).await.unwrap_err());
+        assert_eq!(error.kind(), Some(FailureKind::WrongName));
+        assert_eq!(error.to_string(), "TLS: its certificate is for another name");
+    }
 
     #[test]
     fn what_is_wrong_with_a_certificate_has_a_kind() {

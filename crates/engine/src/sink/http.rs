@@ -11,7 +11,7 @@ use crate::{
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
-    attempt::{Detail, Response, Timing},
+    attempt::{AttemptError, Detail, Response, Timing},
     destination::{Destination, Scheme, Signing},
     limits,
     outcome::{Fault, ResponseFacts, classify},
@@ -19,7 +19,7 @@ use domain::{
     seal::DataKey,
     signature::SigningSecret,
     time::Timestamp,
-    trace::{Attribute, TRACEPARENT},
+    trace::{self, Attribute, TRACEPARENT, TRACESTATE},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use std::{sync::Arc, time::Duration};
@@ -172,10 +172,17 @@ impl<T> HttpSink<T> {
         }
         let trace = attempt.trace.to_string();
         set(HeaderName::from_static(TRACEPARENT), &trace)?;
+        if let Some(state) = trace::state(&event) {
+            set(HeaderName::from_static(TRACESTATE), &state)?;
+            shown.push((TRACESTATE.into(), state));
+        }
         for (name, value) in &event.headers {
             // The trace goes on, with the attempt as its next span.
             if name == TRACEPARENT {
                 shown.push((name.clone(), trace.clone()));
+                continue;
+            }
+            if name == TRACESTATE {
                 continue;
             }
             // What is set here is sent as it is set, whatever comes in.
@@ -221,7 +228,7 @@ fn facts(
     let reused = answer.connection.is_some_and(|connection| connection.reused);
     let mut facts = match answer.result {
         Ok(received) => facts_of_response(&received, policy, now),
-        Err(HttpFailure { fault, message }) => AttemptFacts::of_fault(fault, message),
+        Err(HttpFailure { fault, kind, message }) => AttemptFacts::of_failure(fault, kind, message),
     };
     facts.detail.request_headers = shown;
     facts.detail.timing = timing;
@@ -241,6 +248,7 @@ fn facts_of_response(received: &HttpResponse, policy: &RetryPolicy, now: Timesta
     let facts = ResponseFacts { status: received.status, retry_after, delivery_control: control };
     let detail = Detail {
         retry_after_seconds: retry_after.map(|pause| pause.as_secs()),
+        error: (300..400).contains(&received.status).then(AttemptError::redirect),
         response: Some(response_shown(received)),
         ..Detail::default()
     };

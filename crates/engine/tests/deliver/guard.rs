@@ -175,8 +175,8 @@ async fn a_forbidden_url_in_the_table_is_blocked_and_all_look_alike_with_a_proxy
         assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{proxy:?}: {seen:?}");
         let error = seen[0].2.clone().unwrap();
         assert_eq!(
-            (&*error.code, &*error.message),
-            ("blocked_target", "the destination's address is not allowed")
+            (&*error.code, error.kind, &*error.message),
+            ("blocked_target", None, "the destination's address is not allowed")
         );
     }
     assert_eq!((canary.callers(), canary6.callers()), (0, 0));
@@ -190,11 +190,12 @@ async fn what_cannot_be_reached_says_nothing_of_addresses_ports_or_resolvers() {
     let refusing5 = TunnelProxy::local(TunnelProtocol::Socks5, TunnelManners::Refuses);
     let gone: Proxy = "http://127.0.0.1:1".parse().unwrap();
     let nameless: Proxy = "http://nobody:1".parse().unwrap();
-    let unreached = ("connect_error", "the destination could not be reached");
-    let unresolved = ("dns_error", "the destination's name could not be resolved");
+    let refused = ("connect_error", Some("refused"), "the destination refused the connection");
+    let unreached = ("connect_error", Some("unreachable"), "the destination could not be reached");
+    let unresolved = ("dns_error", None, "the destination's name could not be resolved");
     for (proxy, host, expected) in [
-        (None, "good.example.com", unreached),
-        (None, "127.0.0.2", unreached),
+        (None, "good.example.com", refused),
+        (None, "127.0.0.2", refused),
         (None, "unknown.example.com", unresolved),
         (None, "void.example.com", unresolved),
         (Some(proxy_at("http", &refusing)), "good.example.com", unreached),
@@ -207,7 +208,7 @@ async fn what_cannot_be_reached_says_nothing_of_addresses_ports_or_resolvers() {
         let destination = bench.tried(&format!("http://{host}:{closed}/"), |_| {}).await;
         assert_eq!(bench.outcomes(destination).await, [Outcome::NetworkError]);
         let error = bench.error_of(destination).await;
-        assert_eq!((&*error.code, &*error.message), expected, "{host}");
+        assert_eq!((&*error.code, error.kind.as_deref(), &*error.message), expected, "{host}");
     }
     assert_eq!(refusing.heard().targets.len(), 1, "a name that cannot be resolved is not the proxy's");
 }
@@ -278,6 +279,7 @@ async fn a_proxy_that_hangs_is_given_up_within_the_time_for_connections() {
         let destination = bench.tried("http://good.example.com:81/", |_| {}).await;
         assert_eq!(bench.outcomes(destination).await, [Outcome::Timeout]);
         let error = bench.error_of(destination).await;
-        assert_eq!((&*error.code, &*error.message), ("timeout", "no connection within 1 s"));
+        let said = (&*error.code, error.kind.as_deref(), &*error.message);
+        assert_eq!(said, ("timeout", Some("connect_timeout"), "no connection within 1 s"));
     }
 }

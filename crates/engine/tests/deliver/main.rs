@@ -2,6 +2,7 @@
 
 mod bench;
 mod credentials;
+mod failures;
 mod fanout;
 mod guard;
 mod hardening;

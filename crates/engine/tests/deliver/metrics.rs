@@ -1,6 +1,6 @@
 //! What the engine tells of itself is what happened.
 
-use crate::bench::{Bench, bench, bench_with, schedule};
+use crate::bench::{Bench, Wish, bench, bench_with, schedule};
 use domain::{
     delivery::Status,
     metrics::Text,
@@ -102,4 +102,20 @@ async fn every_attempt_is_a_span_of_its_own_and_its_destination_hears_of_it() {
     assert_ne!(heard[0].span_id, heard[1].span_id);
     assert_eq!((spans[0].error, spans[1].error), (Some("server_error"), None));
     assert_eq!(spans[0].parent, spans[1].parent);
+}
+
+#[tokio::test]
+async fn the_state_of_a_trace_is_passed_on_beside_it() {
+    const TRACED: &[(&str, &str)] = &[
+        ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        ("tracestate", "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE"),
+    ];
+    let bench = bench().await;
+    let destination = bench.destination("a", |_| {}).await;
+    bench.send_as(destination, b"{}", Wish { headers: TRACED, ..Wish::default() }).await;
+    assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
+    let heard = bench.receiver.snapshot().remove(0).kept.expect("headers are kept");
+    assert_eq!(heard.headers["tracestate"], "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE");
+    let shown = bench.attempts(destination).await.remove(0).detail.request_headers;
+    assert!(shown.contains(&("tracestate".into(), "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE".into())));
 }

@@ -5,10 +5,10 @@ use super::{
     bench::{bench, schedule},
 };
 use domain::{attempt::AttemptError, outcome::Outcome};
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{Certificate, CertificateParams, CertifiedIssuer, KeyPair};
 use std::{future::Future, net::SocketAddr, sync::Arc};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::oneshot,
     time::timeout,
@@ -36,7 +36,11 @@ async fn listen_with(change: impl FnOnce(&mut CertificateParams)) -> SocketAddr 
     let mut params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
     change(&mut params);
     let key = KeyPair::generate().unwrap();
-    let certificate = params.self_signed(&key).unwrap();
+    listen_as(params.self_signed(&key).unwrap(), key).await
+}
+
+/// Shows this certificate, and hangs up.
+async fn listen_as(certificate: Certificate, key: KeyPair) -> SocketAddr {
     let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -52,6 +56,10 @@ async fn listen_with(change: impl FnOnce(&mut CertificateParams)) -> SocketAddr 
         }
     })
     .await
+}
+
+fn said(error: &AttemptError) -> (&str, &str, &str) {
+    (&error.code, error.kind.as_deref().unwrap_or_default(), &error.message)
 }
 
 /// What two attempts at this address met, and what was said of the first.
@@ -73,14 +81,33 @@ async fn met(addr: SocketAddr) -> (Vec<Outcome>, AttemptError) {
 async fn a_certificate_that_is_signed_by_itself_is_called_that() {
     let (outcomes, error) = met(listen_with(|_| {}).await).await;
     assert_eq!(outcomes, [Outcome::TlsError; 2], "tried once more, and no third time");
-    assert_eq!((&*error.code, &*error.message), ("tls_error", "TLS: its certificate is signed by itself"));
+    assert_eq!(said(&error), ("tls_error", "self_signed", "TLS: its certificate is signed by itself"));
 }
 
 #[tokio::test]
 async fn a_certificate_that_has_expired_is_called_that() {
     let addr = listen_with(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1)).await;
     let (_, error) = met(addr).await;
-    assert_eq!(error.message, "TLS: its certificate has expired");
+    assert_eq!(said(&error), ("tls_error", "expired", "TLS: its certificate has expired"));
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_valid_yet_is_called_that() {
+    let addr = listen_with(|params| params.not_before = rcgen::date_time_ymd(4000, 1, 1)).await;
+    let (_, error) = met(addr).await;
+    assert_eq!(said(&error), ("tls_error", "not_yet_valid", "TLS: its certificate is not valid yet"));
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_called_that_and_nothing_it_says_is_told() {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "a secret of the house");
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    let (_, error) = met(listen_as(params.signed_by(&key, &authority).unwrap(), key).await).await;
+    let message = "TLS: its certificate is signed by an authority that is not known here";
+    assert_eq!(said(&error), ("tls_error", "unknown_authority", message));
 }
 
 #[tokio::test]
@@ -92,17 +119,29 @@ async fn a_port_that_does_not_speak_tls_is_called_that() {
     })
     .await;
     let (outcomes, error) = met(addr).await;
-    assert_eq!(
-        (outcomes[0], &*error.message),
-        (Outcome::TlsError, "TLS: it does not speak TLS on this port")
-    );
+    assert_eq!(outcomes[0], Outcome::TlsError);
+    assert_eq!(said(&error), ("tls_error", "not_tls", "TLS: it does not speak TLS on this port"));
 }
 
 #[tokio::test]
 async fn a_handshake_that_is_cut_off_is_trouble_of_the_network_and_has_its_whole_schedule() {
-    let (outcomes, error) = met(listen(async |stream| drop(stream)).await).await;
+    let closes = listen(async |mut stream| {
+        // All of it, or the socket is reset.
+        let _ = stream.read(&mut [0; 16 * 1024]).await;
+    });
+    let (outcomes, error) = met(closes.await).await;
     assert_eq!(outcomes, [Outcome::NetworkError; 3]);
-    assert_eq!(error.message, "the connection was closed before TLS was agreed on");
+    let message = "the connection was closed before TLS was agreed on";
+    assert_eq!(said(&error), ("connect_error", "closed_early", message));
+
+    let resets = listen(async |mut stream| {
+        let _ = stream.read(&mut [0; 1]).await;
+        let _ = stream.set_zero_linger();
+    });
+    let (outcomes, error) = met(resets.await).await;
+    assert_eq!(outcomes, [Outcome::NetworkError; 3]);
+    let message = "the destination reset the connection before TLS was agreed on";
+    assert_eq!(said(&error), ("connect_error", "reset", message));
 }
 
 /// Whoever speaks HTTP/2 as well speaks HTTP/1.1 to us: what could be done with the frames of the one is not met.

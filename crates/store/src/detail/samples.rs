@@ -120,7 +120,7 @@ fn error(dice: &mut Dice) -> AttemptError {
         ("blocked_target", "the address is private or reserved"),
         ("protocol_error", "what came is not HTTP"),
     ][dice.below(11) as usize];
-    AttemptError { code: code.into(), message: message.into() }
+    AttemptError { code: code.into(), kind: None, message: message.into() }
 }
 
 fn response(dice: &mut Dice) -> Response {

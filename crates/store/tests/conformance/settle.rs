@@ -121,7 +121,11 @@ pub(crate) async fn every_outcome_and_every_detail_is_kept(world: World) {
             },
             connection_reused: true,
             retry_after_seconds: Some(60),
-            error: Some(AttemptError { code: "connect_error".into(), message: "a\u{0}b".into() }),
+            error: Some(AttemptError {
+                code: "connect_error".into(),
+                kind: Some("refused".into()),
+                message: "a\u{0}b".into(),
+            }),
             response: Some(Response {
                 body: Some("\u{0}€".into()), truncated: true, ..Response::default()
             }),

@@ -58,7 +58,8 @@ impl Expectation {
 
     /// An answer that ends it.
     pub(crate) fn rejected(status: u16) -> Expectation {
-        let met = Met { outcome: "rejected", status: Some(status), code: None, message: None };
+        let code = (300..400).contains(&status).then_some("redirect");
+        let met = Met { outcome: "rejected", status: Some(status), code, message: None };
         Expectation { met: vec![met], reason: Some("rejected"), ..Expectation::delivered(status) }
     }
 

@@ -15,11 +15,6 @@ import urllib.request
 from node import Node, Receiver
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CHECKS = [
-    "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance",
-    "response_schema_conformance", "negative_data_rejection", "refused_for_what_is_written",
-]
-
 
 def main(binary, document, cases=5000):
     receiver = Receiver()
@@ -36,12 +31,13 @@ def main(binary, document, cases=5000):
                 "spares": spares, "document": os.path.abspath(document), "tally": tally,
             }),
         }
+        # About as many again come of covering what the document says value by value.
         command = [
             os.path.join(os.path.dirname(sys.executable), "schemathesis"),
             "--config-file", os.path.join(HERE, "schemathesis.toml"), "run", os.path.abspath(document),
-            "--url", node.url, "--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing",
+            "--url", node.url, "--phases", "examples,coverage,fuzzing",
             "--exclude-operation-id", "follow_stream", "--continue-on-failure", "--no-shrink", "--seed", "1",
-            "--suppress-health-check", "all", "--workers", "1", "--max-examples", str(max(5, cases // operations)),
+            "--suppress-health-check", "all", "--workers", "1", "--max-examples", str(max(5, cases // operations // 2)),
         ]
         ended = subprocess.run(command, env=environment, cwd=node.folder.name)
         with open(tally) as kept:

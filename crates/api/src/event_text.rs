@@ -139,6 +139,16 @@ pub(crate) fn is_idempotency_key(key: &str) -> bool {
         && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
+/// `text/csv; charset=utf-8`: a type and a subtype, then parameters, of which it matters only that they can be sent.
+pub(crate) fn is_media_type(text: &str) -> bool {
+    let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
+    let of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_token = |text: &str| !text.is_empty() && text.bytes().all(of_token);
+    let kinds = essence.trim_end_matches(' ').split_once('/');
+    kinds.is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
+        && parameters.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
 /// A structured-field string (RFC 9651): quotes around, `\"` and `\\` inside.
 fn unquote(text: &str) -> Option<String> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
@@ -299,6 +309,27 @@ mod tests {
         ]));
         let expected = [("traceparent", "00-1"), ("x-a", "1"), ("x-a", "2")];
         assert_eq!(kept, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_media_type_is_a_type_and_a_subtype() {
+        for fits in ["text/csv", "application/vnd.api+json ; charset=\"utf-8\"", "a/b;"] {
+            assert!(is_media_type(fits), "{fits}");
+        }
+        for not in [
+            "",
+            "text",
+            "/",
+            "text/",
+            "/csv",
+            "te xt/csv",
+            "text/csv/x",
+            " text/csv",
+            "text/csv;\n",
+            "téxt/csv",
+        ] {
+            assert!(!is_media_type(not), "{not}");
+        }
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn payload(
         )),
         (None, Some(text), Some(content_type)) => {
             let sendable = (1..=limits::CONTENT_TYPE_BYTES).contains(&content_type.len())
-                && content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+                && event_text::is_media_type(&content_type);
             if !sendable {
                 return Err(ApiError::invalid_field("/content_type", "invalid_value", "not a content type"));
             }

@@ -68,6 +68,7 @@ texts! {
     IngestToken: texts::ingest_token();
     Headers: headers();
     HeadersInput: texts::headers_input();
+    PreviewHeaders: document("Values by name; of a header that came twice, a list.");
     AuthHeaders: texts::auth_headers();
     HttpStatus: number((*limits::HTTP_STATUSES.start()).into(), (*limits::HTTP_STATUSES.end()).into())
         .description(Some("A status of HTTP."))

@@ -29,6 +29,11 @@ async fn fields_that_do_not_fit_are_422s_with_their_place() {
         (json!({"type": "a", "data": 1, "data_base64": ""}), "/data_base64", "conflict"),
         (json!({"type": "a", "data_base64": "/wA="}), "/content_type", "missing_field"),
         (json!({"type": "a", "data_base64": "?", "content_type": "a/b"}), "/data_base64", "invalid_value"),
+        (
+            json!({"type": "a", "data_base64": "/wA=", "content_type": "csv"}),
+            "/content_type",
+            "invalid_value",
+        ),
         (json!({"type": "a", "data": 1, "deliver_at": "soon"}), "/deliver_at", "invalid_value"),
         (
             json!({"type": "a", "data": 1, "deliver_at": "9999-01-01T00:00:00Z"}),

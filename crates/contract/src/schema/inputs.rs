@@ -3,9 +3,9 @@
 
 use super::{
     AccountId, AccountKeyKind, Anything, AuthHeaders, AuthUsername, AuthValue, Base64, BasicAuthType,
-    BearerAuthType, ContentType, DeliveryId, EventId, EventType, Headers, HeadersAuthType, IdempotencyKey,
-    IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, Scope,
-    SigningScheme, SigningSecret, SourceId, Timestamp,
+    BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType, IdempotencyKey,
+    IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, PreviewHeaders,
+    Scope, SigningScheme, SigningSecret, SourceId, Timestamp,
 };
 use crate::DeliveryQuery;
 use utoipa::ToSchema;
@@ -295,7 +295,6 @@ pub struct PreviewOfMembers {
     /// The payload as JSON; leave it out for one that is not JSON.
     #[schema(required = false)]
     data: Anything,
-    /// Values by name.
-    headers: Option<Headers>,
+    headers: Option<PreviewHeaders>,
     metadata: Option<Metadata>,
 }

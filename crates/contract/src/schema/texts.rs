@@ -65,7 +65,8 @@ pub(super) fn ordering_key() -> Object {
 }
 
 pub(super) fn content_type() -> Object {
-    text(1, limits::CONTENT_TYPE_BYTES, "^[ -~]+$").examples(["text/csv"]).build()
+    let pattern = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+ *(;[ -~]*)?$";
+    text(1, limits::CONTENT_TYPE_BYTES, pattern).examples(["text/csv"]).build()
 }
 
 pub(super) fn base64() -> Object {

@@ -4,6 +4,7 @@ pub(crate) mod keys;
 
 use crate::{
     app::App,
+    audit::AuditOrigin,
     auth::{AccountCtx, OperatorCtx},
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
@@ -17,23 +18,37 @@ use crate::{
     views,
 };
 use axum::{extract::State, response::Response};
-use contract::{AccountView, ListBody, NewAccount, OwnAccountInput, schema};
+use contract::{AccountView, DefaultsInput, ListBody, NewAccount, OwnAccountInput, schema};
 use domain::{
     account::{Account, Scope},
+    audit::Told,
+    delivery_settings::DeliverySettings,
     id::AccountId,
     limits,
 };
 use serde_json::{Value, json};
+use std::time::Duration;
 
 patch_schema!(AccountPatch as "AccountPatch" of NewAccount);
 patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
 
-fn check(input: &NewAccount) -> Result<(), ApiError> {
+/// Finds everything that is wrong with it. `current` is None at creation.
+fn check(input: &NewAccount, current: Option<&Account>) -> Result<(), ApiError> {
     let mut checks = Checks::default();
-    checks.uid(input.uid.as_deref());
+    checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     checks.name("/name", &input.name);
     checks.range("/retention_days", input.retention_days, 1..=limits::RETENTION_DAYS_MAX);
+    let current = current.map(|current| &current.defaults);
+    checks.delivery_settings("/defaults", &read_defaults(&input.defaults), current, input.retention_days);
     checks.done()
+}
+
+fn read_defaults(input: &DefaultsInput) -> DeliverySettings {
+    DeliverySettings {
+        max_concurrency: input.max_concurrency,
+        timeout: input.timeout_seconds.map(Duration::from_secs),
+        retry_policy: input.retry_policy.clone(),
+    }
 }
 
 /// Make an account. Operators only.
@@ -44,20 +59,22 @@ fn check(input: &NewAccount) -> Result<(), ApiError> {
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    _: OperatorCtx,
+    ctx: OperatorCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let input: NewAccount = json::patched(json!({}), body)?;
-    check(&input)?;
+    check(&input, None)?;
     let now = app.now();
     let id = AccountId::at(now, app.dice.bits());
     let data_key = app.secrets.master().new_data_key(id, &*app.dice);
     let account = Account {
         uid: input.uid,
         retention_days: input.retention_days,
+        defaults: read_defaults(&input.defaults),
         ..Account::new(id, &input.name, data_key, now)
     };
-    let account = app.store.create_account(&account).await?;
+    let entry = ctx.entry(&app, id, told(&account).made());
+    let account = app.store.create_account(&account, &entry).await?;
     Ok(Versioned::created(shown(&account)))
 }
 
@@ -99,17 +116,19 @@ pub(crate) async fn get(
 )]
 pub(crate) async fn update(
     State(app): State<App>,
-    _: OperatorCtx,
+    ctx: OperatorCtx,
     Id(id): Id<AccountId>,
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
-    change(&app, id, &if_match, |account| {
+    change(&app, id, ctx.origin(), &if_match, |account| {
         let form = json!({
             "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
+            "defaults": account.defaults,
         });
         let input: NewAccount = json::patched(form, patch.clone())?;
-        check(&input)?;
+        check(&input, Some(&account))?;
+        let account = account.with_defaults(read_defaults(&input.defaults));
         Ok(Account { uid: input.uid, name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
@@ -141,11 +160,14 @@ pub(crate) async fn update_own(
     Body(patch): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     ctx.require(Scope::AccountAdmin)?;
-    change(&app, ctx.account_id(), &if_match, |account| {
-        let form = json!({ "name": account.name, "retention_days": account.retention_days });
-        let own: OwnAccountInput = json::patched(form, patch.clone())?;
-        let input = NewAccount { uid: None, name: own.name, retention_days: own.retention_days };
-        check(&input)?;
+    change(&app, ctx.account_id(), ctx.origin(), &if_match, |account| {
+        let form = json!({
+            "name": account.name, "retention_days": account.retention_days, "defaults": account.defaults,
+        });
+        let OwnAccountInput { name, retention_days, defaults } = json::patched(form, patch.clone())?;
+        let input = NewAccount { uid: None, name, retention_days, defaults };
+        check(&input, Some(&account))?;
+        let account = account.with_defaults(read_defaults(&input.defaults));
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
@@ -154,18 +176,32 @@ pub(crate) async fn update_own(
 async fn change(
     app: &App,
     id: AccountId,
+    origin: &AuditOrigin,
     if_match: &IfMatch,
     decide: impl Fn(Account) -> Result<Account, ApiError>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     let decide = &decide;
     let account = until_unchanged(&*app.dice, if_match, || async move {
-        let account = app.store.account(id).await?;
-        if_match.check(account.version)?;
-        let account = Account { updated_at: app.now(), ..decide(account)? };
-        Ok(app.store.update_account(&account).await?)
+        let before = app.store.account(id).await?;
+        if_match.check(before.version)?;
+        let account = Account { updated_at: app.now(), ..decide(before.clone())? };
+        let entry = origin.entry(app, id, told(&account).since(&told(&before)));
+        let updated = app.store.update_account(&account, &entry).await;
+        if account.defaults == before.defaults {
+            return Ok(updated?);
+        }
+        Ok(app.defaults_written(id, updated).await?)
     })
     .await?;
     Ok(Versioned::ok(shown(&account)))
+}
+
+/// What the audit log tells of it.
+fn told(account: &Account) -> Told {
+    Told::of(json!({
+        "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
+        "defaults": account.defaults,
+    }))
 }
 
 fn shown(account: &Account) -> Revision<AccountView> {

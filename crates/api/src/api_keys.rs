@@ -2,7 +2,8 @@
 
 use crate::{
     app::App,
-    auth::{AccountCtx, Caller},
+    audit::AuditOrigin,
+    auth::{AccountCtx, Caller, OperatorCtx},
     error::ApiError,
     json::{self, Body},
     keys::KeyText,
@@ -21,6 +22,7 @@ use axum::{
 use contract::{ApiKeyInput, ApiKeyView, ListBody, NewApiKeyView, schema};
 use domain::{
     account::{ApiKey, KeyKind, Scope},
+    audit::Told,
     id::{AccountId, ApiKeyId, SourceId},
     time::Timestamp,
 };
@@ -31,7 +33,7 @@ use store::StoreError;
 /// Whose keys are meant: an account's, or the operator's own.
 pub(crate) enum KeyOwner {
     Account(AccountCtx),
-    Operator,
+    Operator(OperatorCtx),
 }
 
 impl FromRequestParts<App> for KeyOwner {
@@ -39,7 +41,7 @@ impl FromRequestParts<App> for KeyOwner {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         match Caller::from_request_parts(parts, app).await? {
-            Caller::Operator(_) => Ok(Self::Operator),
+            Caller::Operator(ctx) => Ok(Self::Operator(ctx)),
             Caller::Account(ctx) => {
                 ctx.require(Scope::KeysManage)?;
                 Ok(Self::Account(ctx))
@@ -52,7 +54,14 @@ impl KeyOwner {
     fn account_id(&self) -> Option<AccountId> {
         match self {
             Self::Account(ctx) => Some(ctx.account_id()),
-            Self::Operator => None,
+            Self::Operator(_) => None,
+        }
+    }
+
+    fn origin(&self) -> &AuditOrigin {
+        match self {
+            Self::Account(ctx) => ctx.origin(),
+            Self::Operator(ctx) => ctx.origin(),
         }
     }
 }
@@ -91,7 +100,8 @@ pub(crate) async fn create(
         expires_at: input.expires_at,
         ..text.kept(id, account_id, &input.name, &app.secrets, now)
     };
-    app.store.create_api_key(&key).await?;
+    let entry = owner.origin().entry(&app, id, told(&key).made());
+    app.store.create_api_key(&key, &entry).await?;
     let made = NewApiKeyView { api_key: views::api_key(&key), key: text.expose().to_owned() };
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -124,9 +134,18 @@ pub(crate) async fn revoke(
     owner: KeyOwner,
     Id(id): Id<ApiKeyId>,
 ) -> Result<StatusCode, ApiError> {
-    app.store.revoke_api_key(owner.account_id(), id, app.now()).await?;
+    let entry = owner.origin().entry(&app, id, None);
+    app.store.revoke_api_key(owner.account_id(), id, app.now(), &entry).await?;
     app.key_revoked(id);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// What the audit log tells of it.
+fn told(key: &ApiKey) -> Told {
+    Told::of(json!({
+        "name": key.name, "kind": key.kind, "scopes": key.scopes, "source_id": key.source_id,
+        "rate_limit": key.rate_limit, "expires_at": key.expires_at,
+    }))
 }
 
 /// The kind of the key, and the account it is for.
@@ -170,9 +189,6 @@ fn check(
         checks.refuse("/expires_at", "out_of_range", "it lies in the past");
     }
     checks.rate_limit(input.rate_limit);
-    if kind == KeyKind::Operator && input.rate_limit.is_some() {
-        checks.refuse("/rate_limit", "not_allowed", "an operator's key brings no events in");
-    }
     checks.done().map(|()| (kind, account_id))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     answers::Answers,
+    audit::refusals::{self, Refusals},
     auth::{self, Keys},
     cache::Cache,
     client_address::TrustedProxies,
@@ -15,10 +16,12 @@ use crate::{
     rate::{RateBuckets, RateMeters, RateStatus},
     request::OncePerSecond,
     stream::{self, Hub},
+    teller,
 };
 use async_trait::async_trait;
 use domain::{
     address::AddressPolicy,
+    delivery_settings::DeliverySettings,
     dice::Dice,
     event::Event,
     id::{AccountId, ApiKeyId, DestinationId},
@@ -63,7 +66,11 @@ pub struct AppState {
     pub(crate) tests: TestsUnderWay,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
+    /// Accounts that are there, by id. A uid is looked up each time: it may be given to another account, which must not get
+    /// what is meant for the first.
+    pub(crate) acted_for: Cache<AccountId, ()>,
     pub(crate) guesses: Guesses,
+    pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
     pub(crate) admission: Admission,
     pub(crate) rates: RateBuckets,
@@ -118,6 +125,10 @@ pub struct ApiConfig {
     pub retention_day: Duration,
     /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
     pub idempotency_window: Duration,
+    /// What destinations go by where neither they nor their account say anything.
+    pub defaults: DeliverySettings,
+    /// The operator's account, by its id or uid: it is told of all accounts.
+    pub operations_account: Option<String>,
     /// What this node does beside answering.
     pub role: Role,
     /// Settings of the store that can lose what it has acknowledged, and were accepted.
@@ -142,6 +153,8 @@ impl ApiConfig {
             backlog: BacklogCap::default(),
             retention_day: limits::RETENTION_DAY,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            defaults: DeliverySettings::default(),
+            operations_account: None,
             role: Role::default(),
             unsafe_settings: Vec::new(),
             dev: false,
@@ -301,7 +314,9 @@ impl App {
             tests: TestsUnderWay::default(),
             config,
             keys,
+            acted_for: Cache::of_credentials(limits::ACTED_FOR_CACHED),
             guesses: Guesses::new(),
+            refusals: Refusals::default(),
             sources: SourceCache::new(),
             admission,
             rates: RateBuckets::new(),
@@ -378,6 +393,27 @@ impl App {
         written
     }
 
+    /// The same for a write of an account itself: its destinations may go by other defaults now.
+    pub async fn defaults_written<T>(
+        &self,
+        account: AccountId,
+        written: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match &written {
+            Ok(_) => self.announce.changed(Change::Defaults(account)).await,
+            Err(StoreError::OutcomeUnknown(_)) => {
+                self.announce.changed(Change::Defaults(account)).await;
+                let app = self.clone();
+                tokio::spawn(async move {
+                    sleep(limits::STORE_STATEMENT).await;
+                    app.announce.changed(Change::Defaults(account)).await;
+                });
+            }
+            Err(_) => {}
+        }
+        written
+    }
+
     /// What this process remembers is read again, and owners are told.
     async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
         self.admission.snapshots().mark_outdated(account);
@@ -416,7 +452,8 @@ impl Deref for App {
     }
 }
 
-/// The loops behind the handlers: committing, noting when keys were used, looking how much waits, reading for the stream.
+/// The loops behind the handlers: committing, noting when keys were used, looking how much waits, writing down what was
+/// refused, telling of ourselves, reading for the stream.
 pub struct Background {
     app: App,
     committer: Committer,
@@ -449,12 +486,26 @@ impl Background {
         let watching = {
             let (app, told) = (app.clone(), stop.clone());
             supervisor.start_draining(Loop::BacklogWatch, &stop, move |_| {
-                app.full_backlogs.clone().watch(app.store.clone(), cap, told.clone())
+                app.full_backlogs.clone().watch(app.store.clone(), app.clock.clone(), cap, told.clone())
+            })
+        };
+        let summing_up = {
+            let (app, told) = (app.clone(), stop.clone());
+            supervisor.start_draining(Loop::Refusals, &stop, move |_| {
+                let (app, stop) = (app.clone(), told.clone());
+                async move { refusals::write_down(&app, stop).await }
+            })
+        };
+        let telling = {
+            let (app, told) = (app.clone(), stop.clone());
+            supervisor.start_draining(Loop::Teller, &stop, move |_| {
+                let (app, stop) = (app.clone(), told.clone());
+                async move { teller::run(&app, stop).await }
             })
         };
         let reader = app.clone();
         supervisor
             .start(Loop::StreamReader, &app.health.closing, move |life| stream::read(reader.clone(), life));
-        let _ = tokio::join!(committing, noting, watching);
+        let _ = tokio::join!(committing, noting, watching, summing_up, telling);
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key. What is none is
-//! counted by the address it came from (`guesses.rs`), and answered alike whether its lookup exists or not.
+//! counted by the address it came from (`guesses.rs`), and answered alike whether its lookup exists or not: it costs a
+//! read too, though the key is in the cache because its owner uses it.
 
 use crate::{
     app::App,
+    audit::{AuditOrigin, refusals::Recognised},
     cache::Cache,
     client_address::ClientAddress,
     error::ApiError,
@@ -17,26 +19,34 @@ use crate::{
 use axum::extract::FromRequestParts;
 use domain::{
     account::{ApiKey, KeyKind, Scope},
+    audit::{Actor, AuditEntry},
     id::{AccountId, ApiKeyId, SourceId},
     limits,
     time::Timestamp,
 };
-use http::{HeaderMap, HeaderValue, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use ingest::bounded_lookup;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use store::Catalog;
 use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+/// Names the account that an operator acts for.
+const POSTHASTE_ACCOUNT: HeaderName = HeaderName::from_static("posthaste-account");
+
 /// A caller that acts for an account, within the scopes of its key.
 #[derive(Debug, Clone)]
 pub struct AccountCtx {
     account_id: AccountId,
     key: Arc<KnownKey>,
+    origin: AuditOrigin,
     /// Of the requests under way, for as long as the handler has this.
     _place: Option<Place>,
 }
@@ -56,7 +66,7 @@ impl AccountCtx {
     }
 
     pub fn scopes(&self) -> &[Scope] {
-        &self.key.key.scopes
+        self.key.scopes()
     }
 
     pub fn has(&self, scope: Scope) -> bool {
@@ -79,10 +89,16 @@ impl AccountCtx {
 
     /// The account, or 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<AccountId, ApiError> {
-        if self.has(scope) {
-            return Ok(self.account_id);
-        }
-        Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
+        self.key.require(scope).map(|()| self.account_id)
+    }
+
+    pub(crate) fn origin(&self) -> &AuditOrigin {
+        &self.origin
+    }
+
+    /// What the audit log is to say of this request.
+    pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
+        self.origin.entry(app, object_id, difference)
     }
 }
 
@@ -90,9 +106,23 @@ impl AccountCtx {
 #[derive(Debug, Clone)]
 pub struct OperatorCtx {
     key_id: ApiKeyId,
+    origin: AuditOrigin,
 }
 
 impl OperatorCtx {
+    fn new(key_id: ApiKeyId, parts: &request::Parts) -> Self {
+        Self { key_id, origin: AuditOrigin::of(parts, Actor::Operator(key_id)) }
+    }
+
+    pub(crate) fn origin(&self) -> &AuditOrigin {
+        &self.origin
+    }
+
+    /// What the audit log is to say of this request.
+    pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
+        self.origin.entry(app, object_id, difference)
+    }
+
     pub fn key_id(&self) -> ApiKeyId {
         self.key_id
     }
@@ -120,15 +150,17 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
-        match (key.key.kind, key.key.account_id) {
-            (KeyKind::Account, Some(account_id)) => {
+        let acts_for = acts_for(app, parts, &key).await?;
+        match (key.key.kind, key.key.account_id.or(acts_for)) {
+            (KeyKind::Account | KeyKind::Operator, Some(account_id)) => {
                 // Whose share of the node the body takes, which is read after this.
                 parts.extensions.insert(account_id);
                 let place = Place::take(&app.requests, account_id).await?;
                 parts.extensions.insert(place.clone());
-                Ok(Self::Account(AccountCtx { account_id, key, _place: Some(place) }))
+                let origin = AuditOrigin::of(parts, key.actor());
+                Ok(Self::Account(AccountCtx { account_id, key, origin, _place: Some(place) }))
             }
-            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx { key_id: key.key.id })),
+            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx::new(key.key.id, parts))),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
     }
@@ -140,9 +172,7 @@ impl FromRequestParts<App> for AccountCtx {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         match Caller::from_request_parts(parts, app).await? {
             Caller::Account(ctx) => Ok(ctx),
-            Caller::Operator(_) => {
-                Err(ApiError::scope_missing("this needs the key of an account, not an operator's"))
-            }
+            Caller::Operator(_) => Err(no_account()),
         }
     }
 }
@@ -153,7 +183,12 @@ impl FromRequestParts<App> for OperatorCtx {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
         match key.key.kind {
-            KeyKind::Operator => Ok(Self { key_id: key.key.id }),
+            KeyKind::Operator if parts.headers.contains_key(POSTHASTE_ACCOUNT) => {
+                Err(ApiError::invalid_header(
+                    "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
+                ))
+            }
+            KeyKind::Operator => Ok(Self::new(key.key.id, parts)),
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
         }
     }
@@ -164,10 +199,11 @@ impl FromRequestParts<App> for PublishCtx {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
+        let acts_for = acts_for(app, parts, &key).await?;
         let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
-        match (key.key.kind, key.key.account_id, key.key.source_id) {
-            (KeyKind::Account, Some(account_id), _) => {
-                AccountCtx { account_id, key, _place: None }.require(Scope::IngestWrite)?;
+        match (key.key.kind, key.key.account_id.or(acts_for), key.key.source_id) {
+            (KeyKind::Account | KeyKind::Operator, Some(account_id), _) => {
+                key.require(Scope::IngestWrite)?;
                 Ok(Self { account_id, source_id: None, meters: RateMeters::new(meter, None) })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
@@ -175,6 +211,7 @@ impl FromRequestParts<App> for PublishCtx {
                 let meters = RateMeters::new(meter, source.meter());
                 Ok(Self { account_id, source_id: Some(source_id), meters })
             }
+            (KeyKind::Operator, None, _) => Err(no_account()),
             _ => Err(ApiError::scope_missing("this needs the key of an account or of a source")),
         }
     }
@@ -185,35 +222,86 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
     let client = ClientAddress::noted(&parts.extensions);
     let wrong = |detail| app.guesses.wrong(client, refuse(detail));
     let presented = PresentedKey::parse(presented).ok_or_else(|| wrong("the API key is malformed"))?;
-    let known = app.presented_key(presented.lookup, client).await?;
-    let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
-    let same = bool::from(app.secrets.hash(presented.secret.as_bytes())[..].ct_eq(expected));
+    let known = app.presented_key(&presented, client).await?;
+    let known = known.ok_or_else(|| wrong("there is no such API key"))?;
     let now = app.now();
-    match known {
-        Some(known) if same && known.key.kind == presented.kind => {
-            known.usable(now)?;
-            if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&ListenAddress::Public) {
-                return Err(refuse("an operator's key is taken on the admin address only"));
-            }
-            app.keys.used(&known, now);
-            Ok(known)
-        }
-        _ => Err(wrong("there is no such API key")),
+    if let Some(recognised) = parts.extensions.get::<Recognised>() {
+        recognised.as_key_of(known.key.account_id);
     }
+    known.usable(now)?;
+    if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&ListenAddress::Public) {
+        return Err(refuse("an operator's key is taken on the admin address only"));
+    }
+    app.keys.used(&known, now);
+    Ok(known)
+}
+
+/// The account that an operator acts for: named by its id or its uid, and an id counts first.
+async fn acts_for(app: &App, parts: &request::Parts, key: &KnownKey) -> Result<Option<AccountId>, ApiError> {
+    let mut named = parts.headers.get_all(POSTHASTE_ACCOUNT).iter();
+    let (named, None) = (named.next(), named.next()) else {
+        return Err(ApiError::invalid_header("`posthaste-account` names one account"));
+    };
+    let Some(named) = named else { return Ok(None) };
+    if key.key.kind != KeyKind::Operator {
+        let detail =
+            "this key acts for its own account: leave `posthaste-account` out, or use an operator's key";
+        return Err(ApiError::scope_missing(detail));
+    }
+    let named =
+        named.to_str().map_err(|_| ApiError::invalid_header("`posthaste-account` is an id or a uid"))?;
+    let account = match named.parse() {
+        Ok(id) if app.acted_for.get(&id).is_some() => id,
+        Ok(id) => {
+            let found = bounded_lookup(app.store.account(id)).await?;
+            app.acted_for.put(found.id, ());
+            found.id
+        }
+        Err(_) => {
+            let found = bounded_lookup(app.store.account_by_uid(named)).await?;
+            found.ok_or_else(|| ApiError::no_such("account"))?.id
+        }
+    };
+    if let Some(recognised) = parts.extensions.get::<Recognised>() {
+        recognised.acting_for(account);
+    }
+    Ok(Some(account))
+}
+
+/// 400: an operator who does not say for whom.
+fn no_account() -> ApiError {
+    ApiError::invalid_header(
+        "this is about an account: name the one you act for by its id or uid in the header `Posthaste-Account`",
+    )
 }
 
 impl App {
+    /// The key that was presented; None if it is none.
     async fn presented_key(
         &self,
-        lookup: &[u8; LOOKUP_LENGTH],
+        presented: &PresentedKey<'_>,
         client: ClientAddress,
     ) -> Result<Option<Arc<KnownKey>>, ApiError> {
-        let keys = &self.keys;
+        let (keys, lookup) = (&self.keys, presented.lookup);
+        let hash = self.secrets.hash(presented.secret.as_bytes());
+        let if_right = |known: Option<Arc<KnownKey>>| {
+            let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
+            let same = bool::from(hash[..].ct_eq(expected));
+            known.filter(|known| same && known.key.kind == presented.kind)
+        };
         if let Some(known) = keys.known.get(lookup) {
-            return Ok(known);
+            let right = if_right(known);
+            if right.is_some() || keys.missed.get(lookup).is_some() {
+                return Ok(right);
+            }
         }
-        let is_new = keys.known.last(lookup).flatten().is_none();
-        self.guesses.find(client, is_new, keys.read(&*self.store, lookup)).await
+        let is_new = if_right(keys.known.last(lookup).flatten()).is_none();
+        let read = async { keys.read(&*self.store, lookup).await.map(if_right) };
+        let found = self.guesses.find(client, is_new, read).await?;
+        if found.is_none() {
+            keys.missed.put(*lookup, ());
+        }
+        Ok(found)
     }
 }
 
@@ -258,6 +346,29 @@ pub(crate) struct KnownKey {
 }
 
 impl KnownKey {
+    /// An operator may do in an account whatever a key of its own may.
+    fn scopes(&self) -> &[Scope] {
+        match self.key.kind {
+            KeyKind::Operator => &Scope::ALL,
+            KeyKind::Account | KeyKind::Ingest => &self.key.scopes,
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        match self.key.kind {
+            KeyKind::Operator => Actor::Operator(self.key.id),
+            KeyKind::Account | KeyKind::Ingest => Actor::Key(self.key.id),
+        }
+    }
+
+    /// 403 unless the key has this scope.
+    fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes().contains(&scope) {
+            return Ok(());
+        }
+        Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
+    }
+
     fn usable(&self, now: Timestamp) -> Result<(), ApiError> {
         if self.key.revoked_at.is_some() {
             return Err(refuse("the API key has been revoked"));
@@ -272,13 +383,17 @@ impl KnownKey {
 /// The keys seen lately, and those that were not there: a fake costs a lookup in half a second, not one each.
 pub(crate) struct Keys {
     known: Cache<[u8; LOOKUP_LENGTH], Option<Arc<KnownKey>>>,
+    /// Those that were presented with a wrong secret lately, or that were not there.
+    missed: Cache<[u8; LOOKUP_LENGTH], ()>,
     touched: mpsc::Sender<ApiKeyId>,
 }
 
 impl Keys {
     pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
-        (Self { known: Cache::of_credentials(limits::KEYS_CACHED), touched }, receiver)
+        let known = Cache::of_credentials(limits::KEYS_CACHED);
+        let missed = Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH);
+        (Self { known, missed, touched }, receiver)
     }
 
     async fn read(

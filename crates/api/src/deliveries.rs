@@ -68,7 +68,8 @@ pub(crate) async fn retry(
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DeliveriesRetry)?;
     let room = app.answers.page(account).await?;
-    let Some(delivery) = app.store.retry_now(account, id, app.now()).await? else {
+    let entry = ctx.entry(&app, id, None);
+    let Some(delivery) = app.store.retry_now(account, id, app.now(), &entry).await? else {
         return Err(not_waiting(&app, account, id).await);
     };
     app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
@@ -90,7 +91,8 @@ pub(crate) async fn cancel(
     let room = app.answers.page(account).await?;
     let now = app.now();
     let fact = AttemptId::at(now, app.dice.bits());
-    let Some(delivery) = app.store.cancel(account, id, fact, now).await? else {
+    let entry = ctx.entry(&app, id, None);
+    let Some(delivery) = app.store.cancel(account, id, fact, now, &entry).await? else {
         return Err(not_waiting(&app, account, id).await);
     };
     // An owner reads a delivery again before it starts one it has not seen for a second, and its settlement does not move
@@ -154,7 +156,7 @@ async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError>
     let destination = app.store.destination(record.account_id, record.destination_id).await?;
     let now = app.now();
     let id = DeliveryId::at(now, app.dice.bits());
-    let (destination, key) = ((destination.id, destination.ordering), record.ordering_key.as_deref());
+    let (destination, key) = ((destination.id, destination.numbering()), record.ordering_key.as_deref());
     let delivery = NewDelivery::new(id, record.route_id, destination, key, now, now);
     Ok(Replayed { origin: record.origin, event_id: record.event_id, delivery })
 }

@@ -8,6 +8,7 @@ mod input;
 pub(crate) mod secret;
 pub(crate) mod signing;
 pub(crate) mod test;
+mod told;
 
 use crate::{
     app::App,
@@ -53,7 +54,8 @@ pub(crate) async fn create(
 ) -> Result<Versioned<DestinationView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     let mut input = input::created(body)?;
-    input::check(&mut input, None, &rules(&app, &ctx).await?)?;
+    let rules = rules(&app, &ctx).await?;
+    input::check(&mut input, None, &rules)?;
     let now = app.now();
     let key = app.data_key(account).await?;
     let id = DestinationId::at(now, app.dice.bits());
@@ -63,9 +65,12 @@ pub(crate) async fn create(
     destination.auth = auth::read(&input.auth, None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
-    let created = app.store.create_destination(&destination).await;
+    let entry = ctx.entry(&app, id, told::told(&destination).made());
+    let created = app.store.create_destination(&destination, &entry).await;
     let destination = app.config_written(account, &[id], created).await?;
-    let view = views::revealing(views::destination(&destination, &LaneSummary::default()), &secret.expose());
+    let settings = read::effective(&app, &destination, &rules.account_defaults);
+    let view = views::destination(&destination, &settings, &LaneSummary::default());
+    let view = views::revealing(view, &secret.expose());
     Ok(Versioned::created(Revision { version: destination.version, view }))
 }
 
@@ -119,7 +124,7 @@ pub(crate) async fn update(
     let key = app.data_key(account).await?;
     let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
     check_order(&app, account, id, &patch).await?;
-    let changed = change(&app, account, id, &if_match, |destination| {
+    let changed = change(&app, &ctx, id, &if_match, |destination| {
         let mut input = input::patched(destination, patch.clone())?;
         input::check(&mut input, Some(destination), &rules)?;
         input::write(&input, destination);
@@ -144,7 +149,8 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     if_match.check(app.store.destination(account, id).await?.version)?;
-    let deleted = app.store.delete_destination(account, id, app.now()).await;
+    let entry = ctx.entry(&app, id, None);
+    let deleted = app.store.delete_destination(account, id, app.now(), &entry).await;
     app.config_written(account, &[id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -152,12 +158,12 @@ pub(crate) async fn delete(
 /// Reads, decides and writes until no other change came in between. `decide` says whether there is anything to write.
 async fn change(
     app: &App,
-    account: AccountId,
+    ctx: &AccountCtx,
     id: DestinationId,
     if_match: &IfMatch,
     decide: impl Fn(&mut Destination) -> Result<bool, ApiError>,
 ) -> Result<Destination, ApiError> {
-    let decide = &decide;
+    let (decide, account) = (&decide, ctx.account_id());
     until_unchanged(&*app.dice, if_match, || async move {
         let before = app.store.destination(account, id).await?;
         if_match.check(before.version)?;
@@ -166,7 +172,9 @@ async fn change(
             return Ok(destination);
         }
         destination.updated_at = app.now();
-        let updated = app.store.update_destination(&destination).await;
+        let difference = told::told(&destination).since(&told::told(&before));
+        let entry = ctx.entry(app, id, difference);
+        let updated = app.store.update_destination(&destination, &entry).await;
         let updated = app.config_written(account, &[id], updated).await?;
         holds::note_ended(app, &before, &updated).await;
         Ok(updated)
@@ -199,7 +207,11 @@ async fn check_order(
 }
 
 async fn rules<'a>(app: &'a App, ctx: &AccountCtx) -> Result<DestinationRules<'a>, ApiError> {
-    let retention_days = app.store.account(ctx.account_id()).await?.retention_days;
-    let may_reveal = ctx.has(Scope::SecretsReveal);
-    Ok(DestinationRules { addresses: &app.addresses, retention_days, may_reveal })
+    let account = app.store.account(ctx.account_id()).await?;
+    Ok(DestinationRules {
+        addresses: &app.addresses,
+        retention_days: account.retention_days,
+        account_defaults: account.defaults,
+        may_reveal: ctx.has(Scope::SecretsReveal),
+    })
 }

@@ -8,6 +8,9 @@ use utoipa::openapi::OpenApi;
 
 const SCHEMAS: &str = "#/components/schemas/";
 
+/// What has a version, and is only ever shown alone with it as its entity tag (`changes::Versioned`).
+const VERSIONED: [&str; 4] = ["Account", "Destination", "Route", "Source"];
+
 pub(crate) fn finish(described: OpenApi) -> Value {
     let mut document = serde_json::to_value(described).expect("the document is plain data");
     document["webhooks"] = webhooks::describe();
@@ -15,6 +18,7 @@ pub(crate) fn finish(described: OpenApi) -> Value {
         tell_in_full(operation);
         leave_bodies_out(operation);
         leave_parameters_out(operation);
+        tell_entity_tags(operation);
     }
     name_list_items(&mut document);
     patch_by_parts(&mut document);
@@ -53,6 +57,22 @@ fn leave_parameters_out(operation: &mut Map<String, Value>) {
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(schema) = parameter.get_mut("schema") {
             without_null(schema);
+        }
+    }
+}
+
+/// An object that is shown by itself comes with its version.
+fn tell_entity_tags(operation: &mut Map<String, Value>) {
+    let answers = operation.get_mut("responses").and_then(Value::as_object_mut);
+    for (_, answer) in answers.into_iter().flatten().filter(|(status, _)| status.starts_with('2')) {
+        let shown = answer.pointer("/content/application~1json/schema/$ref").and_then(Value::as_str);
+        let shown = shown.and_then(|reference| reference.strip_prefix(SCHEMAS));
+        if shown.is_some_and(|name| VERSIONED.contains(&name)) {
+            answer["headers"]["etag"] = json!({
+                "description": "Its version, for `If-Match`: a change with it is made only if nobody else made one since.",
+                "required": true,
+                "schema": { "type": "string", "pattern": "^\"[0-9]+\"$", "example": "\"42\"" },
+            });
         }
     }
 }

@@ -20,7 +20,9 @@ use domain::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use store::{DeliveryFilter, Page, Selection, StoreError};
 
-/// List events, newest first. Different filters narrow, a repeated one widens. Scope `events:read`.
+/// List events, newest first. Different filters narrow, a repeated one widens. `metadata.<key>=<value>` finds events by a
+/// member of their metadata, and needs `since`: it looks at 5,000 events a page at most, and tells by `searched_until` that
+/// there are more. Scope `events:read`.
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "list_events", tag = "events",
     params(PageParams, EventQuery),
@@ -34,7 +36,9 @@ pub(crate) async fn list(
     let account = ctx.require(Scope::EventsRead)?;
     let room = app.answers.page(account).await?;
     let found = read::events(&app, account, &list.filter, list.page(&app, account)?).await?;
-    room.json(&list.body(&app, account, found))
+    // Nothing tells how much of it a search of metadata has to look through.
+    let searched_until = found.next.filter(|_| !list.filter.metadata.is_empty()).map(EventId::made_at);
+    room.json(&ListBody { searched_until, ..list.body(&app, account, found) })
 }
 
 /// Read an event with its headers, its payload if it is short text, and its deliveries. Scope `events:read`.
@@ -87,8 +91,8 @@ pub(crate) async fn payload(
     Ok(room.holds((headers, body).into_response()))
 }
 
-/// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Scope
-/// `deliveries:retry`.
+/// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Or to some that
+/// never had it, if a route leads it there now: a backfill of one. Scope `deliveries:retry`.
 #[utoipa::path(
     post, path = "/v1/events/{id}/replay", operation_id = "replay_event", tag = "events",
     params(
@@ -120,14 +124,21 @@ pub(crate) async fn replay(
         app.store.destination(account, *destination).await?;
     }
     let key = replays::key(&headers, &format!("event {id} {some:?}"))?;
-    let filter = DeliveryFilter {
-        event_ids: vec![id],
-        destination_ids: some.unwrap_or_default(),
-        statuses: vec![Status::Delivered, Status::DeadLetter, Status::Cancelled],
-        ..DeliveryFilter::default()
+    let never_had = match &some {
+        Some(some) => replays::of_event(&app, &ctx, id, some).await?,
+        None => None,
     };
+    let had = || {
+        Selection::Filter(DeliveryFilter {
+            event_ids: vec![id],
+            destination_ids: some.unwrap_or_default(),
+            statuses: vec![Status::Delivered, Status::DeadLetter, Status::Cancelled],
+            ..DeliveryFilter::default()
+        })
+    };
+    let selection = never_had.unwrap_or_else(had);
     let replay =
-        replays::begin(&app, &ctx, Selection::Filter(filter), &[], limits::REPLAY_RATE_DEFAULT, key).await?;
+        replays::begin(&app, &ctx, Some(id), (selection, &[]), limits::REPLAY_RATE_DEFAULT, key).await?;
     Ok((StatusCode::ACCEPTED, Json(read::show_replay(&app, &replay))))
 }
 

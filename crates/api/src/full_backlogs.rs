@@ -3,17 +3,25 @@
 //! The store is asked how much waits every other second, and only while the answer is wanted (events come in, a replay
 //! is looked at); a request costs a look at a set that is mostly empty. So a cap is exceeded by what comes in within two
 //! seconds, and no request waits for a count.
+//!
+//! That events were refused is noted with the next look, to be told to those who want to be told: once in a while,
+//! however many there were.
 
 use crate::error::ApiError;
-use domain::{id::AccountId, limits};
+use domain::{
+    id::AccountId,
+    limits,
+    operations::OperationalNote,
+    time::{Clock, Timestamp},
+};
 use std::{
     collections::HashSet,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
-use store::{BacklogCap, Backlogs};
+use store::{AccountBacklog, BacklogCap, Store};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +31,8 @@ pub(crate) struct FullBacklogs {
     full: RwLock<HashSet<AccountId>>,
     /// It was asked for since the last look.
     asked: AtomicBool,
+    /// Accounts of which something was refused and that was not noted yet.
+    refused: Mutex<HashSet<AccountId>>,
 }
 
 impl FullBacklogs {
@@ -30,6 +40,11 @@ impl FullBacklogs {
         if !self.is_full(account) {
             return Ok(());
         }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() < limits::BACKLOG_FULL_REMEMBERED {
+            refused.insert(account);
+        }
+        drop(refused);
         let detail = "as much waits to be delivered as may: send it again when some of it is, or raise limits.backlog_rows \
                       or limits.backlog_bytes";
         Err(ApiError::backlog_full(detail).retry_after(limits::RETRY_AFTER_BACKLOG_SECONDS))
@@ -45,7 +60,8 @@ impl FullBacklogs {
     /// Looks, as long as it is asked for.
     pub(crate) async fn watch(
         self: Arc<Self>,
-        store: Arc<dyn Backlogs>,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
         cap: BacklogCap,
         stop: CancellationToken,
     ) {
@@ -54,17 +70,18 @@ impl FullBacklogs {
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             supervisor::failpoint();
             if self.asked.swap(false, Ordering::Relaxed) {
-                self.look(&*store, cap).await;
+                self.look(&*store, cap, clock.now()).await;
             }
         }
     }
 
-    async fn look(&self, store: &dyn Backlogs, cap: BacklogCap) {
+    async fn look(&self, store: &dyn Store, cap: BacklogCap, now: Timestamp) {
         let found = match store.account_backlogs(limits::BACKLOG_ACCOUNTS).await {
             Ok(found) => found,
             // What was known before is still the best guess.
             Err(error) => return tracing::debug!(%error, "the backlog could not be looked at"),
         };
+        self.note_refusals(store, &found, now).await;
         let full = found.iter().filter(|backlog| cap.is_reached(backlog));
         let now: HashSet<AccountId> = full.map(|backlog| backlog.account_id).collect();
         let mut full = self.full.write().unwrap_or_else(PoisonError::into_inner);
@@ -78,5 +95,53 @@ impl FullBacklogs {
             tracing::info!(%account_id, "backlog.open_again");
         }
         *full = now;
+    }
+
+    /// One note for each account and span of time: the same note, whichever node writes it and however often.
+    async fn note_refusals(&self, store: &dyn Store, found: &[AccountBacklog], now: Timestamp) {
+        let refused = std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner));
+        for account in refused {
+            let backlog = found.iter().find(|backlog| backlog.account_id == account);
+            let (rows, bytes) = backlog.map_or((0, 0), |backlog| (backlog.rows, backlog.bytes));
+            let span = now.floor(limits::BACKLOG_FULL_TOLD);
+            let note = OperationalNote::of_full_backlog(account, span, rows, bytes);
+            if let Err(error) = store.note_operational(&note).await {
+                // The next refusal is another occasion.
+                tracing::debug!(%error, account_id = %account, "a full backlog could not be noted");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{OperationalEvents as _, memory::MemoryStore};
+
+    struct Still;
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_seconds(1_790_000_000)
+        }
+    }
+
+    #[tokio::test]
+    async fn that_events_are_refused_is_noted_once_in_a_while() {
+        let store = MemoryStore::new(Arc::new(Still));
+        let (account, now) = (AccountId::at(Still.now(), 1), Still.now());
+        store.set_operations_account(Some(account)).await.expect("it is set");
+        let backlogs = FullBacklogs::default();
+        assert!(backlogs.check(account).is_ok());
+        backlogs.full.write().expect("nobody panics").insert(account);
+        let cap = BacklogCap { rows: 0, bytes: 0 };
+        for seconds in [0, 2, 4, limits::BACKLOG_FULL_TOLD.as_secs()] {
+            assert!(backlogs.check(account).is_err());
+            backlogs.full.write().expect("nobody panics").insert(account);
+            let later = now.floor(limits::BACKLOG_FULL_TOLD).plus(std::time::Duration::from_secs(seconds));
+            backlogs.look(&store, cap, later).await;
+            backlogs.full.write().expect("nobody panics").insert(account);
+        }
+        assert_eq!(store.untold(&[], 9).await.expect("notes").len(), 2);
     }
 }

@@ -21,9 +21,11 @@ use domain::{
     id::{AccountId, EventId, SourceId},
     limits,
     source::{Source, Verification},
+    tag::{self, TagRule},
 };
 use http::StatusCode;
 use ingest::{Answer, bounded_lookup, idempotency_key};
+use std::sync::Arc;
 
 /// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
 /// content type the request has is that of the event.
@@ -64,11 +66,14 @@ pub(crate) async fn ingest(
     let (payload, reserved) = body::read(body, limit, deadlines, budget, source.account_id).await?;
     let now = app.now();
     let event_type = event_text::event_type(headers, &payload)?;
+    let kept_headers = event_text::kept_headers(headers);
+    let tags = source.tags.as_ref().map(|rules| tag::taken(rules, &kept_headers, &payload));
     let event = Event {
         source_id: Some(source.source_id),
         idempotency_key: given_key,
         content_type,
-        headers: event_text::kept_headers(headers),
+        headers: kept_headers,
+        tags: tags.unwrap_or_default(),
         ..Event::new(EventId::at(now, app.dice.bits()), source.account_id, event_type, payload, now)
     };
     let scope = source.source_id.uuid();
@@ -80,7 +85,7 @@ pub(crate) async fn ingest(
 pub(crate) fn respond(answer: Answer, rate_status: RateStatus) -> Result<Response, ApiError> {
     let accepted = views::accepted(answer?);
     let status = match accepted.status {
-        AcceptedStatus::Queued => StatusCode::ACCEPTED,
+        AcceptedStatus::Queued | AcceptedStatus::Unmatched => StatusCode::ACCEPTED,
         AcceptedStatus::Duplicate => StatusCode::OK,
     };
     let mut response = (status, Json(accepted)).into_response();
@@ -89,12 +94,14 @@ pub(crate) fn respond(answer: Answer, rate_status: RateStatus) -> Result<Respons
 }
 
 /// What ingest needs to know of a source.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct IngestSource {
     pub(crate) account_id: AccountId,
     pub(crate) source_id: SourceId,
     enabled: bool,
     rate_limit: Option<u32>,
+    /// None: no tags are taken.
+    tags: Option<Arc<[TagRule]>>,
 }
 
 impl IngestSource {
@@ -104,7 +111,8 @@ impl IngestSource {
             Verification::None => {}
         }
         let Source { account_id, id: source_id, enabled, rate_limit, .. } = *source;
-        Self { account_id, source_id, enabled, rate_limit }
+        let tags = (!source.tags.is_empty()).then(|| source.tags.as_slice().into());
+        Self { account_id, source_id, enabled, rate_limit, tags }
     }
 
     pub(crate) fn meter(&self) -> Option<RateMeter> {
@@ -137,7 +145,7 @@ impl SourceCache {
     /// Something about this account's sources may have changed.
     pub(crate) fn forget(&self, account: AccountId) {
         let foreign =
-            |source: &Option<IngestSource>| source.is_none_or(|source| source.account_id != account);
+            |source: &Option<IngestSource>| source.as_ref().is_none_or(|source| source.account_id != account);
         self.by_token.retain(|_, source| foreign(source));
         self.by_id.retain(|(owner, _), _| *owner != account);
     }
@@ -155,12 +163,13 @@ impl App {
                     Ok(found.as_ref().map(IngestSource::of))
                 };
                 let found = self.guesses.find(client, seen.last(&hash).flatten().is_none(), read).await?;
-                seen.put(hash, found);
+                seen.put(hash, found.clone());
                 found
             }
         };
+        let is_there = found.is_some();
         let source = IngestSource::require_enabled(found);
-        if found.is_some() { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
+        if is_there { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
     }
 
     /// The source a key is bound to, if it takes events.
@@ -177,7 +186,7 @@ impl App {
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        self.sources.by_id.put((account, id), found);
+        self.sources.by_id.put((account, id), found.clone());
         IngestSource::require_enabled(found)
     }
 }

@@ -1,9 +1,9 @@
 //! The ears of Posthaste: inbound HTTP.
 //!
 //! A request passes [`server`] (the accept loop and its deadlines), the frame in [`request`](mod@request) (request id,
-//! problem documents, panics) and [`router`] (every URL on one page); then it is either a resource handler or the hot
-//! path: `ingest_url` or `publish` makes an event and hands it to the crate `ingest`, which matches it, makes it durable
-//! and answers.
+//! problem documents, panics) and [`router`] (every URL on one page) to a handler. The hot path goes past the router
+//! (`service`): `ingest_url` or `publish` makes an event and hands it to the crate `ingest`, which matches it, makes it
+//! durable and answers.
 //!
 //! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
 
@@ -42,10 +42,13 @@ pub mod read;
 mod request;
 pub mod router;
 pub mod server;
+mod service;
+mod teller;
 
 // The resources.
 mod accounts;
 mod api_keys;
+mod audit;
 mod changes;
 mod dead_letters;
 mod deliveries;
@@ -66,5 +69,7 @@ mod views;
 
 pub use app::{ApiConfig, App, AppParts, Background, Deadlines, NotSent, TestSend};
 pub use client_address::TrustedProxies;
-pub use router::{ListenAddress, document, router, router_at, worker_router};
-pub use server::{serve, serve_router};
+pub use router::{ListenAddress, document, router};
+pub use server::serve;
+pub use service::ApiService;
+pub use teller::Teller;

@@ -22,5 +22,5 @@ pub(crate) async fn list(
     if let Caller::Account(_) = &caller {
         data.iter_mut().for_each(|node| node.address = None);
     }
-    Ok(Json(ListBody { data, next_cursor: None }))
+    Ok(Json(ListBody { data, next_cursor: None, searched_until: None }))
 }

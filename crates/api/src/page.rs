@@ -9,7 +9,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::ListBody;
 use domain::{
     gate::HoldReason,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, ReplayId, RouteId,
+        SourceId,
+    },
     limits,
     time::Timestamp,
 };
@@ -92,7 +95,7 @@ impl<T> List<T> {
     ) -> ListBody<R> {
         let account = account.into();
         let next_cursor = listed.next.map(|key| self.seal(app, account, &key));
-        ListBody { data: listed.data, next_cursor }
+        ListBody { data: listed.data, next_cursor, searched_until: None }
     }
 
     fn seal<K: CursorKey>(&self, app: &App, account: Option<AccountId>, key: &K) -> String {
@@ -139,7 +142,18 @@ macro_rules! cursor_keys {
     )*};
 }
 
-cursor_keys!(AccountId, ApiKeyId, SourceId, DestinationId, RouteId, EventId, DeliveryId, AttemptId, ReplayId);
+cursor_keys!(
+    AccountId,
+    ApiKeyId,
+    SourceId,
+    DestinationId,
+    RouteId,
+    EventId,
+    DeliveryId,
+    AttemptId,
+    ReplayId,
+    AuditId
+);
 
 impl CursorKey for Timestamp {
     const BYTES: usize = 8;

@@ -41,7 +41,14 @@ const OF_THE_NODE: &[Code] = &[
     Code::RateLimited,
 ];
 /// Wherever a key is needed.
-const OF_THE_API: &[Code] = &[Code::Unauthorized, Code::ScopeMissing, Code::NotAcceptable, Code::Unreadable];
+const OF_THE_API: &[Code] = &[
+    Code::InvalidHeader,
+    Code::Unauthorized,
+    Code::ScopeMissing,
+    Code::NotAcceptable,
+    Code::Unreadable,
+    Code::NotFound,
+];
 
 problems! {
     [OF_THE_HEAD];

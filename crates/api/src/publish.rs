@@ -17,7 +17,7 @@ use contract::{Accepted, BatchAnswer, BatchResult, Publish, Refused, schema};
 use domain::{
     event::{Event, EventType, EventTypeError, Headers},
     id::{EventId, RequestId},
-    limits,
+    limits, tag,
     time::Timestamp,
 };
 use http::StatusCode;
@@ -182,6 +182,7 @@ fn checked_event(
         headers,
         ordering_key,
         metadata: publish.metadata.as_deref().map(metadata).transpose()?.unwrap_or_default(),
+        tags: publish.tags.map(checked_tags).transpose()?.unwrap_or_default(),
         deliver_at: publish.deliver_at,
         ..Event::new(EventId::at(now, chance), by.account_id, event_type, payload, now)
     };
@@ -250,6 +251,21 @@ fn checked_ordering_key(key: String) -> Result<String, ApiError> {
     }
     let detail = format!("must be 1 to {} bytes without control characters", limits::ORDERING_KEY_BYTES);
     Err(ApiError::invalid_field("/ordering_key", "invalid_value", detail))
+}
+
+fn checked_tags(given: Vec<String>) -> Result<Vec<String>, ApiError> {
+    let mut tags = Vec::new();
+    for (place, tag) in given.into_iter().enumerate() {
+        if !tag::is_tag(&tag) {
+            let detail = format!("must be 1 to {} characters without control characters", limits::TAG_CHARS);
+            return Err(ApiError::invalid_field(format!("/tags/{place}"), "invalid_value", detail));
+        }
+        if !tag::add(&mut tags, tag) {
+            let detail = format!("an event has at most {} tags", limits::TAGS);
+            return Err(ApiError::invalid_field("/tags", "too_many", detail));
+        }
+    }
+    Ok(tags)
 }
 
 fn metadata(raw: &RawValue) -> Result<Map<String, Value>, ApiError> {

@@ -12,6 +12,8 @@ use serde::{
     de::{self, IntoDeserializer, value},
 };
 
+const METADATA: &str = "metadata.";
+
 /// The parameters of a request as a type, whose lists take repeated parameters and whose other fields take one.
 /// Types say `#[serde(deny_unknown_fields)]`.
 pub struct Query<T>(pub T);
@@ -62,8 +64,23 @@ impl Parameters {
         url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
     }
 
+    /// `metadata.<key>=<value>` as values of one parameter, whose name is no longer told by its key.
+    fn with_metadata(self) -> Vec<(String, Vec<String>)> {
+        let (metadata, mut others): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|(name, _)| name.starts_with(METADATA));
+        let of_key = |(name, values): (String, Vec<String>)| {
+            let key = name[METADATA.len()..].to_owned();
+            values.into_iter().map(move |value| format!("{key}\0{value}"))
+        };
+        let values: Vec<String> = metadata.into_iter().flat_map(of_key).collect();
+        if !values.is_empty() {
+            others.push(("metadata".into(), values));
+        }
+        others
+    }
+
     pub(crate) fn read<T: de::DeserializeOwned>(self) -> Result<T, ApiError> {
-        let pairs = self.0.into_iter().map(|(name, values)| (name, ParameterValues(values)));
+        let pairs = self.with_metadata().into_iter().map(|(name, values)| (name, ParameterValues(values)));
         let from: value::MapDeserializer<'_, _, value::Error> = value::MapDeserializer::new(pairs);
         serde_path_to_error::deserialize(from).map_err(|error| {
             let told = json::field_error(json::pointer(error.path()), &error.inner().to_string());

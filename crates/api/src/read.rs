@@ -15,20 +15,21 @@ pub use destinations::{
 pub use events::{event, event_payload, events};
 pub use stats::{destination_stats, fanout_stats, stats};
 
-pub(crate) use destinations::{show as show_destination, switched};
+pub(crate) use destinations::{effective, show as show_destination, switched};
 pub(crate) use events::altered;
 
 use crate::{app::App, error::ApiError, views};
 use contract::{
-    AccountView, ApiKeyView, DeadLetterGroupView, IngestUrlView, NodeView, ReplayView, RouteView, SourceView,
+    AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, ReplayView,
+    RouteView, SourceView,
 };
 use domain::{
-    id::{AccountId, ApiKeyId, NodeId, ReplayId, RouteId, SourceId},
+    id::{AccountId, ApiKeyId, AuditId, NodeId, ReplayId, RouteId, SourceId},
     seal::DataKey,
     source::Source,
 };
 use std::collections::HashMap;
-use store::{GroupKey, Member, Page, Replay};
+use store::{AuditFilter, GroupKey, Member, Page, Replay};
 
 /// An object as it is at one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +152,16 @@ pub async fn replays(
 pub(crate) fn show_replay(app: &App, replay: &Replay) -> ReplayView {
     let full = !replay.status.ended() && app.full_backlogs.is_full(replay.account_id);
     views::replay(replay, full)
+}
+
+/// What was done: of an account, or of all.
+pub async fn audit_entries(
+    app: &App,
+    account: Option<AccountId>,
+    filter: &AuditFilter,
+    page: Page<AuditId>,
+) -> Result<Listed<AuditEntryView, AuditId>, ApiError> {
+    Ok(Listed::from(app.store.audit_entries(account, filter, page).await?).map(views::audit_entry))
 }
 
 /// Dead letters by destination, reason and HTTP status.

@@ -1,6 +1,7 @@
 //! Replays: what has ended is delivered again, one delivery or a million. The API writes down what is asked for; a node
 //! makes the deliveries, at the pace that was given.
 
+mod backfill;
 mod input;
 
 use crate::{
@@ -20,17 +21,20 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
+pub(crate) use backfill::of_event;
 use contract::{ListBody, ReplayEstimateView, ReplayInput, ReplayView, schema};
 use domain::{
     account::Scope,
-    id::{AccountId, DeliveryId, ReplayId},
+    audit::Told,
+    id::{AccountId, DeliveryId, EventId, ReplayId},
     limits,
     time::Timestamp,
 };
 use http::{HeaderMap, StatusCode};
 use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection, Survey};
 
-/// Deliver again what has ended, by a filter or by ids; with `dry_run`, only say how much that is. Scope
+/// Deliver again what has ended, by a filter or by ids, or backfill: bring stored events where the routes of now lead and they
+/// never were; with `dry_run`, only say how much that is. Scope
 /// `deliveries:retry`.
 #[utoipa::path(
     post, path = "/v1/replays", operation_id = "create_replay", tag = "replays",
@@ -50,12 +54,17 @@ pub(crate) async fn create(
 ) -> Result<Response, ApiError> {
     ctx.require(Scope::DeliveriesRetry)?;
     let asked = input::checked(input)?;
+    if let Selection::Events(events) = &asked.selection {
+        for destination in &events.destination_ids {
+            app.store.destination(ctx.account_id(), *destination).await?;
+        }
+    }
     if asked.dry_run {
         let survey = survey(&app, &ctx, &asked.selection, &asked.given).await?;
         return Ok(Json(views::replay_estimate(survey, asked.rate)).into_response());
     }
     let key = key(&headers, &asked.text)?;
-    let replay = begin(&app, &ctx, asked.selection, &asked.given, asked.rate, key).await?;
+    let replay = begin(&app, &ctx, None, (asked.selection, &asked.given), asked.rate, key).await?;
     Ok((StatusCode::ACCEPTED, Json(read::show_replay(&app, &replay))).into_response())
 }
 
@@ -141,25 +150,29 @@ async fn switch(
     to: ReplaySwitch,
 ) -> Result<Json<ReplayView>, ApiError> {
     let account = ctx.require(Scope::DeliveriesRetry)?;
-    let replay = app.store.switch_replay(account, id, to, app.now()).await?;
+    let entry = ctx.entry(app, id, Told::default().with("status", to.status().as_str()).made());
+    let replay = app.store.switch_replay(account, id, to, app.now(), &entry).await?;
     if replay.status != to.status() {
         return Err(ApiError::replay_ended(format!("the replay is {}", replay.status.as_str())));
     }
     Ok(Json(read::show_replay(app, &replay)))
 }
 
-/// Counts what there is, and writes down what is asked for. `given` are ids in the order in which they were given.
+/// Counts what there is, and writes down what is asked for, of one event or of whatever is selected. `given` are ids in the
+/// order in which they were given.
 pub(crate) async fn begin(
     app: &App,
     ctx: &AccountCtx,
-    selection: Selection,
-    given: &[DeliveryId],
+    event: Option<EventId>,
+    (selection, given): (Selection, &[DeliveryId]),
     rate: u32,
     key: Option<ReplayKey>,
 ) -> Result<Replay, ApiError> {
     let survey = survey(app, ctx, &selection, given).await?;
     let (matched, matched_exact) = (survey.matched, survey.exact);
-    made(app, ctx, NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) }).await
+    let new = NewReplay { matched, matched_exact, rate, ..new(app, ctx, selection, key) };
+    let object = event.map_or_else(|| new.id.to_string(), |event| event.to_string());
+    made(app, ctx, &object, new).await
 }
 
 /// Counts what there is. Where ids are not there, 404 with their places, or 410 if all of them are so old.
@@ -169,6 +182,9 @@ async fn survey(
     selection: &Selection,
     given: &[DeliveryId],
 ) -> Result<Survey, ApiError> {
+    if let Selection::Events(events) = selection {
+        return backfill::survey(app, ctx.account_id(), events, app.now()).await;
+    }
     let survey = app.store.survey(ctx.account_id(), selection, app.now(), limits::REPLAY_SURVEY).await?;
     if survey.unknown.is_empty() {
         return Ok(survey);
@@ -205,7 +221,7 @@ pub(crate) async fn one(
     let origin = replayed.origin;
     let new =
         NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };
-    let replay = made(app, ctx, new).await?;
+    let replay = made(app, ctx, &original.to_string(), new).await?;
     let made = app.store.replayed(ctx.account_id(), replay.id, origin).await?;
     made.ok_or_else(|| ApiError::from_bug("a replay of one delivery has made none"))
 }
@@ -227,10 +243,15 @@ fn new(app: &App, ctx: &AccountCtx, selection: Selection, key: Option<ReplayKey>
     }
 }
 
-/// 409 if its key stands for something else.
-async fn made(app: &App, ctx: &AccountCtx, new: NewReplay) -> Result<Replay, ApiError> {
+/// 409 if its key stands for something else. `object` is what is replayed.
+async fn made(app: &App, ctx: &AccountCtx, object: &str, new: NewReplay) -> Result<Replay, ApiError> {
+    let told = Told::default()
+        .with("replay_id", new.id.to_string())
+        .with("matched", new.matched)
+        .with("rate", new.rate);
+    let entry = ctx.entry(app, object, told.made());
     let same = |body_hash| new.key.is_some_and(|key| key.body_hash == body_hash);
-    match app.store.create_replay(&new).await? {
+    match app.store.create_replay(&new, &entry).await? {
         CreatedReplay::New(replay) => {
             let account_id: AccountId = ctx.account_id();
             tracing::info!(replay_id = %replay.id, %account_id, matched = replay.matched, "replay.created");

@@ -1,6 +1,9 @@
 //! The frame around every request: an id, the checks that need no handler, and problems written down.
 
-use crate::{answers::Answers, app::App, auth, client_address::ClientAddress, error::ApiError, keys};
+use crate::{
+    answers::Answers, app::App, audit::refusals::Recognised, auth, client_address::ClientAddress,
+    error::ApiError, keys,
+};
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -19,11 +22,22 @@ use std::{
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Lays the frame around a handler. Handlers that name the request's id take `Extension<RequestId>`.
-pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// Lays the frame around what the router leads to. Handlers that name the request's id take `Extension<RequestId>`.
+pub(crate) async fn frame(State(app): State<App>, request: Request, next: Next) -> Response {
+    framed(&app, request, |request| next.run(request)).await
+}
+
+/// The same around any handler.
+pub(crate) async fn framed<A: Future<Output = Response>>(
+    app: &App,
+    mut request: Request,
+    handler: impl FnOnce(Request) -> A,
+) -> Response {
     let started = Instant::now();
     let id = RequestId::at(app.now(), app.dice.bits());
     request.extensions_mut().insert(id);
+    let recognised = Recognised::default();
+    request.extensions_mut().insert(recognised.clone());
     let client = ClientAddress::noted(request.extensions());
     let method = request.method().clone();
     let is_api = request.uri().path().starts_with("/v1/");
@@ -32,10 +46,10 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
     // The path of an ingest URL is a credential, and a query may hold anything: neither is logged.
     let path = if is_api && !holds_key { request.uri().path().to_owned() } else { String::new() };
 
-    let checked = check_request(&app, request.uri(), request.headers());
+    let checked = check_request(app, request.uri(), request.headers());
     let checked = checked.and_then(|()| refuse_key_in_url(holds_key));
     let mut response = match checked {
-        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(()) => match AssertUnwindSafe(async { handler(request).await }).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
                 ApiError::from_bug(format_args!("panic: {}", panic_message(&*panic))).into_response()
@@ -46,6 +60,7 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
 
     let tell = |response: &mut Response, error: ApiError| {
         log_refusal(&app.health.refusals, id, client, &method, &path, &error);
+        app.refusals.note(error.code(), &recognised, client);
         *response.status_mut() = error.status();
         let body = error.write(id, response.headers_mut());
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -55,7 +70,10 @@ pub(crate) async fn frame(State(app): State<App>, mut request: Request, next: Ne
         tell(&mut response, error);
     }
     if Answers::is_due(&response) {
-        let account = auth::account_behind(&app, shown_key).await;
+        let account = match recognised.acts_for() {
+            Some(account) => Some(account),
+            None => auth::account_behind(app, shown_key).await,
+        };
         response = app.answers.hold(account, response).unwrap_or_else(|no_room| {
             let mut response = Response::default();
             tell(&mut response, if method.is_safe() { no_room } else { Answers::untold() });

@@ -1,7 +1,7 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, answers::share_of_all, api_keys, app::App, dead_letters, deliveries, destinations, docs,
+    accounts, answers::share_of_all, api_keys, app::App, audit, dead_letters, deliveries, destinations, docs,
     error::ApiError, events, health, ingest_url, metrics, nodes, publish, replays, request, routes, sources,
     stats, stream,
 };
@@ -31,7 +31,7 @@ pub fn router(app: App) -> Router {
 }
 
 /// What this address answers.
-pub fn router_at(address: ListenAddress, app: App) -> Router {
+pub(crate) fn router_at(address: ListenAddress, app: App) -> Router {
     let (router, described) = urls().split_for_parts();
     let document = Bytes::from(crate::document::finish(described).to_string());
     let openapi = move || async move {
@@ -46,7 +46,7 @@ pub fn router_at(address: ListenAddress, app: App) -> Router {
 
 /// What a node that only delivers answers: whether it is alive and ready, and how it does. A balancer that sends it anything
 /// else by mistake may take that elsewhere: nothing is missing, it is only not here.
-pub fn worker_router(address: ListenAddress, app: App) -> Router {
+pub(crate) fn worker_router(address: ListenAddress, app: App) -> Router {
     let (router, _) = probes().split_for_parts();
     router
         .fallback(async || {
@@ -133,6 +133,8 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(stats::destination))
         // What is happening.
         .routes(routes!(stream::follow))
+        // What was done.
+        .routes(routes!(audit::list))
         // The nodes.
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
@@ -157,7 +159,9 @@ fn probes() -> OpenApiRouter<App> {
         description = "Webhook delivery engine: events come in, are made durable, and are delivered to every destination that wants them.\n\n\
 Whatever is refused, or fails, is answered with a problem document (RFC 9457), whose `code` is stable; `/docs/errors` explains them. \
 A body of JSON is an object without a member given twice, of at most 256 KiB, 64 levels and 10,000 members; a replay may have \
-512 KiB, and events are as large as the operator allows, 5 MiB as a rule. Whole numbers are written without a fraction. A URL has at most 8 KiB.",
+512 KiB, and events are as large as the operator allows, 5 MiB as a rule. Whole numbers are written without a fraction. A URL has at most 8 KiB.\n\n\
+An operator's key acts for any account, where it names it by id or uid in the header `Posthaste-Account`; without it what is an \
+account's is answered with 400 `invalid_header`, an account that is not there with 404 `not_found`.",
         version = "1"
     ),
     servers((url = "/", description = "The node that this document was read from.")),
@@ -173,6 +177,7 @@ A body of JSON is an object without a member given twice, of at most 256 KiB, 64
         (name = "replays", description = "Ended deliveries, once more."),
         (name = "stats", description = "What happened, counted."),
         (name = "live", description = "What happens, as it happens."),
+        (name = "audit log", description = "What was done, by whom and from where."),
         (name = "operations", description = "For whoever runs the installation."),
     ),
     // What only parameters and patches refer to is not found by itself.

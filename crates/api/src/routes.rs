@@ -22,6 +22,7 @@ use axum::{extract::State, response::Response};
 use contract::{ListBody, NewRoute, RouteView, schema};
 use domain::{
     account::Scope,
+    audit::Told,
     filter::Filter,
     id::{AccountId, RouteId},
     limits,
@@ -67,10 +68,15 @@ fn form(route: &Route) -> Value {
     serde_json::to_value(input).expect("an input is plain data")
 }
 
+/// What the audit log tells of it.
+fn told(route: &Route) -> Told {
+    Told::of(form(route))
+}
+
 /// Finds everything that is wrong with it. `current` is None at creation.
 fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<CheckedRoute, ApiError> {
     let mut checks = Checks::default();
-    checks.uid(input.uid.as_deref());
+    checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     if let Some(name) = &input.name {
         checks.name("/name", name);
     }
@@ -84,10 +90,8 @@ fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Resu
         Some(Ok(filter)) => Some(filter),
         None => None,
     };
-    if let Some(policy) = &input.retry_policy {
-        let current = current.and_then(|current| current.retry_policy.as_ref());
-        checks.retry_policy("/retry_policy", policy, current, retention_days);
-    }
+    let policy = current.map(|current| &current.retry_policy);
+    checks.retry_policy("/retry_policy", &input.retry_policy, policy, retention_days);
     if let Some(seconds) = input.timeout_seconds {
         checks.timeout("/timeout_seconds", seconds.into());
     }
@@ -160,7 +164,8 @@ pub(crate) async fn create(
     let id = RouteId::at(now, app.dice.bits());
     let mut route = Route::new(id, account, input.destination_id, now);
     write(input, checked, &mut route);
-    let created = app.store.create_route(&route).await;
+    let entry = ctx.entry(&app, id, told(&route).made());
+    let created = app.store.create_route(&route, &entry).await;
     let written = app.config_written(account, &[route.destination_id], created).await;
     let route = written.map_err(refuse_reference)?;
     Ok(Versioned::created(shown(&route)))
@@ -213,10 +218,11 @@ pub(crate) async fn update(
 ) -> Result<Versioned<RouteView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     let retention_days = retention_days(&app, account).await?;
-    let (app, patch, if_match) = (&app, &patch, &if_match);
+    let (app, ctx, patch, if_match) = (&app, &ctx, &patch, &if_match);
     let route = until_unchanged(&*app.dice, if_match, || async move {
-        let mut route = app.store.route(account, id).await?;
-        if_match.check(route.version)?;
+        let before = app.store.route(account, id).await?;
+        if_match.check(before.version)?;
+        let mut route = before.clone();
         let mut touched = vec![route.destination_id];
         let input = parse(form(&route), patch.clone())?;
         let checked = check(&input, Some(&route), retention_days)?;
@@ -224,7 +230,8 @@ pub(crate) async fn update(
         route.updated_at = app.now();
         touched.push(route.destination_id);
         touched.dedup();
-        let updated = app.store.update_route(&route).await;
+        let entry = ctx.entry(app, id, told(&route).since(&told(&before)));
+        let updated = app.store.update_route(&route, &entry).await;
         app.config_written(account, &touched, updated).await.map_err(refuse_reference)
     })
     .await?;
@@ -246,7 +253,8 @@ pub(crate) async fn delete(
     let account = ctx.require(Scope::DestinationsWrite)?;
     let route = app.store.route(account, id).await?;
     if_match.check(route.version)?;
-    let deleted = app.store.delete_route(account, id, app.now()).await;
+    let entry = ctx.entry(&app, id, None);
+    let deleted = app.store.delete_route(account, id, app.now(), &entry).await;
     app.config_written(account, &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }

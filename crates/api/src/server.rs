@@ -23,10 +23,11 @@ use crate::{
     error::ApiError,
     hang_up::HangUp,
     request,
-    router::router,
+    service::ApiService,
 };
-use axum::{Router, body::Body};
+use axum::body::Body;
 use domain::{id::RequestId, limits};
+use futures_util::FutureExt as _;
 use guard::RequestGuard;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1};
@@ -53,25 +54,26 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::Service as _;
 
 /// Serves until `stop`; then accepts no connection, lets open requests finish within `grace`, and drops the rest.
-pub async fn serve(listener: TcpListener, app: App, stop: CancellationToken, grace: Duration) {
-    serve_router(listener, router(app.clone()), app, stop, grace).await;
-}
-
-/// The same with pages beside the API.
-pub async fn serve_router(
-    listener: TcpListener,
-    router: Router,
-    app: App,
-    stop: CancellationToken,
-    grace: Duration,
-) {
+pub async fn serve(listener: TcpListener, service: ApiService, stop: CancellationToken, grace: Duration) {
+    let app = service.app().clone();
     let permits = ConnectionPermits::new(app.config.connections);
     let connections = TaskTracker::new();
     let refusals = Arc::new(Semaphore::new(limits::REFUSED_CONNECTIONS));
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+    let mut let_in = limits::LET_IN_AT_STOP;
+    loop {
+        let accepted = match stop.run_until_cancelled(listener.accept()).await {
+            Some(accepted) => accepted,
+            // Whom the system has let in already is answered too: closing on them would be a reset.
+            None => match listener.accept().now_or_never() {
+                Some(Ok(accepted)) if let_in > 0 => {
+                    let_in -= 1;
+                    Ok(accepted)
+                }
+                _ => break,
+            },
+        };
         supervisor::failpoint();
         let (stream, address) = match accepted {
             Ok((stream, address)) => (stream, address.ip()),
@@ -87,7 +89,7 @@ pub async fn serve_router(
             refuse_connection(stream, &app, &refusals);
             continue;
         };
-        let connection = connection(stream, address, router.clone(), app.clone(), stop.clone());
+        let connection = connection(stream, address, service.clone(), app.clone(), stop.clone());
         connections.spawn(async move {
             connection.await;
             drop(permit);
@@ -136,19 +138,19 @@ fn raw_answer(app: &App, error: &ApiError) -> Vec<u8> {
     answer
 }
 
-async fn connection(stream: TcpStream, peer: IpAddr, router: Router, app: App, stop: CancellationToken) {
+async fn connection(stream: TcpStream, peer: IpAddr, service: ApiService, app: App, stop: CancellationToken) {
     let _ = stream.set_nodelay(true);
     let watch = Arc::new(ConnectionWatch::new(app.config.deadlines));
     let hang_up = HangUp::default();
     let guard = RequestGuard::default();
     let io = TokioIo::new(WatchedStream { stream, watch: watch.clone(), guard, hang_up: hang_up.clone() });
-    let service = RequestService { router, watch: watch.clone(), app: app.clone(), peer, hang_up };
+    let service = RequestService { service, watch: watch.clone(), app: app.clone(), peer, hang_up };
     let mut connection = http1::Builder::new()
         // A client that has said all it wants to say may close its side, and still hears the answer.
         .half_close(true)
         .max_buf_size(limits::HEAD_BYTES)
         .serve_connection(io, service);
-    let mut stopping = pin!(stop.cancelled());
+    let mut stopping = pin!(closes_after(&stop, &watch));
     let mut told_to_stop = false;
     let mut armed = watch.deadline().unwrap_or_else(Instant::now);
     let mut alarm = pin!(sleep_until(armed));
@@ -198,6 +200,16 @@ async fn connection(stream: TcpStream, peer: IpAddr, router: Router, app: App, s
     }
     if refusal.is_some() || guard.is_unread() {
         linger::close(stream).await;
+    }
+}
+
+/// Ends when a connection is to be closed because the node stops. One that rests is kept for a moment: a proxy that uses
+/// it just now, as the node closes it, would find a reset where the answer was. Whoever asks in that time is turned away,
+/// and told that the connection ends.
+async fn closes_after(stop: &CancellationToken, watch: &ConnectionWatch) {
+    stop.cancelled().await;
+    if !watch.is_busy() {
+        sleep(limits::REST_AT_STOP).await;
     }
 }
 
@@ -256,6 +268,10 @@ impl ConnectionWatch {
 
     fn in_head(&self) -> bool {
         matches!(self.state().phase, ConnectionPhase::Head { .. })
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.state().phase, ConnectionPhase::Busy)
     }
 
     fn heard(&self) {
@@ -357,9 +373,9 @@ impl AsyncWrite for WatchedStream {
     }
 }
 
-/// Hands the requests of one connection to the router.
+/// Hands on the requests of one connection.
 struct RequestService {
-    router: Router,
+    service: ApiService,
     watch: Arc<ConnectionWatch>,
     app: App,
     peer: IpAddr,
@@ -385,11 +401,13 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         let client = ClientAddress::of(self.peer, request.headers(), &self.app.config.trusted_proxies);
         request.extensions_mut().insert(client);
         request.extensions_mut().insert(self.hang_up.clone());
-        let answer = self.router.clone().call(request);
+        let answer = self.service.clone().answer(request.map(Body::new));
+        let app = self.app.clone();
         Box::pin(async move {
-            let mut answer = answer.await?;
-            if watch.midway.load(Ordering::Relaxed) {
-                // hyper does not read the rest of a body that nobody wants, and closes.
+            let mut answer = answer.await;
+            // hyper does not read the rest of a body that nobody wants, and closes. A node that stops has its connections
+            // given up one by one, while it still answers, so that none is in use when the door shuts.
+            if watch.midway.load(Ordering::Relaxed) || app.health.is_retiring() {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(answer.map(|body| AnswerBody { body, watch }))

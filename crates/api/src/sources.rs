@@ -21,12 +21,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::{IngestUrlView, ListBody, NewSource, SourceView, VerificationInput, VerificationKind, schema};
+use contract::{
+    IngestUrlView, ListBody, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, schema,
+};
 use domain::{
     account::Scope,
-    id::{AccountId, SourceId},
+    audit::Told,
+    id::SourceId,
+    limits,
     seal::DataKey,
     source::{Source, Verification},
+    tag::{TagPlace, TagRule, is_tag},
 };
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -39,11 +44,13 @@ patch_schema!(SourcePatch as "SourcePatch" of NewSource);
 
 fn parse(form: Value, body: Value) -> Result<NewSource, ApiError> {
     check_verification(&body)?;
+    let current = form["uid"].as_str().map(str::to_owned);
     let input: NewSource = json::patched(form, body)?;
     let mut checks = Checks::default();
-    checks.uid(input.uid.as_deref());
+    checks.uid(input.uid.as_deref(), current.as_deref());
     checks.name("/name", &input.name);
     checks.rate_limit(input.rate_limit);
+    check_tags(&mut checks, &input.tags);
     checks.done().map(|()| input)
 }
 
@@ -58,8 +65,14 @@ fn form(source: &Source) -> Value {
         enabled: source.enabled,
         verification: VerificationInput { kind },
         rate_limit: source.rate_limit,
+        tags: source.tags.iter().map(views::source_tag).collect(),
     };
     serde_json::to_value(input).expect("an input is plain data")
+}
+
+/// What the audit log tells of it.
+fn told(source: &Source) -> Told {
+    Told::of(form(source)).with_secret("token", source.token_hash.as_slice())
 }
 
 fn write(input: NewSource, source: &mut Source) {
@@ -70,6 +83,55 @@ fn write(input: NewSource, source: &mut Source) {
         VerificationKind::None => Verification::None,
     };
     source.rate_limit = input.rate_limit;
+    source.tags = input.tags.into_iter().filter_map(tag_rule).collect();
+}
+
+fn check_tags(checks: &mut Checks, tags: &[SourceTag]) {
+    if tags.len() > limits::TAG_RULES {
+        checks.refuse("/tags", "too_many", format!("at most {}", limits::TAG_RULES));
+        return;
+    }
+    for (place, tag) in tags.iter().enumerate() {
+        let pointer = format!("/tags/{place}");
+        match (&tag.path, &tag.header) {
+            (Some(path), None) => {
+                let fits =
+                    path.len() <= limits::TAG_PATH_BYTES && path.split('.').all(|name| !name.is_empty());
+                if !fits || path.chars().any(char::is_control) {
+                    let detail = format!(
+                        "names with dots between them, {} bytes at most, such as `order.id`",
+                        limits::TAG_PATH_BYTES
+                    );
+                    checks.refuse(format!("{pointer}/path"), "invalid_value", detail);
+                }
+            }
+            (None, Some(header)) => {
+                let fits = header.len() <= limits::CUSTOM_HEADER_NAME_BYTES
+                    && http::HeaderName::try_from(header.as_str()).is_ok();
+                if !fits {
+                    checks.refuse(
+                        format!("{pointer}/header"),
+                        "invalid_header_name",
+                        "not the name of a header",
+                    );
+                }
+            }
+            _ => checks.refuse(pointer.clone(), "invalid_value", "needs `path` or `header`, one of them"),
+        }
+        if tag.prefix.as_deref().is_some_and(|prefix| !prefix.is_empty() && !is_tag(prefix)) {
+            let detail = format!("at most {} characters without control characters", limits::TAG_CHARS);
+            checks.refuse(format!("{pointer}/prefix"), "invalid_value", detail);
+        }
+    }
+}
+
+/// None of one that was refused.
+fn tag_rule(tag: SourceTag) -> Option<TagRule> {
+    let place = match (tag.path, tag.header) {
+        (Some(path), _) => TagPlace::Path(path),
+        (None, header) => TagPlace::Header(header?.to_ascii_lowercase()),
+    };
+    Some(TagRule { place, prefix: tag.prefix.unwrap_or_default() })
 }
 
 /// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
@@ -105,7 +167,8 @@ pub(crate) async fn create(
     let mut source = Source::new(SourceId::at(now, app.dice.bits()), account, &input.name, now);
     write(input, &mut source);
     give_token(&app, &mut source, &key);
-    let created = app.store.create_source(&source).await;
+    let entry = ctx.entry(&app, source.id, told(&source).made());
+    let created = app.store.create_source(&source, &entry).await;
     let source = app.config_written(account, &[], created).await?;
     Ok(Versioned::created(shown_with_url(&app, &source, &key)?))
 }
@@ -155,6 +218,8 @@ pub(crate) async fn reveal_url(
 ) -> Result<impl IntoResponse, ApiError> {
     let account = ctx.require(Scope::SecretsReveal)?;
     let view = read::source_ingest_url(&app, account, id).await?;
+    // Written down before it is told: what cannot be is not shown.
+    app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
 }
 
@@ -171,8 +236,8 @@ pub(crate) async fn update(
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    let account = ctx.require(Scope::DestinationsWrite)?;
-    let source = change(&app, account, id, &if_match, |source| {
+    ctx.require(Scope::DestinationsWrite)?;
+    let source = change(&app, &ctx, id, &if_match, |source| {
         write(parse(form(source), patch.clone())?, source);
         Ok(())
     })
@@ -194,7 +259,7 @@ pub(crate) async fn rotate_token(
 ) -> Result<Versioned<SourceView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     let key = app.data_key(account).await?;
-    let source = change(&app, account, id, &if_match, |source| {
+    let source = change(&app, &ctx, id, &if_match, |source| {
         give_token(&app, source, &key);
         Ok(())
     })
@@ -216,25 +281,28 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
     if_match.check(app.store.source(account, id).await?.version)?;
-    let deleted = app.store.delete_source(account, id, app.now()).await;
+    let entry = ctx.entry(&app, id, None);
+    let deleted = app.store.delete_source(account, id, app.now(), &entry).await;
     app.config_written(account, &[], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn change(
     app: &App,
-    account: AccountId,
+    ctx: &AccountCtx,
     id: SourceId,
     if_match: &IfMatch,
     decide: impl Fn(&mut Source) -> Result<(), ApiError>,
 ) -> Result<Source, ApiError> {
-    let decide = &decide;
+    let (decide, account) = (&decide, ctx.account_id());
     until_unchanged(&*app.dice, if_match, || async move {
-        let mut source = app.store.source(account, id).await?;
-        if_match.check(source.version)?;
+        let before = app.store.source(account, id).await?;
+        if_match.check(before.version)?;
+        let mut source = before.clone();
         decide(&mut source)?;
         source.updated_at = app.now();
-        let updated = app.store.update_source(&source).await;
+        let entry = ctx.entry(app, id, told(&source).since(&told(&before)));
+        let updated = app.store.update_source(&source, &entry).await;
         Ok(app.config_written(account, &[], updated).await?)
     })
     .await

@@ -1,7 +1,7 @@
 //! Checks of bodies: everything that is wrong with a body is found at once and said with its place.
 
 use crate::error::{ApiError, FieldError};
-use domain::{limits, retry::RetryPolicy};
+use domain::{delivery_settings::DeliverySettings, id, limits, retry::RetrySettings};
 use std::{borrow::Cow, collections::BTreeSet, fmt::Display, ops::RangeInclusive, time::Duration};
 
 /// Collects what is wrong; [`Checks::done`] turns it into one answer.
@@ -36,7 +36,7 @@ impl Checks {
         }
     }
 
-    pub(crate) fn uid(&mut self, uid: Option<&str>) {
+    pub(crate) fn uid(&mut self, uid: Option<&str>, current: Option<&str>) {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         // Clients take `.` and `..` out of a path before they send it.
         let fits = |uid: &str| {
@@ -47,6 +47,9 @@ impl Checks {
         if uid.is_some_and(|uid| !fits(uid)) {
             let detail = format!("a uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
             self.refuse("/uid", "invalid_uid", detail);
+        }
+        if uid != current && uid.is_some_and(id::looks_like_id) {
+            self.refuse("/uid", "invalid_uid", "it has the form of an id of ours; choose another");
         }
     }
 
@@ -79,13 +82,36 @@ impl Checks {
         }
     }
 
+    /// What a destination says of its deliveries, or its account for all that say nothing; `current` is what it replaces.
+    pub(crate) fn delivery_settings(
+        &mut self,
+        pointer: &str,
+        settings: &DeliverySettings,
+        current: Option<&DeliverySettings>,
+        retention_days: u32,
+    ) {
+        if let Some(slots) = settings.max_concurrency {
+            self.range(&format!("{pointer}/max_concurrency"), slots, 1..=limits::MAX_CONCURRENCY_MAX);
+        }
+        if let Some(timeout) = settings.timeout {
+            self.timeout(&format!("{pointer}/timeout_seconds"), timeout.as_secs());
+        }
+        let current = current.map(|current| &current.retry_policy);
+        self.retry_policy(
+            &format!("{pointer}/retry_policy"),
+            &settings.retry_policy,
+            current,
+            retention_days,
+        );
+    }
+
     /// A schedule that outlives what we keep could never be looked up. `current` is the policy it replaces: an account
     /// that has come to keep less does not keep its destinations and routes from being renamed.
     pub(crate) fn retry_policy(
         &mut self,
         pointer: &str,
-        policy: &RetryPolicy,
-        current: Option<&RetryPolicy>,
+        policy: &RetrySettings,
+        current: Option<&RetrySettings>,
         retention_days: u32,
     ) {
         for problem in policy.validate() {
@@ -256,7 +282,8 @@ mod tests {
     #[test]
     fn a_schedule_fits_into_the_retention() {
         let mut checks = Checks::default();
-        let policy = RetryPolicy { schedule: vec![Duration::from_secs(86_400); 2], ..RetryPolicy::default() };
+        let schedule = Some(vec![Duration::from_secs(86_400); 2]);
+        let policy = RetrySettings { schedule, ..RetrySettings::default() };
         checks.retry_policy("/retry_policy", &policy, None, 2);
         assert_eq!(codes(&checks), []);
         checks.retry_policy("/retry_policy", &policy, None, 1);
@@ -267,13 +294,16 @@ mod tests {
     fn names_and_uids_are_bounded() {
         let mut checks = Checks::default();
         checks.name("/name", "Order Fulfillment Service");
-        checks.uid(Some("order-1"));
-        checks.uid(None);
+        checks.uid(Some("order-1"), None);
+        checks.uid(None, None);
+        let id = "dst_01h455vb4pex5vsknk084sn02q";
+        checks.uid(Some(id), Some(id));
         assert_eq!(codes(&checks), []);
         checks.name("/name", "  ");
         checks.name("/name", &"n".repeat(limits::NAME_CHARS + 1));
-        checks.uid(Some("a b"));
-        checks.uid(Some(""));
-        assert_eq!(checks.0.len(), 4);
+        checks.uid(Some("a b"), None);
+        checks.uid(Some(""), None);
+        checks.uid(Some(id), Some("order-1"));
+        assert_eq!(checks.0.len(), 5);
     }
 }

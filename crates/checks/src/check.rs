@@ -3,8 +3,10 @@
 
 mod attempts_told_apart;
 mod audit_finds_faults;
+mod backfilled_once;
 mod backup_under_load;
 mod bad_input;
+mod behind_a_proxy;
 mod behind_pgbouncer;
 mod blocked_tells_nothing;
 mod bodies_unaltered;
@@ -55,6 +57,7 @@ mod metrics_agree;
 mod minute_without_database;
 mod no_deadlocks;
 mod nodes_killed;
+mod nodes_killed_while_expanding;
 mod one_account_takes_all;
 mod order_by_key;
 mod order_under_faults;
@@ -75,6 +78,7 @@ mod slots_in_use;
 mod slow_backlog;
 mod slow_disk;
 mod starvation;
+mod statistics_in_time;
 mod throughput;
 mod too_few_connections;
 mod undeliverable_rows;
@@ -176,6 +180,8 @@ checks! {
         "four nodes spend no more CPU time on an event than one, within 15 %";
     killed_while_expanding ["c01"] BOTH =>
         "a node killed while it expands a large fan-out leaves no delivery out and makes none twice";
+    nodes_killed_while_expanding [] POSTGRES =>
+        "three nodes killed while one event goes to a hundred thousand destinations: each has it once";
     fanout_to_100k ["c02"] BOTH => "one event for a hundred thousand destinations holds up no other account";
     retry_after_obeyed ["c03"] BOTH =>
         "a destination that says 429 is left alone as long as it asks, and no other notices";
@@ -186,6 +192,8 @@ checks! {
         "a delivery that cannot be made ends in a dead letter and harms no other";
     replay_under_kills ["c08"] BOTH =>
         "a replay that many ask for at once, on nodes that die, makes each delivery once";
+    backfilled_once [] BOTH =>
+        "stored events get to a new destination once, on nodes that die, and for little more than ordinary ones";
     retry_race ["c09"] BOTH => "a retry asked for at the moment of the automatic one is still one attempt";
     changes_obeyed ["c10"] BOTH => "a change of a destination is obeyed by every node within a second";
     bodies_unaltered ["c12"] BOTH => "ten thousand odd bodies arrive byte for byte";
@@ -200,6 +208,7 @@ checks! {
     audit_finds_faults ["c19"] BOTH =>
         "work that no node will ever do, and rows that do not fit together, are found by the audit";
     metrics_agree ["c20"] BOTH => "metrics agree with the tables and with the receivers, to the last one";
+    statistics_in_time [] BOTH => "statistics tell what happened ten seconds ago, at any rate, and nothing twice";
     call_never_taken of hostile_receivers ["d01"] SQLITE =>
         "a destination that takes no calls is given up in time, and no other notices";
     answer_never_comes of hostile_receivers ["d02"] SQLITE =>
@@ -238,6 +247,8 @@ checks! {
     overload ["e01"] BOTH => "three times too much is refused in time, and nothing accepted is lost";
     unfinished_connections ["e02"] BOTH => "connections that never finish do not harm those that do";
     oversize_bodies ["e03"] BOTH => "a body that is far too large is refused in time and costs nothing";
+    behind_a_proxy [] BOTH =>
+        "through a proxy that keeps its connections, a refusal and a stop are told in the node's own words";
     json_bombs ["e04"] BOTH => "JSON made to hurt its reader is kept as bytes, and refused where it is read";
     request_smuggling ["e05"] BOTH => "a request that can be read in two ways is refused, with all behind it";
     compressed_ingest ["e06"] BOTH => "nothing that was packed is unpacked";

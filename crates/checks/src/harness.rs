@@ -11,6 +11,7 @@
 //! | [`database`] | where a testbed keeps its rows, and reading them without asking the node |
 //! | [`postgres_server`] | the checks' own PostgreSQL server: start, crash, resume, CPU |
 //! | [`pooler`] | PgBouncer before the server |
+//! | [`nginx`] | nginx before a node |
 //! | [`report`] | counts and broken rules, as one line of JSON |
 //! | [`figures`] | medians, memory, CPU time an event |
 //! | [`waiting`] | waiting for something to become true, and work that goes on meanwhile |
@@ -49,6 +50,7 @@ pub(crate) mod ingest_probe;
 pub(crate) mod large_fanout;
 pub(crate) mod logbook;
 pub(crate) mod multi_node;
+pub(crate) mod nginx;
 pub(crate) mod node_watch;
 pub(crate) mod options;
 pub(crate) mod orphans;

@@ -1,7 +1,12 @@
 //! Accounts.
 
 use crate::schema;
-use domain::{id::AccountId, limits, time::Timestamp};
+use domain::{
+    id::AccountId,
+    limits,
+    retry::{RetrySettings, RetryStatus},
+    time::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,6 +22,8 @@ pub struct AccountView {
     pub name: String,
     /// How long ended work is kept.
     pub retention_days: u32,
+    /// What its destinations go by where they say nothing themselves.
+    pub defaults: DefaultsView,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
@@ -35,11 +42,15 @@ pub struct NewAccount {
     #[serde(default = "retention_days")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 3650, default = 90)]
     pub retention_days: u32,
+    #[serde(default)]
+    #[schema(value_type = Option<DefaultsInput>)]
+    pub defaults: DefaultsInput,
 }
 
 impl NewAccount {
     pub fn new(name: &str) -> Self {
-        Self { uid: None, name: name.into(), retention_days: retention_days() }
+        let defaults = DefaultsInput::default();
+        Self { uid: None, name: name.into(), retention_days: retention_days(), defaults }
     }
 }
 
@@ -52,6 +63,53 @@ pub struct OwnAccountInput {
     #[serde(default = "retention_days")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 3650, default = 90)]
     pub retention_days: u32,
+    #[serde(default)]
+    #[schema(value_type = Option<DefaultsInput>)]
+    pub defaults: DefaultsInput,
+}
+
+/// What an account's destinations go by where they say nothing themselves. Null: what the installation says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Defaults)]
+pub struct DefaultsView {
+    #[schema(required, minimum = 1, maximum = 1000)]
+    pub max_concurrency: Option<u32>,
+    #[schema(required, minimum = 1, maximum = 30)]
+    pub timeout_seconds: Option<u64>,
+    #[schema(required)]
+    pub retry_policy: Option<RetrySettingsView>,
+}
+
+/// The members of a retry policy that are set here; null is left to others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RetrySettings)]
+pub struct RetrySettingsView {
+    /// The pause before each retry; an empty list means one attempt.
+    #[schema(value_type = Option<Vec<schema::PauseSeconds>>, required, max_items = 20)]
+    pub schedule_seconds: Option<Vec<u64>>,
+    /// The part of a pause that chance may add or take away.
+    #[schema(required, minimum = 0.0, maximum = 1.0)]
+    pub jitter: Option<f64>,
+    /// The age at which a delivery is given up.
+    #[schema(required, minimum = 1, maximum = 7776000)]
+    pub expire_after_seconds: Option<u64>,
+    #[schema(value_type = Option<Vec<schema::RetryStatus>>, required, max_items = 32)]
+    pub retry_statuses: Option<Vec<RetryStatus>>,
+}
+
+/// Defaults of an account's destinations, each for itself. Null: what the installation says.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DefaultsInput {
+    /// Requests open at once to a destination.
+    #[schema(minimum = 1, maximum = 1000)]
+    pub max_concurrency: Option<u32>,
+    /// How long an attempt may take.
+    #[schema(minimum = 1, maximum = 30)]
+    pub timeout_seconds: Option<u64>,
+    #[serde(default)]
+    #[schema(value_type = Option<schema::RetryPolicyInput>)]
+    pub retry_policy: RetrySettings,
 }
 
 fn retention_days() -> u32 {

@@ -2,12 +2,12 @@
 
 use crate::{HeadersView, schema};
 use domain::{
+    delivery_settings::SettingLevel,
     destination::{OnDeadLetter, Ordering, RateLimit, Scheme},
     event::EventType,
     gate::HoldReason,
     id::DestinationId,
-    limits,
-    retry::RetryPolicy,
+    retry::{RetryPolicy, RetrySettings},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,7 @@ pub struct DestinationView {
     pub in_flight: u32,
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub oldest_queued_at: Option<Timestamp>,
+    /// The value that holds, wherever it was set; so with `timeout_seconds` and `retry_policy`.
     #[schema(minimum = 1, maximum = 1000)]
     pub max_concurrency: u32,
     #[schema(minimum = 1, maximum = 30)]
@@ -48,10 +49,14 @@ pub struct DestinationView {
     pub rate_limit: Option<RateLimit>,
     #[schema(value_type = schema::Ordering)]
     pub ordering: Ordering,
+    /// Deliveries carry numbers without gaps (`posthaste-sequence`) although they are in no order. Ordered ones do in any case.
+    pub sequence: bool,
     #[schema(value_type = schema::OnDeadLetter)]
     pub on_dead_letter: OnDeadLetter,
     #[schema(value_type = schema::RetryPolicy)]
     pub retry_policy: RetryPolicy,
+    /// Where each of these values comes from.
+    pub settings_from: SettingsFromView,
     #[schema(value_type = schema::Headers)]
     pub headers: HeadersView,
     /// Inbound headers that are passed on.
@@ -65,6 +70,32 @@ pub struct DestinationView {
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
     pub updated_at: Timestamp,
+}
+
+/// Where the values of a destination come from: the destination itself, else its account's `defaults`, else the settings of
+/// the installation, else the product.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SettingsFrom)]
+pub struct SettingsFromView {
+    #[schema(value_type = schema::SettingLevel)]
+    pub max_concurrency: SettingLevel,
+    #[schema(value_type = schema::SettingLevel)]
+    pub timeout_seconds: SettingLevel,
+    pub retry_policy: RetryPolicyFromView,
+}
+
+/// Where the members of a retry policy come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RetryPolicyFrom)]
+pub struct RetryPolicyFromView {
+    #[schema(value_type = schema::SettingLevel)]
+    pub schedule_seconds: SettingLevel,
+    #[schema(value_type = schema::SettingLevel)]
+    pub jitter: SettingLevel,
+    #[schema(value_type = schema::SettingLevel)]
+    pub expire_after_seconds: SettingLevel,
+    #[schema(value_type = schema::SettingLevel)]
+    pub retry_statuses: SettingLevel,
 }
 
 /// The first that holds of disabled, paused, throttled, unhealthy, active.
@@ -180,24 +211,29 @@ pub struct NewDestination {
     pub name: String,
     #[schema(value_type = schema::DestinationUrl)]
     pub url: String,
-    #[serde(default = "max_concurrency")]
-    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000, default = 5)]
-    pub max_concurrency: u32,
-    #[serde(default = "timeout_seconds")]
-    #[schema(value_type = Option<u64>, minimum = 1, maximum = 30, default = 10)]
-    pub timeout_seconds: u64,
+    /// Requests open at once. Null: the default of the account, else of the installation, else 5.
+    #[schema(minimum = 1, maximum = 1000)]
+    pub max_concurrency: Option<u32>,
+    /// How long an attempt may take. Null: the default of the account, else of the installation, else 10.
+    #[schema(minimum = 1, maximum = 30)]
+    pub timeout_seconds: Option<u64>,
     #[schema(value_type = Option<schema::RateLimitInput>)]
     pub rate_limit: Option<RateLimit>,
     #[serde(default)]
     #[schema(value_type = Option<schema::Ordering>)]
     pub ordering: Ordering,
+    /// Number deliveries without gaps (`posthaste-sequence`) although they are in no order, so that a receiver sees what is
+    /// missing or late. Nothing waits for it.
+    #[serde(default)]
+    #[schema(value_type = Option<bool>, default = false)]
+    pub sequence: bool,
     /// `pause` needs an `ordering` of `strict` or `key`.
     #[serde(default)]
     #[schema(value_type = Option<schema::OnDeadLetter>)]
     pub on_dead_letter: OnDeadLetter,
     #[serde(default)]
     #[schema(value_type = Option<schema::RetryPolicyInput>)]
-    pub retry_policy: RetryPolicy,
+    pub retry_policy: RetrySettings,
     /// Sent with every request.
     #[serde(default)]
     #[schema(value_type = Option<schema::HeadersInput>)]
@@ -221,26 +257,19 @@ impl NewDestination {
             uid: None,
             name: name.into(),
             url: url.into(),
-            max_concurrency: max_concurrency(),
-            timeout_seconds: timeout_seconds(),
+            max_concurrency: None,
+            timeout_seconds: None,
             rate_limit: None,
             ordering: Ordering::default(),
+            sequence: false,
             on_dead_letter: OnDeadLetter::default(),
-            retry_policy: RetryPolicy::default(),
+            retry_policy: RetrySettings::default(),
             headers: BTreeMap::new(),
             forward_headers: Vec::new(),
             auth: AuthInput::default(),
             signing: SigningInput::default(),
         }
     }
-}
-
-fn max_concurrency() -> u32 {
-    limits::MAX_CONCURRENCY_DEFAULT
-}
-
-fn timeout_seconds() -> u64 {
-    limits::TIMEOUT_DEFAULT.as_secs()
 }
 
 /// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.

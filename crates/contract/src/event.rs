@@ -3,7 +3,7 @@
 use crate::{DeliveryView, HeadersView, schema};
 use domain::{
     event::EventType,
-    id::{DestinationId, EventId, SourceId},
+    id::{DestinationId, EventId, RouteId, SourceId},
     pattern::Pattern,
     time::Timestamp,
 };
@@ -31,11 +31,20 @@ pub struct EventView {
     pub ordering_key: Option<String>,
     #[schema(value_type = schema::Metadata)]
     pub metadata: Map<String, Value>,
+    /// What it is found by.
+    #[serde(default)]
+    #[schema(value_type = Vec<schema::Tag>, required, max_items = 8)]
+    pub tags: Vec<String>,
     #[schema(value_type = schema::Timestamp)]
     pub received_at: Timestamp,
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub deliver_at: Option<Timestamp>,
     pub fanout: FanoutView,
+    /// Routes that matched too and delivered nothing, because an older route leads to the same destination: the first 100.
+    /// Left out where there are none; of a large fan-out it is complete when that has been made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::RouteId>, required = false, max_items = 100)]
+    pub other_routes: Vec<RouteId>,
 }
 
 /// How far an event's deliveries are. A list counts a little over 1,000 deliveries of one event; asked for alone, all.
@@ -83,6 +92,13 @@ pub struct EventQuery {
     pub source_id: Vec<SourceId>,
     #[param(required = false, max_items = 50)]
     pub idempotency_key: Vec<String>,
+    /// Has this tag.
+    #[param(value_type = Vec<schema::Tag>, required = false, max_items = 50)]
+    pub tag: Vec<String>,
+    /// `metadata.<key>=<value>`, which no parameter of the document can say. The client does not send it.
+    #[serde(skip_serializing)]
+    #[param(ignore)]
+    pub metadata: Vec<MetadataIs>,
     /// Received at this time or later.
     #[param(value_type = Option<schema::Timestamp>)]
     pub since: Option<Timestamp>,
@@ -95,19 +111,40 @@ pub struct EventQuery {
     pub q: Option<String>,
 }
 
-/// Whether every delivery of an event has ended.
+/// A member of the metadata and a value it may have. Read from one text, with a zero character between them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MetadataIs {
+    pub key: String,
+    pub value: String,
+}
+
+impl TryFrom<String> for MetadataIs {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        let (key, value) = text.split_once('\0').ok_or("expected `metadata.<key>=<value>`")?;
+        Ok(Self { key: key.into(), value: value.into() })
+    }
+}
+
+/// Whether every delivery of an event has ended, or there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FanoutState {
     Incomplete,
+    /// Also where there is none.
     Complete,
+    /// No route led it anywhere, and nothing was made of it since.
+    Unmatched,
 }
 
 /// Which destinations get an event again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventReplayInput {
-    /// All that had it, if left out.
+    /// All that had it, if left out. Those that never had it get it by the routes of now: then all that are named, or none,
+    /// never had it.
     #[schema(value_type = Option<Vec<schema::DestinationId>>, min_items = 1, max_items = 50)]
     pub destination_ids: Option<Vec<DestinationId>>,
 }

@@ -11,6 +11,7 @@
 mod account;
 mod api_key;
 mod attempt;
+mod audit;
 mod delivery;
 mod destination;
 mod event;
@@ -26,27 +27,31 @@ mod source;
 mod stats;
 mod stream;
 
-pub use account::{AccountView, NewAccount, OwnAccountInput};
+pub use account::{AccountView, DefaultsInput, DefaultsView, NewAccount, OwnAccountInput, RetrySettingsView};
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
+pub use audit::{AuditActorView, AuditEntryView, AuditQuery};
 pub use delivery::{DeliveryDetailView, DeliveryQuery, DeliveryView, WaitingForView};
 pub use destination::{
     AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView,
-    NewDestination, RotateSecret, SchemeInput, SecretView, SigningInput, SigningView, TestEvent,
+    NewDestination, RetryPolicyFromView, RotateSecret, SchemeInput, SecretView, SettingsFromView,
+    SigningInput, SigningView, TestEvent,
 };
-pub use event::{EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView};
+pub use event::{
+    EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView, MetadataIs,
+};
 pub use headers::HeadersView;
 pub use node::{NodeStatus, NodeView};
 pub use page::ListBody;
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
 pub use replay::{
-    DeadLetterGroupView, DestinationCountView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind,
-    ReplayWaitView,
+    BackfillEvents, BackfillMatch, DeadLetterGroupView, DestinationCountView, ReplayEstimateView,
+    ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,
 };
 pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{
-    IngestUrlView, NewSource, SourceView, VerificationInput, VerificationKind, VerificationView,
+    IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, VerificationView,
 };
 pub use stats::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsQuery, StatsView,

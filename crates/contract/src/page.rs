@@ -1,5 +1,7 @@
 //! Lists.
 
+use crate::schema;
+use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,4 +12,9 @@ pub struct ListBody<T> {
     /// Null at the end of the list, and only there.
     #[schema(required)]
     pub next_cursor: Option<String>,
+    /// Only where a filter looks through the entries, and only if it has looked at a part of them: at what is as new as
+    /// this. `next_cursor` goes on with what is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub searched_until: Option<Timestamp>,
 }

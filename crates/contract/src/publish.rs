@@ -38,6 +38,9 @@ pub struct Publish<'a> {
         skip_serializing_if = "Option::is_none"
     )]
     pub metadata: Option<Cow<'a, RawValue>>,
+    /// What the event is found by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
 }
 
 /// `null` is a payload too.
@@ -63,6 +66,7 @@ impl Publish<'static> {
             ordering_key: None,
             deliver_at: None,
             metadata: None,
+            tags: None,
         })
     }
 
@@ -94,6 +98,8 @@ pub struct Accepted {
 pub enum AcceptedStatus {
     /// Durable, with its deliveries.
     Queued,
+    /// Durable, and no route led it anywhere: it has no deliveries.
+    Unmatched,
     /// The key was used before: this is the first event.
     Duplicate,
 }

@@ -1,9 +1,10 @@
 //! Replays and dead letters.
 
-use crate::{DeliveryQuery, schema};
+use crate::{DeliveryQuery, FanoutState, schema};
 use domain::{
-    id::{ApiKeyId, DeliveryId, DestinationId, ReplayId},
+    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
     outcome::DeadReason,
+    pattern::Pattern,
     replay::ReplayStatus,
     time::Timestamp,
 };
@@ -22,6 +23,17 @@ pub struct ReplayView {
     /// What it was asked for; null if it was given deliveries by their ids.
     #[schema(required)]
     pub filter: Option<DeliveryQuery>,
+    /// Of a backfill: the events it goes through. Left out of other replays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<BackfillEvents>,
+    /// Of a backfill of one event: that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::EventId>)]
+    pub event_id: Option<EventId>,
+    /// Of a backfill: to these alone. Left out where it goes wherever the routes lead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::DestinationId>, required = false, max_items = 50)]
+    pub destination_ids: Vec<DestinationId>,
     /// Deliveries it makes a second.
     pub rate: u32,
     /// How many there are to replay.
@@ -35,7 +47,8 @@ pub struct ReplayView {
     /// Of those made: ended as dead letters again.
     pub dead_letter: u64,
     /// Not made: their destination or their payload is gone (retention may have come first), they have not ended, or this
-    /// replay has one of the same origin.
+    /// replay has one of the same origin. Of a backfill: events whose payload is gone or whose deliveries are still being made,
+    /// and what was counted and got its delivery otherwise meanwhile.
     pub skipped: u64,
     /// What keeps a running replay from making more; null if nothing does.
     #[schema(required)]
@@ -110,13 +123,64 @@ pub enum ReplayWaitKind {
     Backlog,
 }
 
-/// Either `filter` or `delivery_ids`. `schema::ReplayInput` describes it.
+/// The events that a backfill goes through: the filters of their list, as lists; all of them if it is empty.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackfillEvents {
+    /// Event type, or a pattern of it.
+    #[serde(rename = "type", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
+    pub types: Vec<Pattern>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
+    pub source_id: Vec<SourceId>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, max_items = 50)]
+    pub idempotency_key: Vec<String>,
+    /// Has this tag.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<schema::Tag>, required = false, max_items = 50)]
+    pub tag: Vec<String>,
+    /// `unmatched`: those that no route led anywhere when they came. The other states change while a backfill runs, and are
+    /// refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub fanout: Option<FanoutState>,
+    /// Received at this time or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Received before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+}
+
+/// By which routes a backfill goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BackfillMatch {
+    /// By the routes as they are while it runs.
+    Now,
+}
+
+/// One of `filter`, `delivery_ids` and `events`. `schema::ReplayInput` describes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayInput {
     /// The filters of the list of deliveries, as lists; without `status`, dead letters.
     pub filter: Option<DeliveryQuery>,
     pub delivery_ids: Option<Vec<DeliveryId>>,
+    /// A backfill: events that go through the routes of now. New members are left out of a request that has none of them: its
+    /// key stands for the same text as before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<BackfillEvents>,
+    /// Needed with `events`.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub matching: Option<BackfillMatch>,
+    /// With `events`: to these alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_ids: Option<Vec<DestinationId>>,
     /// Deliveries to make a second.
     pub rate: Option<u32>,
     /// Only say how much there is.

@@ -1,11 +1,11 @@
 //! Routes, and a preview of which match.
 
-use crate::{SigningInput, SigningView, schema};
+use crate::{RetrySettingsView, SigningInput, SigningView, schema};
 use domain::{
     event::EventType,
     id::{DestinationId, EventId, RouteId, SourceId},
     pattern::Pattern,
-    retry::RetryPolicy,
+    retry::RetrySettings,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -32,9 +32,9 @@ pub struct RouteView {
     pub event_types: Vec<Pattern>,
     #[schema(value_type = Option<schema::Filter>, required)]
     pub filter: Option<Value>,
-    /// Null: the destination's.
-    #[schema(value_type = Option<schema::RetryPolicy>, required)]
-    pub retry_policy: Option<RetryPolicy>,
+    /// Null, and what is null in it: the destination's.
+    #[schema(required)]
+    pub retry_policy: Option<RetrySettingsView>,
     /// Null: the destination's.
     #[schema(required)]
     pub timeout_seconds: Option<u32>,
@@ -64,6 +64,8 @@ pub struct RoutePreviewView {
     #[schema(value_type = schema::DestinationId)]
     pub destination_id: DestinationId,
     pub matches: bool,
+    /// It would deliver the event: of the routes that match and lead to one destination, the oldest does.
+    pub delivers: bool,
     /// Null when it matches.
     #[schema(required)]
     pub why: Option<WhyView>,
@@ -101,16 +103,18 @@ pub struct NewRoute {
     /// Must be there.
     #[schema(value_type = schema::DestinationId)]
     pub destination_id: DestinationId,
-    /// At least one of these must match; `["*"]` if left out.
+    /// At least one of these must match; `["*"]` if left out. What Posthaste tells of itself (types that begin with
+    /// `posthaste`) is taken only by patterns that begin with that segment.
     #[serde(default = "everything")]
     #[schema(value_type = Option<Vec<schema::EventTypePattern>>, min_items = 1, max_items = 64)]
     pub event_types: Vec<String>,
     /// Replaced as a whole, not merged: a `null` inside is a value to compare with.
     #[schema(value_type = Option<schema::Filter>)]
     pub filter: Option<Value>,
-    /// Null: the destination's.
+    /// Null, and what is left out of it: the destination's.
+    #[serde(default)]
     #[schema(value_type = Option<schema::RetryPolicyInput>)]
-    pub retry_policy: Option<RetryPolicy>,
+    pub retry_policy: RetrySettings,
     /// Null: the destination's.
     #[schema(minimum = 1, maximum = 30)]
     pub timeout_seconds: Option<u32>,
@@ -130,7 +134,7 @@ impl NewRoute {
             destination_id,
             event_types: everything(),
             filter: None,
-            retry_policy: None,
+            retry_policy: RetrySettings::default(),
             timeout_seconds: None,
             signing: None,
         }

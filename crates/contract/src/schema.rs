@@ -12,14 +12,14 @@ pub use inputs::{
 
 use domain::{
     account::{self, KeyKind},
-    delivery, destination, gate, lane, limits, member, outcome, replay,
+    audit, delivery, delivery_settings, destination, gate, lane, limits, member, outcome, replay,
 };
 use std::borrow::Cow;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat,
-        schema::{AdditionalProperties, Type},
+        schema::{AdditionalProperties, OneOfBuilder, Type},
     },
 };
 
@@ -47,6 +47,7 @@ texts! {
     DeliveryId: id("dlv");
     AttemptId: id("att");
     ReplayId: id("rpl");
+    AuditId: id("aud");
     NodeId: id("nod");
     Timestamp: timestamp();
     Name: texts::name();
@@ -55,6 +56,9 @@ texts! {
     EventTypePattern: texts::event_type_pattern();
     IdempotencyKey: texts::idempotency_key();
     OrderingKey: texts::ordering_key();
+    Tag: texts::tag();
+    TagPath: texts::tag_path();
+    TagPrefix: texts::tag_prefix();
     ContentType: texts::content_type();
     Base64: texts::base64();
     DestinationUrl: texts::destination_url();
@@ -74,9 +78,6 @@ texts! {
         .description(Some("A status of HTTP."))
         .build();
     PauseSeconds: number(1, 86_400).description(Some("The pause before a retry.")).build();
-    RetryStatus: number(300, 499)
-        .description(Some("An answer that is worth a retry. 410 and 429 are refused: what they mean is fixed."))
-        .build();
     Bytes: bytes();
     Filter: document(
         "A JSON match document over `type`, `data`, `headers` and `metadata`, which may be put together by `$or`, `$and` \
@@ -84,7 +85,9 @@ texts! {
          refused. Names of headers are in lower case.",
     );
     Metadata: document("Anything the publisher wants to find again, as a JSON object of at most 16 KiB.");
+    AuditDifference: document("What changed, by member: `from` and `to`, or `changed`.");
     Anything: anything();
+    ActorType: words(audit::ActorKind::WORDS).build();
     ApiKeyKind: words(KeyKind::WORDS).description(Some("What a key may be used for.")).build();
     DeliveryStatus: words(delivery::Status::WORDS).build();
     EndedStatus: words_of(delivery::Status::ALL.iter().filter(|status| status.ended()).map(|status| status.as_str()))
@@ -114,6 +117,7 @@ texts! {
     OnDeadLetter: words(destination::OnDeadLetter::WORDS).build();
     Ordering: words(destination::Ordering::WORDS).build();
     Outcome: words(outcome::Outcome::WORDS).build();
+    SettingLevel: words(delivery_settings::SettingLevel::WORDS).build();
     ReplayStatus: words(replay::ReplayStatus::WORDS).build();
     Role: words(member::Role::WORDS).build();
     Scope: words(account::Scope::WORDS).description(Some("A permission of a key.")).build();
@@ -160,25 +164,47 @@ pub struct RetryPolicy {
     /// The age at which a delivery is given up.
     #[schema(required, minimum = 1, maximum = 7776000)]
     expire_after_seconds: u64,
-    /// Answers from 300 to 499 that are worth a retry.
-    #[schema(required, max_items = 32)]
+    #[schema(value_type = Vec<RetryStatus>, required, max_items = 32)]
     retry_statuses: Vec<u16>,
 }
 
-/// How often and for how long a delivery is to be tried. What is left out takes its default.
+/// How often and for how long a delivery is to be tried. What is left out, or null, is as it is elsewhere: a route's is the
+/// destination's, a destination's the account's default, an account's the installation's.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "describes domain::retry::RetryPolicy")]
+#[expect(dead_code, reason = "describes domain::retry::RetrySettings")]
 pub struct RetryPolicyInput {
     /// All pauses together are no longer than the account keeps what has ended (`retention_days`).
     #[schema(value_type = Option<Vec<PauseSeconds>>, max_items = 20)]
     schedule_seconds: Option<Vec<u64>>,
+    /// The part of a pause that chance may add or take away.
     #[schema(minimum = 0.0, maximum = 1.0)]
     jitter: Option<f64>,
+    /// The age at which a delivery is given up.
     #[schema(minimum = 1, maximum = 7776000)]
     expire_after_seconds: Option<u64>,
     #[schema(value_type = Option<Vec<RetryStatus>>, max_items = 32)]
     retry_statuses: Option<Vec<u16>>,
+}
+
+/// A code or a class.
+pub struct RetryStatus;
+
+impl PartialSchema for RetryStatus {
+    fn schema() -> RefOr<Schema> {
+        let text = "An answer that is worth a retry although it usually is final: a code, or all of a class. 410 and 429 are \
+                    refused: what they mean is fixed, under `4xx` too.";
+        let one_of = OneOfBuilder::new()
+            .item(number(300, 499).description(Some("A code.")))
+            .item(words(&["3xx", "4xx"]).description(Some("A class.")));
+        RefOr::T(Schema::OneOf(one_of.description(Some(text)).build()))
+    }
+}
+
+impl ToSchema for RetryStatus {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("RetryStatus")
+    }
 }
 
 fn id(prefix: &str) -> Object {
@@ -253,7 +279,7 @@ mod tests {
     #[test]
     fn what_stands_in_for_a_struct_of_the_rules_has_its_members() {
         check::<RetryPolicy>(domain::retry::RetryPolicy::default());
-        check::<RetryPolicyInput>(domain::retry::RetryPolicy::default());
+        check::<RetryPolicyInput>(domain::retry::RetrySettings::from(domain::retry::RetryPolicy::default()));
         check::<RateLimit>(destination::RateLimit { requests: 1, per_seconds: 1 });
         check::<RateLimitInput>(destination::RateLimit { requests: 1, per_seconds: 1 });
     }
@@ -277,11 +303,11 @@ mod tests {
     #[test]
     fn the_shapes_of_an_input_have_the_members_that_are_read() {
         check_shapes::<Publish>(
-            "content_type data data_base64 deliver_at idempotency_key metadata ordering_key type",
+            "content_type data data_base64 deliver_at idempotency_key metadata ordering_key tags type",
         );
         check_shapes::<AuthInput>("headers password token type username");
         check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
-        check_shapes::<ReplayInput>("delivery_ids dry_run filter rate");
+        check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate");
         check_shapes::<PreviewInput>("data event_id headers metadata source_id type");
     }
 }

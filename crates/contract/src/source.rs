@@ -23,6 +23,10 @@ pub struct SourceView {
     /// Requests per second.
     #[schema(required)]
     pub rate_limit: Option<u32>,
+    /// What its events are tagged with.
+    #[serde(default)]
+    #[schema(required, max_items = 8)]
+    pub tags: Vec<SourceTag>,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
@@ -71,12 +75,42 @@ pub struct NewSource {
     /// Events a second that may come in by it, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub rate_limit: Option<u32>,
+    /// What its events are tagged with: each takes one value of what comes in. What is not there, is no text, number or
+    /// boolean, or makes no tag is left out, and no event is refused for it.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<SourceTag>>, max_items = 8)]
+    pub tags: Vec<SourceTag>,
+}
+
+/// Where a tag is taken from: `path` or `header`, one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SourceTag {
+    /// Names of members of the payload, and places in lists, with dots between them: `order.items.0.id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::TagPath>)]
+    pub path: Option<String>,
+    /// The name of a header; of several with this name, the first. Credentials are not kept, and so not found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::HeaderName>)]
+    pub header: Option<String>,
+    /// Put before the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::TagPrefix>)]
+    pub prefix: Option<String>,
 }
 
 impl NewSource {
     pub fn new(name: &str) -> Self {
         let verification = VerificationInput::default();
-        Self { uid: None, name: name.into(), enabled: enabled(), verification, rate_limit: None }
+        Self {
+            uid: None,
+            name: name.into(),
+            enabled: enabled(),
+            verification,
+            rate_limit: None,
+            tags: Vec::new(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Accounts and the keys that act for them.
 
 use crate::{
+    delivery_settings::DeliverySettings,
     id::{AccountId, ApiKeyId, SourceId},
     limits,
     seal::Sealed,
@@ -16,6 +17,12 @@ pub struct Account {
     pub uid: Option<String>,
     pub name: String,
     pub retention_days: u32,
+    /// What its destinations go by where they say nothing themselves.
+    #[serde(default)]
+    pub defaults: DeliverySettings,
+    /// The version at which those last changed, 0 if they never did: at that one all its destinations changed.
+    #[serde(default)]
+    pub defaults_version: i64,
     /// The account's data key, wrapped by a master key; see [`crate::seal`].
     pub data_key: Sealed,
     pub created_at: Timestamp,
@@ -33,11 +40,20 @@ impl Account {
             uid: None,
             name: name.into(),
             retention_days: limits::RETENTION_DAYS_DEFAULT,
+            defaults: DeliverySettings::default(),
+            defaults_version: 0,
             data_key,
             created_at: now,
             updated_at: now,
             version: 0,
         }
+    }
+
+    /// With other defaults. An update takes exactly the next version or fails, so that is the one they change at.
+    pub fn with_defaults(self, defaults: DeliverySettings) -> Self {
+        let same = defaults == self.defaults;
+        let defaults_version = if same { self.defaults_version } else { self.version + 1 };
+        Self { defaults, defaults_version, ..self }
     }
 }
 

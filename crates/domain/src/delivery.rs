@@ -4,7 +4,7 @@
 //! not when it is tried again. Endings are final: a replay is a new delivery.
 
 use crate::{
-    destination::Ordering,
+    destination::Numbering,
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId},
     outcome::{Classified, DeadReason, Next, Outcome},
@@ -105,19 +105,25 @@ impl Position {
     }
 
     /// Where a new delivery stands, and whether the commit gives it its number: at an ordered destination it does when
-    /// the delivery is due.
+    /// the delivery is due, at one that only numbers it does in any case.
     pub fn new(
-        ordering: Ordering,
+        numbering: impl Into<Numbering>,
         key: Option<&str>,
         due_at: Timestamp,
         now: Timestamp,
         id: DeliveryId,
     ) -> (Self, bool) {
-        match ordering {
-            Ordering::None => (Self::due(due_at, id), false),
+        match numbering.into() {
+            Numbering::None => (Self::due(due_at, id), false),
+            Numbering::Unordered => (Self::due(due_at, id), true),
             _ if due_at > now => (Self::awaits_time(due_at, id), false),
-            ordered => (Self::ordered(ordered.track(key, id), Self::END, id), true),
+            ordered => (Self::ordered(ordered.ordering().track(key, id), Self::END, id), true),
         }
+    }
+
+    /// The same once a delivery there has its number: what is ordered stands by it.
+    pub fn numbered(self, sequence: i64) -> Self {
+        if self.track == Self::UNORDERED { self } else { Self { rank: sequence, ..self } }
     }
 
     /// The place of a delivery in an ordered lane.

@@ -2,17 +2,15 @@
 
 use crate::{
     delivery::Position,
+    delivery_settings::{DeliverySettings, kept},
     gate::{Hold, HoldReason},
     id::{AccountId, DeliveryId, DestinationId},
-    limits,
-    retry::RetryPolicy,
     seal::Sealed,
-    time::{Timestamp, seconds},
+    time::Timestamp,
     word::words,
 };
 use aws_lc_rs::digest;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// A destination as it is kept. The API checks what it writes; what is read back is checked again when a request is
 /// built, because a row that no longer fits must end in a dead letter and not in a panic. A new member has a `#[serde(default)]`,
@@ -24,13 +22,15 @@ pub struct Destination {
     pub uid: Option<String>,
     pub name: String,
     pub url: String,
-    pub max_concurrency: u32,
-    #[serde(rename = "timeout_seconds", with = "seconds")]
-    pub timeout: Duration,
+    /// What it says itself of slots, timeout and retries; what holds is [`crate::delivery_settings::EffectiveSettings`].
+    #[serde(flatten, with = "kept::of_destination")]
+    pub settings: DeliverySettings,
     pub rate_limit: Option<RateLimit>,
     pub ordering: Ordering,
+    /// Deliveries are numbered although they are in no order. What is ordered is numbered in any case.
+    #[serde(default)]
+    pub sequence: bool,
     pub on_dead_letter: OnDeadLetter,
-    pub retry_policy: RetryPolicy,
     pub headers: Vec<(String, String)>,
     pub forward_headers: Vec<String>,
     pub auth: Auth,
@@ -60,6 +60,13 @@ pub struct Switch {
 }
 
 impl Destination {
+    pub fn numbering(&self) -> Numbering {
+        match self.ordering {
+            Ordering::None if self.sequence => Numbering::Unordered,
+            ordering => ordering.into(),
+        }
+    }
+
     /// What its switches hold it for: disabled before paused.
     pub fn holds(&self) -> Vec<Hold> {
         let hold = |reason, since, detail: &str| Hold {
@@ -160,6 +167,44 @@ impl Ordering {
 }
 
 words! {
+    "how deliveries are numbered",
+    #[derive(Default)]
+    Numbering {
+        #[default]
+        None = "none",
+        /// By commit, so that a receiver sees what is missing or out of order. Nothing waits for it.
+        Unordered = "unordered",
+        Strict = "strict",
+        Key = "key",
+    }
+}
+
+impl Numbering {
+    /// A word that is not known numbers nothing.
+    pub fn read(word: &str) -> Self {
+        word.parse().unwrap_or_default()
+    }
+
+    pub fn ordering(self) -> Ordering {
+        match self {
+            Self::None | Self::Unordered => Ordering::None,
+            Self::Strict => Ordering::Strict,
+            Self::Key => Ordering::Key,
+        }
+    }
+}
+
+impl From<Ordering> for Numbering {
+    fn from(ordering: Ordering) -> Self {
+        match ordering {
+            Ordering::None => Self::None,
+            Ordering::Strict => Self::Strict,
+            Ordering::Key => Self::Key,
+        }
+    }
+}
+
+words! {
     "what follows a dead letter",
     #[derive(Default)]
     OnDeadLetter {
@@ -237,12 +282,11 @@ impl Destination {
             uid: None,
             name: name.into(),
             url: url.into(),
-            max_concurrency: limits::MAX_CONCURRENCY_DEFAULT,
-            timeout: limits::TIMEOUT_DEFAULT,
+            settings: DeliverySettings::default(),
             rate_limit: None,
             ordering: Ordering::None,
+            sequence: false,
             on_dead_letter: OnDeadLetter::Continue,
-            retry_policy: RetryPolicy::default(),
             headers: Vec::new(),
             forward_headers: Vec::new(),
             auth: Auth::None,

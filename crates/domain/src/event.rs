@@ -1,8 +1,9 @@
 //! Events: immutable things that happened, with their payload as the bytes that came in.
 
 use crate::{
-    id::{AccountId, EventId, SourceId},
+    id::{AccountId, DestinationId, EventId, SourceId},
     limits,
+    operations::{ABOUT, is_operational},
     time::Timestamp,
 };
 use bytes::Bytes;
@@ -24,6 +25,8 @@ pub struct Event {
     pub payload: Bytes,
     pub ordering_key: Option<String>,
     pub metadata: Map<String, Value>,
+    /// What it is found by: at most [`limits::TAGS`], each once. Left out of what is read to be delivered.
+    pub tags: Vec<String>,
     pub received_at: Timestamp,
     pub deliver_at: Option<Timestamp>,
 }
@@ -48,9 +51,18 @@ impl Event {
             payload,
             ordering_key: None,
             metadata: Map::new(),
+            tags: Vec::new(),
             received_at,
             deliver_at: None,
         }
+    }
+
+    /// The destination that an operational event tells of: it is not delivered there.
+    pub fn about(&self) -> Option<DestinationId> {
+        if !self.id.is_operational() {
+            return None;
+        }
+        self.metadata.get(ABOUT)?.as_str()?.parse().ok()
     }
 }
 
@@ -66,7 +78,9 @@ pub struct EventType(Arc<str>);
 pub enum EventTypeError {
     #[error("an event type is 1 to 128 of A-Z a-z 0-9 . _ -")]
     Malformed,
-    #[error("event types that begin with `posthaste.` are reserved")]
+    #[error(
+        "event types that begin with the segment `posthaste` are reserved: what Posthaste tells of itself has them"
+    )]
     Reserved,
 }
 
@@ -79,6 +93,14 @@ impl EventType {
     /// A provider's own name: `/` becomes `.`, and what still does not fit is unknown.
     pub fn of_provider(text: &str) -> Self {
         text.replace('/', ".").parse().unwrap_or_else(|_| Self::unknown())
+    }
+
+    /// As it is kept: of an operational event too.
+    pub fn kept(text: &str) -> Result<Self, EventTypeError> {
+        match text.parse() {
+            Err(EventTypeError::Reserved) => Ok(Self(text.into())),
+            parsed => parsed,
+        }
     }
 
     pub fn as_str(&self) -> &str {
@@ -94,7 +116,7 @@ impl FromStr for EventType {
         if text.is_empty() || text.len() > limits::EVENT_TYPE_BYTES || !text.bytes().all(allowed) {
             return Err(EventTypeError::Malformed);
         }
-        if text.starts_with("posthaste.") {
+        if is_operational(text) {
             return Err(EventTypeError::Reserved);
         }
         Ok(Self(text.into()))
@@ -130,7 +152,11 @@ mod tests {
         assert_eq!("".parse::<EventType>(), Err(EventTypeError::Malformed));
         assert_eq!("a b".parse::<EventType>(), Err(EventTypeError::Malformed));
         assert_eq!("a".repeat(129).parse::<EventType>(), Err(EventTypeError::Malformed));
-        assert_eq!("posthaste.test".parse::<EventType>(), Err(EventTypeError::Reserved));
+        for text in ["posthaste.test", "posthaste"] {
+            assert_eq!(text.parse::<EventType>(), Err(EventTypeError::Reserved));
+            assert_eq!(EventType::kept(text).map(|it| it.as_str().to_owned()), Ok(text.to_owned()));
+        }
+        assert!("posthastes.a".parse::<EventType>().is_ok());
     }
 
     #[test]

@@ -25,7 +25,10 @@ pub trait TypedId {
 }
 
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident = $prefix:literal, $noun:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal, $noun:literal;)*) => {
+        /// What the ids of each kind begin with.
+        const PREFIXES: &[&str] = &[$($prefix),*];
+        $(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Uuid);
@@ -72,6 +75,11 @@ macro_rules! ids {
     )*};
 }
 
+/// Whether a text has the form of an id of ours, of whatever kind: then it is no name that somebody else may give.
+pub fn looks_like_id(text: &str) -> bool {
+    PREFIXES.iter().any(|prefix| parse_id(text, prefix).is_ok())
+}
+
 ids! {
     /// The tenant that owns everything below.
     AccountId = "acc", "account";
@@ -91,10 +99,25 @@ ids! {
     AttemptId = "att", "attempt";
     /// A request to deliver again what has ended.
     ReplayId = "rpl", "replay";
+    /// One act that was written down.
+    AuditId = "aud", "audit entry";
     /// One start of one process.
     NodeId = "nod", "node";
     /// One inbound request, as shown in errors and logs.
     RequestId = "req", "request";
+}
+
+impl EventId {
+    /// That of an operational event: of UUID version 8, where all others are of version 7, so that the id alone tells them
+    /// apart wherever only the id is at hand.
+    pub fn operational(now: Timestamp, chance: u128) -> Self {
+        let bits = uuid_at(now, chance).as_u128();
+        Self(Uuid::from_u128(bits & !(0xf << 76) | 0x8 << 76))
+    }
+
+    pub fn is_operational(self) -> bool {
+        self.0.as_u128() >> 76 & 0xf == 0x8
+    }
 }
 
 /// How many parts the destinations are divided into; a destination's shard is stored when it is created.
@@ -191,6 +214,18 @@ mod tests {
             "evt_8zzzzzzzzzzzzzzzzzzzzzzzzz".parse::<EventId>(),
             Err(IdError::Malformed { expected: "evt" })
         );
+    }
+
+    #[test]
+    fn what_has_the_form_of_an_id_looks_like_one() {
+        for text in [AccountId::MAX.to_string(), RequestId::MIN.to_string()] {
+            assert!(looks_like_id(&text), "{text}");
+        }
+        for text in
+            ["acc_1", "customer-7", "evt_8zzzzzzzzzzzzzzzzzzzzzzzzz", "xyz_01h455vb4pex5vsknk084sn02q", ""]
+        {
+            assert!(!looks_like_id(text), "{text}");
+        }
     }
 
     #[test]

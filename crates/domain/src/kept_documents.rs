@@ -1,8 +1,19 @@
 //! Documents as earlier versions have kept them: each must still be read. A new member needs `#[serde(default)]`, because
 //! a destination that does not read ends its deliveries as undeliverable. Texts are only added here, never changed.
 
-use crate::{destination::Destination, route::Route, source::Source};
+use crate::{
+    account::Account,
+    delivery_settings::{DeliverySettings, EffectiveSettings, SettingLevel},
+    destination::Destination,
+    route::Route,
+    source::Source,
+};
 use serde::de::DeserializeOwned;
+
+const ACCOUNTS: &[&str] =
+    &[r#"{"id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"first","retention_days":90,
+    "data_key":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
+    "created_at":"2026-11-17T23:06:32.398609Z","updated_at":"2026-11-17T23:06:32.398609Z"}"#];
 
 const SOURCES: &[&str] = &[
     r#"{"id":"src_01m7nw64jef6ztsz9tc4qs69wn","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"in-1","name":"in",
@@ -25,6 +36,17 @@ const DESTINATIONS: &[&str] = &[
     "updated_at":"2026-11-17T23:06:32.473905Z"}"#,
 ];
 
+/// How SQL tells whether a destination without order numbers its deliveries: by this text.
+#[test]
+fn a_destination_that_numbers_is_found_by_its_text() {
+    let mut destination: Destination = serde_json::from_str(DESTINATIONS[0]).expect("a destination");
+    assert!(!destination.sequence, "which is how it was before");
+    destination.sequence = true;
+    destination.headers = vec![("x".into(), "\"sequence\":true".into())];
+    let text = serde_json::to_string(&destination).expect("a document");
+    assert_eq!(text.matches("\"sequence\":true").count(), 1);
+}
+
 const ROUTES: &[&str] = &[
     r#"{"id":"rte_01m7nw64p8eb2ssea91sbr79mr","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"r-1","name":"r",
     "enabled":true,"source_id":"src_01m7nw64jef6ztsz9tc4qs69wn","destination_id":"dst_01m7nw64k7e8msq77c4j2xymj9",
@@ -45,7 +67,26 @@ fn what_earlier_versions_have_kept_is_still_read() {
             serde_json::from_str::<T>(document).unwrap_or_else(|error| panic!("{error}: {document}"));
         }
     }
+    read_all::<Account>(ACCOUNTS);
     read_all::<Source>(SOURCES);
     read_all::<Destination>(DESTINATIONS);
     read_all::<Route>(ROUTES);
+}
+
+#[test]
+fn values_that_earlier_versions_have_kept_count_as_said() {
+    let destination: Destination = serde_json::from_str(DESTINATIONS[0]).unwrap();
+    let nothing = DeliverySettings::default();
+    let found = EffectiveSettings::new(&destination.settings, &nothing, &nothing);
+    assert_eq!((found.max_concurrency.value, found.timeout.value.as_secs()), (7, 20));
+    assert_eq!(found.retry_policy().jitter, 0.1);
+    assert!(found.retry_policy().retries(409));
+    let levels =
+        [found.max_concurrency.from, found.timeout.from, found.schedule.from, found.retry_statuses.from];
+    assert_eq!(levels, [SettingLevel::Destination; 4]);
+
+    let route: Route = serde_json::from_str(ROUTES[0]).unwrap();
+    assert_eq!(found.policy_by(&route).jitter, 0.2);
+    let silent: Route = serde_json::from_str(ROUTES[1]).unwrap();
+    assert!(silent.retry_policy.is_empty());
 }

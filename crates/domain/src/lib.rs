@@ -6,8 +6,10 @@
 pub mod account;
 pub mod address;
 pub mod attempt;
+pub mod audit;
 pub mod bucket;
 pub mod delivery;
+pub mod delivery_settings;
 pub mod destination;
 pub mod dice;
 pub mod event;
@@ -21,6 +23,7 @@ pub mod lane;
 pub mod limits;
 pub mod member;
 pub mod metrics;
+pub mod operations;
 pub mod outcome;
 pub mod ownership;
 pub mod pattern;
@@ -31,6 +34,7 @@ pub mod route;
 pub mod seal;
 pub mod signature;
 pub mod source;
+pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;

@@ -48,6 +48,10 @@ pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
 pub const LINGER_BYTES: usize = 16 * 1024 * 1024;
 pub const LINGER: Duration = Duration::from_secs(2);
 pub const LINGER_MAX: Duration = Duration::from_secs(10);
+/// A connection that rests when the node stops is kept open this long, for a request that is on its way.
+pub const REST_AT_STOP: Duration = Duration::from_millis(500);
+/// Connections that the system has let in before the door was shut, and that are answered still.
+pub const LET_IN_AT_STOP: usize = 1_024;
 /// Connections too many that are told so and not only closed: each is one file more than there should be.
 pub const REFUSED_CONNECTIONS: usize = 256;
 /// Keys in one JSON document of the management API.
@@ -92,10 +96,12 @@ pub const INGEST_BATCH: usize = 256;
 pub const INGEST_BATCH_BYTES: usize = 1024 * 1024;
 /// How often events are matched again because their account's configuration changed under them.
 pub const MATCH_ROUNDS: usize = 5;
-/// Deliveries an event may have in the ingest transaction; beyond, an expansion makes them.
+/// Deliveries an event may have in the ingest transaction, one a destination; beyond, an expansion makes them.
 pub const FANOUT_INLINE: usize = 1_000;
 /// Deliveries an event may have at all.
 pub const FANOUT: usize = 100_000;
+/// Routes that an event names because they match it too, and lead to a destination that an older one delivers it to.
+pub const OTHER_ROUTES: usize = 100;
 /// Routes that a snapshot makes anew when one of them changes.
 pub const ROUTES_PAGE: usize = 256;
 /// The names an event comes with.
@@ -107,6 +113,12 @@ pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Idempotency keys that the embedded store keeps out of their index, in memory: the more there are, the fewer pages
 /// are written for each. About 1 MiB; as many again are on their way into the index.
 pub const KEYS_UNINDEXED: usize = 32_768;
+/// Tags of an event, and what one may have; rules by which a source takes them.
+pub const TAGS: usize = 8;
+pub const TAG_CHARS: usize = 128;
+pub const TAG_RULES: usize = TAGS;
+/// Where a rule finds its tag.
+pub const TAG_PATH_BYTES: usize = 256;
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
 /// What else may be said of an event.
@@ -119,8 +131,14 @@ pub const SNAPSHOT_ACCOUNTS: usize = 10_000;
 pub const SNAPSHOT_ROUTES: usize = 1_000_000;
 /// Routes times bytes of payload that an event is matched with in the task of its request: a millisecond's work, about.
 pub const MATCH_INLINE_BYTES: usize = 512 * 1024;
-/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for the rest of the node.
+/// Payloads up to here are packed there too: a quarter of a millisecond's work, about.
+pub const PACK_INLINE_BYTES: usize = 128 * 1024;
+/// Events at a time that are matched with more, each in a thread of its own. Few: the cores are for the rest
+/// of the node.
 pub const LONG_MATCHES: usize = 2;
+/// Events at a time that are large and quickly matched: packing one takes milliseconds, and must not wait for those that are
+/// matched for seconds.
+pub const LONG_PACKS: usize = 2;
 /// An event waits this long for one of those threads.
 pub const MATCH_PATIENCE: Duration = Duration::from_secs(5);
 /// With less free than this no event is let in. More than the reserve: giving that up must not let events in.
@@ -167,6 +185,8 @@ pub const CREDENTIAL_FRESH: Duration = Duration::from_millis(500);
 pub const CREDENTIAL_OVERLAP: Duration = Duration::from_millis(250);
 pub const KEYS_CACHED: usize = 16_384;
 pub const SOURCES_CACHED: usize = 16_384;
+/// Accounts that operators act for.
+pub const ACTED_FOR_CACHED: usize = 4_096;
 /// Data keys, unwrapped; they change with a rotation only.
 pub const DATA_KEYS_CACHED: usize = 4_096;
 pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
@@ -196,7 +216,8 @@ pub const ROUTES_PER_ACCOUNT: usize = 200_000;
 /// Requests open to a destination at once: unless set otherwise, and at most.
 pub const MAX_CONCURRENCY_DEFAULT: u32 = 5;
 pub const MAX_CONCURRENCY_MAX: u32 = 1_000;
-/// How long an attempt may take: unless set otherwise, and at most.
+/// How long an attempt may take: at least, unless set otherwise, and at most.
+pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 /// Where a destination is, and what is sent along.
@@ -269,8 +290,9 @@ pub const ATTEMPTS_SHOWN: usize = 200;
 pub const SUCCESS_RATE_OVER: Duration = Duration::from_secs(3_600);
 pub const SUCCESS_RATE_DAYS: u64 = 7;
 pub const SUCCESS_RATE_ATTEMPTS: usize = 200;
-/// Facts, and events, that a request for statistics reads beyond what is summed up.
-pub const STATS_TAIL: usize = 20_000;
+/// Facts, and events, that a request for statistics reads beyond what is summed up. Where there are more, it tells what the
+/// open minutes have.
+pub const STATS_TAIL: usize = 5_000;
 /// The longest time statistics can be asked for.
 pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 /// What is told unless the client says: of an account, and of a destination.
@@ -300,6 +322,14 @@ pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
 pub const REPLAYS_HELD: usize = 1_000;
 /// A node that has written nothing for a replay this long has lost it to the next node that looks.
 pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
+/// Events that a backfill reads at a time, how often for one chunk, and routes that it looks at for one: a chunk then writes
+/// what it has, long before it loses its hold.
+pub const BACKFILL_EVENTS: usize = 500;
+pub const BACKFILL_READS: usize = 10;
+pub const BACKFILL_ROUTES: usize = 20_000;
+/// Events, and their deliveries, looked at to tell how many a backfill will make: some hundred milliseconds.
+pub const BACKFILL_SURVEY_EVENTS: usize = 5_000;
+pub const BACKFILL_SURVEY_DELIVERIES: usize = 20_000;
 /// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
 pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 
@@ -328,9 +358,11 @@ pub const IN_FLIGHT: usize = 4_096;
 /// An account may have so many times as many of them as are then free: alone it gets seven eighths, and there is always
 /// something left for another.
 pub const IN_FLIGHT_SHARE: usize = 7;
-/// Idle connections kept per host, and for how long. A destination never has more than its own limit of them; keeping
-/// fewer than that made every burst pay for its connections again (a quarter of the CPU of a delivery).
-pub const IDLE_PER_HOST: usize = 256;
+/// Connections a node keeps, busy and idle, over all hosts: as many as it may have requests open. A host never has more of them
+/// than its destinations have had requests open at once; keeping fewer than that makes every burst pay for its connections
+/// again, and a fan-out to destinations of one host is nothing but bursts.
+pub const KEPT_CONNECTIONS: usize = IN_FLIGHT;
+/// How long an idle one is kept.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a request that was given up waits for its socket to be closed.
 pub const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
@@ -485,7 +517,7 @@ pub const VACUUM_KEPT_PAGES: i64 = 2_048;
 pub const VACUUM_KEPT_SHARE: i64 = 10;
 /// Lanes one rescan statement returns.
 pub const RESCAN_LANES: usize = 1_000;
-/// Routes an expansion walks at a time, and so the deliveries it writes in one transaction: an event that comes meanwhile
+/// Routes an expansion walks at a time, and so the most deliveries it writes in one transaction: an event that comes meanwhile
 /// waits for two of them at most.
 pub const EXPANSION_CHUNK: usize = 250;
 /// The same where one thread writes everything, and all writes wait for it.
@@ -505,10 +537,25 @@ pub const RESCAN_SHARE: u32 = 50;
 // --- Chores: sums ---------------------------------------------------------------------------------------------------
 
 /// How often sums are looked after, and how long after its end a span is summed up: what is written by then is in it.
-pub const ROLLUP_EVERY: Duration = Duration::from_secs(15);
+pub const ROLLUP_EVERY: Duration = Duration::from_secs(5);
+/// Hours and days have more time.
+pub const ROLLUP_HOURS_EVERY_TIMES: u32 = 3;
 pub const ROLLUP_MINUTE_AFTER: Duration = Duration::from_secs(120);
 pub const ROLLUP_HOUR_AFTER: Duration = Duration::from_secs(600);
 pub const ROLLUP_DAY_AFTER: Duration = Duration::from_secs(3_600);
+/// How long from its beginning a minute is open: what becomes durable is added to it. That is half a minute less than until
+/// it may be summed up for good, so that nothing is written over the final sums: what is added up is looked at again before
+/// each write, and left out where its minute is older than this and [`OPEN_LATE`].
+pub const OPEN_MINUTE: Duration = Duration::from_secs(150);
+/// So much later sums of an open minute may still be written; it is summed up for good later than that.
+pub const OPEN_LATE: Duration = Duration::from_secs(15);
+/// Events are counted by slices of this length, and counted again until one of them has been over for as long.
+pub const OPEN_SLICE: Duration = Duration::from_secs(5);
+/// Sums of open minutes in memory: so many of accounts, and as many of destinations. With more of them active at a time
+/// statistics are as old as the last minute that is summed up.
+pub const OPEN_PLACES: usize = 20_000;
+/// Between two writes of them, so that they are never what the store does most of.
+pub const OPEN_WRITE_PAUSE: Duration = Duration::from_millis(100);
 /// How long minutes and hours are kept; days are kept for ever.
 pub const ROLLUP_MINUTES_KEPT: Duration = Duration::from_secs(6 * 3600);
 pub const ROLLUP_HOURS_KEPT: Duration = Duration::from_secs(8 * 86_400);
@@ -614,9 +661,10 @@ pub const SUCCESS_WINDOW: Duration = Duration::from_secs(300);
 /// How a fan-out fares is judged by one event in so long, of those that came in within the last while.
 pub const FANOUT_SAMPLE_EVERY: Duration = Duration::from_secs(5);
 pub const FANOUT_SAMPLE_FOR: Duration = Duration::from_secs(300);
-/// Log lines that wait to be written, and their bytes; further ones are dropped and counted.
-pub const LOG_QUEUE: usize = 8_192;
+/// Bytes of log lines that wait to be written; further ones are dropped and counted.
 pub const LOG_QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// How long log lines gather after a write.
+pub const LOG_EVERY: Duration = Duration::from_millis(5);
 /// How long the end of the process waits for the last lines to be written.
 pub const LOG_FLUSH: Duration = Duration::from_secs(2);
 /// Spans that wait to be sent to the collector, how many go at a time, and how long they may gather.
@@ -628,8 +676,8 @@ pub const SPAN_PATIENCE: Duration = Duration::from_secs(5);
 
 // --- Every store ----------------------------------------------------------------------------------------------------
 
-/// Payloads from here on are packed where they are stored; of smaller ones hardly a byte is saved.
-pub const PACKED_FROM_BYTES: usize = 256;
+/// Payloads from here on are packed where they are stored; of smaller ones too little is saved for the time it takes.
+pub const PACKED_FROM_BYTES: usize = 1024;
 /// More than the detail of any attempt has, with every byte of its headers and body escaped; nothing larger is packed,
 /// and nothing that says it is larger is unpacked.
 pub const DETAIL_UNPACKED_BYTES: usize = 1024 * 1024;
@@ -762,3 +810,40 @@ pub const DAMAGED_PASSED_OVER: usize = 1_000;
 pub const CLOCK_CONFIRMED: Duration = Duration::from_secs(60);
 /// Clocks that differ by less agree: the question itself takes a while.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(5);
+
+// --- The audit log ---------------------------------------------------------------------------------------------------
+
+/// How long an entry is kept, unless a setting says otherwise.
+pub const AUDIT_LOG_KEPT: Duration = Duration::from_secs(365 * 86_400);
+/// The text of what an act changed; beyond, only the names of the members are told.
+pub const AUDIT_DIFFERENCE_BYTES: usize = 8 * 1024;
+/// Entries one page looks at: filters have no index of their own.
+pub const AUDIT_LOG_SCAN: usize = 1_000;
+/// Entries of a chain that are read and checked in one go.
+pub const AUDIT_LOG_CHECKED: usize = 500;
+/// Refused requests are summed up for so long.
+pub const REFUSALS_SUMMED: Duration = Duration::from_secs(60);
+/// Sums of refusals that a node has in memory, each of an account and a kind: some 100 bytes each. Beyond, refusals are
+/// counted for the installation instead of their account.
+pub const REFUSALS_REMEMBERED: usize = 10_000;
+
+// --- Operational events ------------------------------------------------------------------------------------------
+
+/// How often notes of what is to be told are looked for that no wake-up told of.
+pub const OPERATIONAL_LOOK: Duration = Duration::from_secs(2);
+/// How many notes are read in one go.
+pub const OPERATIONAL_PAGE: usize = 100;
+/// How many operational events an account is told in a minute; what is more waits for the next.
+pub const OPERATIONAL_EVENTS_A_MINUTE: u32 = 100;
+/// How long a note may wait for that: what is older is told to nobody.
+pub const OPERATIONAL_KEPT: Duration = Duration::from_secs(3_600);
+/// A minute's dead letters are summed up so long after its end: settlements that were under way are in.
+pub const DEAD_LETTERS_SUMMED_AFTER: Duration = Duration::from_secs(5);
+/// Destinations whose dead letters are summed up in one transaction.
+pub const DEAD_LETTERS_SUMMED: usize = 500;
+/// That a backlog is full is told once in so long.
+pub const BACKLOG_FULL_TOLD: Duration = Duration::from_secs(600);
+/// Accounts whose refusals are remembered until that is noted.
+pub const BACKLOG_FULL_REMEMBERED: usize = 1_000;
+/// An operator's account that is not there yet is looked for so often.
+pub const OPERATIONS_ACCOUNT_LOOK: Duration = Duration::from_secs(10);

@@ -158,7 +158,7 @@ pub fn classify(response: &ResponseFacts<'_>, policy: &RetryPolicy) -> Classifie
         410 => judged(Outcome::Gone, Next::Disable),
         408 | 425 => judged(Outcome::Timeout, retry),
         500..=599 => judged(Outcome::ServerError, retry),
-        status @ 300..=499 if policy.retry_statuses.contains(&status) => judged(Outcome::Rejected, retry),
+        status @ 300..=499 if policy.retries(status) => judged(Outcome::Rejected, retry),
         300..=499 => judged(Outcome::Rejected, Next::DeadLetter(DeadReason::Rejected)),
         // An interim answer is not a last one, and beyond 599 there is no meaning to go by.
         _ => classify_fault(Fault::Protocol),
@@ -251,6 +251,7 @@ impl DeadReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retry::RetryStatus;
 
     const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
     const RETRY: Next = Next::Retry { not_before: None };
@@ -316,7 +317,8 @@ mod tests {
 
     #[test]
     fn retry_statuses_make_a_rejection_retryable_and_nothing_else() {
-        let policy = RetryPolicy { retry_statuses: vec![404, 307, 410, 429, 200], ..RetryPolicy::default() };
+        let codes = [404, 307, 410, 429, 200].map(RetryStatus::Code).to_vec();
+        let policy = RetryPolicy { retry_statuses: codes, ..RetryPolicy::default() };
         let next = |status| classify(&answer(status), &policy);
         assert_eq!(next(404), judged(Outcome::Rejected, RETRY));
         assert_eq!(next(307), judged(Outcome::Rejected, RETRY));
@@ -324,6 +326,27 @@ mod tests {
         assert_eq!(next(410), judged(Outcome::Gone, Next::Disable));
         assert_eq!(next(429), judged(Outcome::Throttled, Next::Hold { retry_after: None }));
         assert_eq!(next(200), judged(Outcome::Success, Next::Deliver));
+    }
+
+    #[test]
+    fn under_a_class_the_answers_with_a_meaning_of_their_own_keep_it() {
+        let classes = [3, 4, 5, 2].map(RetryStatus::Class).to_vec();
+        let policy = RetryPolicy { retry_statuses: classes, ..RetryPolicy::default() };
+        let next = |status| classify(&answer(status), &policy);
+        for status in [300, 302, 399, 400, 404, 409, 422, 499] {
+            assert_eq!(next(status), judged(Outcome::Rejected, RETRY), "{status}");
+        }
+        assert_eq!(next(408), judged(Outcome::Timeout, RETRY));
+        assert_eq!(next(410), judged(Outcome::Gone, Next::Disable));
+        assert_eq!(next(429), judged(Outcome::Throttled, Next::Hold { retry_after: None }));
+        assert_eq!(next(500), judged(Outcome::ServerError, RETRY));
+        assert_eq!(next(200), judged(Outcome::Success, Next::Deliver));
+        let only_redirects =
+            RetryPolicy { retry_statuses: vec![RetryStatus::Class(3)], ..RetryPolicy::default() };
+        assert_eq!(classify(&answer(404), &only_redirects), judged(Outcome::Rejected, REJECTED));
+        let said = |word| ResponseFacts { delivery_control: Some(word), ..answer(404) };
+        assert_eq!(classify(&said("disable"), &policy), judged(Outcome::Gone, Next::Disable));
+        assert_eq!(classify(&said("abort-message"), &policy), judged(Outcome::Rejected, REJECTED));
     }
 
     #[test]

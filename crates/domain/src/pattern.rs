@@ -7,12 +7,16 @@
 //! payment.**          one segment more or many; only at the end
 //! *                   everything, however many segments
 //! ```
+//! What Posthaste tells of itself (types that begin with the segment `posthaste`) is taken on a route only by patterns
+//! that begin with that segment: [`Pattern::names_operational`].
+//!
 //! Case counts. A segment is what lies between full stops. There are no stars inside a word and no regular
 //! expressions: a pattern is read once when the route is saved and costs a string compare when an event comes in.
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::operations::is_operational;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -63,6 +67,12 @@ impl Pattern {
                 all_there && found.next().is_some() == *deep
             }
         }
+    }
+
+    /// Whether its first segment is that of operational events, which only such patterns take on a route: who asks for
+    /// everything asks for what was published.
+    pub fn names_operational(&self) -> bool {
+        is_operational(&self.written)
     }
 
     pub fn as_str(&self) -> &str {

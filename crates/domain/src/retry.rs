@@ -1,7 +1,14 @@
 //! When to try again: a policy's schedule of pauses, and what a destination says by `Retry-After`.
 //!
-//! A policy belongs to a route, else to its destination. It knows pauses and the last age; whether an outcome is
-//! worth a retry at all is `outcome.rs`, and how a whole destination is held back is the lane's affair.
+//! A policy is made of what a route, its destination, their account and the installation have set of it
+//! (`delivery_settings.rs`). It knows pauses and the last age; whether an outcome is worth a retry at all is `outcome.rs`,
+//! and how a whole destination is held back is the lane's affair.
+
+mod settings;
+mod status;
+
+pub use settings::RetrySettings;
+pub use status::{NoRetryStatus, RetryStatus};
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,9 +23,7 @@ pub const EXPIRE_AFTER_MIN: Duration = Duration::from_secs(1);
 pub const EXPIRE_AFTER_MAX: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 pub const RETRY_STATUSES_MAX: usize = 32;
 
-/// How often and for how long a delivery is tried. Read from JSON as written; [`validate`] judges it.
-///
-/// [`validate`]: RetryPolicy::validate
+/// How often and for how long a delivery is tried, with every member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
@@ -31,7 +36,7 @@ pub struct RetryPolicy {
     #[serde(rename = "expire_after_seconds", with = "crate::time::seconds")]
     pub expire_after: Duration,
     /// Answers from 300 to 499 that are worth a retry here although they usually are final.
-    pub retry_statuses: Vec<u16>,
+    pub retry_statuses: Vec<RetryStatus>,
 }
 
 impl Default for RetryPolicy {
@@ -46,6 +51,11 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Whether this answer is worth a retry although it usually is final.
+    pub fn retries(&self, status: u16) -> bool {
+        self.retry_statuses.iter().any(|retried| retried.covers(status))
+    }
+
     /// The pause before the next retry, or `None` when the schedule is spent.
     /// `jitter` is a number from 0 to 1: 0.5 gives the pause as written, 0 the shortest, 1 the longest.
     pub fn pause_after(&self, retries_spent: u32, jitter: f64) -> Option<Duration> {
@@ -53,53 +63,6 @@ impl RetryPolicy {
         let part = |number: f64| if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) };
         let seconds = pause.as_secs_f64() * (1.0 + part(self.jitter) * (2.0 * part(jitter) - 1.0));
         Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
-    }
-
-    /// All pauses together, without jitter; the API holds it against the account's retention.
-    pub fn total_pause(&self) -> Duration {
-        self.schedule.iter().fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause))
-    }
-
-    /// Everything that is wrong with it; an empty list means it may be used.
-    pub fn validate(&self) -> Vec<PolicyProblem> {
-        let mut problems = Vec::new();
-        let mut wrong = |pointer: String, code: &'static str, detail: String| {
-            problems.push(PolicyProblem { pointer, code, detail });
-        };
-
-        if self.schedule.len() > SCHEDULE_MAX_STEPS {
-            let detail = format!("at most {SCHEDULE_MAX_STEPS} pauses, found {}", self.schedule.len());
-            wrong("/schedule_seconds".into(), "too_many", detail);
-        } else {
-            for (index, pause) in self.schedule.iter().enumerate() {
-                if !(PAUSE_MIN..=PAUSE_MAX).contains(pause) {
-                    let detail = format!("a pause is 1 to {} seconds", PAUSE_MAX.as_secs());
-                    wrong(format!("/schedule_seconds/{index}"), "out_of_range", detail);
-                }
-            }
-        }
-        if !(0.0..=1.0).contains(&self.jitter) {
-            wrong("/jitter".into(), "out_of_range", "jitter is a number from 0 to 1".into());
-        }
-        if !(EXPIRE_AFTER_MIN..=EXPIRE_AFTER_MAX).contains(&self.expire_after) {
-            let detail = format!("1 to {} seconds (90 days)", EXPIRE_AFTER_MAX.as_secs());
-            wrong("/expire_after_seconds".into(), "out_of_range", detail);
-        }
-        if self.retry_statuses.len() > RETRY_STATUSES_MAX {
-            let detail = format!("at most {RETRY_STATUSES_MAX} codes, found {}", self.retry_statuses.len());
-            wrong("/retry_statuses".into(), "too_many", detail);
-        } else {
-            for (index, status) in self.retry_statuses.iter().enumerate() {
-                let detail = match status {
-                    429 => "429 holds the destination and spends no retry",
-                    410 => "410 always disables the destination",
-                    300..=499 => continue,
-                    _ => "only codes from 300 to 499 can be made retryable; 5xx are retried anyway",
-                };
-                wrong(format!("/retry_statuses/{index}"), "out_of_range", detail.into());
-            }
-        }
-        problems
     }
 }
 
@@ -160,7 +123,8 @@ mod tests {
         assert_eq!(serde_json::to_string(&RetryPolicy::default()).unwrap(), json);
         assert_eq!(serde_json::from_str::<RetryPolicy>(json).unwrap(), RetryPolicy::default());
         assert_eq!(serde_json::from_str::<RetryPolicy>("{}").unwrap(), RetryPolicy::default());
-        assert_eq!(RetryPolicy::default().validate(), []);
+        assert_eq!(RetrySettings::from(RetryPolicy::default()).validate(), []);
+        assert_eq!(RetrySettings::default().validate(), []);
     }
 
     #[test]
@@ -168,6 +132,7 @@ mod tests {
         for json in [r#"{"schedule":[1]}"#, r#"{"schedule_seconds":[-1]}"#, r#"{"expire_after_seconds":1.5}"#]
         {
             assert!(serde_json::from_str::<RetryPolicy>(json).is_err(), "{json}");
+            assert!(serde_json::from_str::<RetrySettings>(json).is_err(), "{json}");
         }
     }
 
@@ -186,7 +151,7 @@ mod tests {
         let policy = RetryPolicy::default();
         assert_eq!(policy.pause_after(0, 0.0), Some(Duration::from_secs(24)));
         assert_eq!(policy.pause_after(0, 1.0), Some(Duration::from_secs(36)));
-        assert_eq!(policy.total_pause(), Duration::from_secs(25_950));
+        assert_eq!(RetrySettings::from(policy).total_pause(), Duration::from_secs(25_950));
     }
 
     #[test]
@@ -195,9 +160,13 @@ mod tests {
             schedule: vec![SECOND, Duration::ZERO, DAY, DAY + SECOND],
             jitter: 1.5,
             expire_after: Duration::from_secs(90 * 86_400 + 1),
-            retry_statuses: vec![404, 429, 410, 500, 299, 300, 499],
+            retry_statuses: [404, 429, 410, 500, 299, 300, 499]
+                .map(RetryStatus::Code)
+                .into_iter()
+                .chain([3, 4, 5, 2].map(RetryStatus::Class))
+                .collect(),
         };
-        let places: Vec<_> = policy.validate().into_iter().map(|p| p.pointer).collect();
+        let places: Vec<_> = RetrySettings::from(policy).validate().into_iter().map(|p| p.pointer).collect();
         assert_eq!(
             places,
             [
@@ -209,6 +178,8 @@ mod tests {
                 "/retry_statuses/2",
                 "/retry_statuses/3",
                 "/retry_statuses/4",
+                "/retry_statuses/9",
+                "/retry_statuses/10",
             ]
         );
     }
@@ -219,9 +190,10 @@ mod tests {
             schedule: vec![Duration::ZERO; 21],
             jitter: f64::NAN,
             expire_after: Duration::ZERO,
-            retry_statuses: vec![200; 33],
+            retry_statuses: vec![RetryStatus::Code(200); 33],
         };
-        let found: Vec<_> = policy.validate().into_iter().map(|p| (p.pointer, p.code)).collect();
+        let found: Vec<_> =
+            RetrySettings::from(policy).validate().into_iter().map(|p| (p.pointer, p.code)).collect();
         let expected = [
             ("/schedule_seconds", "too_many"),
             ("/jitter", "out_of_range"),
@@ -233,9 +205,9 @@ mod tests {
             schedule: vec![DAY; 20],
             jitter: 1.0,
             expire_after: EXPIRE_AFTER_MAX,
-            retry_statuses: vec![404; 32],
+            retry_statuses: vec![RetryStatus::Code(404); 32],
         };
-        assert_eq!(widest.validate(), []);
+        assert_eq!(RetrySettings::from(widest).validate(), []);
     }
 
     #[test]
@@ -288,8 +260,9 @@ mod tests {
             let schedule = vec![Duration::from_secs(seconds); 2];
             let policy = RetryPolicy { schedule, jitter: spread, ..RetryPolicy::default() };
             prop_assert!(policy.pause_after(1, chance).is_some());
-            policy.validate();
-            policy.total_pause();
+            let settings = RetrySettings::from(policy);
+            settings.validate();
+            settings.total_pause();
         }
 
         #[test]

@@ -1,17 +1,20 @@
-//! Routes: which events go where. `fan_out` is pure, so that the API can preview what ingest will do.
+//! Routes: which events go where. An event has one delivery for each destination, whichever routes lead it there
+//! ([`Deliverers`]). All of it is pure, so that the API can preview what ingest will do.
 
 mod table;
 
-pub use table::RouteTable;
+pub use table::{RoutePlace, RouteTable};
 
 use crate::{
+    delivery_settings::kept,
     destination::Signing,
     event::Event,
     filter::{Filter, Mismatch, Subject},
     id::{AccountId, DestinationId, RouteId, SourceId},
     json::Document,
+    operations::is_operational,
     pattern::Pattern,
-    retry::RetryPolicy,
+    retry::RetrySettings,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -30,8 +33,9 @@ pub struct Route {
     pub destination_id: DestinationId,
     pub event_types: Vec<Pattern>,
     pub filter: Option<Filter>,
-    /// Where a route says nothing, its destination's setting holds.
-    pub retry_policy: Option<RetryPolicy>,
+    /// Where a route says nothing, its destination's setting holds; of a retry policy, member by member.
+    #[serde(flatten, with = "kept::of_route")]
+    pub retry_policy: RetrySettings,
     pub timeout_seconds: Option<u32>,
     pub signing: Option<Signing>,
     pub created_at: Timestamp,
@@ -63,7 +67,7 @@ impl Route {
             destination_id,
             event_types: vec!["*".parse().expect("a star is a pattern")],
             filter: None,
-            retry_policy: None,
+            retry_policy: RetrySettings::default(),
             timeout_seconds: None,
             signing: None,
             created_at: now,
@@ -72,8 +76,17 @@ impl Route {
         }
     }
 
+    /// Whether it says anything that counts before its destination's settings.
+    pub fn has_overrides(&self) -> bool {
+        !self.retry_policy.is_empty() || self.timeout_seconds.is_some() || self.signing.is_some()
+    }
+
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    pub fn place(&self) -> RoutePlace {
+        RoutePlace { source_id: self.source_id, destination_id: self.destination_id, id: self.id }
     }
 
     /// Whether it was there when an event came in that was committed at this version of the account. A route that has
@@ -90,7 +103,7 @@ impl Route {
         if self.source_id != event.source_id {
             return Some(RouteMismatch::OtherSource);
         }
-        if !self.event_types.iter().any(|pattern| pattern.matches(event.event_type)) {
+        if !self.takes_type(event) {
             return Some(RouteMismatch::EventType);
         }
         let filter = self.filter.as_ref()?;
@@ -102,10 +115,25 @@ impl Route {
         }
     }
 
+    /// Operational events are taken by patterns that begin with their segment, and not to the destination they are about.
+    fn takes_type(&self, event: &Candidate<'_>) -> bool {
+        let matches = |pattern: &Pattern| pattern.matches(event.event_type);
+        if !event.operational {
+            return self.event_types.iter().any(matches);
+        }
+        event.about != Some(self.destination_id)
+            && self.event_types.iter().any(|pattern| pattern.names_operational() && matches(pattern))
+    }
+
+    /// Whether it takes operational events.
+    pub fn takes_operational(&self) -> bool {
+        self.event_types.iter().any(Pattern::names_operational)
+    }
+
     /// Whether an event of this route's source takes it.
     pub fn takes(&self, event: &Candidate<'_>) -> bool {
         self.enabled
-            && self.event_types.iter().any(|pattern| pattern.matches(event.event_type))
+            && self.takes_type(event)
             && self.filter.as_ref().is_none_or(|filter| filter.matches(&event.subject()))
     }
 }
@@ -115,6 +143,9 @@ impl Route {
 pub struct Candidate<'a> {
     pub source_id: Option<SourceId>,
     pub event_type: &'a str,
+    /// Whether it is one that Posthaste tells of itself, and the destination it is about.
+    pub operational: bool,
+    pub about: Option<DestinationId>,
     /// The payload as JSON; None if it is not.
     pub data: Option<Document<'a>>,
     pub headers: Value,
@@ -139,6 +170,8 @@ impl<'a> Candidate<'a> {
         Self {
             source_id: event.source_id,
             event_type: event.event_type.as_str(),
+            operational: is_operational(event.event_type.as_str()),
+            about: event.about(),
             data: filtered.then(|| Document::parse(&event.payload)).flatten(),
             headers,
             metadata: if filtered { Value::Object(event.metadata.clone()) } else { Value::Null },
@@ -155,10 +188,23 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The routes this event takes, oldest first: one delivery each.
+/// Tells, of the routes that take an event, those that deliver it: for each destination the oldest. The routes come as
+/// [`RouteTable::of_source`] has them, so that nothing need be remembered but the destination before.
+#[derive(Debug, Default)]
+pub struct Deliverers(Option<DestinationId>);
+
+impl Deliverers {
+    /// Whether this one, which takes the event, delivers it; else an older one to the same destination does.
+    pub fn includes(&mut self, route: &Route) -> bool {
+        self.0.replace(route.destination_id) != Some(route.destination_id)
+    }
+}
+
+/// The routes that deliver this event, by destination.
 pub fn fan_out<'r>(event: &Event, routes: &'r RouteTable) -> Vec<&'r Arc<Route>> {
-    let candidate = Candidate::of(event, routes);
-    routes.of_source(event.source_id).filter(|route| route.takes(&candidate)).collect()
+    let (candidate, mut deliverers) = (Candidate::of(event, routes), Deliverers::default());
+    let taken = routes.of_source(event.source_id).filter(|route| route.takes(&candidate));
+    taken.filter(|route| deliverers.includes(route)).collect()
 }
 
 #[cfg(test)]

@@ -31,12 +31,19 @@ const TAG_BYTES: usize = 32;
 ///
 /// [`expose`]: SigningSecret::expose
 #[derive(Clone)]
-pub struct SigningSecret(Zeroizing<Vec<u8>>);
+pub struct SigningSecret {
+    bytes: Zeroizing<Vec<u8>>,
+    /// Made of them once, for every signature; it is wiped too.
+    key: hmac::Key,
+}
 
 impl SigningSecret {
     pub fn from_bytes(bytes: &[u8]) -> Result<SigningSecret, SecretError> {
         match bytes.len() {
-            SECRET_MIN_BYTES..=SECRET_MAX_BYTES => Ok(SigningSecret(Zeroizing::new(bytes.to_vec()))),
+            SECRET_MIN_BYTES..=SECRET_MAX_BYTES => Ok(SigningSecret {
+                bytes: Zeroizing::new(bytes.to_vec()),
+                key: hmac::Key::new(hmac::HMAC_SHA256, bytes),
+            }),
             length => Err(SecretError::Length { length }),
         }
     }
@@ -46,12 +53,12 @@ impl SigningSecret {
         // Sized beforehand: a string that grows leaves copies of its start behind, and those are not wiped.
         let mut text = String::with_capacity(SECRET_PREFIX.len() + SECRET_MAX_BYTES.div_ceil(3) * 4);
         text.push_str(SECRET_PREFIX);
-        STANDARD.encode_string(self.0.as_slice(), &mut text);
+        STANDARD.encode_string(self.bytes.as_slice(), &mut text);
         Zeroizing::new(text)
     }
 
     fn tag(&self, id: &str, timestamp: &str, body: &[u8]) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.0));
+        let mut context = hmac::Context::with_key(&self.key);
         for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
             context.update(part);
         }
@@ -203,6 +210,15 @@ mod tests {
     fn the_published_vector_is_signed_and_verified() {
         assert_eq!(sign([&secret()], ID, NOW, BODY), SIGNATURE);
         check(SIGNATURE, Ok(()));
+    }
+
+    #[test]
+    fn a_secret_signs_as_often_as_it_is_asked_to() {
+        let (kept, copy) = (secret(), secret().clone());
+        for _ in 0..3 {
+            assert_eq!(sign([&kept], ID, NOW, BODY), SIGNATURE);
+            assert_eq!(sign([&copy, &other()], ID, NOW, b""), sign([&secret(), &other()], ID, NOW, b""));
+        }
     }
 
     #[test]

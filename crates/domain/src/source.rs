@@ -3,6 +3,7 @@
 use crate::{
     id::{AccountId, SourceId},
     seal::Sealed,
+    tag::TagRule,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct Source {
     pub token_hash: Vec<u8>,
     pub verification: Verification,
     pub rate_limit: Option<u32>,
+    /// What its events are tagged with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<TagRule>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The account's version at which this row last changed; kept by the store.
@@ -41,6 +45,7 @@ impl Source {
             token_hash: Vec::new(),
             verification: Verification::None,
             rate_limit: None,
+            tags: Vec::new(),
             created_at: now,
             updated_at: now,
             version: 0,

@@ -2,10 +2,11 @@
 //! stands, and dice that count.
 
 use crate::{
+    audit::AuditEntry,
     delivery::{Delivery, Position},
     dice::Dice,
     event::Event,
-    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    id::{AccountId, AuditId, DeliveryId, DestinationId, EventId, RouteId},
     time::{Clock, Timestamp},
 };
 use bytes::Bytes;
@@ -56,6 +57,11 @@ pub fn event(account_id: AccountId, received_at: Timestamp, chance: u128) -> Eve
         Bytes::from_static(b"{}"),
         received_at,
     )
+}
+
+/// For a change that a test makes and whose entry nobody reads.
+pub fn audit_entry() -> AuditEntry {
+    AuditEntry::system(AuditId::MIN, "test", None)
 }
 
 /// A delivery to an unordered destination, due when its event was received and not tried yet.

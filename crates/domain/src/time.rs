@@ -92,6 +92,12 @@ impl Timestamp {
     }
 
     /// Never beyond [`Timestamp::MAX`], whatever the pause.
+    /// The beginning of the span it is in, counted from 1970.
+    pub fn floor(self, span: Duration) -> Self {
+        let span = (span.as_micros() as i64).max(1);
+        Self::from_micros(self.micros() - self.micros().rem_euclid(span))
+    }
+
     pub fn plus(self, pause: Duration) -> Self {
         let micros = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros)).min(Self::MAX)
@@ -190,6 +196,22 @@ pub mod seconds {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         u64::deserialize(from).map(Duration::from_secs)
+    }
+}
+
+/// The same for one that may be left out.
+pub mod maybe_seconds {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(pause: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        match pause {
+            Some(pause) => seconds::serialize(pause, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_secs))
     }
 }
 

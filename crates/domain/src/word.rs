@@ -51,11 +51,14 @@ pub(crate) use words;
 mod tests {
     use crate::{
         account::{KeyKind, Scope},
+        audit::ActorKind,
         delivery::{CancelReason, Status},
+        delivery_settings::SettingLevel,
         destination::{DisabledReason, OnDeadLetter, Ordering, Scheme},
         gate::HoldReason,
         lane::WaitKind,
         member::Role,
+        operations::OperationalKind,
         outcome::{DeadReason, FailureKind, Outcome},
         replay::ReplayStatus,
     };
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_word_is_the_same_in_json_in_text_and_in_the_list() {
-        check!(CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
-        check!(ReplayStatus Role Scheme Scope Status WaitKind);
+        check!(ActorKind CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
+        check!(OperationalKind ReplayStatus Role Scheme Scope SettingLevel Status WaitKind);
     }
 }

@@ -13,7 +13,7 @@ use crate::{dispatcher::Message, ownership_view::OwnershipView, start::EngineSet
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
 use futures_util::{FutureExt as _, future::BoxFuture};
-use replay::{FullBacklogs, Replayer};
+use replay::{Backfiller, FullBacklogs, Replayer};
 use std::sync::Arc;
 use store::{Chore, Expansion, Store};
 use supervisor::{Life, Loop, Supervisor};
@@ -56,6 +56,7 @@ impl Chores {
         start(Loop::Rescan, |chores, life| chores.rescan(life).boxed());
         start(Loop::Prune, |chores, _| chores.prune().boxed());
         start(Loop::Retention, |chores, _| chores.retention().run().boxed());
+        start(Loop::OpenRollup, |chores, _| chores.open_minutes().run().boxed());
         start(Loop::MinuteRollup, |chores, _| chores.roll_up(rollup::SpanGroup::Minutes).run().boxed());
         start(Loop::HourRollup, |chores, _| chores.roll_up(rollup::SpanGroup::HoursAndDays).run().boxed());
         start(Loop::Replayer, |chores, _| chores.replayer().run().boxed());
@@ -70,7 +71,11 @@ impl Chores {
     }
 
     fn prune(&self) -> impl Future<Output = ()> + use<> {
-        prune::run(Arc::clone(&self.store), Arc::clone(&self.clock), self.settings.idempotency_window)
+        let kept = prune::Kept {
+            idempotency_keys: self.settings.idempotency_window,
+            audit_entries: self.settings.audit_kept,
+        };
+        prune::run(Arc::clone(&self.store), Arc::clone(&self.clock), kept)
     }
 
     fn retention(&self) -> prune::Retention {
@@ -80,7 +85,15 @@ impl Chores {
     }
 
     fn roll_up(&self, span_group: rollup::SpanGroup) -> rollup::RollUp {
-        rollup::RollUp::new(span_group, self.term(Chore::RollUp), self.settings.rollup_every)
+        let times = match span_group {
+            rollup::SpanGroup::Minutes => 1,
+            rollup::SpanGroup::HoursAndDays => limits::ROLLUP_HOURS_EVERY_TIMES,
+        };
+        rollup::RollUp::new(span_group, self.term(Chore::RollUp), self.settings.rollup_every * times)
+    }
+
+    fn open_minutes(&self) -> rollup::open::OpenMinutes {
+        rollup::open::OpenMinutes::new(self.term(Chore::RollUp), self.settings.rollup_every)
     }
 
     fn term(&self, chore: Chore) -> ChoreTerm {
@@ -95,6 +108,7 @@ impl Chores {
             ownership_view: Arc::clone(&self.ownership_view),
             dispatcher: self.inbox.clone(),
             backlog: FullBacklogs::new(self.settings.backlog),
+            backfiller: Backfiller::default(),
         }
     }
 

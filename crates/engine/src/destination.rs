@@ -6,10 +6,10 @@ use crate::sink::{Sink, Sinks, Unready};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     delivery::{CancelReason, Ending, Settled},
+    delivery_settings::{DeliverySettings, EffectiveSettings},
     destination::{Destination, OnDeadLetter, Ordering, Signing, Switch},
     id::{AccountId, DestinationId, RouteId},
     lane::{LaneMode, LaneSettings},
-    limits,
     outcome::{DeadReason, Fault},
     retry::RetryPolicy,
     route::Route,
@@ -34,8 +34,14 @@ pub(crate) struct PreparedDestination {
     policy: RetryPolicy,
     timeout: Duration,
     signing: Signing,
-    /// Routes with settings of their own.
-    overrides: HashMap<RouteId, Route>,
+    /// Routes with settings of their own, and what holds for them.
+    overrides: HashMap<RouteId, RouteSettings>,
+}
+
+struct RouteSettings {
+    policy: RetryPolicy,
+    timeout: Duration,
+    signing: Signing,
 }
 
 impl fmt::Debug for PreparedDestination {
@@ -46,7 +52,14 @@ impl fmt::Debug for PreparedDestination {
 }
 
 impl PreparedDestination {
-    pub(crate) fn new(record: DestinationRecord, master_keys: &MasterKeys, sinks: &Sinks) -> Self {
+    /// `defaults` are the installation's.
+    pub(crate) fn new(
+        record: DestinationRecord,
+        defaults: &DeliverySettings,
+        master_keys: &MasterKeys,
+        sinks: &Sinks,
+    ) -> Self {
+        let account_defaults = record.account_defaults;
         let (destination, unreadable) = match record.destination {
             Ok(destination) => (destination, None),
             Err(reason) => {
@@ -62,16 +75,24 @@ impl PreparedDestination {
                 .map_err(|error| unbuildable(format!("its account's data key: {error}")))
                 .and_then(|key| sinks.prepare(&destination, &key)),
         };
-        let overrides: HashMap<_, _> = record.overrides.into_iter().map(|route| (route.id, route)).collect();
-        let own_age = |route: &Route| Some((route.id, route.retry_policy.as_ref()?.expire_after));
+        let found = EffectiveSettings::new(&destination.settings, &account_defaults, defaults);
+        let of_route = |route: &Route| RouteSettings {
+            policy: found.policy_by(route),
+            timeout: found.timeout_by(route),
+            signing: route.signing.unwrap_or(destination.signing),
+        };
+        let overrides: HashMap<_, _> =
+            record.overrides.iter().map(|route| (route.id, of_route(route))).collect();
+        let own_ages = overrides.iter().map(|(id, route)| (*id, route.policy.expire_after));
+        let own_ages = own_ages.filter(|(_, age)| *age != found.expire_after.value);
         let lane = LaneSettings {
-            max_concurrency: destination.max_concurrency.clamp(1, limits::MAX_CONCURRENCY_MAX),
+            max_concurrency: found.max_concurrency.value,
             rate_limit: destination.rate_limit,
             ordering: destination.ordering,
             mode: mode(&destination.switch),
             resumed_at: destination.switch.resumed_at,
-            expire_after: destination.retry_policy.expire_after,
-            expire_after_by_route: overrides.values().filter_map(own_age).collect(),
+            expire_after: found.expire_after.value,
+            expire_after_by_route: own_ages.collect(),
         };
         Self {
             account_id: record.account_id,
@@ -83,8 +104,8 @@ impl PreparedDestination {
             lane,
             url: destination.url,
             sink,
-            policy: destination.retry_policy,
-            timeout: destination.timeout.clamp(Duration::from_secs(1), limits::TIMEOUT_MAX),
+            policy: found.retry_policy(),
+            timeout: found.timeout.value,
             signing: destination.signing,
             overrides,
         }
@@ -100,12 +121,13 @@ impl PreparedDestination {
             account_version: 0,
             shard: id.shard(),
             destination: Ok(blank),
+            account_defaults: DeliverySettings::default(),
             data_key: Default::default(),
             overrides: Vec::new(),
             gate: None,
         };
         let no_keys = MasterKeys::parse(&STANDARD.encode([0; 32])).expect("32 bytes are a key");
-        Self::new(record, &no_keys, &Sinks::default())
+        Self::new(record, &DeliverySettings::default(), &no_keys, &Sinks::default())
     }
 
     /// What follows for the destination when one of its deliveries is settled like this.
@@ -116,15 +138,15 @@ impl PreparedDestination {
     }
 
     pub(crate) fn policy(&self, route: RouteId) -> &RetryPolicy {
-        self.overrides.get(&route).and_then(|route| route.retry_policy.as_ref()).unwrap_or(&self.policy)
+        self.overrides.get(&route).map_or(&self.policy, |route| &route.policy)
     }
 
     pub(crate) fn timeout(&self, route: RouteId) -> Duration {
-        self.overrides.get(&route).and_then(Route::timeout).unwrap_or(self.timeout)
+        self.overrides.get(&route).map_or(self.timeout, |route| route.timeout)
     }
 
     pub(crate) fn signing(&self, route: RouteId) -> Signing {
-        self.overrides.get(&route).and_then(|route| route.signing).unwrap_or(self.signing)
+        self.overrides.get(&route).map_or(self.signing, |route| route.signing)
     }
 }
 

@@ -305,6 +305,7 @@ impl Dispatcher {
     fn changed(&mut self, change: Change, now: Timestamp) {
         match change {
             Change::Destinations(_, destinations) => self.outdated(destinations),
+            Change::Defaults(account) => self.outdated(self.lanes.perhaps_of(account)),
             Change::Probe(destination) => {
                 if self.lanes.probed(destination, now) {
                     self.touch(destination);

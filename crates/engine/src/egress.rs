@@ -13,8 +13,8 @@ mod resolver;
 mod tls;
 
 pub use dialer::{Dial, TcpDialer};
-pub(crate) use link::Fence;
 pub use link::{Duplex, Link, LinkFacts};
+pub(crate) use link::{Fence, LinkCount};
 pub use operator_client::{OperatorClient, OperatorClientError};
 pub use proxy::{Proxy, ProxyUrlError};
 pub use resolver::{HickoryResolver, Resolve, SystemResolver};
@@ -123,6 +123,7 @@ struct GuardedConnector {
     /// The same, for a server that may ask what is to be spoken.
     https: tokio_rustls::TlsConnector,
     connect_timeout: Duration,
+    links: Arc<LinkCount>,
 }
 
 impl Egress {
@@ -157,7 +158,8 @@ impl Egress {
         let mut https = tls.clone();
         https.alpn_protocols = vec![b"http/1.1".to_vec()];
         let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
-        let connector = GuardedConnector { resolutions, dialer, proxy, tls, https, connect_timeout };
+        let links = Arc::default();
+        let connector = GuardedConnector { resolutions, dialer, proxy, tls, https, connect_timeout, links };
         Ok(Self { connector: Arc::new(connector), fence: None })
     }
 
@@ -178,6 +180,11 @@ impl Egress {
         let authority = format!("{host}:{port}").parse().map_err(|_| EgressError::Blocked)?;
         let key = HostKey { security, authority };
         self.connector.connect(key, &self.connector.tls, Some(fence)).await
+    }
+
+    #[cfg(test)]
+    pub(crate) fn links(&self) -> usize {
+        self.connector.links.get()
     }
 
     /// The URI by which the pool finds connections to where this host is now, and how long that had to be waited for.
@@ -222,7 +229,7 @@ impl GuardedConnector {
         let connect = Some(started.elapsed());
         if key.security == Security::Plain {
             let facts = ConnectionFacts { reused: false, dns, connect, tls: None };
-            return Ok(Link::new(stream, facts, fence));
+            return Ok(Link::new(stream, facts, fence, &self.links));
         }
         let started = Instant::now();
         let name = match &resolution.host {
@@ -235,7 +242,7 @@ impl GuardedConnector {
         let stream = tls.connect(name, stream).await.map_err(|error| tls::handshake_error(&error))?;
         let tls = Some(started.elapsed());
         let facts = ConnectionFacts { reused: false, dns, connect, tls };
-        Ok(Link::new(Box::new(stream), facts, fence))
+        Ok(Link::new(Box::new(stream), facts, fence, &self.links))
     }
 
     /// The first address that answers. They share the time there is.

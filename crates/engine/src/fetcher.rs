@@ -4,6 +4,7 @@
 
 use crate::{destination::PreparedDestination, dispatcher::Message, sink::Sinks};
 use domain::{
+    delivery_settings::DeliverySettings,
     id::{DestinationId, NodeId},
     lane::{TrackQuery, WindowQuery},
     limits,
@@ -20,6 +21,8 @@ pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) master_keys: Arc<MasterKeys>,
     pub(crate) sinks: Arc<Sinks>,
+    /// The installation's.
+    pub(crate) defaults: Arc<DeliverySettings>,
     pub(crate) dispatcher: mpsc::WeakSender<Message>,
 }
 
@@ -90,7 +93,9 @@ impl Fetcher {
         let records = self.store.destination_records(ids).await?;
         let read = |(id, record): (&DestinationId, Option<store::DestinationRecord>)| {
             Arc::new(match record {
-                Some(record) => PreparedDestination::new(record, &self.master_keys, &self.sinks),
+                Some(record) => {
+                    PreparedDestination::new(record, &self.defaults, &self.master_keys, &self.sinks)
+                }
                 None => PreparedDestination::missing(*id),
             })
         };

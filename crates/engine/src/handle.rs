@@ -70,7 +70,7 @@ impl Announce for EngineHandle {
     }
 
     async fn changed(&self, change: Change) {
-        if let Change::Destinations(account, _) = &change
+        if let Change::Destinations(account, _) | Change::Defaults(account) = &change
             && !self.ownership_view.is_alone()
         {
             self.outbox.changed(*account);

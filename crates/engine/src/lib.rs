@@ -5,6 +5,7 @@
 //! node's place among the others and its share of the shards, [`wakes`] and [`watch`] bring what happens on other nodes,
 //! [`egress`] is the only way out of the process.
 
+mod attempt_log;
 mod backoff;
 mod batch_interval;
 mod carried;
@@ -32,6 +33,7 @@ pub mod transport;
 mod wakes;
 mod watch;
 
+pub use attempt_log::{AttemptLine, AttemptLog, AttemptLogger};
 pub use handle::EngineHandle;
 pub use owner::StartError;
 pub use start::{Engine, EngineParts, EngineSettings};

@@ -142,6 +142,7 @@ impl LaneFigures {
         self.write_in_flight(named, text);
         self.write_success(named, text);
         self.write_held(named, text);
+        self.write_oldest(named, now, text);
     }
 
     fn write_denied(&self, named: bool, text: &mut Text) {
@@ -224,6 +225,28 @@ impl LaneFigures {
         }
     }
 
+    /// By its age a backlog that is not counted tells whether it grows: what comes faster than it goes makes the first in
+    /// line wait longer and longer.
+    fn write_oldest(&self, named: bool, now: Timestamp, text: &mut Text) {
+        let mut family = text.family(
+            "posthaste_destination_oldest_seconds",
+            MetricKind::Gauge,
+            "How long the delivery to a destination that has been due longest has been waiting, in the lanes of this node; \
+             paused ones left out: the 200 that wait longest, the longest of the rest as other. Absent where nothing waits.",
+        );
+        let age = |lane: &LaneFigure| lane.due_since.map(|since| now.since(since));
+        let most = |lane: &LaneFigure| age(lane).map_or(0, |age| age.as_millis().min(u32::MAX.into()) as u32);
+        let (first, rest) = self.first_by(named, most);
+        for lane in first {
+            let Some(age) = age(lane) else { continue };
+            let id = lane.destination.to_string();
+            let labels = [("destination_id", &*id), ("destination_name", &*lane.name)];
+            family.value(&labels, age.as_secs_f64());
+        }
+        let other = rest.into_iter().filter_map(age).max().unwrap_or_default();
+        family.value(&[("destination_id", OTHER), ("destination_name", OTHER)], other.as_secs_f64());
+    }
+
     /// The lanes to be named, those with the most first, and the others.
     fn first_by(
         &self,
@@ -255,6 +278,7 @@ mod tests {
             successes: attempts / 2,
             attempts,
             held: (n == 2).then_some(HoldReason::Throttle),
+            due_since: (n == 1).then_some(Timestamp::from_seconds(40)),
         }
     }
 
@@ -306,6 +330,25 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_where_something_waits_is_named_with_how_long() {
+        let figures = LaneFigures { lanes: vec![lane(1, 2, 4), lane(2, 0, 0)], ..LaneFigures::default() };
+        let told = text(&figures, true);
+        let waits: Vec<&str> =
+            told.lines().filter(|line| line.starts_with("posthaste_destination_oldest_seconds{")).collect();
+        let first = DestinationId::at(Timestamp::MIN, 1);
+        let other = "destination_id=\"other\",destination_name=\"other\"";
+        assert_eq!(
+            waits,
+            [
+                format!(
+                    "posthaste_destination_oldest_seconds{{destination_id=\"{first}\",destination_name=\"d1\"}} 60"
+                ),
+                format!("posthaste_destination_oldest_seconds{{{other}}} 0"),
+            ]
+        );
+    }
+
+    #[test]
     fn who_may_not_know_them_sees_sums() {
         let denied = vec![(DestinationId::at(Timestamp::MIN, 1), "d1".into(), 3)];
         let due_since = Some(Timestamp::from_seconds(97));
@@ -320,6 +363,7 @@ mod tests {
             ("posthaste_destination_success_ratio", format!("{{{other}}}"), "0.5"),
             ("posthaste_destination_held", format!("{{{other},reason=\"throttle\"}}"), "1"),
             ("posthaste_destination_held", format!("{{{other},reason=\"breaker\"}}"), "0"),
+            ("posthaste_destination_oldest_seconds", format!("{{{other}}}"), "60"),
             ("posthaste_queue_oldest_seconds", String::new(), "3"),
         ] {
             assert!(text.contains(&format!("\n{name}{labels} {value}\n")), "{name}: {text}");

@@ -4,6 +4,7 @@
 //! out as a settlement or as "abandoned".
 
 use crate::{
+    attempt_log::{AttemptLine, AttemptLogger},
     carried::CarriedEvent,
     destination::PreparedDestination,
     large_payloads::LargePayloads,
@@ -13,7 +14,7 @@ use crate::{
 use bytes::Bytes;
 use domain::{
     attempt::{Attempt, Detail},
-    delivery::{Circumstances, Delivery, Ending, Settled, settle},
+    delivery::{Circumstances, Delivery, settle},
     destination::Ordering,
     dice::Dice,
     gate::MetOutcome,
@@ -25,7 +26,7 @@ use domain::{
 };
 use futures_util::FutureExt;
 use sharing::Share;
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
 use tokio::time::Instant;
 
@@ -36,6 +37,7 @@ pub(crate) struct Sender {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) large_payloads: LargePayloads,
     pub(crate) tracer: Tracer,
+    pub(crate) attempt_log: AttemptLogger,
 }
 
 /// What became of a started delivery.
@@ -97,7 +99,7 @@ impl Sender {
             detail: Detail { url: destination.url.clone(), ..facts.detail },
             node: membership.node,
         };
-        log(&delivery, &attempt, settled, trace);
+        self.attempt_log.attempted(&AttemptLine { delivery: &delivery, attempt: &attempt, settled, trace });
         self.trace(destination, &delivery, &attempt, trace);
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
@@ -226,47 +228,5 @@ struct BudgetedPayload {
 impl AsRef<[u8]> for BudgetedPayload {
     fn as_ref(&self) -> &[u8] {
         &self.payload
-    }
-}
-
-/// The one wide line per attempt: which one, where, how it went, how long it took, and what comes next. Never a payload, a
-/// header, or a URL, which may hold a secret.
-fn log(delivery: &Delivery, attempt: &Attempt, settled: Settled, trace: Option<TraceContext>) {
-    let (ending, next_attempt_at) = match settled {
-        Settled::Ended(ending) => (Some(ending), None),
-        Settled::Waits { due_at, .. } => (None, Some(due_at)),
-    };
-    let timing = &attempt.detail.timing;
-    tracing::info!(
-        target: "posthaste::attempt",
-        account_id = %delivery.account_id,
-        event_id = %delivery.event_id,
-        delivery_id = %delivery.id,
-        destination_id = %delivery.destination_id,
-        attempt_id = %attempt.id,
-        attempt = attempt.number,
-        trace_id = trace.map(|trace| tracing::field::display(TraceId(trace))),
-        outcome = attempt.outcome.as_str(),
-        http_status = attempt.http_status,
-        duration_us = attempt.duration.as_micros() as u64,
-        dns_us = timing.dns_us,
-        connect_us = timing.connect_us,
-        tls_us = timing.tls_us,
-        first_byte_us = timing.first_byte_us,
-        reused = attempt.detail.connection_reused,
-        error_code = attempt.detail.error.as_ref().map(|error| error.code.as_str()),
-        error = attempt.detail.error.as_ref().map(|error| error.message.as_str()),
-        ending = ending.map(|ending| ending.status().as_str()),
-        reason = ending.and_then(Ending::reason),
-        next_attempt_at = next_attempt_at.map(tracing::field::display),
-        "delivery.attempted"
-    );
-}
-
-struct TraceId(TraceContext);
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0.trace_id)
     }
 }

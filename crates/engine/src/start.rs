@@ -1,6 +1,7 @@
 //! Puts the engine together and takes it apart again.
 
 use crate::{
+    attempt_log::AttemptLogger,
     chores::{Chores, Rescans},
     dispatcher::{AttemptRunner, Dispatcher},
     egress::{Egress, HickoryResolver, Proxy, Resolve, SystemResolver, TcpDialer},
@@ -21,8 +22,8 @@ use crate::{
     watch::{ConfigWatch, EarlyLooks},
 };
 use domain::{
-    address::AddressPolicy, dice::Dice, gate::GateSettings, limits, seal::MasterKeys, time::Clock,
-    trace::Tracer,
+    address::AddressPolicy, delivery_settings::DeliverySettings, dice::Dice, gate::GateSettings, limits,
+    seal::MasterKeys, time::Clock, trace::Tracer,
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use std::{sync::Arc, time::Duration};
@@ -50,17 +51,25 @@ pub struct EngineParts {
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
     pub max_in_flight: usize,
+    /// Connections to destinations that are kept, busy and idle.
+    pub kept_connections: usize,
     pub connect_timeout: Duration,
     pub lease: Duration,
     pub rescan: Duration,
     pub gate: GateSettings,
+    /// What destinations go by where neither they nor their account say anything.
+    pub defaults: DeliverySettings,
     /// Ask the operating system for names instead of our own resolver.
     pub system_dns: bool,
     /// Every destination is reached through it.
     pub proxy: Option<Proxy>,
     pub idempotency_window: Duration,
+    /// How long entries of the audit log are kept.
+    pub audit_kept: Duration,
     /// Where spans of attempts go.
     pub tracer: Tracer,
+    /// Where the line of each attempt goes.
+    pub attempt_log: AttemptLogger,
     /// How often what is older than its account keeps it is looked for …
     pub prune_every: Duration,
     /// … and how long a day of retention is. Another length is for tests.
@@ -75,14 +84,18 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             max_in_flight: limits::IN_FLIGHT,
+            kept_connections: limits::KEPT_CONNECTIONS,
             connect_timeout: limits::CONNECT_TIMEOUT,
             lease: limits::LEASE,
             rescan: limits::RESCAN,
             gate: GateSettings::default(),
+            defaults: DeliverySettings::default(),
             system_dns: false,
             proxy: None,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
+            audit_kept: limits::AUDIT_LOG_KEPT,
             tracer: Tracer::default(),
+            attempt_log: AttemptLogger::default(),
             prune_every: limits::PRUNE_EVERY,
             retention_day: limits::RETENTION_DAY,
             rollup_every: limits::ROLLUP_EVERY,
@@ -109,11 +122,11 @@ impl Engine {
             Some(hickory) if !parts.settings.system_dns => Arc::new(hickory),
             _ => Arc::new(SystemResolver),
         };
-        let EngineSettings { connect_timeout, proxy, .. } = parts.settings.clone();
+        let EngineSettings { connect_timeout, proxy, kept_connections, .. } = parts.settings.clone();
         let (addresses, dialer) = (Arc::clone(&parts.addresses), Arc::new(TcpDialer));
         let lease = Lease::new();
         let egress = Egress::new(addresses, resolver, dialer, connect_timeout, proxy)?;
-        let http = HttpTransport::new(egress.clone().under(Arc::clone(&lease)));
+        let http = HttpTransport::keeping(egress.clone().under(Arc::clone(&lease)), kept_connections);
         Self::begin(parts, Sinks::http(Arc::new(http)).through(egress), lease).await
     }
 
@@ -142,6 +155,7 @@ impl Engine {
             dice: Arc::clone(&dice),
             large_payloads: LargePayloads::new(),
             tracer: settings.tracer.clone(),
+            attempt_log: settings.attempt_log.clone(),
         });
         let (inbox, messages) = mpsc::channel(limits::DISPATCHER_INBOX);
         let (settling, waiting) = settler::channels();
@@ -154,8 +168,13 @@ impl Engine {
             dispatcher: inbox.clone(),
             metrics: Arc::clone(&metrics),
         };
-        let fetcher =
-            Fetcher { store: Arc::clone(&store), master_keys, sinks, dispatcher: inbox.downgrade() };
+        let fetcher = Fetcher {
+            store: Arc::clone(&store),
+            master_keys,
+            sinks,
+            defaults: Arc::new(settings.defaults.clone()),
+            dispatcher: inbox.downgrade(),
+        };
         let (gate, max_in_flight) = (settings.gate.clone(), settings.max_in_flight);
         let lanes = AttemptRunner::new(
             Arc::clone(&sender),

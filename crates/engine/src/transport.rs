@@ -96,14 +96,22 @@ pub struct ConnectionFacts {
 pub struct HttpTransport {
     egress: Egress,
     client: Client<Egress, Full<Bytes>>,
+    /// Connections that are kept, busy and idle.
+    kept: usize,
 }
 
 impl HttpTransport {
-    #[expect(clippy::disallowed_methods, reason = "it has the egress for its connector")]
     pub fn new(egress: Egress) -> Self {
+        Self::keeping(egress, limits::KEPT_CONNECTIONS)
+    }
+
+    /// With so many connections for the next requests, over all hosts.
+    #[expect(clippy::disallowed_methods, reason = "it has the egress for its connector")]
+    pub fn keeping(egress: Egress, kept: usize) -> Self {
         let client = Client::builder(TokioExecutor::new())
+            // How many there are is counted over all hosts: those that the pool has got back when they turn out to be too many
+            // are not used again, and must not stand in the way of others.
             .pool_idle_timeout(limits::IDLE_TIMEOUT)
-            .pool_max_idle_per_host(limits::IDLE_PER_HOST)
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
             .http1_max_headers(limits::RESPONSE_HEADERS)
@@ -111,7 +119,7 @@ impl HttpTransport {
             // hyper hands back only requests it never began to write, so this cannot double one.
             .retry_canceled_requests(true)
             .build(egress.clone());
-        Self { egress, client }
+        Self { egress, client, kept }
     }
 }
 
@@ -142,7 +150,10 @@ impl Transport for HttpTransport {
         let first_byte = started.elapsed();
         let link = response.extensions().get::<LinkFacts>();
         let connection = link.map(|link| ConnectionFacts { dns, ..link.take() });
-        let is_worn_out = link.is_some_and(LinkFacts::is_worn_out);
+        // Before its body is read: until then the pool has not got it back.
+        if link.is_some_and(|link| link.is_worn_out() || link.is_one_too_many(self.kept)) {
+            open.retire();
+        }
         let (head, body) = response.into_parts();
         let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
         let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
@@ -150,9 +161,6 @@ impl Transport for HttpTransport {
         // still to be written would wait for it for ever, with its slot and its memory.
         if !read_to_its_end || is_written.is_some_and(|is_written| !is_written.is_cancelled()) {
             open.close().await;
-        }
-        if is_worn_out {
-            open.retire();
         }
         open.ended();
         let received = HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated };

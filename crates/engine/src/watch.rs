@@ -8,7 +8,7 @@ use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
 };
-use store::{Store, StoreError};
+use store::{Change, Store, StoreError};
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::Instant,
@@ -108,6 +108,9 @@ impl ConfigWatch {
 
     /// The destinations that changed are outdated; then the account is known up to `version`.
     async fn review(&self, account: AccountId, known: i64, version: i64) -> Result<(), StoreError> {
+        if self.has_other_defaults(account, known).await? {
+            let _ = self.dispatcher.send(Message::Changed(Change::Defaults(account))).await;
+        }
         let (mut after, limit) = (None, limits::VERSIONS_AT_ONCE);
         loop {
             let changed = self.store.changed_destinations(account, known, after, limit).await?;
@@ -119,6 +122,17 @@ impl ConfigWatch {
             if complete {
                 return Ok(());
             }
+        }
+    }
+
+    /// Whether the account's defaults have changed after this version. Read later than the version that is reviewed: what
+    /// has changed in between is found once more.
+    async fn has_other_defaults(&self, account: AccountId, known: i64) -> Result<bool, StoreError> {
+        match self.store.account(account).await {
+            Ok(account) => Ok(account.defaults_version > known),
+            // Its destinations say so when they are read.
+            Err(StoreError::NotFound { .. } | StoreError::Unreadable(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! From a request to the committer's queue.
 //!
 //! A body gets room before it is read: bytes are counted from the first one on, so that bodies still on their way are
-//! bounded together with events that wait. The event is then matched with its account's routes, in the task of its own
-//! request, so matching uses every core and a panic in it is that request's alone. It waits in a queue that is bounded by
+//! bounded together with events that wait. The event is then matched with its account's routes, and what is to be written of
+//! it is made, in the task of its own request: so this uses every core, no other event waits for it, and a panic in it is that
+//! request's alone. It waits in a queue that is bounded by
 //! bytes, by count, and by the time it takes to get through (`queue_limit.rs`); a request that would wait too long is
 //! refused at once.
 
@@ -14,16 +15,17 @@ use crate::{
 };
 use aws_lc_rs::digest;
 use domain::{
+    destination::{Numbering, Ordering},
     dice::Dice,
     event::Event,
-    id::{AccountId, DeliveryId},
+    id::{AccountId, DeliveryId, RouteId},
     limits,
-    route::{Candidate, Route},
+    route::{Candidate, Deliverers, Route},
     time::Timestamp,
 };
 use sharing::{Share, SharedResource};
 use std::sync::Arc;
-use store::{IdempotencyKey, NewDelivery, NewEvent, StoreError};
+use store::{IdempotencyKey, NewDelivery, NewEvent, PreparedEvent, StoreError};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout, timeout_at},
@@ -109,10 +111,10 @@ impl Admission {
         reserved: ReservedBytes,
     ) -> Result<PendingAnswer, IngestError> {
         let snapshot = bounded_lookup(self.snapshots.get(event.account_id)).await?;
-        let (now, event) = (event.received_at, Arc::new(event));
-        let FanOut { deliveries, expands } =
-            self.matcher.match_event(&event, &snapshot, &self.dice, now).await?;
-        let new = NewEvent { event, account_version: snapshot.version, deliveries, expands, key };
+        let (event, fan_out) = self.matcher.prepare(event, &snapshot, &self.dice).await?;
+        let FanOut { deliveries, other_routes, expands } = fan_out;
+        let new =
+            NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key };
         self.enqueue(new, reserved)
     }
 
@@ -150,11 +152,15 @@ impl Admission {
 /// What an event takes of the queue's memory, about.
 fn queued_bytes(new: &NewEvent) -> usize {
     let headers: usize = new.event.headers.iter().map(|(name, value)| name.len() + value.len() + 48).sum();
+    let tags: usize = new.event.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum();
     size_of::<Submission>()
         + size_of::<Event>()
+        + new.event.prepared_bytes()
         + new.event.payload.len()
         + headers
+        + tags
         + size_of_val(&*new.deliveries)
+        + size_of_val(&*new.other_routes)
 }
 
 /// The committer's answer about an event, once it comes.
@@ -201,13 +207,15 @@ fn sha256(digest: digest::Digest) -> [u8; 32] {
 
 /// Matches events with routes, and says which deliveries come of it.
 ///
-/// A filter may look at every element of a large payload, and an account may have a hundred thousand of them. Such work
-/// gets threads of its own, a few, so that it can neither keep the runtime from its other tasks nor take all the cores:
+/// A filter may look at every element of a large payload, and an account may have a hundred thousand of them; a large payload
+/// takes long to pack. Such work gets threads of its own, a few, so that it can neither keep the runtime from its other tasks nor take all the cores:
 /// leases are renewed and other producers are answered while it runs.
 #[derive(Clone)]
 pub struct Matcher {
     /// Shared out between accounts.
     threads: Arc<SharedResource>,
+    /// The same, for large payloads that little is matched with.
+    packers: Arc<SharedResource>,
     long_work: LongWork,
     inline: usize,
     most: usize,
@@ -215,9 +223,11 @@ pub struct Matcher {
 }
 
 /// What an event is committed with.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FanOut {
     pub deliveries: Vec<NewDelivery>,
+    /// Of the routes that match too, and deliver nothing, the first [`limits::OTHER_ROUTES`].
+    pub other_routes: Vec<RouteId>,
     /// There are more than one commit takes: an expansion makes all others.
     pub expands: bool,
 }
@@ -227,7 +237,8 @@ impl Matcher {
         let IngestSettings { fanout_inline: inline, fanout: most, fanout_ordered: most_ordered, .. } =
             *settings;
         let threads = SharedResource::new(limits::LONG_MATCHES);
-        Self { threads, long_work: settings.long_work, inline, most, most_ordered }
+        let packers = SharedResource::new(limits::LONG_PACKS);
+        Self { threads, packers, long_work: settings.long_work, inline, most, most_ordered }
     }
 
     /// Runs `matching`, here if it looks at little: `routes` routes, at a payload of so many bytes.
@@ -238,21 +249,53 @@ impl Matcher {
         payload: usize,
         matching: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, IngestError> {
-        // A route costs something even if it looks at nothing of the payload.
-        if routes.saturating_mul(payload + 256) <= limits::MATCH_INLINE_BYTES {
-            return Ok(matching());
+        match takes_long_to_match(routes, payload) {
+            true => self.run_long(&self.threads, account, matching).await,
+            false => Ok(matching()),
         }
-        let free = timeout(limits::MATCH_PATIENCE, self.threads.take(account, 1)).await;
-        let Ok(thread) = free else { return Err(IngestError::MatchersBusy) };
-        let matched = self.long_work.run(move || {
-            let matched = matching();
-            drop(thread);
-            matched
-        });
-        matched.await.map_err(IngestError::Bug)
     }
 
-    /// One delivery per matching route, or an expansion.
+    async fn run_long<T: Send + 'static>(
+        &self,
+        threads: &Arc<SharedResource>,
+        account: AccountId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, IngestError> {
+        let free = timeout(limits::MATCH_PATIENCE, threads.take(account, 1)).await;
+        let Ok(thread) = free else { return Err(IngestError::MatchersBusy) };
+        let done = self.long_work.run(move || {
+            let done = work();
+            drop(thread);
+            done
+        });
+        done.await.map_err(IngestError::Bug)
+    }
+
+    /// Matches an event that has just come, and makes what is written of it. Both in one go: a large event needs one thread
+    /// once.
+    pub async fn prepare(
+        &self,
+        event: Event,
+        snapshot: &Arc<Snapshot>,
+        dice: &Arc<dyn Dice>,
+    ) -> Result<(Arc<PreparedEvent>, FanOut), IngestError> {
+        let (routes, payload) = (snapshot.table.count(event.source_id), event.payload.len());
+        let (account, now) = (event.account_id, event.received_at);
+        let takes_long = takes_long_to_match(routes, payload);
+        if !takes_long && payload <= limits::PACK_INLINE_BYTES {
+            let fan_out = self.fan_out(&event, snapshot, &**dice, now)?;
+            return Ok((PreparedEvent::new(event), fan_out));
+        }
+        let (matcher, snapshot, dice) = (self.clone(), snapshot.clone(), dice.clone());
+        let work = move || {
+            let fan_out = matcher.fan_out(&event, &snapshot, &*dice, now)?;
+            Ok((PreparedEvent::new(event), fan_out))
+        };
+        let threads = if takes_long { &self.threads } else { &self.packers };
+        self.run_long(threads, account, work).await?
+    }
+
+    /// One delivery for each destination that a route leads to, or an expansion.
     pub async fn match_event(
         &self,
         event: &Arc<Event>,
@@ -278,23 +321,26 @@ impl Matcher {
         // Where there may be more than an event may have, they must be counted.
         let exactly = snapshot.table.count(event.source_id) > self.most;
         let enough = if exactly { self.most } else { self.inline };
-        let (mut deliveries, mut count) = (Vec::new(), 0);
+        let (mut made, mut destinations, mut deliverers) = (FanOut::default(), 0, Deliverers::default());
         for route in snapshot.table.of_source(event.source_id).filter(|route| route.takes(&candidate)) {
-            count += 1;
-            if count <= self.inline {
-                deliveries.push(new_delivery(event, route, snapshot, dice, now));
-            } else if count > enough {
+            if !deliverers.includes(route) {
+                made.name(route);
+                continue;
+            }
+            destinations += 1;
+            if destinations <= self.inline {
+                made.deliveries.push(new_delivery(event, route, snapshot, dice, now));
+            } else if destinations > enough {
                 break;
             }
         }
-        if count > self.most {
-            return Err(IngestError::FanoutTooLarge { most: self.most, of: "routes" });
+        if destinations > self.most {
+            return Err(IngestError::FanoutTooLarge { most: self.most, of: "destinations" });
         }
-        let expands = count > self.inline;
-        if expands {
-            deliveries = self.ordered_deliveries(event, &candidate, snapshot, dice, now)?;
+        if destinations > self.inline {
+            return self.ordered_deliveries(event, &candidate, snapshot, dice, now);
         }
-        Ok(FanOut { deliveries, expands })
+        Ok(made)
     }
 
     /// The deliveries of a large event that are made at once: at an ordered destination, what is accepted later must not
@@ -306,19 +352,43 @@ impl Matcher {
         snapshot: &Snapshot,
         dice: &dyn Dice,
         now: Timestamp,
-    ) -> Result<Vec<NewDelivery>, IngestError> {
-        if snapshot.orderings.is_empty() {
-            return Ok(Vec::new());
+    ) -> Result<FanOut, IngestError> {
+        let (mut made, mut deliverers) =
+            (FanOut { expands: true, ..FanOut::default() }, Deliverers::default());
+        if snapshot.numberings.is_empty() {
+            return Ok(made);
         }
         let routes = snapshot.table.of_source(event.source_id);
-        let ordered = routes.filter(|route| snapshot.orderings.contains_key(&route.destination_id));
-        let taken = ordered.filter(|route| route.takes(candidate)).take(self.most_ordered + 1);
-        let deliveries: Vec<_> = taken.map(|route| new_delivery(event, route, snapshot, dice, now)).collect();
-        if deliveries.len() > self.most_ordered {
-            return Err(IngestError::FanoutTooLarge { most: self.most_ordered, of: "ordered destinations" });
+        let is_ordered =
+            |numbering: Option<&Numbering>| numbering.is_some_and(|it| it.ordering() != Ordering::None);
+        let ordered = routes.filter(|route| is_ordered(snapshot.numberings.get(&route.destination_id)));
+        for route in ordered.filter(|route| route.takes(candidate)) {
+            if !deliverers.includes(route) {
+                made.name(route);
+                continue;
+            }
+            if made.deliveries.len() == self.most_ordered {
+                let of = "ordered destinations";
+                return Err(IngestError::FanoutTooLarge { most: self.most_ordered, of });
+            }
+            made.deliveries.push(new_delivery(event, route, snapshot, dice, now));
         }
-        Ok(deliveries)
+        Ok(made)
     }
+}
+
+impl FanOut {
+    /// This one matches, and another delivers.
+    fn name(&mut self, route: &Route) {
+        if self.other_routes.len() < limits::OTHER_ROUTES {
+            self.other_routes.push(route.id);
+        }
+    }
+}
+
+/// A route costs something even if it looks at nothing of the payload.
+fn takes_long_to_match(routes: usize, payload: usize) -> bool {
+    routes.saturating_mul(payload + 256) > limits::MATCH_INLINE_BYTES
 }
 
 fn new_delivery(
@@ -328,8 +398,8 @@ fn new_delivery(
     dice: &dyn Dice,
     now: Timestamp,
 ) -> NewDelivery {
-    let ordering = snapshot.orderings.get(&route.destination_id).copied().unwrap_or_default();
-    NewDelivery::of_route(event, route, ordering, DeliveryId::at(now, dice.bits()), now)
+    let numbering = snapshot.numberings.get(&route.destination_id).copied().unwrap_or_default();
+    NewDelivery::of_route(event, route, numbering, DeliveryId::at(now, dice.bits()), now)
 }
 
 #[cfg(test)]

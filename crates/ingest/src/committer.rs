@@ -26,7 +26,7 @@ use domain::{
 use futures_util::FutureExt;
 use sharing::TurnQueue;
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
-use store::{Announce, Arrival, Committed, Expansion, Ingest, NewEvent, StoreError, failpoint};
+use store::{Announce, Arrival, Committed, Expansion, Ingest, NewDelivery, NewEvent, StoreError, failpoint};
 use tokio::{
     select,
     sync::{mpsc, oneshot},
@@ -206,7 +206,7 @@ impl Flusher {
         FlushAnswer { committed, first_unknown }: FlushAnswer,
     ) -> Vec<Submission> {
         let (mut arrivals, mut forgotten, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
-        let mut expanding = Vec::new();
+        let (mut expanding, mut numbered) = (Vec::new(), Vec::new());
         let (mut answers, mut stale) = (Vec::with_capacity(events.len()), Vec::new());
         for ((new, waiter), outcome) in events.into_iter().zip(waiters).zip(committed) {
             match outcome {
@@ -214,6 +214,9 @@ impl Flusher {
                     self.observer.committed(&new);
                     self.trace(&new);
                     arrivals.extend(arrivals_of(&new));
+                    let its_numbered =
+                        new.deliveries.iter().filter(|it| is_read_for_its_number(it)).map(place);
+                    numbered.push(its_numbered.collect::<Vec<_>>());
                     expanding.extend(new.expands.then(|| expansion_of(&new)));
                 }
                 // The first try may still be running, and write these deliveries: others must not take their place.
@@ -242,6 +245,10 @@ impl Flusher {
         if !forgotten.is_empty() {
             self.announce.forgotten(&forgotten).await;
         }
+        // They are durable, so one look is enough; event by event, since many of one event are a crowd.
+        for places in numbered.iter().filter(|places| !places.is_empty()) {
+            self.announce.look(places).await;
+        }
         self.look_for(unsure).await;
         failpoint::hit("ack.before");
         for (waiter, answer) in answers {
@@ -257,7 +264,7 @@ impl Flusher {
         if !self.tracer.is_on() {
             return;
         }
-        let event = &*new.event;
+        let event = &**new.event.event();
         let context = TraceContext::of_event(event);
         self.tracer.tell(context, || Span {
             context,
@@ -301,15 +308,17 @@ impl Flusher {
         if stale.rounds >= self.match_rounds {
             return Err(IngestError::StaleTooOften);
         }
-        let matching = self.matcher.match_event(&stale.new.event, snapshot, &self.dice, self.clock.now());
+        let matching =
+            self.matcher.match_event(stale.new.event.event(), snapshot, &self.dice, self.clock.now());
         // A panic in here is this event's alone.
-        let FanOut { deliveries, expands } = AssertUnwindSafe(matching)
+        let FanOut { deliveries, other_routes, expands } = AssertUnwindSafe(matching)
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(IngestError::Bug(format!("panic: {}", panic_message(&*panic)))))?;
         stale.rounds += 1;
         stale.new.account_version = snapshot.version;
         (stale.new.deliveries, stale.new.expands) = (deliveries, expands);
+        stale.new.other_routes = other_routes;
         Ok(())
     }
 
@@ -402,7 +411,16 @@ fn delivery_ids(new: &NewEvent) -> impl Iterator<Item = (DestinationId, Delivery
 }
 
 fn delivery_positions(new: &NewEvent) -> impl Iterator<Item = (DestinationId, DeliveryId, Position)> {
-    new.deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id, delivery.position))
+    new.deliveries.iter().map(place)
+}
+
+fn place(delivery: &NewDelivery) -> (DestinationId, DeliveryId, Position) {
+    (delivery.destination_id, delivery.id, delivery.position)
+}
+
+/// The commit has given it a number, which only the store knows, and its lane would take it as it is: it is looked for.
+fn is_read_for_its_number(delivery: &NewDelivery) -> bool {
+    delivery.sequenced && delivery.position.track == Position::UNORDERED
 }
 
 fn answer_of(new: &NewEvent, outcome: Committed) -> Answer {
@@ -431,7 +449,8 @@ fn expansion_of(new: &NewEvent) -> Expansion {
         account_version: new.account_version,
         cursor: None,
         deliveries: new.deliveries.len() as u32,
-        inline_routes: new.deliveries.iter().map(|delivery| delivery.route_id).collect(),
+        inline_destinations: new.deliveries.iter().map(|delivery| delivery.destination_id).collect(),
+        other_routes: new.other_routes.clone(),
         created_at: new.event.received_at,
     }
 }
@@ -441,12 +460,13 @@ fn expansion_of(new: &NewEvent) -> Expansion {
 fn arrivals_of(new: &NewEvent) -> impl Iterator<Item = Arrival> {
     let has_payload = new.event.payload.len() <= limits::CARRIED_BYTES;
     let event = if has_payload || new.deliveries.is_empty() {
-        new.event.clone()
+        new.event.event().clone()
     } else {
         Arc::new(Event { payload: bytes::Bytes::new(), ..Event::clone(&new.event) })
     };
     let payload_bytes = new.event.payload.len() as u32;
-    new.deliveries.iter().map(move |delivery| Arrival {
+    let carried = new.deliveries.iter().filter(|delivery| !is_read_for_its_number(delivery));
+    carried.map(move |delivery| Arrival {
         shard: delivery.shard,
         delivery: Delivery { payload_bytes, ..delivery.of(&event) },
         event: Some(event.clone()),

@@ -2,7 +2,7 @@
 //!
 //! 1. [`Admission`] (`admit.rs`) is asked for room before a body is read, and refuses while events wait too long.
 //! 2. [`Admission::submit`] matches the event with its account's routes (`snapshot.rs` has them in memory): one delivery
-//!    for each route it takes, or an expansion if there are more than one commit should write. The event then waits in a
+//!    for each destination they lead to, or an expansion if there are more than one commit should write. The event then waits in a
 //!    bounded queue.
 //! 3. The [`Committer`] (`committer.rs`) takes whatever waits and announces the deliveries as expected. It flushes all of
 //!    it in one transaction, announces what became of each delivery, and answers.
@@ -77,9 +77,9 @@ pub trait Observer: Send + Sync {
 pub struct IngestSettings {
     /// Events that may wait for the committer.
     pub queue: usize,
-    /// Routes of one event whose deliveries are written with it; beyond, an expansion makes them.
+    /// Destinations of one event whose deliveries are written with it; beyond, an expansion makes them.
     pub fanout_inline: usize,
-    /// Routes one event may match.
+    /// Destinations one event may be delivered to.
     pub fanout: usize,
     /// Ordered destinations an event may match if it is expanded: their deliveries are written with the event.
     pub fanout_ordered: usize,

@@ -3,10 +3,10 @@
 
 use crate::LongWork;
 use domain::{
-    destination::Ordering,
-    id::{AccountId, DestinationId, RouteId, SourceId},
+    destination::Numbering,
+    id::{AccountId, DestinationId, RouteId},
     limits,
-    route::RouteTable,
+    route::{RoutePlace, RouteTable},
 };
 use std::{
     collections::HashMap,
@@ -22,8 +22,8 @@ use store::{AccountChanges, Catalog, StoreError};
 pub struct Snapshot {
     pub version: i64,
     pub table: RouteTable,
-    /// Of the ordered destinations.
-    pub orderings: Arc<HashMap<DestinationId, Ordering>>,
+    /// Of the destinations that number.
+    pub numberings: Arc<HashMap<DestinationId, Numbering>>,
 }
 
 /// The snapshots of the accounts seen lately.
@@ -49,9 +49,9 @@ struct CachedAccount {
 struct AccountRoutes {
     version: i64,
     table: RouteTable,
-    /// The source of each route.
-    sources: HashMap<RouteId, Option<SourceId>>,
-    orderings: Arc<HashMap<DestinationId, Ordering>>,
+    /// Where each route stands in the table.
+    places: HashMap<RouteId, RoutePlace>,
+    numberings: Arc<HashMap<DestinationId, Numbering>>,
 }
 
 impl Snapshots {
@@ -134,10 +134,10 @@ impl Snapshots {
                 StoreError::Unavailable(panic.into())
             })?;
         }
-        cached.route_count.store(routes.sources.len(), atomic::Ordering::Relaxed);
-        let AccountRoutes { version, table, orderings, .. } = &*routes;
+        cached.route_count.store(routes.places.len(), atomic::Ordering::Relaxed);
+        let AccountRoutes { version, table, numberings, .. } = &*routes;
         let snapshot =
-            Arc::new(Snapshot { version: *version, table: table.clone(), orderings: orderings.clone() });
+            Arc::new(Snapshot { version: *version, table: table.clone(), numberings: numberings.clone() });
         *cached.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
         Ok(snapshot)
     }
@@ -163,14 +163,14 @@ impl Snapshots {
 impl AccountRoutes {
     fn change(&mut self, changes: AccountChanges) {
         let ids = changes.removed_routes.iter().chain(changes.routes.iter().map(|route| &route.id));
-        let gone: Vec<_> = ids.filter_map(|id| Some((self.sources.remove(id)?, *id))).collect();
-        self.sources.extend(changes.routes.iter().map(|route| (route.id, route.source_id)));
+        let gone: Vec<_> = ids.filter_map(|id| self.places.remove(id)).collect();
+        self.places.extend(changes.routes.iter().map(|route| (route.id, route.place())));
         self.table = self.table.changed(&gone, changes.routes.into_iter().map(Arc::new));
-        for (destination, ordering) in changes.orderings {
-            let orderings = Arc::make_mut(&mut self.orderings);
-            match ordering {
-                Ordering::None => orderings.remove(&destination),
-                ordered => orderings.insert(destination, ordered),
+        for (destination, numbering) in changes.numberings {
+            let numberings = Arc::make_mut(&mut self.numberings);
+            match numbering {
+                Numbering::None => numberings.remove(&destination),
+                numbers => numberings.insert(destination, numbers),
             };
         }
         self.version = changes.version;

@@ -2,8 +2,8 @@
 
 use crate::{
     commands::{
-        backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs,
-        listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
+        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs,
+        keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Copy the embedded store to a file, while the server runs or not.
     Backup(BackupArgs),
+    /// Check the audit log: whether it is what was written.
+    Audit(AuditArgs),
     /// Look whether everything is in order, and say what to do if not; beside a running server too.
     Doctor(DoctorArgs),
 }

@@ -1,9 +1,11 @@
 //! One file per command.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bootstrap;
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod dev_receiver;
 pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod keys;

@@ -20,9 +20,11 @@ pub(crate) use template::TEXT as TEMPLATE;
 use crate::telemetry::LogFormat;
 use domain::{
     address::{AddressPolicy, HostPattern},
+    delivery_settings::DeliverySettings,
     gate::{BreakerSettings, GateSettings},
     limits,
     member::Role,
+    retry::{self, RetrySettings},
 };
 use engine::egress::{Proxy, ProxyUrlError};
 use ipnet::IpNet;
@@ -34,7 +36,7 @@ use std::{
     time::Duration,
 };
 use store::BacklogCap;
-use values::{duration, durations, flag, hosts, networks, number, share, size};
+use values::{duration, durations, flag, hosts, networks, number, seconds, share, size};
 
 /// Everything that can be set, checked.
 #[derive(Debug, Clone)]
@@ -67,9 +69,14 @@ pub(crate) struct Config {
     pub(crate) max_in_flight: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) gate: GateSettings,
+    /// What destinations go by where neither they nor their account say anything.
+    pub(crate) defaults: DeliverySettings,
     pub(crate) body_bytes: usize,
     pub(crate) backlog: BacklogCap,
     pub(crate) idempotency_window: Duration,
+    pub(crate) audit_kept: Duration,
+    /// The operator's account, by its id or uid.
+    pub(crate) operations_account: Option<String>,
     /// Where secrets were read from.
     pub(crate) secret_files: Vec<PathBuf>,
     /// Everybody on this machine can read it.
@@ -156,12 +163,15 @@ impl Config {
             connect_timeout: layers
                 .read("delivery.connect_timeout", |text| duration(text, MILLISECOND..=limits::TIMEOUT_MAX))?,
             gate: gate(layers)?,
+            defaults: defaults(layers)?,
             body_bytes: layers.read("limits.body", |text| size(text, 1..=MAX_BODY_BYTES))?,
             backlog: BacklogCap {
                 rows: layers.read("limits.backlog_rows", |text| number(text, 1..=MAX_BACKLOG_ROWS))?,
                 bytes: layers.read("limits.backlog_bytes", |text| size(text, 1..=usize::MAX))? as u64,
             },
             idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
+            audit_kept: layers.read("audit.kept", |text| duration(text, DAY..=3_650 * DAY))?,
+            operations_account: layers.maybe("operations.account", values::text)?,
             secret_files: layers.secret_files(),
             password_in_arguments: layers.password_in_arguments(),
         };
@@ -256,6 +266,26 @@ fn gate(layers: &Layers) -> Result<GateSettings, ConfigError> {
             open: layers.read("breaker.open", pause)?,
             max_open: layers.read("breaker.max_open", pause)?,
         },
+    })
+}
+
+fn defaults(layers: &Layers) -> Result<DeliverySettings, ConfigError> {
+    let retry_policy = RetrySettings {
+        schedule: layers.maybe("defaults.retry_policy.schedule", |text| {
+            values::pauses(text, retry::PAUSE_MIN..=retry::PAUSE_MAX, retry::SCHEDULE_MAX_STEPS)
+        })?,
+        jitter: layers.maybe("defaults.retry_policy.jitter", share)?,
+        expire_after: layers.maybe("defaults.retry_policy.expire_after", |text| {
+            seconds(text, retry::EXPIRE_AFTER_MIN..=retry::EXPIRE_AFTER_MAX)
+        })?,
+        retry_statuses: layers.maybe("defaults.retry_policy.retry_statuses", values::retry_statuses)?,
+    };
+    Ok(DeliverySettings {
+        max_concurrency: layers
+            .maybe("defaults.max_concurrency", |text| number(text, 1..=limits::MAX_CONCURRENCY_MAX))?,
+        timeout: layers
+            .maybe("defaults.timeout", |text| seconds(text, limits::TIMEOUT_MIN..=limits::TIMEOUT_MAX))?,
+        retry_policy,
     })
 }
 

@@ -58,6 +58,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Health(args) => commands::health::run(args, json).await,
         Command::Config(args) => commands::config::run(args, json),
         Command::Backup(args) => commands::backup::run(args, json).await,
+        Command::Audit(args) => commands::audit::run(args, json).await,
         Command::Doctor(args) => commands::doctor::run(args, json).await,
     }
 }

@@ -3,21 +3,25 @@
 //!
 //! Logs go to standard error: standard output belongs to what a command was asked for.
 
+mod attempts;
 mod lines;
 mod otlp;
 
 use anyhow::Context;
 use async_trait::async_trait;
+use attempts::{AttemptLines, LineFormat};
 use domain::{
     metrics::{MetricKind, Text},
     trace::Tracer,
 };
+use engine::AttemptLogger;
 use lines::Lines;
 use std::{
     io::{self, IsTerminal},
     sync::Arc,
 };
 use store::Scraped;
+use tracing::Level;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 pub(crate) use lines::Flush;
@@ -42,8 +46,15 @@ pub(crate) fn filter() -> anyhow::Result<Targets> {
     text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")
 }
 
-/// Lines are written as long as this is kept; what is left then is written before it is gone.
-pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
+/// What a started log gives: lines are written as long as `flush` is kept, and what is left then is written before it is
+/// gone.
+pub(crate) struct Log {
+    pub(crate) flush: Flush,
+    /// Off if the filter leaves out the lines of attempts.
+    pub(crate) attempts: AttemptLogger,
+}
+
+pub(crate) fn start(format: LogFormat) -> anyhow::Result<Log> {
     let filter = filter()?;
     let terminal = io::stderr().is_terminal();
     let json = match format {
@@ -52,16 +63,24 @@ pub(crate) fn start(format: LogFormat) -> anyhow::Result<Flush> {
         LogFormat::Json => true,
     };
     let (lines, flush) = Lines::start().context("logs cannot be written")?;
+    let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let format = if json { LineFormat::Json } else { LineFormat::Human { colours } };
+    let attempts = match has_attempts(&filter) {
+        true => AttemptLogger::new(Arc::new(AttemptLines::new(lines.clone(), format))),
+        false => AttemptLogger::default(),
+    };
     let filtered = tracing_subscriber::registry().with(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(lines);
-    if json {
-        filtered.with(lines.json().flatten_event(true).with_span_list(false)).init();
-    } else {
-        let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-        filtered.with(lines.with_ansi(colours)).init();
+    match format {
+        LineFormat::Json => filtered.with(lines.json().flatten_event(true).with_span_list(false)).init(),
+        LineFormat::Human { colours } => filtered.with(lines.with_ansi(colours)).init(),
     }
     supervisor::log_panics();
-    Ok(flush)
+    Ok(Log { flush, attempts })
+}
+
+fn has_attempts(filter: &Targets) -> bool {
+    filter.would_enable(attempts::TARGET, &Level::INFO)
 }
 
 /// What metrics tell of logs and traces: what was exported, and what was lost.
@@ -99,5 +118,25 @@ impl Scraped for TelemetryMetrics {
             "Spans that were lost because there were too many, or because the collector did not take them.",
             dropped,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filter_says_whether_attempts_have_their_lines() {
+        for (filter, expected) in [
+            (DEFAULT_FILTER, true),
+            ("info,api=debug", true),
+            ("trace", true),
+            ("info,posthaste::attempt=warn", false),
+            ("warn", false),
+            ("warn,posthaste::attempt=info", true),
+            ("off", false),
+        ] {
+            assert_eq!(has_attempts(&filter.parse().expect("a filter")), expected, "{filter}");
+        }
     }
 }

@@ -7,9 +7,10 @@ use crate::{
     shared_world::{SharedWorld, count},
 };
 use domain::{
+    audit::AuditEntry,
     delivery::Position,
     dice::Dice,
-    id::{AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, ReplayId, RouteId},
+    id::{AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, ReplayId, RouteId},
     limits,
     time::Clock,
 };
@@ -21,6 +22,12 @@ use tokio::{
     time::sleep,
 };
 
+/// Of changes in a world, where nobody reads the audit log.
+pub(crate) fn audit_entry() -> AuditEntry {
+    AuditEntry::system(AuditId::MIN, "simulated", None)
+}
+
+#[expect(clippy::large_enum_variant, reason = "a world has few of them")]
 pub(crate) enum Command {
     RetryNow(AccountId, DeliveryId),
     Cancel(AccountId, DeliveryId),
@@ -31,10 +38,10 @@ pub(crate) enum Command {
     Replay(ReplayRequest),
 }
 
-/// Deliveries that are wanted once more.
+/// Deliveries that are wanted once more, or events that get what they never had.
 pub(crate) struct ReplayRequest {
     pub(crate) account: AccountId,
-    pub(crate) deliveries: Vec<DeliveryId>,
+    pub(crate) selection: Selection,
     pub(crate) rate: u32,
     pub(crate) key: String,
     pub(crate) answer: oneshot::Sender<Result<ReplayId, ()>>,
@@ -67,7 +74,8 @@ impl Handlers {
 
     async fn retry_now(&self, account: AccountId, id: DeliveryId) {
         self.note("retry now", id.to_string());
-        if let Ok(Some(delivery)) = self.store.retry_now(account, id, self.clock.now()).await {
+        if let Ok(Some(delivery)) = self.store.retry_now(account, id, self.clock.now(), &audit_entry()).await
+        {
             self.announce.look(&[(delivery.destination_id, id, delivery.position)]).await;
             if self.shared.has(PlantedBug::RetryPassesHold) {
                 self.announce.changed(Change::Probe(delivery.destination_id)).await;
@@ -78,7 +86,8 @@ impl Handlers {
     async fn cancel(&self, account: AccountId, id: DeliveryId) {
         self.note("cancel", id.to_string());
         let now = self.clock.now();
-        let cancelled = self.store.cancel(account, id, AttemptId::at(now, self.dice.bits()), now).await;
+        let cancelled =
+            self.store.cancel(account, id, AttemptId::at(now, self.dice.bits()), now, &audit_entry()).await;
         if let Ok(Some(delivery)) = cancelled
             && delivery.position.track != Position::UNORDERED
         {
@@ -99,7 +108,7 @@ impl Handlers {
             }
             _ => return,
         }
-        let written = self.store.update_destination(&destination).await;
+        let written = self.store.update_destination(&destination, &audit_entry()).await;
         self.config_written(account, id, &written).await;
         if let (Ok(changed), true) = (written, pause) {
             self.shared.observed().paused(id, changed.version, self.shared.time.now());
@@ -111,7 +120,7 @@ impl Handlers {
         self.note(if route.enabled { "disable route" } else { "enable route" }, id.to_string());
         route.enabled = !route.enabled;
         route.updated_at = self.clock.now();
-        let written = self.store.update_route(&route).await;
+        let written = self.store.update_route(&route, &audit_entry()).await;
         self.config_written(account, route.destination_id, &written).await;
     }
 
@@ -151,15 +160,18 @@ impl Handlers {
             id: ReplayId::at(now, self.dice.bits()),
             account_id: request.account,
             rate: request.rate,
-            matched: request.deliveries.len() as u64,
+            matched: match &request.selection {
+                Selection::Deliveries(ids) => ids.len() as u64,
+                _ => 0,
+            },
             matched_exact: true,
-            selection: Selection::Deliveries(request.deliveries),
+            selection: request.selection,
             created_by: ApiKeyId::MIN,
             created_at: now,
             key: Some(key).filter(|_| !self.shared.has(PlantedBug::ReplayWithoutKey)),
             at_once: None,
         };
-        let made = match self.store.create_replay(&new).await {
+        let made = match self.store.create_replay(&new, &audit_entry()).await {
             Ok(CreatedReplay::New(replay) | CreatedReplay::Known { replay, .. }) => Ok(replay.id),
             Err(_) => Err(()),
         };

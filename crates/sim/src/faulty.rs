@@ -9,6 +9,7 @@ mod forward;
 mod gates;
 mod ingest;
 mod membership;
+mod operational_events;
 mod queue;
 mod replays;
 mod test_sends;

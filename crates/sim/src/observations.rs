@@ -44,8 +44,8 @@ pub(crate) struct Observations {
     pub(crate) requests: Vec<Request>,
     pub(crate) deliveries: BTreeMap<DeliveryId, KnownDelivery>,
     pub(crate) events: BTreeMap<EventId, CommittedEvent>,
-    /// The routes that were switched on or off, in this order.
-    switched_routes: Vec<RouteId>,
+    /// Where the routes lead that were switched on or off, in this order.
+    pub(crate) switched_routes: Vec<DestinationId>,
     pub(crate) lives: Vec<ProcessLife>,
     /// Nodes whose row is in the store.
     pub(crate) members: BTreeSet<NodeId>,
@@ -74,6 +74,7 @@ pub(crate) struct KnownDestination {
     pub(crate) account: AccountId,
     pub(crate) limit: u32,
     pub(crate) ordering: Ordering,
+    pub(crate) sequence: bool,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) retries: u32,
     pub(crate) expire_after: std::time::Duration,
@@ -139,7 +140,7 @@ pub(crate) struct CommittedEvent {
     /// The routes it matched, as they were in the store at that moment, and where they lead.
     pub(crate) matched: Vec<(RouteId, DestinationId)>,
     /// Its deliveries were made by an expansion, and so many routes had been switched when that ended.
-    expanded_after: Option<usize>,
+    pub(crate) expanded_after: Option<usize>,
 }
 
 /// A delivery, by what the store has confirmed.
@@ -413,14 +414,14 @@ impl Observations {
         }
     }
 
-    pub(crate) fn route_switched(&mut self, route: RouteId) {
-        self.switched_routes.push(route);
+    pub(crate) fn route_switched(&mut self, leads_to: DestinationId) {
+        self.switched_routes.push(leads_to);
     }
 
-    /// Whether an expansion may have met this route otherwise than the commit of its event did.
-    pub(crate) fn switched_during(&self, event: &CommittedEvent, route: RouteId) -> bool {
+    /// Whether an expansion may have met a route to this destination otherwise than the commit of its event did.
+    pub(crate) fn switched_during(&self, event: &CommittedEvent, destination: DestinationId) -> bool {
         let Some(end) = event.expanded_after else { return false };
-        self.switched_routes[event.switched_before..end].contains(&route)
+        self.switched_routes[event.switched_before..end].contains(&destination)
     }
 
     pub(crate) fn promised(&mut self, account: AccountId, delivery: &NewDelivery) {

@@ -55,6 +55,8 @@ pub(crate) struct PlannedDestination {
     /// The patterns of each route that leads to it.
     pub(crate) routes: Vec<Vec<&'static str>>,
     pub(crate) ordering: Ordering,
+    /// Without order, its deliveries are numbered all the same.
+    pub(crate) sequence: bool,
     pub(crate) rate_limit: Option<RateLimit>,
     /// How it answers once all is calm.
     pub(crate) at_last: ReceiverBehaviour,
@@ -87,6 +89,8 @@ pub(crate) enum Intervention {
     SwitchRoute { route: usize },
     // Some of what has ended is asked for once more.
     Replay { count: usize, rate: u32 },
+    // All events of an account go through the routes of then.
+    Backfill { rate: u32 },
 }
 
 impl Plan {
@@ -120,6 +124,8 @@ impl Plan {
         plan.paces(&Chance::new(seed, 4));
         plan.replays(&Chance::new(seed, 5));
         plan.admissions(&Chance::new(seed, 6), lasts);
+        let chance = Chance::new(seed, 7);
+        plan.destinations.iter_mut().for_each(|destination| destination.sequence = chance.happens(0.3));
         plan.interventions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -155,6 +161,17 @@ impl Plan {
             let at = chance.range(1_000, (self.calm / MILLISECOND) as u64) as Moment * MILLISECOND;
             let (count, rate) = (chance.range(1, 12) as usize, *chance.pick(&[4, 20, 1_000]));
             self.interventions.push((at, Intervention::Replay { count, rate }));
+        }
+        let most = if chance.happens(0.3) { 3 } else { 0 };
+        for _ in 0..chance.range(0, most) {
+            let at = chance.range(1_000, (self.calm / MILLISECOND) as u64) as Moment * MILLISECOND;
+            let rate = *chance.pick(&[4, 20, 1_000]);
+            // Something must have been missed: a route is switched, and back again a while before.
+            let route = chance.next() as usize;
+            for switched_at in [at / 6, at * 2 / 3] {
+                self.interventions.push((switched_at, Intervention::SwitchRoute { route }));
+            }
+            self.interventions.push((at, Intervention::Backfill { rate }));
         }
     }
 
@@ -281,6 +298,7 @@ fn destination(chance: &Chance, number: usize) -> PlannedDestination {
         },
         routes: vec![patterns],
         ordering: Ordering::None,
+        sequence: false,
         rate_limit: None,
         at_last: if chance.happens(0.15) {
             *chance.pick(&[ReceiverBehaviour::Sick, ReceiverBehaviour::Rejects])

@@ -36,6 +36,8 @@ listed_enum! {
         LostFlush,
         /// The last delivery of an event is left out.
         PartialFanOut,
+        /// Two routes to one destination deliver an event twice.
+        DeliveryPerRoute,
         /// A request that timed out is sent again within the same attempt.
         SentTwice,
         /// Retries come before their time.
@@ -62,6 +64,8 @@ listed_enum! {
         RetryPassesHold,
         /// A replay that is asked for again, because its answer was lost, is made again.
         ReplayWithoutKey,
+        /// The cursor of a backfill moves behind a delivery that was not made.
+        BackfillLeavesOut,
     }
 }
 

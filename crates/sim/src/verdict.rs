@@ -3,16 +3,19 @@
 
 use crate::{
     faulty::finish,
-    observations::{CommittedEvent, Observations, RequestEnd},
+    observations::{KnownDestination, Observations, RequestEnd},
     promise::Promise::{self, *},
     shared_world::{SharedWorld, count},
     time::{Moment, SECOND, moment},
 };
 use domain::{
     delivery::Ending,
-    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
+    destination::Ordering,
+    id::{AccountId, DeliveryId, DestinationId, EventId},
     limits,
     outcome::{DeadReason, Outcome},
+    route::{Candidate, Route},
+    time::Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
@@ -26,6 +29,7 @@ pub(crate) fn judge(
     accounts: &[AccountId],
     sent: &[SentEvent],
     replayed: &[&[DeliveryId]],
+    backfilled: &[DoneBackfill],
     now: Moment,
 ) {
     let mut found = Vec::new();
@@ -65,6 +69,10 @@ pub(crate) fn judge(
         judge_delivery(&observed, shared, record, &attempts, &events, &mut broken);
     }
     judge_replays(replayed, &deliveries, &mut broken);
+    for backfill in backfilled {
+        judge_backfill(&observed, store, backfill, &events, &deliveries, &mut broken);
+    }
+    judge_sequences(&observed, &deliveries, &mut broken);
     judge_slots(&observed, &mut broken);
     drop(observed);
     let mut observed = shared.observed();
@@ -103,8 +111,9 @@ fn judge_answer(
     }
 }
 
-/// I1: it has one delivery for each route it matched when it was committed. An expansion meets routes as they are: one
-/// that was switched meanwhile may have its delivery or not.
+/// I1: it has one delivery for each destination that a route led it to when it was committed, by the oldest of them. An
+/// expansion meets routes as they are: a destination one of whose routes was switched meanwhile may have its delivery or
+/// not, and by any of them, but never two.
 fn judge_fan_out(
     observed: &Observations,
     record: &EventRecord,
@@ -115,19 +124,45 @@ fn judge_fan_out(
     let Some(committed) = observed.events.get(&event) else {
         return broken(StoredWhole, format!("{event} is there and was never committed"));
     };
-    let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
-    let mut made: Vec<_> = first.map(|delivery| (delivery.route_id, delivery.destination_id)).collect();
-    made.sort();
-    let certain = |pairs: &[(RouteId, DestinationId)], committed: &CommittedEvent| {
-        let certain = pairs.iter().filter(|(route, _)| !observed.switched_during(committed, *route));
-        certain.copied().collect::<BTreeSet<_>>()
-    };
-    let (promised, kept) = (certain(&committed.matched, committed), certain(&made, committed));
-    let twice = made.windows(2).any(|pair| pair[0] == pair[1]);
-    if promised != kept || twice || record.fanout.total as usize != made.len() {
-        let (matched, has, counted) = (committed.matched.len(), made.len(), record.fanout.total);
-        let what = format!("{event} matched {matched} routes, has {has} deliveries and counts {counted}");
+    // With what backfills have made since.
+    let all: Vec<_> = made.iter().filter(|delivery| delivery.origin == delivery.id).collect();
+    let reached: BTreeSet<_> = all.iter().map(|delivery| delivery.destination_id).collect();
+    if reached.len() < all.len() {
+        let what = format!("{event} has {} first deliveries to {} destinations", all.len(), reached.len());
         broken(StoredWhole, what);
+    }
+    let first = made.iter().filter(|delivery| delivery.replay_id.is_none());
+    let made: Vec<_> = first.map(|delivery| (delivery.destination_id, delivery.route_id)).collect();
+    let is_certain = |destination: &DestinationId| !observed.switched_during(committed, *destination);
+    let mut promised = BTreeMap::new();
+    for (route, destination) in &committed.matched {
+        let oldest = promised.entry(*destination).or_insert(*route);
+        *oldest = *route.min(oldest);
+    }
+    promised.retain(|destination, _| is_certain(destination));
+    let kept = made.iter().filter(|(destination, _)| is_certain(destination)).copied().collect();
+    if promised != kept || record.fanout.total as usize != all.len() {
+        let (matched, has, counted) = (promised.len(), made.len(), record.fanout.total);
+        let what =
+            format!("{event} is for {matched} destinations, has {has} deliveries and counts {counted}");
+        broken(StoredWhole, what);
+    }
+}
+
+/// I7: where deliveries are numbered and in no order, all are, without gaps.
+fn judge_sequences(
+    observed: &Observations,
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(Promise, String),
+) {
+    let numbered = |known: &&KnownDestination| known.sequence && known.ordering == Ordering::None;
+    for known in observed.destinations.iter().filter(numbered) {
+        let of_it = deliveries.values().flatten().filter(|record| record.destination_id == known.id);
+        let mut numbers: Vec<_> = of_it.map(|record| record.sequence).collect();
+        numbers.sort();
+        if !numbers.iter().copied().eq((1..=numbers.len() as i64).map(Some)) {
+            broken(InOrder, format!("the deliveries of {} are numbered {numbers:?}", known.id));
+        }
     }
 }
 
@@ -230,6 +265,49 @@ fn judge_numbers(
     }
 }
 
+/// A backfill that is over: all events of an account that were there when it was made.
+pub(crate) struct DoneBackfill {
+    pub(crate) account: AccountId,
+    pub(crate) created_at: Timestamp,
+    /// Switches of routes before it was asked for.
+    pub(crate) switched_before: usize,
+    /// What was committed before it was asked for.
+    pub(crate) events: Vec<EventId>,
+}
+
+/// I1, of a backfill: every event has a delivery to each destination that a route of then leads it to. One whose routes were
+/// switched since, and an event that was expanded, may have it or not. That none has two is judged with the fan-out.
+fn judge_backfill(
+    observed: &Observations,
+    store: &dyn Store,
+    backfill: &DoneBackfill,
+    events: &BTreeMap<EventId, EventRecord>,
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(Promise, String),
+) {
+    let page = Page { before: None, limit: 1_000 };
+    let routes = finish(store.routes(backfill.account, page)).expect("the store itself does not fail").rows;
+    let switched = &observed.switched_routes[backfill.switched_before..];
+    let certain = |route: &&Route| !switched.contains(&route.destination_id);
+    for id in &backfill.events {
+        let own = |record: &&EventRecord| record.event.account_id == backfill.account;
+        let Some(record) = events.get(id).filter(own) else { continue };
+        let expanded = observed.events.get(id).is_none_or(|committed| committed.expanded_after.is_some());
+        // Clocks of nodes differ: by its id it came later.
+        if expanded || id.made_at() > backfill.created_at {
+            continue;
+        }
+        let candidate = Candidate::new(&record.event, false);
+        let made = deliveries.get(id).map(Vec::as_slice).unwrap_or_default();
+        for route in routes.iter().filter(certain).filter(|route| route.refuses(&candidate).is_none()) {
+            if !made.iter().any(|delivery| delivery.destination_id == route.destination_id) {
+                let what = format!("{id} was backfilled and has no delivery to {}", route.destination_id);
+                broken(StoredWhole, what);
+            }
+        }
+    }
+}
+
 /// I13: each has been made again as often as that was asked for, however often each of them asked. Of two of one chain
 /// a replay makes one.
 fn judge_replays(
@@ -245,7 +323,7 @@ fn judge_replays(
         let chains: BTreeSet<_> = ids.iter().filter_map(|id| origins.get(id)).collect();
         chains.into_iter().for_each(|origin| again.entry(*origin).or_default().0 += 1);
     }
-    for replayed in all().filter(|it| it.replay_id.is_some()) {
+    for replayed in all().filter(|it| it.replay_id.is_some() && it.origin != it.id) {
         again.entry(replayed.origin).or_default().1 += 1;
     }
     for (origin, (asked, made)) in again.into_iter().filter(|(_, (asked, made))| asked != made) {

@@ -101,6 +101,7 @@ pub fn run(seed: u64, options: Options, trace: bool) -> WorldReport {
         &world.accounts,
         &world.sent(),
         &world.replayed(),
+        &world.backfilled(),
         world.now,
     );
     let lasted = world.now;
@@ -352,6 +353,7 @@ impl World {
             Intervention::Resume { destination } => self.switch(destination, false),
             Intervention::SwitchRoute { route } => self.switch_route(route),
             Intervention::Replay { count, rate } => self.plan_replay(count, rate),
+            Intervention::Backfill { rate } => self.plan_backfill(rate),
         }
     }
 

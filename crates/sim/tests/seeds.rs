@@ -58,9 +58,11 @@ fn a_planted_bug_is_found() {
         PlantedBug::AckBeforeCommit,
         PlantedBug::AnswerBeforeFlush,
         PlantedBug::PartialExpansion,
+        PlantedBug::DeliveryPerRoute,
         PlantedBug::LostFlush,
         PlantedBug::EndingWithoutFact,
         PlantedBug::ReplayWithoutKey,
+        PlantedBug::BackfillLeavesOut,
     ];
     for plant in plants {
         let options = Options { plant: Some(plant), ..Options::default() };

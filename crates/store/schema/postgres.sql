@@ -116,6 +116,32 @@ END)
     index attempts_default_destination_id_delivery_id_idx USING btree (destination_id, delivery_id)
     index attempts_default_event_id_idx USING btree (event_id) WHERE (ending IS NOT NULL)
 
+table audit_chains
+    account_id uuid not null
+    number bigint not null
+    hash bytea not null
+    forgotten_number bigint not null
+    forgotten_hash bytea not null
+    constraint audit_chains_pkey PRIMARY KEY (account_id)
+
+table audit_entries
+    account_id uuid not null
+    number bigint not null
+    id uuid not null
+    at bigint not null
+    actor text not null
+    key_id uuid
+    action text not null
+    object_id text
+    client text
+    request_id uuid
+    difference text
+    count bigint
+    hash bytea not null
+    constraint audit_entries_pkey PRIMARY KEY (account_id, number)
+    index audit_entries_by_id USING btree (id)
+    index audit_entries_of_account USING btree (account_id, id)
+
 table chores
     name text not null
     node_id uuid not null
@@ -136,6 +162,15 @@ table dead_letter_counts
     constraint dead_letter_counts_pkey PRIMARY KEY (account_id, destination_id, reason, http_status, day)
     index dead_letter_counts_by_day USING btree (day)
     with fillfactor=70, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.05
+
+table dead_letter_minutes
+    minute bigint not null
+    destination_id uuid not null
+    reason text not null
+    http_status smallint not null
+    account_id uuid not null
+    count bigint not null
+    constraint dead_letter_minutes_pkey PRIMARY KEY (minute, destination_id, reason, http_status)
 
 table destinations
     id uuid not null
@@ -160,6 +195,19 @@ table destinations
     index destinations_of_account USING btree (account_id, id DESC)
     index destinations_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
 
+table event_tags
+    account_id uuid not null
+    tag text not null
+    event_id uuid not null
+    constraint event_tags_pkey PRIMARY KEY (account_id, tag, event_id)
+    partition by RANGE (event_id)
+
+table event_tags_default
+    account_id uuid not null
+    tag text not null
+    event_id uuid not null
+    constraint event_tags_default_pkey PRIMARY KEY (account_id, tag, event_id)
+
 table events
     id uuid not null
     account_id uuid not null
@@ -176,6 +224,8 @@ table events
     deliveries integer
     size_bytes integer not null
     payload_crc integer
+    other_routes bytea
+    tags text
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_pkey PRIMARY KEY (id)
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -198,11 +248,25 @@ table events_default
     deliveries integer
     size_bytes integer not null
     payload_crc integer
+    other_routes bytea
+    tags text
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
     index events_default_account_id_id_idx USING btree (account_id, id)
     with toast_tuple_target=8160
+
+table expanding_events
+    event_id uuid not null
+    account_id uuid not null
+    account_version bigint not null
+    cursor uuid
+    deliveries integer not null
+    inline_destinations uuid[] not null default '{}'::uuid[]
+    other_routes bytea
+    created_at bigint not null
+    constraint expanding_events_deliveries_check CHECK ((deliveries >= 0))
+    constraint expanding_events_pkey PRIMARY KEY (event_id)
 
 table expansions
     event_id uuid not null
@@ -262,6 +326,15 @@ table nodes
     joined_at timestamp with time zone not null default now()
     constraint nodes_pkey PRIMARY KEY (id)
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
+
+table operational_notes
+    id uuid not null
+    account_id uuid not null
+    about_account_id uuid not null
+    destination_id uuid
+    kind text not null
+    data text not null
+    constraint operational_notes_pkey PRIMARY KEY (id, account_id)
 
 table queue
     shard smallint not null
@@ -328,15 +401,17 @@ table replays
     body_hash bytea
     doc text not null
     delivery_ids uuid[]
+    cursor_destination uuid
     constraint replays_check CHECK (((key_hash IS NULL) = (body_hash IS NULL)))
     constraint replays_check1 CHECK (((held_by IS NULL) = (held_until IS NULL)))
-    constraint replays_check2 CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['running'::text, 'paused'::text]))))
+    constraint replays_check2 CHECK (((finished_at IS NULL) = (status = ANY (ARRAY['running'::text, 'paused'::text, 'backfilling'::text, 'backfill_paused'::text]))))
     constraint replays_matched_check CHECK ((matched >= 0))
     constraint replays_pkey PRIMARY KEY (id)
     constraint replays_rate_check CHECK ((rate > 0))
-    constraint replays_status_check CHECK ((status = ANY (ARRAY['running'::text, 'paused'::text, 'completed'::text, 'cancelled'::text])))
+    constraint replays_status_check CHECK ((status = ANY (ARRAY['running'::text, 'paused'::text, 'backfilling'::text, 'backfill_paused'::text, 'completed'::text, 'cancelled'::text])))
     index replays_key USING btree (account_id, key_hash) WHERE (key_hash IS NOT NULL)
     index replays_of_account USING btree (account_id, id DESC)
+    index replays_open USING btree (id) WHERE (status = ANY (ARRAY['running'::text, 'backfilling'::text]))
     index replays_running USING btree (id) WHERE (status = 'running'::text)
     index replays_unfinished USING btree (account_id) WHERE (finished_at IS NULL)
 
@@ -374,6 +449,7 @@ table routes
     index routes_by_source USING btree (source_id) WHERE (deleted_at IS NULL)
     index routes_by_version USING btree (account_id, version)
     index routes_of_account USING btree (account_id, id DESC)
+    index routes_to_destinations USING btree (account_id, destination_id, id) WHERE (deleted_at IS NULL)
     index routes_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
     index routes_with_overrides USING btree (destination_id) WHERE overrides
 
@@ -419,6 +495,12 @@ table test_sends
     taken boolean not null default false
     answer text
     constraint test_sends_pkey PRIMARY KEY (id)
+
+table told_accounts
+    account_id uuid not null
+    whole_installation boolean not null default false
+    constraint told_accounts_pkey PRIMARY KEY (account_id)
+    index told_accounts_operators USING btree (account_id) WHERE whole_installation
 
 table wakes
     shard smallint not null

@@ -98,6 +98,38 @@ CREATE INDEX attempts_ending_account on attempts (account_id, delivery_id) where
 CREATE INDEX attempts_ending_event on attempts (event_id, delivery_id, ending, ended_at, replay_id)
     where ending is not null;
 
+CREATE TABLE audit_chains (
+    account_id blob not null primary key check (length(account_id) = 16),
+    -- The last entry.
+    number integer not null,
+    hash blob not null,
+    -- The last that was forgotten: from here the rest is checked.
+    forgotten_number integer not null,
+    forgotten_hash blob not null
+) without rowid;
+
+CREATE TABLE audit_entries (
+    account_id blob not null,
+    number integer not null,
+    id blob not null,
+    at integer not null,
+    actor text not null,
+    key_id blob,
+    action text not null,
+    object_id text,
+    client text,
+    request_id blob,
+    -- As it is hashed, byte for byte.
+    difference text,
+    count integer,
+    hash blob not null,
+    primary key (account_id, number)
+) without rowid;
+
+CREATE INDEX audit_entries_by_id on audit_entries (id);
+
+CREATE INDEX audit_entries_of_account on audit_entries (account_id, id);
+
 CREATE TABLE dead_letter_counts (
     account_id blob not null,
     destination_id blob not null,
@@ -105,6 +137,16 @@ CREATE TABLE dead_letter_counts (
     http_status integer not null,                   -- of the last attempt; 0: none
     count integer not null check (count >= 0),
     primary key (account_id, destination_id, reason, http_status)
+) without rowid;
+
+CREATE TABLE dead_letter_minutes (
+    minute integer not null,
+    destination_id blob not null,
+    reason text not null,
+    http_status integer not null,
+    account_id blob not null,
+    count integer not null,
+    primary key (minute, destination_id, reason, http_status)
 ) without rowid;
 
 CREATE TABLE destinations (
@@ -132,6 +174,13 @@ CREATE UNIQUE INDEX destinations_uid on destinations (account_id, uid) where del
 
 CREATE INDEX destinations_version on destinations (account_id, version);
 
+CREATE TABLE event_tags (
+    account_id blob not null,
+    tag text not null,
+    event_id blob not null,
+    primary key (account_id, tag, event_id)
+) without rowid;
+
 CREATE TABLE events (
     id blob not null primary key check (length(id) = 16),
     account_id blob not null,
@@ -153,9 +202,24 @@ CREATE TABLE events (
     payload blob not null,
     -- CRC-32 of the payload as it is kept; null: not to be checked. Whoever asks for it has read the payload.
     payload_crc integer
-);
+, other_routes blob, tags text);
 
 CREATE INDEX events_account on events (account_id, id);
+
+CREATE TABLE expanding_events (
+    event_id blob not null primary key,
+    account_id blob not null,
+    -- At the commit: a route that has not changed since was there.
+    account_version integer not null,
+    -- The last destination that is done; moved by compare-and-swap.
+    cursor blob,
+    deliveries integer not null,
+    -- Ordered ones, one id after the other: their deliveries were committed with the event.
+    inline_destinations blob not null default x'',
+    -- One id after the other; told to the event at the end.
+    other_routes blob,
+    created_at integer not null
+) without rowid;
 
 CREATE TABLE expansions (
     event_id blob not null primary key,
@@ -235,6 +299,16 @@ CREATE TABLE nodes (
     address text
 ) without rowid;
 
+CREATE TABLE operational_notes (
+    id blob not null,
+    account_id blob not null,
+    about_account_id blob not null,
+    destination_id blob,
+    kind text not null,
+    data text not null,
+    primary key (id, account_id)
+) without rowid;
+
 CREATE TABLE queue (
     shard integer not null check (shard between 0 and 1023),
     destination_id blob not null,
@@ -300,7 +374,7 @@ CREATE TABLE replays (
     body_hash blob,
     doc text not null,
     -- Sorted, one id after the other; null if it goes by a filter. Last, so that nobody walks over it.
-    delivery_ids blob,
+    delivery_ids blob, cursor_destination blob,
     check ((key_hash is null) = (body_hash is null)),
     check ((held_by is null) = (held_until is null)),
     check ((finished_at is null) = (status in ('running', 'paused')))
@@ -354,6 +428,8 @@ CREATE UNIQUE INDEX routes_uid on routes (account_id, uid) where deleted_at is n
 
 CREATE INDEX routes_version on routes (account_id, version);
 
+CREATE INDEX routes_walk on routes (account_id, destination_id, id) where deleted_at is null;
+
 CREATE TABLE sequences (
     destination_id blob not null primary key,
     -- The last number that was given.
@@ -398,6 +474,14 @@ CREATE TABLE test_sends (
     taken integer not null default 0,
     answer text
 ) without rowid;
+
+CREATE TABLE told_accounts (
+    account_id blob not null primary key check (length(account_id) = 16),
+    -- The operator's: it is told of every account.
+    whole_installation integer not null default 0
+) without rowid;
+
+CREATE INDEX told_accounts_operators on told_accounts (account_id) where whole_installation;
 
 CREATE TABLE wakes (
     shard integer not null primary key check (shard between 0 and 1023),

@@ -36,6 +36,8 @@ pub trait Announce: Send + Sync {
 pub enum Change {
     /// Settings, switches, secrets of these destinations, or routes that lead to them.
     Destinations(AccountId, Vec<DestinationId>),
+    /// The defaults of this account: all its destinations may go by others now.
+    Defaults(AccountId),
     /// "Probe now".
     Probe(DestinationId),
 }

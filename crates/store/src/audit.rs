@@ -9,6 +9,7 @@ use crate::{DestinationRecord, LaneRow, Roster, StoreError};
 use async_trait::async_trait;
 use domain::{
     delivery::Ending,
+    delivery_settings::{DeliverySettings, EffectiveSettings},
     gate::Gate,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     time::Timestamp,
@@ -149,7 +150,8 @@ impl Roster {
 impl KnownLane {
     /// Whether something that is due there should be under way: it is not held, and it is not known to be at its
     /// limit. What was disabled or deleted is being ended, which is work too.
-    pub fn is_free(&self, now: Timestamp) -> bool {
+    /// `defaults` are the installation's.
+    pub fn is_free(&self, defaults: &DeliverySettings, now: Timestamp) -> bool {
         let Some(DestinationRecord { destination: Ok(destination), gate, .. }) = &self.record else {
             return true;
         };
@@ -162,28 +164,32 @@ impl KnownLane {
             gate.held_until(now).is_some()
         });
         let published = self.published.as_ref();
-        let full = published.is_some_and(|lane| lane.in_flight >= destination.max_concurrency);
+        let slots = self.max_concurrency(defaults);
+        let full = published.is_some_and(|lane| lane.in_flight as usize >= slots);
         let said = published.is_some_and(|lane| lane.hold.is_some());
         destination.switch.paused_at.is_none() && !held && !said && !full
     }
 
     /// How long something may be under way there, from its turn to the end of its request.
-    pub fn a_turn_takes(&self) -> Duration {
-        let Some(DestinationRecord { destination: Ok(destination), overrides, .. }) = &self.record else {
+    pub fn a_turn_takes(&self, defaults: &DeliverySettings) -> Duration {
+        let Some(DestinationRecord { destination: Ok(destination), overrides, account_defaults, .. }) =
+            &self.record
+        else {
             return Duration::ZERO;
         };
-        let own = overrides.iter().filter_map(|route| route.timeout_seconds);
-        let own = own.map(|seconds| Duration::from_secs(u64::from(seconds)));
+        let found = EffectiveSettings::new(&destination.settings, account_defaults, defaults);
+        let own = overrides.iter().map(|route| found.timeout_by(route));
         let pace = destination.rate_limit.map_or(Duration::ZERO, |rate| {
             Duration::from_secs(u64::from(rate.per_seconds)) / rate.requests.max(1)
         });
-        own.fold(destination.timeout, Duration::max) + pace
+        own.fold(found.timeout.value, Duration::max) + pace
     }
 
-    pub fn max_concurrency(&self) -> usize {
+    pub fn max_concurrency(&self, defaults: &DeliverySettings) -> usize {
         match &self.record {
-            Some(DestinationRecord { destination: Ok(destination), .. }) => {
-                destination.max_concurrency as usize
+            Some(DestinationRecord { destination: Ok(destination), account_defaults, .. }) => {
+                let found = EffectiveSettings::new(&destination.settings, account_defaults, defaults);
+                found.max_concurrency.value as usize
             }
             _ => 1,
         }

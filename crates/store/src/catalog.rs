@@ -6,7 +6,9 @@ use crate::{KeptGate, Listed, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::{Destination, Ordering},
+    audit::AuditEntry,
+    delivery_settings::DeliverySettings,
+    destination::{Destination, Numbering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
     seal::Sealed,
@@ -26,7 +28,8 @@ use domain::{
 /// anything of it has. An account has at most [`domain::limits::DESTINATIONS_PER_ACCOUNT`] destinations and
 /// [`domain::limits::ROUTES_PER_ACCOUNT`] routes, deleted ones not counted: `Full { "destinations" }` or
 /// `Full { "routes" }` beyond. Where several reasons to refuse hold, the first of NotFound, Changed, Full, Taken is
-/// given. Lists are newest first; those of sources, destinations and routes may be short and go on, as in [`crate::History`].
+/// given. What is changed here is written down in the same transaction: the entry given becomes the next of the chain of the
+/// account, or of the installation for operators' keys, and what is refused leaves none. Lists are newest first; those of sources, destinations and routes may be short and go on, as in [`crate::History`].
 #[async_trait]
 pub trait Catalog: Send + Sync {
     // --- The installation --------------------------------------------------------------------------------------
@@ -36,20 +39,25 @@ pub trait Catalog: Send + Sync {
 
     // --- Accounts ------------------------------------------------------------------------------------------------
 
-    async fn create_account(&self, account: &Account) -> Result<Account, StoreError>;
+    async fn create_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError>;
     async fn account(&self, id: AccountId) -> Result<Account, StoreError>;
+    /// The account of this uid, if there is one.
+    async fn account_by_uid(&self, uid: &str) -> Result<Option<Account>, StoreError>;
     /// Newest first, ids below `page.before`.
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError>;
     /// The oldest account, if there is any.
     async fn first_account(&self) -> Result<Option<Account>, StoreError>;
-    async fn update_account(&self, account: &Account) -> Result<Account, StoreError>;
+    /// Takes exactly the version after the one it was read with, so that a document can say at which version a part of
+    /// it changed ([`Account::with_defaults`]).
+    async fn update_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError>;
     /// The configuration that changed after version `since` (0: all of it).
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError>;
 
     /// The version of each account, in the order asked for; None where there is no such account.
     async fn versions(&self, accounts: &[AccountId]) -> Result<Vec<Option<i64>>, StoreError>;
     /// The destinations that changed after version `since`, deleted ones too, and those that a changed route leads to;
-    /// each once, in order, above `after`, at most `limit`.
+    /// each once, in order, above `after`, at most `limit`. Other defaults of the account change none of them here, and
+    /// all of them for who delivers: [`Account::defaults_version`] tells.
     async fn changed_destinations(
         &self,
         account: AccountId,
@@ -61,7 +69,7 @@ pub trait Catalog: Send + Sync {
     // --- API keys ------------------------------------------------------------------------------------------------
 
     /// Taken { "lookup" } if the looked-up part exists already.
-    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError>;
+    async fn create_api_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError>;
     /// Of any account, revoked and expired ones too: the caller decides.
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError>;
     /// Keys of an account, or operator keys for None; newest first.
@@ -76,13 +84,14 @@ pub trait Catalog: Send + Sync {
         account: Option<AccountId>,
         id: ApiKeyId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError>;
     /// Notes that the key was used; a key that is not there is none to note.
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError>;
 
     // --- Sources -------------------------------------------------------------------------------------------------
 
-    async fn create_source(&self, source: &Source) -> Result<Source, StoreError>;
+    async fn create_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError>;
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
     /// Of any account, disabled ones too: the caller decides.
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
@@ -91,15 +100,24 @@ pub trait Catalog: Send + Sync {
         account: AccountId,
         page: Page<SourceId>,
     ) -> Result<Listed<Source, SourceId>, StoreError>;
-    async fn update_source(&self, source: &Source) -> Result<Source, StoreError>;
+    async fn update_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError>;
     /// Removes its routes too.
-    async fn delete_source(&self, account: AccountId, id: SourceId, now: Timestamp)
-    -> Result<(), StoreError>;
+    async fn delete_source(
+        &self,
+        account: AccountId,
+        id: SourceId,
+        now: Timestamp,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError>;
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
     /// `destination.id.shard()` is stored with it.
-    async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
+    async fn create_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError>;
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError>;
     async fn destinations(
         &self,
@@ -107,13 +125,18 @@ pub trait Catalog: Send + Sync {
         page: Page<DestinationId>,
     ) -> Result<Listed<Destination, DestinationId>, StoreError>;
     /// Writes the document and the switches (not `deleted_at` and `probed_at`, which have commands of their own).
-    async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError>;
+    async fn update_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError>;
     /// Marks it deleted and removes its routes; the row stays until its lane is empty.
     async fn delete_destination(
         &self,
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError>;
     /// "Probe now": notes when it was asked for, and gives the destination as it is kept from now on. A change as any
     /// other: it takes the account's next version.
@@ -122,6 +145,7 @@ pub trait Catalog: Send + Sync {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Destination, StoreError>;
     /// What the engine needs to deliver, deleted destinations included, in the order asked for; None where there is
     /// no row at all.
@@ -133,7 +157,7 @@ pub trait Catalog: Send + Sync {
     // --- Routes --------------------------------------------------------------------------------------------------
 
     /// NotFound { "destination" } or { "source" } if it leads from or to something that is not there.
-    async fn create_route(&self, route: &Route) -> Result<Route, StoreError>;
+    async fn create_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError>;
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError>;
     async fn routes(
         &self,
@@ -141,8 +165,14 @@ pub trait Catalog: Send + Sync {
         page: Page<RouteId>,
     ) -> Result<Listed<Route, RouteId>, StoreError>;
     /// NotFound { "destination" } or { "source" } as when it is created.
-    async fn update_route(&self, route: &Route) -> Result<Route, StoreError>;
-    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError>;
+    async fn update_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError>;
+    async fn delete_route(
+        &self,
+        account: AccountId,
+        id: RouteId,
+        now: Timestamp,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError>;
 }
 
 /// A part of a list, newest first.
@@ -154,14 +184,14 @@ pub struct Page<K> {
 }
 
 /// What changed in an account's configuration, for its snapshot: the routes as they are now, disabled ones too, the ids
-/// of those that were removed, and the ordering of the destinations that changed; each oldest first.
+/// of those that were removed, and how the destinations that changed number; each oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct AccountChanges {
     pub version: i64,
     pub routes: Vec<Route>,
     pub removed_routes: Vec<RouteId>,
     /// From the beginning on only of those that are ordered.
-    pub orderings: Vec<(DestinationId, Ordering)>,
+    pub numberings: Vec<(DestinationId, Numbering)>,
 }
 
 /// A destination with all that is needed to deliver to it.
@@ -174,6 +204,8 @@ pub struct DestinationRecord {
     pub shard: u16,
     /// A document that does not read back, its account's too, is a reason to dead-letter, not to fail.
     pub destination: Result<Destination, String>,
+    /// What the account says where the destination does not.
+    pub account_defaults: DeliverySettings,
     /// The account's data key, wrapped.
     pub data_key: Sealed,
     /// Its routes that have settings of their own (retry policy, timeout, signing), oldest first. Removed ones too:

@@ -1,11 +1,12 @@
-//! Large fan-outs: an event that matches more routes than one commit takes is committed with an expansion, and its
-//! deliveries are made route by route, in chunks. A chunk is guarded by the cursor it starts from, so any number of
-//! nodes may work on one expansion and none of its deliveries is made twice, or forgotten.
+//! Large fan-outs: an event for more destinations than one commit takes is committed with an expansion, and its
+//! deliveries are made destination by destination, in chunks. A chunk is guarded by the cursor it starts from, so any
+//! number of nodes may work on one expansion and none of its deliveries is made twice, or forgotten. A destination is
+//! come to once, with all routes that lead there, so it has one delivery, whatever becomes of its routes meanwhile.
 
 use crate::{NewDelivery, StoreError};
 use async_trait::async_trait;
 use domain::{
-    destination::Ordering,
+    destination::Numbering,
     id::{AccountId, DestinationId, EventId, RouteId, SourceId},
     limits,
     route::Route,
@@ -29,14 +30,19 @@ pub trait Expansions: Send + Sync {
     /// How far one is; None once it is done.
     async fn expansion(&self, event: EventId) -> Result<Option<Expansion>, StoreError>;
 
-    /// The next routes of a walk by id, disabled ones too, with the account's version of the same moment. An account
-    /// that is not there has none.
+    /// Takes over the oldest of those that a node of the version before has begun, and walks by route: what has a
+    /// delivery by now counts as written inline, and the walk over destinations begins. False if there is none. Only if
+    /// the node of before has not moved it meanwhile; otherwise this is to be asked again.
+    async fn take_over_expansion(&self) -> Result<bool, StoreError>;
+
+    /// The next routes of a walk by destination, and of one destination by id; disabled ones too, with the account's
+    /// version of the same moment. An account that is not there has none.
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError>;
 
-    /// Writes a chunk's deliveries and moves the cursor behind their routes, in one transaction and only if it still
-    /// stands where the chunk begins: false otherwise, and nothing is written. Sequenced deliveries take their numbers as
-    /// in a commit. The last chunk ends the expansion and writes the event's number of deliveries, with those that were
-    /// committed with it.
+    /// Writes a chunk's deliveries and moves the cursor behind their destinations, in one transaction and only if it
+    /// still stands where the chunk begins: false otherwise, and nothing is written. Sequenced deliveries take their
+    /// numbers as in a commit. The last chunk ends the expansion and writes the event's number of deliveries, with those
+    /// that were committed with it, and the other routes.
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError>;
 }
 
@@ -47,12 +53,14 @@ pub struct Expansion {
     pub account_id: AccountId,
     /// The account's version when the event was committed: a route that has not changed since was there.
     pub account_version: i64,
-    /// The last route that is done.
-    pub cursor: Option<RouteId>,
+    /// The last destination that is done.
+    pub cursor: Option<DestinationId>,
     /// Deliveries made so far.
     pub deliveries: u32,
-    /// Routes whose deliveries were committed with the event: no chunk makes them.
-    pub inline_routes: Vec<RouteId>,
+    /// Destinations whose deliveries were committed with the event: no chunk makes them.
+    pub inline_destinations: Vec<DestinationId>,
+    /// Routes found so far that match too and deliver nothing: at most [`limits::OTHER_ROUTES`].
+    pub other_routes: Vec<RouteId>,
     pub created_at: Timestamp,
 }
 
@@ -61,7 +69,8 @@ pub struct Expansion {
 pub struct RouteWalk {
     pub account_id: AccountId,
     pub source_id: Option<SourceId>,
-    pub after: Option<RouteId>,
+    /// None: from the beginning. All routes of a destination are behind [`RouteId::MAX`] of it.
+    pub after: Option<(DestinationId, RouteId)>,
     pub limit: usize,
     /// At this version of the account the page is known already.
     pub known: Option<i64>,
@@ -73,10 +82,10 @@ pub enum RoutePage {
     Unchanged,
     Read {
         version: i64,
-        /// By id. Fewer than asked for: there are no more.
+        /// By destination and id. Fewer than asked for: there are no more.
         routes: Vec<Route>,
-        /// Of the ordered destinations among those they lead to.
-        orderings: Vec<(DestinationId, Ordering)>,
+        /// Of the destinations among those they lead to that number.
+        numberings: Vec<(DestinationId, Numbering)>,
     },
 }
 
@@ -85,9 +94,11 @@ pub enum RoutePage {
 pub struct Chunk {
     pub event_id: EventId,
     /// The cursor as it was read.
-    pub from: Option<RouteId>,
-    pub to: Option<RouteId>,
+    pub from: Option<DestinationId>,
+    pub to: Option<DestinationId>,
     pub deliveries: Vec<NewDelivery>,
-    /// There is no route left.
+    /// As the expansion is to have them, with those that were found before.
+    pub other_routes: Vec<RouteId>,
+    /// There is no destination left.
     pub done: bool,
 }

@@ -274,7 +274,12 @@ impl fmt::Display for FeedPlace {
 
 impl EventRecord {
     /// As it was when it became durable: nothing has been delivered yet. `deliveries` is None while they are being made.
-    pub(crate) fn received(event: Event, size_bytes: u64, deliveries: Option<u32>) -> Self {
+    pub(crate) fn received(
+        event: Event,
+        size_bytes: u64,
+        deliveries: Option<u32>,
+        other_routes: Vec<RouteId>,
+    ) -> Self {
         let total = deliveries.unwrap_or(0);
         let fanout = FanoutCounts {
             total,
@@ -282,7 +287,7 @@ impl EventRecord {
             expanding: deliveries.is_none(),
             ..FanoutCounts::default()
         };
-        Self { event, size_bytes, fanout }
+        Self { event, size_bytes, fanout, other_routes }
     }
 }
 
@@ -300,16 +305,22 @@ impl RoundStage {
 }
 
 impl Snapshot {
-    /// As PostgreSQL writes it: `oldest:next:open,open`.
+    /// As PostgreSQL writes it, kept short.
     pub(crate) fn of_server(text: &str) -> Option<Self> {
+        let whole = Self::whole(text)?;
+        Some(match whole.open.len() {
+            0..=OPEN_MOST => whole,
+            _ => Self { oldest: whole.oldest, next: whole.oldest, open: Vec::new() },
+        })
+    }
+
+    /// As PostgreSQL writes it: `oldest:next:open,open`.
+    pub(crate) fn whole(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
         let (oldest, next) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let open = parts.next()?.split(',').filter(|part| !part.is_empty());
         let open: Vec<i64> = open.map(str::parse).collect::<Result<_, _>>().ok()?;
-        Some(match open.len() {
-            0..=OPEN_MOST => Self { oldest, next, open },
-            _ => Self { oldest, next: oldest, open: Vec::new() },
-        })
+        Some(Self { oldest, next, open })
     }
 
     fn has(&self, transaction: i64) -> bool {

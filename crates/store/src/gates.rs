@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use domain::{
     gate::{GateRecord, HoldReason, HoldRecord},
     id::{DestinationId, NodeId},
+    operations::OperationalNote,
     time::Timestamp,
 };
 
@@ -38,6 +39,8 @@ pub struct GateWord {
     /// None: there is nothing to remember any more.
     pub record: Option<GateRecord>,
     pub holds: Vec<HoldRecord>,
+    /// What is told of the change, to those who want to be told.
+    pub notes: Vec<OperationalNote>,
 }
 
 /// A gate as it was kept.

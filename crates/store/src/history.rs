@@ -13,6 +13,7 @@ use domain::{
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 
 /// A list looks at no more than [`domain::limits::PAGE_SCAN`] entries a page and gives no more than
@@ -131,16 +132,71 @@ pub struct Listed<T, K> {
 }
 
 /// Different filters AND, the values of one OR; an empty list is no filter. `since` ≤ received_at < `until`.
-#[derive(Debug, Clone, Default)]
+/// A backfill keeps its filter as this document, in the words of the API.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EventFilter {
+    #[serde(rename = "type")]
     pub types: Vec<Pattern>,
+    #[serde(rename = "source_id")]
     pub source_ids: Vec<SourceId>,
+    #[serde(rename = "idempotency_key")]
     pub idempotency_keys: Vec<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Some(true): every delivery has ended (also where there was none); Some(false): some has not, or is yet to be
     /// made.
     pub fanout_complete: Option<bool>,
+    /// No route led it anywhere, and nothing was made of it since.
+    pub unmatched: bool,
+    /// Found by their own table: what has none of them is not looked at.
+    #[serde(rename = "tag")]
+    pub tags: Vec<String>,
+    /// Members of the metadata, each with the values it may have. Texts are compared by their characters, numbers and
+    /// booleans as JSON writes them; nothing else has a value.
+    pub metadata: Vec<(String, Vec<String>)>,
+}
+
+impl EventFilter {
+    /// The ids between which its events are: an id is made when its event is received, give or take. This spares a list of
+    /// yesterday all of today.
+    pub(crate) fn ids(&self, before: Option<EventId>) -> (EventId, EventId) {
+        let until = self.until.map_or(EventId::MAX, |until| EventId::at(until.plus(limits::ID_SLACK), 0));
+        let since = self.since.map_or(EventId::MIN, |since| EventId::at(since.minus(limits::ID_SLACK), 0));
+        (since, before.unwrap_or(EventId::MAX).min(until))
+    }
+
+    /// Texts of which an event's metadata, as they are kept, have one if the first of their filters may want them: a
+    /// statement sorts most out by it, and [`Self::wants`] decides.
+    pub(crate) fn metadata_parts(&self) -> Vec<String> {
+        let Some((key, values)) = self.metadata.first() else { return Vec::new() };
+        let json = |text: &str| serde_json::to_string(text).expect("a text is always JSON");
+        let bare = |text: &String| {
+            let bare = matches!(serde_json::from_str(text), Ok(Value::Number(_) | Value::Bool(_)));
+            bare.then(|| text.trim().to_owned())
+        };
+        let written =
+            |value: &String| [Some(json(value)), bare(value)].into_iter().flatten().collect::<Vec<_>>();
+        values.iter().flat_map(written).map(|value| format!("{}:{value}", json(key))).collect()
+    }
+
+    /// What statements leave to be decided: metadata, and that nothing has come of an event.
+    pub(crate) fn wants(&self, record: &EventRecord) -> bool {
+        let has = |(key, values): &(String, Vec<String>)| {
+            let value = record.event.metadata.get(key).and_then(metadata_text);
+            value.is_some_and(|value| values.contains(&value))
+        };
+        self.metadata.iter().all(has) && (!self.unmatched || record.fanout.is_empty())
+    }
+}
+
+fn metadata_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
 /// An event without its payload, with how far its fan-out is.
@@ -150,6 +206,9 @@ pub struct EventRecord {
     pub event: Event,
     pub size_bytes: u64,
     pub fanout: FanoutCounts,
+    /// Routes that match too and deliver nothing, since an older one leads to the same destination: the first
+    /// [`domain::limits::OTHER_ROUTES`].
+    pub other_routes: Vec<RouteId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -162,8 +221,8 @@ pub struct FanoutCounts {
     pub cancelled: u32,
     /// A large fan-out: not all deliveries have been made yet.
     pub expanding: bool,
-    /// There are more than were counted: all numbers but the total of a fan-out that has been made are at least what
-    /// there is. Zero is right also then for what waits, and so is whether it is complete.
+    /// There are more than were counted: all numbers but the total of a fan-out that has been made, and that no backfill
+    /// has added to, are at least what there is. Zero is right also then for what waits, and so is whether it is complete.
     pub capped: bool,
     /// When the last delivery ended, if all have, there was one and all were counted.
     pub completed_at: Option<Timestamp>,
@@ -175,13 +234,20 @@ impl FanoutCounts {
         self.waiting == 0 && !self.expanding
     }
 
+    /// There is none and none is yet to be made.
+    pub fn is_empty(&self) -> bool {
+        let Self { total, delivered, waiting, dead_letter, cancelled, expanding, .. } = self;
+        !expanding && total + delivered + waiting + dead_letter + cancelled == 0
+    }
+
     /// Counts, of which at most so many were taken of what waits and of what has ended, as those of a fan-out of
     /// `total` deliveries (None: they are being made) the last of which, as far as it was looked, ended then.
     pub(crate) fn of(mut self, total: Option<u32>, at_most: Option<usize>, last: Option<Timestamp>) -> Self {
         let ended = self.delivered + self.dead_letter + self.cancelled;
         self.capped = at_most.is_some_and(|most| self.waiting.max(ended) as usize >= most);
         self.expanding = total.is_none();
-        self.total = total.unwrap_or(self.waiting + ended);
+        // What a backfill has made since is part of it too.
+        self.total = total.unwrap_or_default().max(self.waiting + ended);
         self.completed_at = last.filter(|_| self.is_complete() && !self.capped);
         self
     }

@@ -1,10 +1,10 @@
 //! Committing events: the one promise everything rests on.
 
-use crate::StoreError;
+use crate::{PreparedEvent, StoreError};
 use async_trait::async_trait;
 use domain::{
     delivery::{Delivery, Position},
-    destination::Ordering,
+    destination::{Numbering, Ordering},
     event::Event,
     id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
     route::Route,
@@ -35,11 +35,14 @@ pub trait Ingest: Send + Sync {
 
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    pub event: Arc<Event>,
+    pub event: Arc<PreparedEvent>,
     /// The account's version its deliveries were matched at.
     pub account_version: i64,
+    /// One for each destination.
     pub deliveries: Vec<NewDelivery>,
-    /// It matches more routes than one commit takes: an expansion makes its deliveries, but for those that are here
+    /// Routes that match too and deliver nothing: at most [`domain::limits::OTHER_ROUTES`]. Kept with the event, if any.
+    pub other_routes: Vec<RouteId>,
+    /// It is for more destinations than one commit takes: an expansion makes its deliveries, but for those that are here
     /// already because their destination is ordered.
     pub expands: bool,
     pub key: Option<IdempotencyKey>,
@@ -53,21 +56,22 @@ pub struct NewDelivery {
     pub shard: u16,
     pub position: Position,
     pub due_at: Timestamp,
-    /// The commit gives it the destination's next number; the rank that is given here counts for nothing.
+    /// The commit gives it the destination's next number; where there is an order the rank that is given here counts for
+    /// nothing.
     pub sequenced: bool,
 }
 
 impl NewDelivery {
-    /// What a route, or a replay of what it made, brings to a destination of this ordering.
+    /// What a route, or a replay of what it made, brings to a destination that numbers like this.
     pub fn new(
         id: DeliveryId,
         route_id: RouteId,
-        (destination_id, ordering): (DestinationId, Ordering),
+        (destination_id, numbering): (DestinationId, impl Into<Numbering>),
         ordering_key: Option<&str>,
         due_at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let (position, sequenced) = Position::new(ordering, ordering_key, due_at, now, id);
+        let (position, sequenced) = Position::new(numbering, ordering_key, due_at, now, id);
         let shard = destination_id.shard();
         Self { id, route_id, destination_id, shard, position, due_at, sequenced }
     }
@@ -81,12 +85,12 @@ impl NewDelivery {
     pub fn of_route(
         event: &Event,
         route: &Route,
-        ordering: Ordering,
+        numbering: Numbering,
         id: DeliveryId,
         now: Timestamp,
     ) -> Self {
         let due_at = event.deliver_at.map_or(now, |at| at.max(now));
-        let destination = (route.destination_id, ordering);
+        let destination = (route.destination_id, numbering);
         Self::new(id, route.id, destination, event.ordering_key.as_deref(), due_at, now)
     }
 

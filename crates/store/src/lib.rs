@@ -6,6 +6,8 @@
 
 mod announce;
 mod audit;
+mod audit_log;
+mod backfill;
 mod backlog;
 mod catalog;
 mod checksum;
@@ -26,9 +28,12 @@ mod membership;
 pub mod memory;
 mod migrations;
 mod open;
+mod operational_events;
+mod other_routes;
 mod page_rows;
 mod payload;
 pub mod postgres;
+mod prepared;
 mod queue;
 mod read_only;
 mod replay;
@@ -36,6 +41,7 @@ mod retention;
 mod rollup;
 mod shard_scan;
 pub mod sqlite;
+mod tags;
 mod test_sends;
 #[cfg(test)]
 mod twins;
@@ -45,6 +51,11 @@ pub use announce::{Announce, Arrival, Change, LaneView, Lanes, Scraped};
 pub use audit::{
     Audit, FIRST_FACT, FIRST_TRACK, FactKey, KnownLane, Missing, StrayFact, TrackPlace, UnevenFanOut,
     UnownedShard, WaitingHead, Walked,
+};
+pub use audit_log::{AuditActor, AuditChains, AuditFilter, AuditLog, ChainOwner, Checked, check_chain};
+pub use backfill::{
+    BackfillChunk, BackfillCursor, BackfillEvent, BackfillEvents, BackfillSelection, BackfillWalk,
+    Backfilled, Backfills, OpenBackfill,
 };
 pub use backlog::{AccountBacklog, BacklogCap, Backlogs};
 pub use catalog::{AccountChanges, Catalog, DestinationRecord, Page};
@@ -64,7 +75,9 @@ pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
+pub use operational_events::{OperationalEvents, UntoldNote};
 pub use payload::{KeptPayload, PayloadPieces, PayloadSize};
+pub use prepared::PreparedEvent;
 pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
@@ -74,7 +87,9 @@ pub use replay::{
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
 };
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
-pub use rollup::{EventCount, Rollup, RollupKind, RollupMark, Rollups, Summed, SummedTail};
+pub use rollup::{
+    EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
+};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
 
@@ -84,6 +99,7 @@ pub trait Store:
     + Ingest
     + Expansions
     + Replays
+    + Backfills
     + Queue
     + Gates
     + History
@@ -95,6 +111,8 @@ pub trait Store:
     + Chores
     + PublishedLanes
     + TestSends
+    + AuditLog
+    + OperationalEvents
     + Wakes
 {
 }
@@ -104,6 +122,7 @@ impl<T> Store for T where
         + Ingest
         + Expansions
         + Replays
+        + Backfills
         + Queue
         + Gates
         + History
@@ -115,6 +134,8 @@ impl<T> Store for T where
         + Chores
         + PublishedLanes
         + TestSends
+        + AuditLog
+        + OperationalEvents
         + Wakes
 {
 }

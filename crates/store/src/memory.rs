@@ -5,6 +5,8 @@
 //! with it. It fences settlements by node as PostgreSQL does: a node that has not joined moves nothing.
 
 mod audit;
+mod audit_log;
+mod backfill;
 mod backlog;
 mod catalog;
 mod chores;
@@ -16,6 +18,7 @@ mod ingest;
 mod interruption;
 mod lanes;
 mod membership;
+mod operational_events;
 mod queue;
 mod replay;
 mod retention;
@@ -26,9 +29,10 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AskedTest, AttemptRecord, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind, RollupMark,
-    StoreError, Term, TestProgress, checksum, feed::FeedSignal,
+    AskedTest, AttemptRecord, ChainOwner, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind,
+    RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
+use audit_log::KeptChain;
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
@@ -36,15 +40,17 @@ use domain::{
     event::Event,
     gate::HoldRecord,
     id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
+    operations::OperationalNote,
     route::Route,
     source::Source,
     time::{Clock, Timestamp},
 };
 use feed::{WrittenFact, WrittenHold};
 use interruption::Interruptions;
+use operational_events::DeadLetterMinutes;
 use replay::KeptReplay;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
 };
 use table::Table;
@@ -57,6 +63,8 @@ pub struct MemoryStore {
     news: NewsChannel,
     interruptions: Interruptions,
     feed_signal: FeedSignal,
+    /// A note of what is to be told was written.
+    note_signal: FeedSignal,
 }
 
 impl MemoryStore {
@@ -68,6 +76,7 @@ impl MemoryStore {
             news: NewsChannel::new(),
             interruptions: Interruptions::default(),
             feed_signal: FeedSignal::default(),
+            note_signal: FeedSignal::default(),
         }
     }
 
@@ -79,6 +88,7 @@ impl MemoryStore {
             news: self.news.another(),
             interruptions: self.interruptions.clone(),
             feed_signal: FeedSignal::default(),
+            note_signal: FeedSignal::default(),
         }
     }
 
@@ -125,6 +135,12 @@ struct Tables {
     chores: BTreeMap<Chore, KeptChore>,
     rollups: BTreeMap<(AccountId, DestinationId, RollupKind, Timestamp), String>,
     marks: BTreeMap<RollupMark, Timestamp>,
+    audit_chains: BTreeMap<ChainOwner, KeptChain>,
+    /// Accounts that are told what Posthaste tells of itself, and the one that is told of all.
+    told_accounts: BTreeSet<AccountId>,
+    operations_account: Option<AccountId>,
+    operational_notes: BTreeMap<(EventId, AccountId), OperationalNote>,
+    dead_letter_minutes: DeadLetterMinutes,
 }
 
 struct KeptChore {
@@ -136,6 +152,9 @@ struct KeptEvent {
     event: Arc<Event>,
     payload_crc: i32,
     deliveries: Vec<DeliveryId>,
+    /// Made by backfills since.
+    backfilled: Vec<DeliveryId>,
+    other_routes: Vec<domain::id::RouteId>,
 }
 
 impl KeptEvent {

@@ -34,6 +34,11 @@ macro_rules! migrations {
 migrations! {
     1 "initial",
     2 "test_sends",
+    3 "one_delivery_a_destination",
+    4 "audit_log",
+    5 "event_tags",
+    6 "operational_events",
+    7 "backfills",
 }
 
 /// The version of the tables that this program works with.

@@ -98,8 +98,9 @@ impl PageRoom {
 
 impl PageRow for Event {
     fn text_bytes(&self) -> usize {
-        let Self { headers, metadata, idempotency_key, ordering_key, content_type, .. } = self;
-        limits::PAGE_ROW_BYTES + text_of(&(headers, metadata, idempotency_key, ordering_key, content_type))
+        let Self { headers, metadata, idempotency_key, ordering_key, content_type, tags, .. } = self;
+        limits::PAGE_ROW_BYTES
+            + text_of(&(headers, metadata, idempotency_key, ordering_key, content_type, tags))
     }
 }
 

@@ -6,6 +6,8 @@
 //! their statements in `sql/`. A statement says what it is guarded by; none relies on a session.
 
 mod audit;
+mod audit_log;
+mod backfill;
 mod backlog;
 mod catalog;
 mod chores;
@@ -19,6 +21,7 @@ mod lanes;
 mod membership;
 mod new_deliveries;
 mod open;
+mod operational_events;
 mod order;
 mod partitions;
 mod planned;
@@ -49,6 +52,8 @@ pub struct PostgresStore {
     pools: Arc<Pools>,
     wakes: WakeChannel,
     feed_signal: FeedSignal,
+    /// A note of what is to be told was written.
+    note_signal: FeedSignal,
 }
 
 impl PostgresStore {
@@ -67,6 +72,6 @@ impl PostgresStore {
     fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
         let pools = Arc::new(Pools::new(address, pool)?);
         let wakes = WakeChannel::new(address, listen, pools.clone())?;
-        Ok(Self { pools, wakes, feed_signal: FeedSignal::default() })
+        Ok(Self { pools, wakes, feed_signal: FeedSignal::default(), note_signal: FeedSignal::default() })
     }
 }

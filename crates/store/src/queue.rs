@@ -4,6 +4,7 @@ use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
     attempt::Attempt,
+    audit::AuditEntry,
     delivery::{Delivery, Ending, Position, Settled},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, NodeId},
@@ -81,22 +82,25 @@ pub trait Queue: Send + Sync {
     ) -> Result<Vec<bool>, StoreError>;
 
     /// "Retry now": the delivery becomes due at `now` and stands there in its track; one that is due already keeps its
-    /// place, and so does one that has a number. Gives the delivery as it waits now. None if it has ended or is not this account's.
+    /// place, and so does one that has a number. Gives the delivery as it waits now, and its entry
+    /// is written down with it. None if it has ended or is not this account's.
     async fn retry_now(
         &self,
         account: AccountId,
         id: DeliveryId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError>;
 
     /// Ends a waiting delivery as cancelled, if it has not ended. None if it has, or is not this account's. The
-    /// fact that records it has the id given. Gives the delivery as it waited.
+    /// fact that records it has the id given, and its entry is written down with it. Gives the delivery as it waited.
     async fn cancel(
         &self,
         account: AccountId,
         id: DeliveryId,
         fact: AttemptId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError>;
 
     /// How many deliveries wait for each destination, counted up to `limit` in the order of their position, and when

@@ -7,10 +7,11 @@
 
 pub use domain::replay::ReplayStatus;
 
-use crate::{DeliveryFilter, Listed, NewDelivery, Page, StoreError};
+use crate::{BackfillSelection, DeliveryFilter, Listed, NewDelivery, OpenBackfill, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
-    destination::Ordering,
+    audit::AuditEntry,
+    destination::Numbering,
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId},
     limits,
     time::Timestamp,
@@ -22,8 +23,8 @@ pub trait Replays: Send + Sync {
     /// Makes a replay and, where it is of one delivery, that delivery with it; flushed. Where its key was used before,
     /// nothing is written and the first one is given. [`StoreError::NotFound`] `event` if the one delivery's event has
     /// had its time, and [`StoreError::Full`] if the account has [`domain::limits::REPLAYS_PER_ACCOUNT`] that have not
-    /// ended: then nothing is written either.
-    async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError>;
+    /// ended: then nothing is written either. The entry is written down with a new one only.
+    async fn create_replay(&self, new: &NewReplay, audit: &AuditEntry) -> Result<CreatedReplay, StoreError>;
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError>;
     /// Newest first.
     async fn replays(
@@ -32,13 +33,15 @@ pub trait Replays: Send + Sync {
         page: Page<ReplayId>,
     ) -> Result<Listed<Replay, ReplayId>, StoreError>;
     /// Pauses, resumes or cancels one that has not ended; one that has stays as it is. Gives it as it is right
-    /// after that, whatever others make of it next. After a pause or a cancel no delivery is made any more.
+    /// after that, whatever others make of it next. After a pause or a cancel no delivery is made any more. The
+    /// entry is written down unless it had ended.
     async fn switch_replay(
         &self,
         account: AccountId,
         id: ReplayId,
         to: ReplaySwitch,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Replay, StoreError>;
     /// The delivery that a replay has made of an origin.
     async fn replayed(
@@ -73,12 +76,13 @@ pub trait Replays: Send + Sync {
 
 /// What is to be replayed.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, never many")]
 pub enum Selection {
     /// Of what this matches, whatever has ended.
     Filter(DeliveryFilter),
     /// Sorted, each once.
     Deliveries(Vec<DeliveryId>),
+    /// Not deliveries, but events: a backfill ([`crate::Backfills`]). A survey does not know it.
+    Events(BackfillSelection),
 }
 
 #[derive(Debug, Clone)]
@@ -121,8 +125,10 @@ pub enum CreatedReplay {
 pub struct Replay {
     pub id: ReplayId,
     pub account_id: AccountId,
-    /// None: it was given ids.
+    /// None: it was given ids, or is a backfill.
     pub filter: Option<DeliveryFilter>,
+    /// Of a backfill.
+    pub events: Option<BackfillSelection>,
     pub rate: u32,
     /// How many originals there are: all of them if it is exact, else those that were counted so far.
     pub matched: u64,
@@ -206,6 +212,8 @@ pub struct OpenReplay {
     pub id: ReplayId,
     pub account_id: AccountId,
     pub filter: Option<DeliveryFilter>,
+    /// Of a backfill, which has its own cursor.
+    pub backfill: Option<OpenBackfill>,
     pub rate: u32,
     /// The last original that is done.
     pub cursor: Option<DeliveryId>,
@@ -261,7 +269,7 @@ pub struct Original {
     pub destination_id: DestinationId,
     pub ordering_key: Option<String>,
     /// None: the destination is no longer there.
-    pub ordering: Option<Ordering>,
+    pub numbering: Option<Numbering>,
 }
 
 /// A delivery to be made of an original.

@@ -3,14 +3,18 @@
 //! Facts are never counted as they are written: that would make rows that every settlement writes, and sums that drift. A span
 //! is read some time after its end, the longer ones later, so that what came late is in them. An attempt, and an ending,
 //! belong to the minute in which their fact's id was made: at the start of the attempt.
+//!
+//! Until then a minute is **open**, and what has become durable of it is added up as it comes ([`Rollups::sum_fresh`]): each
+//! fact is read once, in the order of commits, whatever its id.
 
-use crate::{StoreError, Term};
+use crate::{StoreError, Term, feed::Snapshot};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, DestinationId, EventId},
     rollup::{FanoutSums, Span, Sums},
     time::Timestamp,
 };
+use std::collections::BTreeMap;
 
 #[async_trait]
 pub trait Rollups: Send + Sync {
@@ -23,6 +27,16 @@ pub trait Rollups: Send + Sync {
         to: Timestamp,
         at: Option<i64>,
     ) -> Result<Summed, StoreError>;
+
+    /// Some of the facts of the minutes from `from` on that have become durable since a place, or of all of them without
+    /// one: each once on the way to where `more` is false, whoever wrote it and however late. Those of minutes that begin
+    /// at `to` or later may be left to a later call. `from` only grows.
+    async fn sum_fresh(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        after: Option<SumPlace>,
+    ) -> Result<FreshSums, StoreError>;
 
     /// Events received in `[from, to)` and the deliveries they were committed with, by account.
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError>;
@@ -87,6 +101,36 @@ pub struct Summed {
     pub next: Option<i64>,
 }
 
+/// What has been added to minutes, and where to go on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FreshSums {
+    pub sums: Vec<((Timestamp, AccountId, DestinationId), Sums)>,
+    pub place: SumPlace,
+    /// There is more that was durable already.
+    pub more: bool,
+}
+
+/// Which facts have been added up. Good for the process that has it, and no longer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SumPlace(pub(crate) SumProgress);
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SumProgress {
+    /// One process writes: all rows before this one.
+    Row(i64),
+    /// Many do: of each minute what a snapshot of the database shows; and the minute that is looked at next.
+    Snapshots { seen: BTreeMap<Timestamp, Snapshot>, next: Option<Timestamp> },
+    /// These, one by one.
+    #[cfg(feature = "memory")]
+    Facts(std::collections::BTreeSet<domain::id::AttemptId>),
+}
+
+impl SumProgress {
+    pub(crate) fn foreign() -> StoreError {
+        StoreError::Refused("a place of another store".into())
+    }
+}
+
 /// What has happened since a moment, as far as it was looked at.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SummedTail {
@@ -125,6 +169,9 @@ impl RollupKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RollupMark {
     Sums(Span),
+    /// What was durable by then is in the minutes that are still open: in those of accounts, and in those of destinations.
+    OpenAccounts,
+    OpenDestinations,
     FanoutMinute,
     /// So many hours after its end: fan-outs go on for days.
     FanoutHour(u8),
@@ -134,6 +181,8 @@ impl RollupMark {
     pub fn name(self) -> String {
         match self {
             Self::Sums(span) => span.as_str().into(),
+            Self::OpenAccounts => "open_accounts".into(),
+            Self::OpenDestinations => "open_destinations".into(),
             Self::FanoutMinute => "fanout_minute".into(),
             Self::FanoutHour(hours) => format!("fanout_hour_{hours}"),
         }

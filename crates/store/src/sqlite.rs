@@ -5,6 +5,8 @@
 //! lock on the file itself ([`file_lock`]) keeps a second process out, so that this one owns every lane there is.
 
 mod audit;
+mod audit_log;
+mod backfill;
 mod backlog;
 mod backup;
 mod catalog;
@@ -21,6 +23,7 @@ mod lanes;
 mod membership;
 mod new_deliveries;
 mod open;
+mod operational_events;
 mod order;
 mod queue;
 mod read_only;
@@ -67,6 +70,8 @@ pub struct SqliteStore {
     /// When an event came last, in microseconds: the next one must not wait for long.
     ingested_at: AtomicI64,
     feed_signal: FeedSignal,
+    /// A note of what is to be told was written.
+    note_signal: FeedSignal,
     // Last: it is let go when everything above is closed.
     _lock: Arc<FileLock>,
 }

@@ -44,6 +44,7 @@ pub enum Loop {
     Rescan,
     Prune,
     Retention,
+    OpenRollup,
     MinuteRollup,
     HourRollup,
     WakeListener,
@@ -55,6 +56,8 @@ pub enum Loop {
     Committer,
     KeyUse,
     BacklogWatch,
+    Refusals,
+    Teller,
     StreamReader,
     Server,
     AdminServer,
@@ -76,7 +79,7 @@ impl fmt::Display for Loop {
 }
 
 /// The table of docs/operations.md; a test holds the two together.
-pub const TABLE: [LoopEntry; 25] = [
+pub const TABLE: [LoopEntry; 28] = [
     LoopEntry {
         id: Loop::Dispatcher,
         name: "dispatcher",
@@ -132,6 +135,13 @@ pub const TABLE: [LoopEntry; 25] = [
         home: Crate::Engine,
         rule: Rule::Restart,
         why: "where its walks stand is lost, and they begin anew; its term is guarded by the store",
+    },
+    LoopEntry {
+        id: Loop::OpenRollup,
+        name: "open_rollup",
+        home: Crate::Engine,
+        rule: Rule::Restart,
+        why: "what it has added up is read again from the facts, and written over what was there",
     },
     LoopEntry {
         id: Loop::MinuteRollup,
@@ -209,6 +219,20 @@ pub const TABLE: [LoopEntry; 25] = [
         home: Crate::Api,
         rule: Rule::Restart,
         why: "which accounts are full is kept outside of it, and looked at again every two seconds",
+    },
+    LoopEntry {
+        id: Loop::Refusals,
+        name: "refusals",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "what was refused is counted outside of it, and the new one writes it down",
+    },
+    LoopEntry {
+        id: Loop::Teller,
+        name: "teller",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "what is to be told is in the store, and what was told already is found by its idempotency key",
     },
     LoopEntry {
         id: Loop::StreamReader,

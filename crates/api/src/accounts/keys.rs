@@ -42,11 +42,12 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn revoke(
     State(app): State<App>,
-    _: OperatorCtx,
+    ctx: OperatorCtx,
     Id(account): Id<AccountId>,
     IdWithin(id): IdWithin<ApiKeyId>,
 ) -> Result<StatusCode, ApiError> {
-    app.store.revoke_api_key(Some(account), id, app.now()).await?;
+    let entry = ctx.entry(&app, id, None);
+    app.store.revoke_api_key(Some(account), id, app.now(), &entry).await?;
     app.key_revoked(id);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -107,9 +107,9 @@ async fn switch(
     if_match: IfMatch,
     turn: impl Fn(&mut Destination, Timestamp) -> bool,
 ) -> Result<Versioned<DestinationView>, ApiError> {
-    let account = ctx.require(Scope::DestinationsWrite)?;
+    ctx.require(Scope::DestinationsWrite)?;
     let now = app.now();
-    let destination = change(&app, account, id, &if_match, |destination| Ok(turn(destination, now))).await?;
+    let destination = change(&app, &ctx, id, &if_match, |destination| Ok(turn(destination, now))).await?;
     Ok(Versioned::ok(read::show_destination(&app, &destination).await?))
 }
 
@@ -136,7 +136,8 @@ pub(crate) async fn probe(
     }
     app.probes.put(id, ());
     // Written, so that the owner hears of it wherever it is; announced, in case it is here.
-    let destination = app.store.probe(account, id, app.now()).await?;
+    let entry = ctx.entry(&app, id, None);
+    let destination = app.store.probe(account, id, app.now(), &entry).await?;
     app.announce.changed(Change::Probe(id)).await;
     Ok(Versioned::accepted(read::show_destination(&app, &destination).await?))
 }

@@ -8,6 +8,7 @@ use crate::{error::ApiError, json, validate::Checks};
 use contract::NewDestination;
 use domain::{
     address::{AddressPolicy, UrlError},
+    delivery_settings::DeliverySettings,
     destination::{Destination, OnDeadLetter, Ordering, RateLimit},
     limits,
 };
@@ -18,6 +19,7 @@ use std::time::Duration;
 pub(super) struct DestinationRules<'a> {
     pub(super) addresses: &'a AddressPolicy,
     pub(super) retention_days: u32,
+    pub(super) account_defaults: DeliverySettings,
     /// Whether the key that asks may see secrets.
     pub(super) may_reveal: bool,
 }
@@ -44,17 +46,18 @@ fn read(form: Value, body: Value) -> Result<NewDestination, ApiError> {
 }
 
 /// What would make it as it is.
-fn form(destination: &Destination) -> NewDestination {
+pub(super) fn form(destination: &Destination) -> NewDestination {
     NewDestination {
         uid: destination.uid.clone(),
         name: destination.name.clone(),
         url: destination.url.clone(),
-        max_concurrency: destination.max_concurrency,
-        timeout_seconds: destination.timeout.as_secs(),
+        max_concurrency: destination.settings.max_concurrency,
+        timeout_seconds: destination.settings.timeout.map(|timeout| timeout.as_secs()),
         rate_limit: destination.rate_limit,
         ordering: destination.ordering,
+        sequence: destination.sequence,
         on_dead_letter: destination.on_dead_letter,
-        retry_policy: destination.retry_policy.clone(),
+        retry_policy: destination.settings.retry_policy.clone(),
         headers: destination.headers.iter().cloned().collect(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth::form(&destination.auth),
@@ -71,19 +74,17 @@ pub(super) fn check(
 ) -> Result<(), ApiError> {
     let mut checks = Checks::default();
     checks.name("/name", &input.name);
-    checks.uid(input.uid.as_deref());
+    checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     // A URL that the operator has forbidden since does not keep its destination from being renamed.
     if current.is_none_or(|current| current.url != input.url) {
         check_url(&mut checks, &mut input.url, rules.addresses);
     }
-    checks.range("/max_concurrency", input.max_concurrency, 1..=limits::MAX_CONCURRENCY_MAX);
-    checks.timeout("/timeout_seconds", input.timeout_seconds);
+    let settings = current.map(|current| &current.settings);
+    checks.delivery_settings("", &read_settings(input), settings, rules.retention_days);
     if let Some(RateLimit { requests, per_seconds }) = input.rate_limit {
         checks.range("/rate_limit/requests", requests, 1..=limits::DESTINATION_RATE_MAX);
         checks.range("/rate_limit/per_seconds", per_seconds, 1..=limits::DESTINATION_RATE_SECONDS_MAX);
     }
-    let policy = current.map(|current| &current.retry_policy);
-    checks.retry_policy("/retry_policy", &input.retry_policy, policy, rules.retention_days);
     let headers = checks.headers("/headers", &input.headers);
     let forwarded = checks.forward_headers("/forward_headers", &input.forward_headers);
     check_forwarded(&mut checks, &forwarded, &headers, &auth::header_names(&input.auth));
@@ -112,18 +113,26 @@ pub(super) fn check(
     checks.done()
 }
 
+/// What is left out stays unsaid: a default is not copied.
+fn read_settings(input: &NewDestination) -> DeliverySettings {
+    DeliverySettings {
+        max_concurrency: input.max_concurrency,
+        timeout: input.timeout_seconds.map(Duration::from_secs),
+        retry_policy: input.retry_policy.clone(),
+    }
+}
+
 /// Writes what has been checked, secrets excepted.
 pub(super) fn write(input: &NewDestination, destination: &mut Destination) {
     let mut checks = Checks::default();
     destination.uid = input.uid.clone();
     destination.name = input.name.clone();
     destination.url = input.url.clone();
-    destination.max_concurrency = input.max_concurrency;
-    destination.timeout = Duration::from_secs(input.timeout_seconds);
+    destination.settings = read_settings(input);
     destination.rate_limit = input.rate_limit;
     destination.ordering = input.ordering;
+    destination.sequence = input.sequence;
     destination.on_dead_letter = input.on_dead_letter;
-    destination.retry_policy = input.retry_policy.clone();
     destination.headers = checks.headers("/headers", &input.headers);
     destination.forward_headers = checks.forward_headers("/forward_headers", &input.forward_headers);
     destination.signing = signing::read(&input.signing);

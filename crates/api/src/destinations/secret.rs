@@ -42,6 +42,8 @@ pub(crate) async fn reveal(
 ) -> Result<impl IntoResponse, ApiError> {
     let account = ctx.require(Scope::SecretsReveal)?;
     let view = read::destination_secret(&app, account, id).await?;
+    // Written down before it is told: what cannot be is not shown.
+    app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
 }
 
@@ -72,7 +74,7 @@ pub(crate) async fn rotate(
     let secret = given_or_new(body.secret.as_deref(), &*app.dice)?;
     let key = app.data_key(account).await?;
     let until = app.now().plus(Duration::from_secs(overlap));
-    let destination = change(&app, account, id, &if_match, |destination| {
+    let destination = change(&app, &ctx, id, &if_match, |destination| {
         let current = seal(&secret, id, &key, &*app.dice);
         let old = std::mem::replace(&mut destination.secret, Secrets { current, previous: None }).current;
         destination.secret.previous = (overlap > 0).then_some(Previous { secret: old, until });

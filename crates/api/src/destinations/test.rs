@@ -43,6 +43,8 @@ pub(crate) async fn test(
     let account = ctx.require(Scope::DestinationsWrite)?;
     app.store.destination(account, id).await?;
     let _permit = app.tests.begin(account)?;
+    // Written down before it is sent: it changes nothing here, but it may there.
+    app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;
     // It has a bound of its own: while a destination takes its time it takes no place from other requests.
     drop(ctx);
     let now = app.now();

@@ -53,8 +53,14 @@ fn parameters() -> Value {
         header("posthaste-event-type", true, text(), "The event's type."),
         header("posthaste-delivery", true, id("DeliveryId"), "The delivery: the same in every attempt."),
         header("posthaste-attempt", true, number(), "Which attempt of the delivery this is, from 1."),
-        header("posthaste-sequence", false, number(), "The delivery's number at an ordered destination."),
+        header(
+            "posthaste-sequence",
+            false,
+            number(),
+            "The delivery's number at a destination that is ordered, or has `sequence`."
+        ),
         header("posthaste-replay", false, id("ReplayId"), "The replay that asked for it."),
         header("traceparent", true, text(), "The trace it belongs to, with the attempt as its span."),
+        header("tracestate", false, text(), "As the event came with it."),
     ])
 }

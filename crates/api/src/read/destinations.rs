@@ -8,6 +8,7 @@ use crate::{
 };
 use contract::{AttemptView, DestinationView, HoldRecordView, SecretView};
 use domain::{
+    delivery_settings::{DeliverySettings, EffectiveSettings},
     destination::Destination,
     gate::{HoldReason, HoldRecord},
     id::{AccountId, AttemptId, DeliveryId, DestinationId},
@@ -32,7 +33,10 @@ pub async fn destinations(
     let Listed { data, next } = app.store.destinations(account, page).await?.into();
     let ids: Vec<_> = data.iter().map(|destination| destination.id).collect();
     let lanes = lane_summaries(app, &ids).await?;
-    let data = data.iter().zip(&lanes).map(|(destination, lane)| views::destination(destination, lane));
+    let defaults = app.store.account(account).await?.defaults;
+    let data = data.iter().zip(&lanes).map(|(destination, lane)| {
+        views::destination(destination, &effective(app, destination, &defaults), lane)
+    });
     Ok(Listed { data: data.collect(), next })
 }
 
@@ -41,8 +45,19 @@ pub(crate) async fn show(
     destination: &Destination,
 ) -> Result<Revision<DestinationView>, ApiError> {
     let lanes = lane_summaries(app, &[destination.id]).await?;
-    let view = views::destination(destination, lanes.first().unwrap_or(&LaneSummary::default()));
+    let lane = lanes.first().cloned().unwrap_or_default();
+    let defaults = app.store.account(destination.account_id).await?.defaults;
+    let view = views::destination(destination, &effective(app, destination, &defaults), &lane);
     Ok(Revision { version: destination.version, view })
+}
+
+/// What holds for it, its account having these defaults.
+pub(crate) fn effective(
+    app: &App,
+    destination: &Destination,
+    defaults: &DeliverySettings,
+) -> EffectiveSettings {
+    EffectiveSettings::new(&destination.settings, defaults, &app.config.defaults)
 }
 
 /// Its attempts, those of the newest delivery first.

@@ -2,10 +2,11 @@
 
 use super::{Listed, deliveries};
 use crate::{app::App, error::ApiError, validate::Checks, views};
-use contract::{EventDetailView, EventQuery, EventView, FanoutState};
+use contract::{EventDetailView, EventQuery, EventView, FanoutState, MetadataIs};
 use domain::{
     id::{AccountId, EventId},
     limits,
+    tag::is_tag,
 };
 use store::{DeliveryFilter, EventFilter, KeptPayload, Page, StoreError};
 use uuid::Uuid;
@@ -82,6 +83,16 @@ fn checked(query: &EventQuery) -> Result<(EventFilter, EventSearch), ApiError> {
     checks.filter_values("/type", query.types.len());
     checks.filter_values("/source_id", query.source_id.len());
     checks.filter_values("/idempotency_key", query.idempotency_key.len());
+    checks.filter_values("/tag", query.tag.len());
+    for (place, tag) in query.tag.iter().enumerate().filter(|(_, tag)| !is_tag(tag)) {
+        let detail = format!("a tag has 1 to {} characters: `{}`", limits::TAG_CHARS, tag.escape_default());
+        checks.refuse(format!("/tag/{place}"), "invalid_value", detail);
+    }
+    checks.filter_values("/metadata", query.metadata.len());
+    if !query.metadata.is_empty() && query.since.is_none() {
+        let detail = "a search of metadata looks through the events: say from when on";
+        checks.refuse("/since", "missing_field", detail);
+    }
     checks.done()?;
     let mut filter = EventFilter {
         types: query.types.clone(),
@@ -89,7 +100,14 @@ fn checked(query: &EventQuery) -> Result<(EventFilter, EventSearch), ApiError> {
         idempotency_keys: query.idempotency_key.clone(),
         since: query.since,
         until: query.until,
-        fanout_complete: query.fanout.map(|fanout| fanout == FanoutState::Complete),
+        fanout_complete: match query.fanout {
+            Some(FanoutState::Complete) => Some(true),
+            Some(FanoutState::Incomplete) => Some(false),
+            Some(FanoutState::Unmatched) | None => None,
+        },
+        unmatched: query.fanout == Some(FanoutState::Unmatched),
+        tags: query.tag.clone(),
+        metadata: by_key(&query.metadata),
     };
     let search = match query.q.as_deref().map(str::trim).filter(|q| !q.is_empty()) {
         None => EventSearch::All,
@@ -106,6 +124,18 @@ fn checked(query: &EventQuery) -> Result<(EventFilter, EventSearch), ApiError> {
         },
     };
     Ok((filter, search))
+}
+
+/// Each key with all the values it may have.
+fn by_key(wanted: &[MetadataIs]) -> Vec<(String, Vec<String>)> {
+    let mut keys: Vec<(String, Vec<String>)> = Vec::new();
+    for MetadataIs { key, value } in wanted {
+        match keys.iter_mut().find(|(known, _)| known == key) {
+            Some((_, values)) => values.push(value.clone()),
+            None => keys.push((key.clone(), vec![value.clone()])),
+        }
+    }
+    keys
 }
 
 /// The next id: a page that ends before it begins with `id`.

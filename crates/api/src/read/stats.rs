@@ -123,15 +123,32 @@ impl StatsWindow {
         if at >= self.to {
             return Ok(SummedSpans { spans, as_of: self.to });
         }
-        // What is asked for up to a moment that lies in the rest is told without it.
-        if self.to != self.now {
-            return Ok(SummedSpans { spans, as_of: at });
+        let added_up = self.added_up(app, destination).await?;
+        // A few facts are read here and now; what is asked for up to an earlier moment is told by whole minutes.
+        if self.to == self.now {
+            let SummedTail { sums, until } =
+                app.store.sum_tail(account, destination, at, limits::STATS_TAIL).await?;
+            if until.is_none_or(|until| until >= added_up) {
+                // The last minutes, as a rule: they are told as the present one.
+                spans.push((self.now, sums));
+                let as_of = until.map_or(self.to, |until| until.clamp(at, self.to));
+                return Ok(SummedSpans { spans, as_of });
+            }
         }
-        let SummedTail { sums, until } =
-            app.store.sum_tail(account, destination, at, limits::STATS_TAIL).await?;
-        // The last minutes, as a rule: they are told as the present one.
-        spans.push((self.now, sums));
-        Ok(SummedSpans { spans, as_of: until.map_or(self.to, |until| until.clamp(at, self.to)) })
+        if at < added_up {
+            let kind = RollupKind::Sums(Span::Minute);
+            spans.extend(rollups(app, account, destination, kind, at, self.to).await?);
+        }
+        Ok(SummedSpans { spans, as_of: added_up.clamp(at, self.to) })
+    }
+
+    /// Up to when the open minutes have everything.
+    async fn added_up(&self, app: &App, destination: Option<DestinationId>) -> Result<Timestamp, ApiError> {
+        let mark = match destination {
+            None => RollupMark::OpenAccounts,
+            Some(_) => RollupMark::OpenDestinations,
+        };
+        Ok(app.store.mark(mark).await?.unwrap_or(Timestamp::MIN))
     }
 }
 

@@ -8,7 +8,7 @@ use domain::{
     event::EventType,
     json::Document,
     limits,
-    route::{Candidate, RouteTable},
+    route::{Candidate, Deliverers, RouteTable},
 };
 use serde_json::Value;
 
@@ -73,6 +73,8 @@ fn candidate(input: &PreviewInput) -> Candidate<'_> {
     Candidate {
         source_id: input.source_id,
         event_type: input.event_type.as_ref().map_or("unknown", EventType::as_str),
+        operational: false,
+        about: None,
         data: input.data.as_ref().map(Document::of),
         headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect(),
         metadata: Value::Object(input.metadata.clone().unwrap_or_default()),
@@ -80,7 +82,9 @@ fn candidate(input: &PreviewInput) -> Candidate<'_> {
 }
 
 fn judge(routes: &RouteTable, event: &Candidate<'_>) -> Vec<RoutePreviewView> {
-    let mut judged: Vec<_> = routes.iter().map(|route| views::route_preview(route, event)).collect();
+    let mut deliverers = Deliverers::default();
+    let mut judged: Vec<_> =
+        routes.iter().map(|route| views::route_preview(route, event, &mut deliverers)).collect();
     judged.sort_by_key(|judged| (!judged.matches, judged.route_id));
     judged.truncate(limits::PREVIEW_ROUTES);
     judged

@@ -1,7 +1,9 @@
 use contract::{
-    AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView, SigningView,
+    AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView, RetryPolicyFromView,
+    SettingsFromView, SigningView,
 };
 use domain::{
+    delivery_settings::EffectiveSettings,
     destination::{Auth, Destination, Signing},
     gate::{Hold, HoldReason, HoldRecord},
     limits,
@@ -33,7 +35,12 @@ impl LaneSummary {
     }
 }
 
-pub(crate) fn destination(destination: &Destination, lane: &LaneSummary) -> DestinationView {
+/// `settings` are what holds for it.
+pub(crate) fn destination(
+    destination: &Destination,
+    settings: &EffectiveSettings,
+    lane: &LaneSummary,
+) -> DestinationView {
     let hold = hold(destination, lane.view.as_ref());
     let throttle = hold.as_ref().filter(|hold| hold.reason == HoldReason::Throttle);
     let in_flight = lane.view.as_ref().map_or(0, |view| view.in_flight);
@@ -52,12 +59,14 @@ pub(crate) fn destination(destination: &Destination, lane: &LaneSummary) -> Dest
         queued_events_exact: exact,
         in_flight,
         oldest_queued_at: lane.oldest_queued_at,
-        max_concurrency: destination.max_concurrency,
-        timeout_seconds: destination.timeout.as_secs(),
+        max_concurrency: settings.max_concurrency.value,
+        timeout_seconds: settings.timeout.value.as_secs(),
         rate_limit: destination.rate_limit,
         ordering: destination.ordering,
+        sequence: destination.sequence,
         on_dead_letter: destination.on_dead_letter,
-        retry_policy: destination.retry_policy.clone(),
+        retry_policy: settings.retry_policy(),
+        settings_from: settings_from(settings),
         headers: destination.headers.as_slice().into(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth(&destination.auth),
@@ -65,6 +74,19 @@ pub(crate) fn destination(destination: &Destination, lane: &LaneSummary) -> Dest
         success_rate_1h: lane.success_rate(),
         created_at: destination.created_at,
         updated_at: destination.updated_at,
+    }
+}
+
+fn settings_from(settings: &EffectiveSettings) -> SettingsFromView {
+    SettingsFromView {
+        max_concurrency: settings.max_concurrency.from,
+        timeout_seconds: settings.timeout.from,
+        retry_policy: RetryPolicyFromView {
+            schedule_seconds: settings.schedule.from,
+            jitter: settings.jitter.from,
+            expire_after_seconds: settings.expire_after.from,
+            retry_statuses: settings.retry_statuses.from,
+        },
     }
 }
 
@@ -136,6 +158,7 @@ pub(super) fn signing(signing: &Signing) -> SigningView {
 mod tests {
     use super::*;
     use domain::{
+        delivery_settings::DeliverySettings,
         destination::{Disabled, DisabledReason},
         id::{AccountId, DestinationId},
     };
@@ -145,6 +168,12 @@ mod tests {
     fn orders() -> Destination {
         let id = DestinationId::at(THEN, 1);
         Destination::new(id, AccountId::at(THEN, 2), "Orders", "https://example.com/hooks", THEN)
+    }
+
+    fn shown(destination: &Destination, lane: &LaneSummary) -> DestinationView {
+        let nothing = DeliverySettings::default();
+        let settings = EffectiveSettings::new(&destination.settings, &nothing, &nothing);
+        super::destination(destination, &settings, lane)
     }
 
     fn lane(hold: Option<HoldReason>) -> LaneSummary {
@@ -167,7 +196,7 @@ mod tests {
     #[test]
     fn the_status_is_the_first_of_all_holds() {
         let mut orders = orders();
-        let shown = |settings: &Destination, hold| destination(settings, &lane(hold)).status;
+        let shown = |settings: &Destination, hold| shown(settings, &lane(hold)).status;
         assert_eq!(shown(&orders, None), DestinationStatus::Active);
         assert_eq!(shown(&orders, Some(HoldReason::Breaker)), DestinationStatus::Unhealthy);
         assert_eq!(shown(&orders, Some(HoldReason::Throttle)), DestinationStatus::Throttled);
@@ -179,19 +208,19 @@ mod tests {
 
     #[test]
     fn a_lane_that_has_not_heard_of_a_resume_does_not_show_the_pause() {
-        let view = destination(&orders(), &lane(Some(HoldReason::Paused)));
+        let view = shown(&orders(), &lane(Some(HoldReason::Paused)));
         assert_eq!((view.status, view.hold), (DestinationStatus::Active, None));
     }
 
     #[test]
     fn what_is_in_flight_is_not_queued() {
-        let view = destination(&orders(), &lane(Some(HoldReason::Throttle)));
+        let view = shown(&orders(), &lane(Some(HoldReason::Throttle)));
         assert_eq!((view.queued_events, view.in_flight, view.queued_events_exact), (5, 2, true));
         assert_eq!(view.throttled_until, Some(THEN));
         assert_eq!(view.throttle_reason.as_deref(), Some("429 Too Many Requests"));
 
         let many = LaneSummary { rows: limits::QUEUED_EVENTS_EXACT + 1, ..lane(None) };
-        let view = destination(&orders(), &many);
+        let view = shown(&orders(), &many);
         assert_eq!((view.queued_events, view.queued_events_exact), (limits::QUEUED_EVENTS_EXACT, false));
     }
 }

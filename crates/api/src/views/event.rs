@@ -13,9 +13,11 @@ pub(crate) fn event(record: &EventRecord) -> EventView {
         size_bytes: record.size_bytes,
         ordering_key: event.ordering_key.clone(),
         metadata: event.metadata.clone(),
+        tags: event.tags.clone(),
         received_at: event.received_at,
         deliver_at: event.deliver_at,
         fanout: fanout(&record.fanout),
+        other_routes: record.other_routes.clone(),
     }
 }
 

@@ -1,9 +1,9 @@
 use contract::{
-    DeadLetterGroupView, DeliveryQuery, DestinationCountView, ReplayEstimateView, ReplayView, ReplayWaitKind,
-    ReplayWaitView,
+    BackfillEvents, DeadLetterGroupView, DeliveryQuery, DestinationCountView, FanoutState,
+    ReplayEstimateView, ReplayView, ReplayWaitKind, ReplayWaitView,
 };
 use domain::limits;
-use store::{DeadLetterGroup, DeliveryFilter, Replay, ReplayStatus, Survey};
+use store::{DeadLetterGroup, DeliveryFilter, EventFilter, Replay, ReplayStatus, Survey};
 
 /// `full`: as much of its account waits as may.
 pub(crate) fn replay(replay: &Replay, full: bool) -> ReplayView {
@@ -13,6 +13,9 @@ pub(crate) fn replay(replay: &Replay, full: bool) -> ReplayView {
         id: replay.id,
         status: replay.status,
         filter: replay.filter.clone().map(delivery_query),
+        events: replay.events.as_ref().map(|events| backfill_events(&events.filter)),
+        event_id: replay.events.as_ref().and_then(|events| events.event_id),
+        destination_ids: replay.events.as_ref().map(|it| it.destination_ids.clone()).unwrap_or_default(),
         rate: replay.rate,
         matched: replay.matched,
         matched_exact: replay.matched_exact,
@@ -59,6 +62,18 @@ pub(crate) fn dead_letter_group(group: &DeadLetterGroup) -> DeadLetterGroupView 
         first_at: group.oldest.made_at(),
         last_at: group.newest.made_at(),
         sample_delivery_id: group.newest,
+    }
+}
+
+fn backfill_events(filter: &EventFilter) -> BackfillEvents {
+    BackfillEvents {
+        types: filter.types.clone(),
+        source_id: filter.source_ids.clone(),
+        idempotency_key: filter.idempotency_keys.clone(),
+        tag: filter.tags.clone(),
+        fanout: filter.unmatched.then_some(FanoutState::Unmatched),
+        since: filter.since,
+        until: filter.until,
     }
 }
 

@@ -1,6 +1,6 @@
-use super::destination::signing;
+use super::{account::retry_settings, destination::signing};
 use contract::{RoutePreviewView, RouteView, WhyView};
-use domain::route::{Candidate, Route, RouteMismatch};
+use domain::route::{Candidate, Deliverers, Route, RouteMismatch};
 use serde_json::json;
 
 pub(crate) fn route(route: &Route) -> RouteView {
@@ -13,7 +13,7 @@ pub(crate) fn route(route: &Route) -> RouteView {
         destination_id: route.destination_id,
         event_types: route.event_types.clone(),
         filter: route.filter.as_ref().map(|filter| filter.source().clone()),
-        retry_policy: route.retry_policy.clone(),
+        retry_policy: retry_settings(&route.retry_policy),
         timeout_seconds: route.timeout_seconds,
         signing: route.signing.as_ref().map(signing),
         created_at: route.created_at,
@@ -22,9 +22,16 @@ pub(crate) fn route(route: &Route) -> RouteView {
 }
 
 /// What a route says to an event.
-pub(crate) fn route_preview(route: &Route, event: &Candidate<'_>) -> RoutePreviewView {
+/// What a route says to an event, and whether it delivers it; the routes of a source come in the order of the table.
+pub(crate) fn route_preview(
+    route: &Route,
+    event: &Candidate<'_>,
+    deliverers: &mut Deliverers,
+) -> RoutePreviewView {
     let why = route.refuses(event).map(|why| explain(why, route, event));
-    RoutePreviewView { route_id: route.id, destination_id: route.destination_id, matches: why.is_none(), why }
+    let matches = why.is_none();
+    let delivers = matches && deliverers.includes(route);
+    RoutePreviewView { route_id: route.id, destination_id: route.destination_id, matches, delivers, why }
 }
 
 fn explain(why: RouteMismatch, route: &Route, event: &Candidate<'_>) -> WhyView {

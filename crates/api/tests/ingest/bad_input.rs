@@ -2,6 +2,7 @@
 
 use crate::world::{TOKEN, World, request};
 use domain::account::KeyKind;
+use domain::testing::audit_entry;
 use serde_json::json;
 use store::Catalog as _;
 
@@ -82,7 +83,7 @@ async fn a_source_must_be_there_and_enabled() {
     world.ingest("nosuchtoken", &[], "x").await.is(404, "not_found");
     let mut source = world.source.clone();
     source.enabled = false;
-    world.store.update_source(&source).await.unwrap();
+    world.store.update_source(&source, &audit_entry()).await.unwrap();
     world.ingest(TOKEN, &[], "x").await.is(403, "source_disabled");
     let (key, _) = world.new_key(KeyKind::Ingest, Some(source.id)).await;
     world.publish("/v1/events", &key, r#"{"type":"a","data":1}"#).await.is(403, "source_disabled");
@@ -128,7 +129,11 @@ async fn a_credential_that_is_none_is_a_401() {
 async fn a_revoked_key_stops_working() {
     let world = World::new().await;
     world.publish("/v1/events", &world.key, "{").await.is(400, "invalid_json");
-    world.store.revoke_api_key(Some(world.account), world.key_id, crate::world::NOW).await.unwrap();
+    world
+        .store
+        .revoke_api_key(Some(world.account), world.key_id, crate::world::NOW, &audit_entry())
+        .await
+        .unwrap();
     world.app.key_revoked(world.key_id);
     world.publish("/v1/events", &world.key, "{").await.is(401, "unauthorized");
 }
@@ -137,7 +142,11 @@ async fn a_revoked_key_stops_working() {
 async fn a_key_revoked_elsewhere_stops_working_within_a_second() {
     let world = World::new().await;
     world.publish("/v1/events", &world.key, "{").await.is(400, "invalid_json");
-    world.store.revoke_api_key(Some(world.account), world.key_id, crate::world::NOW).await.unwrap();
+    world
+        .store
+        .revoke_api_key(Some(world.account), world.key_id, crate::world::NOW, &audit_entry())
+        .await
+        .unwrap();
     tokio::time::advance(domain::limits::CREDENTIAL_FRESH).await;
     world.publish("/v1/events", &world.key, "{").await.is(401, "unauthorized");
 }

@@ -37,7 +37,7 @@ async fn served_from_with_grace(world: World, grace: Duration) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(api::serve(listener, world.app.clone(), stop.clone(), grace));
+    let serving = tokio::spawn(api::serve(listener, world.service.clone(), stop.clone(), grace));
     Served { world, address, stop, serving }
 }
 
@@ -324,4 +324,49 @@ async fn stopping_finishes_what_is_open_and_closes_what_rests() {
     assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
     served.serving.await.unwrap();
     assert_eq!(served.world.events().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_meets_the_stop_on_a_kept_connection_is_turned_away_in_words() {
+    let served = served(|_| {}).await;
+    let (mut kept, mut begun) = (served.connect().await, served.connect().await);
+    for stream in [&mut kept, &mut begun] {
+        stream.write_all(post("x").as_bytes()).await.unwrap();
+        one_answer(stream).await;
+    }
+    let next = post("y");
+    let (first, rest) = next.split_at(20);
+    begun.write_all(first.as_bytes()).await.unwrap();
+    served.stop.cancel();
+    until_refused(served.address).await;
+    // The door is shut, and these are inside.
+    kept.write_all(next.as_bytes()).await.unwrap();
+    begun.write_all(rest.as_bytes()).await.unwrap();
+    for stream in [&mut kept, &mut begun] {
+        let answer = until_closed(stream).await;
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("\"draining\""), "{answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
+    served.serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_is_about_to_stop_has_its_connections_given_up_one_by_one() {
+    let served = served(|_| {}).await;
+    let mut kept = served.connect().await;
+    kept.write_all(post("x").as_bytes()).await.unwrap();
+    let answer = one_answer(&mut kept).await;
+    assert!(!answer.contains("connection: close"), "{answer}");
+    served.world.app.retire();
+    kept.write_all(post("y").as_bytes()).await.unwrap();
+    let answer = until_closed(&mut kept).await;
+    assert!(answer.starts_with("HTTP/1.1 202") && answer.contains("connection: close"), "{answer}");
+}
+
+/// Until nobody is let in any more.
+#[expect(clippy::disallowed_methods, reason = "the client of these tests")]
+async fn until_refused(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
 }

@@ -5,8 +5,14 @@ use crate::{
     world::{TOKEN, World, request},
 };
 use api::{TrustedProxies, keys::KeyText};
-use domain::{account::KeyKind, limits};
-use std::time::Duration;
+use domain::{account::KeyKind, limits, testing::audit_entry};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 use store::Catalog as _;
 
 const EVENT: &str = r#"{"type":"a","data":1}"#;
@@ -71,6 +77,34 @@ async fn a_guess_at_a_key_that_exists_is_answered_like_any_other() {
     world.publish("/v1/events", &existing, EVENT).await.is(429, "rate_limited");
 }
 
+/// How long an answer takes must not tell either: both cost a read, and both none when they are asked for again at once.
+#[tokio::test(start_paused = true)]
+async fn a_guess_at_a_key_that_is_in_use_costs_what_any_other_does() {
+    let world = World::new().await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    world.store.interrupt(move |call| {
+        counted.fetch_add(usize::from(call == "api_key_by_lookup"), Ordering::Relaxed);
+        Ok(())
+    });
+    let (existing, unknown) = (forged(&world), fake(&world));
+    for _ in 0..3 {
+        // Its owner has just used it.
+        world.publish("/v1/events", &world.key, EVENT).await.accepted("queued", 1);
+        let mut cost = Vec::new();
+        for guess in [&existing, &unknown, &existing, &unknown] {
+            let before = reads.load(Ordering::Relaxed);
+            world.publish("/v1/events", guess, EVENT).await.is(401, "unauthorized");
+            cost.push(reads.load(Ordering::Relaxed) - before);
+        }
+        assert_eq!(cost, [1, 1, 0, 0]);
+        let before = reads.load(Ordering::Relaxed);
+        world.publish("/v1/events", &world.key, EVENT).await.accepted("queued", 1);
+        assert_eq!(reads.load(Ordering::Relaxed), before, "the owner does not pay for it");
+        tokio::time::advance(limits::CREDENTIAL_FRESH + limits::CREDENTIAL_OVERLAP).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_unknown_is_not_looked_up_for_an_address_that_asks_for_too_much_of_it() {
     let world = World::new().await;
@@ -93,7 +127,11 @@ async fn what_is_unknown_is_not_looked_up_for_an_address_that_asks_for_too_much_
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_revoked_is_no_guess() {
     let world = World::new().await;
-    world.store.revoke_api_key(Some(world.account), world.key_id, crate::world::NOW).await.unwrap();
+    world
+        .store
+        .revoke_api_key(Some(world.account), world.key_id, crate::world::NOW, &audit_entry())
+        .await
+        .unwrap();
     for _ in 0..=limits::WRONG_CREDENTIALS {
         world.publish("/v1/events", &world.key, EVENT).await.is(401, "unauthorized");
     }

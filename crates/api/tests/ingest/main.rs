@@ -6,5 +6,6 @@ mod connections;
 mod framing;
 mod guesses;
 mod overload;
+mod past_the_router;
 mod ways_in;
 mod world;

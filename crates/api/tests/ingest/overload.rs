@@ -2,7 +2,7 @@
 
 use crate::world::{Answer, NOW, TOKEN, World};
 use axum::body::Body;
-use domain::{account::KeyKind, id::AttemptId, limits, source::Source};
+use domain::{account::KeyKind, id::AttemptId, limits, source::Source, testing::audit_entry};
 use futures_util::stream;
 use serde_json::json;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn limited_key(world: &World, per_second: u32) -> String {
 /// As another node would: seen here when what is remembered of the source is old.
 async fn limit_source(world: &World, per_second: Option<u32>) {
     let source = world.store.source(world.account, world.source.id).await.unwrap();
-    world.store.update_source(&Source { rate_limit: per_second, ..source }).await.unwrap();
+    world.store.update_source(&Source { rate_limit: per_second, ..source }, &audit_entry()).await.unwrap();
     advance(limits::CREDENTIAL_FRESH).await;
 }
 
@@ -121,13 +121,13 @@ async fn an_account_whose_backlog_is_full_waits_until_some_of_it_is_gone() {
         refused.is(429, "backlog_full");
         assert_eq!(refused.headers["retry-after"], "10");
     }
-    world.publish("/v1/events", &neighbour, EVENT).await.accepted("queued", 0);
+    world.publish("/v1/events", &neighbour, EVENT).await.accepted("unmatched", 0);
     assert_eq!(world.events().await.len(), 3);
 
     let page = Page { before: None, limit: 1 };
     let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
     let fact = AttemptId::at(NOW, 1);
-    world.store.cancel(world.account, waiting.rows[0].id, fact, NOW).await.unwrap();
+    world.store.cancel(world.account, waiting.rows[0].id, fact, NOW, &audit_entry()).await.unwrap();
     look_again().await;
     world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
 }
@@ -141,7 +141,7 @@ async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
     let page = Page { before: None, limit: 1 };
     let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
     let ended = waiting.rows[0].id;
-    world.store.cancel(world.account, ended, AttemptId::at(NOW, 1), NOW).await.unwrap();
+    world.store.cancel(world.account, ended, AttemptId::at(NOW, 1), NOW, &audit_entry()).await.unwrap();
     look_again().await;
 
     let one = format!("/v1/deliveries/{ended}/replay");
@@ -157,7 +157,11 @@ async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
 
     let page = Page { before: Some(ended), limit: 1 };
     let waiting = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap();
-    world.store.cancel(world.account, waiting.rows[0].id, AttemptId::at(NOW, 2), NOW).await.unwrap();
+    world
+        .store
+        .cancel(world.account, waiting.rows[0].id, AttemptId::at(NOW, 2), NOW, &audit_entry())
+        .await
+        .unwrap();
     look_again().await;
     let path = format!("/v1/replays/{}", begun.body["id"].as_str().unwrap());
     let told = world.get(&path, &world.key).await;

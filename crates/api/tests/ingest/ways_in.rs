@@ -108,7 +108,7 @@ async fn an_event_without_a_route_is_stored_all_the_same() {
     let world = World::new().await;
     let (account, key) = world.neighbour().await;
     assert_ne!(account, world.account);
-    world.publish("/v1/events", &key, r#"{"type":"a","data":1}"#).await.accepted("queued", 0);
+    world.publish("/v1/events", &key, r#"{"type":"a","data":1}"#).await.accepted("unmatched", 0);
     assert!(world.recording.taken().is_empty());
 }
 
@@ -137,7 +137,7 @@ async fn bodies_on_their_way_are_bounded_together() {
     let published = json!({"type": "a", "data": "x".repeat(half.len())}).to_string();
     world.publish("/v1/events", &world.key, published).await.is(503, "overloaded");
     let (_, neighbour) = world.neighbour().await;
-    world.publish("/v1/events", &neighbour, r#"{"type":"a","data":1}"#).await.accepted("queued", 0);
+    world.publish("/v1/events", &neighbour, r#"{"type":"a","data":1}"#).await.accepted("unmatched", 0);
     drop(slow);
     world.ingest(TOKEN, &[], half).await.accepted("queued", 1);
 }

@@ -2,11 +2,11 @@
 //! a route, and a recording of what the engine would be told.
 
 use api::{
-    ApiConfig, App, AppParts, Background, NotSent, TestSend, installation_secrets::InstallationSecrets,
-    keys::KeyText, router,
+    ApiConfig, ApiService, App, AppParts, Background, ListenAddress, NotSent, TestSend,
+    installation_secrets::InstallationSecrets, keys::KeyText,
 };
 use async_trait::async_trait;
-use axum::{Router, body::Body};
+use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     account::{Account, ApiKey, KeyKind},
@@ -20,6 +20,7 @@ use domain::{
     route::Route,
     seal::MasterKeys,
     source::Source,
+    testing::audit_entry,
     testing::{CountingDice, StandingClock},
     time::Timestamp,
 };
@@ -37,14 +38,13 @@ use store::{
 use supervisor::Supervisor;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 pub(crate) const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
 pub(crate) const TOKEN: &str = "sourcetoken";
 
 pub(crate) struct World {
     pub(crate) app: App,
-    pub(crate) router: Router,
+    pub(crate) service: ApiService,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) recording: Arc<Recording>,
@@ -103,7 +103,7 @@ impl World {
             token_hash: secrets.hash(TOKEN.as_bytes()).to_vec(),
             ..Source::new(SourceId::at(NOW, dice.bits()), account, "Stripe", NOW)
         };
-        let source = store.create_source(&source).await.unwrap();
+        let source = store.create_source(&source, &audit_entry()).await.unwrap();
         let (key, key_id) = create_key(&store, &secrets, &*dice, account, KeyKind::Account, None).await;
         let destination = Destination::new(
             DestinationId::at(NOW, dice.bits()),
@@ -112,14 +112,14 @@ impl World {
             "https://example.com/",
             NOW,
         );
-        store.create_destination(&destination).await.unwrap();
+        store.create_destination(&destination, &audit_entry()).await.unwrap();
         for source_id in [None, Some(source.id)] {
             let route = Route::new(RouteId::at(NOW, dice.bits()), account, destination.id, NOW);
-            store.create_route(&Route { source_id, ..route }).await.unwrap();
+            store.create_route(&Route { source_id, ..route }, &audit_entry()).await.unwrap();
         }
         let stopped = CancellationToken::new();
         Self {
-            router: router(app.clone()),
+            service: ApiService::new(ListenAddress::Only, app.clone()),
             app,
             store,
             secrets,
@@ -139,12 +139,12 @@ impl World {
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+        Answer::of(self.service.clone().answer(request).await).await
     }
 
     /// An answer that is no JSON.
     pub(crate) async fn text(&self, request: Request<Body>) -> String {
-        let body = self.router.clone().oneshot(request).await.unwrap().into_body();
+        let body = self.service.clone().answer(request).await.into_body();
         String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
@@ -241,7 +241,7 @@ impl Answer {
 async fn create_account(store: &MemoryStore, secrets: &InstallationSecrets, dice: &dyn Dice) -> AccountId {
     let id = AccountId::at(NOW, dice.bits());
     let account = Account::new(id, "Acme", secrets.master().new_data_key(id, dice), NOW);
-    store.create_account(&account).await.unwrap();
+    store.create_account(&account, &audit_entry()).await.unwrap();
     id
 }
 
@@ -257,7 +257,7 @@ async fn create_key(
     let id = ApiKeyId::at(NOW, dice.bits());
     let account = (kind != KeyKind::Operator).then_some(account);
     let key = ApiKey { source_id: source, ..text.kept(id, account, "test", secrets, NOW) };
-    store.create_api_key(&key).await.unwrap();
+    store.create_api_key(&key, &audit_entry()).await.unwrap();
     (text.expose().to_owned(), id)
 }
 

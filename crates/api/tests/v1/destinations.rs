@@ -49,6 +49,26 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
             "too_many",
         ),
         (json!({ "retry_policy": { "backoff": 1 } }), "/retry_policy/backoff", "unknown_field"),
+        (
+            json!({ "retry_policy": { "retry_statuses": [429] } }),
+            "/retry_policy/retry_statuses/0",
+            "out_of_range",
+        ),
+        (
+            json!({ "retry_policy": { "retry_statuses": ["4xx", "5xx"] } }),
+            "/retry_policy/retry_statuses/1",
+            "out_of_range",
+        ),
+        (
+            json!({ "retry_policy": { "retry_statuses": ["all"] } }),
+            "/retry_policy/retry_statuses/0",
+            "invalid_value",
+        ),
+        (
+            json!({ "retry_policy": { "retry_statuses": ["404"] } }),
+            "/retry_policy/retry_statuses/0",
+            "invalid_value",
+        ),
         (json!({ "headers": { "webhook-id": "1" } }), "/headers/webhook-id", "reserved_header"),
         (json!({ "headers": { "authorization": "1" } }), "/headers/authorization", "reserved_header"),
         (json!({ "headers": { "x-a": "b\r\nc" } }), "/headers/x-a", "invalid_header_value"),
@@ -105,10 +125,17 @@ on_every_store! {
             "id": made["id"], "uid": null, "name": "Orders", "url": "https://example.com/hooks", "status": "active",
             "hold": null, "throttled_until": null, "throttle_reason": null, "queued_events": 0,
             "queued_events_exact": true, "in_flight": 0, "oldest_queued_at": null, "max_concurrency": 5,
-            "timeout_seconds": 10, "rate_limit": null, "ordering": "none", "on_dead_letter": "continue",
+            "timeout_seconds": 10, "rate_limit": null, "ordering": "none", "sequence": false, "on_dead_letter": "continue",
             "retry_policy": {
                 "schedule_seconds": [30, 120, 600, 3600, 21600], "jitter": 0.2, "expire_after_seconds": 259200,
                 "retry_statuses": [],
+            },
+            "settings_from": {
+                "max_concurrency": "built_in", "timeout_seconds": "built_in",
+                "retry_policy": {
+                    "schedule_seconds": "built_in", "jitter": "built_in", "expire_after_seconds": "built_in",
+                    "retry_statuses": "built_in",
+                },
             },
             "headers": {}, "forward_headers": [], "auth": { "type": "none" },
             "signing": { "scheme": "standard", "ed25519": false, "svix_headers": false },
@@ -151,14 +178,14 @@ on_every_store! {
     async fn a_patch_merges_and_null_restores_the_default(world) {
         let (path, _) = made(&world, json!({
             "max_concurrency": 20, "timeout_seconds": 5, "headers": { "X-Team": "orders", "x-env": "prod" },
-            "retry_policy": { "schedule_seconds": [1, 2], "retry_statuses": [404] },
+            "retry_policy": { "schedule_seconds": [1, 2], "retry_statuses": [404, "3xx"] },
         })).await;
         let patch = json!({ "max_concurrency": null, "headers": { "x-env": null }, "retry_policy": { "jitter": 0.5 } });
         let changed = world.patch(&path, patch).await.expect(200);
         assert_eq!((&changed["max_concurrency"], &changed["timeout_seconds"]), (&json!(5), &json!(5)));
         assert_eq!(changed["headers"], json!({ "x-team": "orders" }));
         let policy = json!({
-            "schedule_seconds": [1, 2], "jitter": 0.5, "expire_after_seconds": 259200, "retry_statuses": [404],
+            "schedule_seconds": [1, 2], "jitter": 0.5, "expire_after_seconds": 259200, "retry_statuses": [404, "3xx"],
         });
         assert_eq!(changed["retry_policy"], policy);
         let restored = world.patch(&path, json!({ "retry_policy": null, "headers": null })).await.expect(200);

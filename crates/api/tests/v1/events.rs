@@ -21,12 +21,14 @@ on_every_store! {
         let (destination, route) = world.routed_destination().await;
         let body = json!({
             "type": "invoice.paid", "data": { "amount": 5 }, "idempotency_key": "k-1", "metadata": { "region": "eu" },
+            "tags": ["invoice-9"],
         });
         let event = text(&world.post("/v1/events", body).await.expect(202)["id"]);
         let shown = world.get(&format!("/v1/events/{event}")).await.expect(200);
         let expected = json!({
             "id": event, "type": "invoice.paid", "source_id": null, "idempotency_key": "k-1",
             "content_type": "application/json", "size_bytes": 12, "ordering_key": null, "metadata": { "region": "eu" },
+            "tags": ["invoice-9"],
             "received_at": shown["received_at"], "deliver_at": null,
             "fanout": { "total": 1, "delivered": 0, "waiting": 1, "dead_letter": 0, "cancelled": 0, "exact": true, "expanding": false, "completed_at": null },
             "headers": shown["headers"], "payload": "{\"amount\":5}", "deliveries": shown["deliveries"],

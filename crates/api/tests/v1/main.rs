@@ -3,15 +3,20 @@
 //! `cargo test -p api --test v1`. Each test runs on the memory store and on SQLite.
 
 mod accounts;
+mod acting_for;
 mod api_keys;
+mod audit;
+mod backfills;
 mod deliveries;
 mod destinations;
 mod events;
+mod finding;
 mod isolation;
 mod lists;
 mod loops;
 mod nodes;
 mod openapi;
+mod operational_events;
 mod replays;
 mod routes;
 mod scopes;

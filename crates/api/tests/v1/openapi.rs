@@ -88,6 +88,80 @@ fn every_operation_has_a_name_of_its_own_and_says_what_can_go_wrong() {
     }
 }
 
+/// What can go wrong is told by its codes, in the response of their status.
+#[test]
+fn every_response_that_is_a_problem_names_its_codes() {
+    for (path, method, operation) in operations() {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            if response["content"].get("application/problem+json").is_none() {
+                continue;
+            }
+            let text = response["description"].as_str().unwrap_or_default();
+            let codes: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+            assert!(!codes.is_empty(), "{method} {path} {status}: {text:?} names no code");
+        }
+        let can_mismatch = operation["responses"].get("412").is_some();
+        let has_if_match = operation["parameters"]
+            .as_array()
+            .is_some_and(|given| given.iter().any(|parameter| parameter["name"] == "if-match"));
+        assert_eq!(can_mismatch, has_if_match, "{method} {path}");
+    }
+}
+
+/// Where the document says that an answer has an entity tag it has one, and where it does not it has none.
+#[tokio::test]
+async fn an_entity_tag_comes_with_what_has_a_version() {
+    let world = World::memory().await;
+    let all = operations();
+    let said = |method: &str, path: &str, status: u16| {
+        let (_, _, operation) = all
+            .iter()
+            .find(|(at, of, _)| (of.as_str(), at.as_str()) == (method, path))
+            .expect("an operation");
+        operation["responses"][status.to_string()]["headers"].get("etag").is_some()
+    };
+    let (destination, route) = world.routed_destination().await;
+    let source = world.post("/v1/sources", json!({ "name": "Shop" })).await.expect(201);
+    let source = source["id"].as_str().unwrap().to_owned();
+    let asked = [
+        ("post", "/v1/sources", None, Some(json!({ "name": "Till" }))),
+        ("get", "/v1/sources", None, None),
+        ("get", "/v1/sources/{id}", Some(&source), None),
+        ("patch", "/v1/sources/{id}", Some(&source), Some(json!({ "name": "Door" }))),
+        ("get", "/v1/sources/{id}/ingest-url", Some(&source), None),
+        ("post", "/v1/sources/{id}/rotate-token", Some(&source), None),
+        ("post", "/v1/destinations", None, Some(json!({ "name": "A", "url": "https://a.example" }))),
+        ("get", "/v1/destinations/{id}", Some(&destination), None),
+        ("get", "/v1/destinations/{id}/stats", Some(&destination), None),
+        ("patch", "/v1/destinations/{id}", Some(&destination), Some(json!({ "name": "B" }))),
+        ("post", "/v1/destinations/{id}/pause", Some(&destination), None),
+        ("post", "/v1/destinations/{id}/resume", Some(&destination), None),
+        ("post", "/v1/destinations/{id}/disable", Some(&destination), None),
+        ("post", "/v1/destinations/{id}/enable", Some(&destination), None),
+        ("post", "/v1/destinations/{id}/probe", Some(&destination), None),
+        ("post", "/v1/destinations/{id}/rotate-secret", Some(&destination), None),
+        ("post", "/v1/routes", None, Some(json!({ "destination_id": destination }))),
+        ("get", "/v1/routes/{id}", Some(&route), None),
+        ("patch", "/v1/routes/{id}", Some(&route), Some(json!({ "enabled": false }))),
+        ("get", "/v1/account", None, None),
+        ("patch", "/v1/account", None, Some(json!({ "name": "Acme" }))),
+    ];
+    let mut tagged = 0;
+    for (method, path, id, body) in asked {
+        let concrete = id.map_or(path.to_owned(), |id| path.replace("{id}", id));
+        let answer = world.ask_as(&world.key, method.to_uppercase().parse().unwrap(), &concrete, body).await;
+        assert!(answer.status.is_success(), "{method} {path}: {}", answer.body);
+        let tag = answer.headers.get("etag").map(|tag| tag.to_str().unwrap().to_owned());
+        assert_eq!(tag.is_some(), said(method, path, answer.status.as_u16()), "{method} {path}");
+        if let Some(tag) = tag {
+            tagged += 1;
+            let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+            assert!(number.is_some_and(|number| number.parse::<u64>().is_ok()), "{tag}");
+        }
+    }
+    assert_eq!(tagged, 18);
+}
+
 #[test]
 fn every_schema_that_is_referred_to_is_there() {
     let document = api::document();
@@ -169,6 +243,8 @@ fn the_bounds_of_the_document_are_those_of_the_rules() {
     let seconds = |duration: std::time::Duration| duration.as_secs();
     for (schema, name, bound, expected) in [
         ("NewAccount", "retention_days", "maximum", limits::RETENTION_DAYS_MAX.into()),
+        ("DefaultsInput", "max_concurrency", "maximum", limits::MAX_CONCURRENCY_MAX.into()),
+        ("DefaultsInput", "timeout_seconds", "maximum", seconds(limits::TIMEOUT_MAX)),
         ("NewDestination", "max_concurrency", "maximum", limits::MAX_CONCURRENCY_MAX.into()),
         ("NewDestination", "timeout_seconds", "maximum", seconds(limits::TIMEOUT_MAX)),
         ("NewDestination", "forward_headers", "maxItems", limits::CUSTOM_HEADERS as u64),
@@ -188,8 +264,6 @@ fn the_bounds_of_the_document_are_those_of_the_rules() {
     }
     for (schema, name, expected) in [
         ("NewAccount", "retention_days", limits::RETENTION_DAYS_DEFAULT.into()),
-        ("NewDestination", "max_concurrency", limits::MAX_CONCURRENCY_DEFAULT.into()),
-        ("NewDestination", "timeout_seconds", seconds(limits::TIMEOUT_DEFAULT)),
         ("RotateSecret", "overlap_seconds", seconds(limits::ROTATION_OVERLAP_DEFAULT)),
         ("ReplayByFilter", "rate", u64::from(limits::REPLAY_RATE_DEFAULT)),
     ] {

@@ -1,6 +1,7 @@
 use crate::{on_every_store, world::text};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 on_every_store! {
     async fn a_route_is_made_read_changed_and_removed(world) {
@@ -21,7 +22,11 @@ on_every_store! {
         });
         let changed = world.patch(&path, patch.clone()).await.expect(200);
         assert_eq!(changed["filter"], patch["filter"], "a null inside a filter is a value");
-        assert_eq!(changed["retry_policy"]["jitter"], 0.2);
+        let policy = json!({ "schedule_seconds": [5], "jitter": null, "expire_after_seconds": null, "retry_statuses": null });
+        assert_eq!(changed["retry_policy"], policy, "what it does not say is the destination's");
+        let more = world.patch(&path, json!({ "retry_policy": { "retry_statuses": ["4xx"] } })).await.expect(200);
+        assert_eq!(more["retry_policy"]["retry_statuses"], json!(["4xx"]));
+        assert_eq!(more["retry_policy"]["schedule_seconds"], json!([5]));
         assert_eq!(changed["signing"], json!({ "scheme": "none", "ed25519": false, "svix_headers": false }));
         let replaced = world.patch(&path, json!({ "filter": { "type": "a" }, "retry_policy": null, "event_types": null })).await.expect(200);
         assert_eq!(replaced["filter"], json!({ "type": "a" }), "a filter is replaced as a whole");
@@ -72,6 +77,39 @@ on_every_store! {
         refused.expect_invalid("/destination_id", "not_found");
     }
 
+    async fn of_two_routes_to_one_destination_the_oldest_delivers(world) {
+        let (shared, alone) = (world.destination().await, world.destination().await);
+        let mut ids = Vec::new();
+        for (destination, event_types) in
+            [(&shared, "order.paid"), (&shared, "order.*"), (&alone, "*"), (&shared, "*"), (&shared, "refund.*")]
+        {
+            let body = json!({ "destination_id": destination, "event_types": [event_types] });
+            ids.push(text(&world.post("/v1/routes", body).await.expect(201)["id"]));
+        }
+        let preview = world.post("/v1/routes/preview", json!({ "type": "order.sent" })).await.expect(200);
+        let said: Vec<_> = preview["data"].as_array().unwrap().iter().map(|route| {
+            (text(&route["route_id"]), route["matches"] == true, route["delivers"] == true)
+        }).collect();
+        let expected =
+            [(1, true, true), (2, true, true), (3, true, false), (0, false, false), (4, false, false)];
+        assert_eq!(said, expected.map(|(n, matches, delivers): (usize, _, _)| (ids[n].clone(), matches, delivers)));
+
+        let event = world.publish("order.paid", json!({})).await;
+        let detail = world.get(&format!("/v1/events/{event}")).await.expect(200);
+        assert_eq!(detail["fanout"]["total"], 2);
+        assert_eq!(detail["other_routes"], json!([ids[1], ids[3]]));
+        let by = |delivery: &Value| (text(&delivery["destination_id"]), text(&delivery["route_id"]));
+        let by: BTreeSet<_> = detail["deliveries"].as_array().unwrap().iter().map(by).collect();
+        assert_eq!(by, [(shared.clone(), ids[0].clone()), (alone.clone(), ids[2].clone())].into());
+        let listed = world.get("/v1/events").await.expect(200);
+        assert_eq!(listed["data"][0]["other_routes"], json!([ids[1], ids[3]]));
+
+        let event = world.publish("user.left", json!({})).await;
+        world.delete(&format!("/v1/routes/{}", ids[3])).await.expect(204);
+        let detail = world.get(&format!("/v1/events/{event}")).await.expect(200);
+        assert_eq!(detail.get("other_routes"), None, "only where there are any");
+    }
+
     async fn a_preview_says_why(world) {
         let destination = world.destination().await;
         let source = text(&world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201)["id"]);
@@ -90,14 +128,14 @@ on_every_store! {
             ids.push(text(&world.post("/v1/routes", body).await.expect(201)["id"]));
         }
         let expected = json!({ "data": [
-            { "route_id": ids[4], "destination_id": destination, "matches": true, "why": null },
-            { "route_id": ids[0], "destination_id": destination, "matches": false,
+            { "route_id": ids[4], "destination_id": destination, "matches": true, "delivers": true, "why": null },
+            { "route_id": ids[0], "destination_id": destination, "matches": false, "delivers": false,
               "why": { "path": "enabled", "expected": true, "found": false } },
-            { "route_id": ids[1], "destination_id": destination, "matches": false,
+            { "route_id": ids[1], "destination_id": destination, "matches": false, "delivers": false,
               "why": { "path": "type", "expected": ["invoice.*", "refund.**"], "found": "payment.made" } },
-            { "route_id": ids[2], "destination_id": destination, "matches": false,
+            { "route_id": ids[2], "destination_id": destination, "matches": false, "delivers": false,
               "why": { "path": "data.amount", "expected": { "$gte": 100 }, "found": 90 } },
-            { "route_id": ids[3], "destination_id": destination, "matches": false,
+            { "route_id": ids[3], "destination_id": destination, "matches": false, "delivers": false,
               "why": { "path": "source_id", "expected": source, "found": null } },
         ] });
         let inline = json!({ "type": "payment.made", "data": { "amount": 90 } });

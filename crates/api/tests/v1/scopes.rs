@@ -30,6 +30,7 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("get", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("post", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("delete", "/v1/api-keys/{id}", OperatorOr(Scope::KeysManage)),
+    ("get", "/v1/audit", OperatorOr(Scope::AuditRead)),
     ("get", "/v1/dead-letters/groups", Scoped(Scope::DeliveriesRead)),
     ("get", "/v1/deliveries", Scoped(Scope::DeliveriesRead)),
     ("get", "/v1/deliveries/{id}", Scoped(Scope::DeliveriesRead)),
@@ -118,12 +119,7 @@ async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
         }
     }
     for (method, path, needs) in MATRIX {
-        let operator = matches!(needs, Operator | OperatorOr(_));
-        assert_eq!(
-            may(&world, &world.operator_key, method, path).await,
-            operator,
-            "{method} {path} as operator"
-        );
+        assert!(may(&world, &world.operator_key, method, path).await, "{method} {path} as operator");
         assert_eq!(may(&world, &with_none, method, path).await, *needs == Anything, "{method} {path}");
     }
 }

@@ -11,12 +11,13 @@ use domain::{
     limits,
     outcome::Outcome,
     rollup::{FanoutSums, Span, Sums},
+    testing,
     time::{Clock as _, Timestamp},
 };
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::{Chore, Rollup, RollupKind, RollupMark};
+use store::{Chore, Committed, NewEvent, PreparedEvent, Rollup, RollupKind, RollupMark};
 
 /// Sums of so many successes, a quarter of a second each.
 fn successes(count: u64) -> Sums {
@@ -41,6 +42,24 @@ impl World {
         let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
         let term = term.expect("no trouble").expect("nobody else has it");
         assert!(self.store.write_mark(term, mark, until).await.expect("written"));
+    }
+
+    /// Of another kind than any route wants.
+    async fn many_events(&self, count: usize, at: Timestamp) {
+        let account_version = self.store.account(self.account).await.expect("the account").version;
+        let new = |n: usize| NewEvent {
+            event: PreparedEvent::new(testing::event(self.account, at, n as u128)),
+            account_version,
+            deliveries: Vec::new(),
+            other_routes: Vec::new(),
+            expands: false,
+            key: None,
+        };
+        let batch: Vec<NewEvent> = (0..count).map(new).collect();
+        for few in batch.chunks(500) {
+            let committed = self.store.commit(few, at).await.expect("committed");
+            assert!(committed.iter().all(|committed| *committed == Committed::New));
+        }
     }
 
     async fn ended(&self, destination: &str, outcome: Outcome, status: u16) {
@@ -119,6 +138,36 @@ on_every_store! {
         assert_eq!(of_destination["attempts"], expected + 1);
         assert_eq!(of_destination["series"].as_array().map(Vec::len), Some(2), "{of_destination}");
         assert_eq!(of_destination["series"][0]["p95_ms"].as_u64().map(|p95| (220..=290).contains(&p95)), Some(true));
+    }
+
+    async fn where_more_has_happened_than_a_request_reads_the_open_minutes_are_told(world) {
+        let (destination, _) = world.routed_destination().await;
+        let now = world.clock.now();
+        let minute = Span::Minute.start_of(now);
+        let before = minute.minus(Duration::from_secs(60));
+        world.closed(RollupMark::Sums(Span::Minute), before).await;
+        for (place, starts_at, count) in [(None, before, 40), (None, minute, 2), (Some(destination.as_str()), minute, 3)] {
+            world.summed_up(place, RollupKind::Sums(Span::Minute), starts_at, json!(successes(count))).await;
+        }
+        let since = before.minus(Duration::from_secs(600));
+        let told = async |path: String| {
+            let stats = world.get(&path).await.expect(200);
+            let attempts = stats.get("attempts").or(stats["totals"].get("attempts")).cloned();
+            let as_of = text(&stats["as_of"]).parse::<Timestamp>().expect("a time");
+            (attempts, (stats["as_of"] != stats["until"]).then_some(as_of))
+        };
+        let (of_account, of_destination) =
+            (format!("/v1/stats?since={since}"), format!("/v1/destinations/{destination}/stats?since={since}"));
+        // A few are read here and now, whatever the open minutes say.
+        let age = Duration::from_millis(1_500);
+        world.closed(RollupMark::OpenAccounts, now.minus(age)).await;
+        assert_eq!(told(of_account.clone()).await, (Some(json!(0)), None));
+        assert_eq!(told(format!("{of_account}&until={minute}")).await, (Some(json!(40)), None));
+        world.many_events(limits::STATS_TAIL, before.plus(Duration::from_secs(30))).await;
+        assert_eq!(told(of_account.clone()).await, (Some(json!(42)), Some(now.minus(age))));
+        // Of destinations nothing was added up, and nothing is claimed.
+        assert_eq!(told(of_destination.clone()).await, (Some(json!(0)), None));
+        assert_eq!(told(format!("{of_destination}&until={minute}")).await, (Some(json!(0)), Some(before)));
     }
 
     async fn fan_outs_are_told_from_hours_and_minutes(world) {

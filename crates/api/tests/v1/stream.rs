@@ -270,7 +270,7 @@ on_every_store! {
         let key = world.key_with(&[Scope::DeliveriesRead]).await;
         world.ask_as(&key, Method::GET, "/v1/stream?kind=destination.changed", None).await.expect_problem(403, "scope_missing");
         world.ask_as(&key, Method::GET, "/v1/stream?kind=event.received", None).await.expect_problem(403, "scope_missing");
-        world.ask_as(&world.operator_key, Method::GET, "/v1/stream", None).await.expect_problem(403, "scope_missing");
+        world.ask_as(&world.operator_key, Method::GET, "/v1/stream", None).await.expect_problem(400, "invalid_header");
     }
 
     async fn an_id_that_leads_nowhere_any_more_is_a_reset(world) {
@@ -327,7 +327,7 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(api::serve(listener, world.app.clone(), stop.clone(), PATIENCE * 2));
+        let serving = tokio::spawn(api::serve(listener, world.service.clone(), stop.clone(), PATIENCE * 2));
         Self { address, stop, serving }
     }
 

@@ -1,10 +1,11 @@
 //! A whole API in process, with two accounts, an operator and a pretended engine.
 
 use api::{
-    ApiConfig, App, AppParts, NotSent, TestSend, installation_secrets::InstallationSecrets, keys::KeyText,
+    ApiConfig, ApiService, App, AppParts, ListenAddress, NotSent, TestSend,
+    installation_secrets::InstallationSecrets, keys::KeyText,
 };
 use async_trait::async_trait;
-use axum::{Router, body::Body};
+use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use domain::{
@@ -20,6 +21,7 @@ use domain::{
     outcome::{DeadReason, FailureKind, Fault, Outcome},
     seal::MasterKeys,
     testing::CountingDice,
+    testing::audit_entry,
     time::{Clock, Timestamp},
 };
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -39,7 +41,6 @@ use store::{
 };
 use supervisor::Supervisor;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tower::ServiceExt;
 
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
@@ -56,7 +57,7 @@ pub(crate) struct World {
     dice: Arc<CountingDice>,
     secrets: Arc<InstallationSecrets>,
     pub(crate) app: App,
-    router: Router,
+    pub(crate) service: ApiService,
     pub(crate) node: NodeId,
     _stop: DropGuard,
     _folder: Option<tempfile::TempDir>,
@@ -139,6 +140,8 @@ impl World {
         let addresses = AddressPolicy { allow_http: false, ..AddressPolicy::default() };
         let mut config = ApiConfig::new("https://hooks.example.com", "0.0.0-test");
         config.deadlines.heartbeat = Duration::from_millis(100);
+        // Not there, unless a test makes it.
+        config.operations_account = Some("operator".into());
         let (app, background) = App::start(AppParts {
             store: store.clone(),
             announce: announced.clone(),
@@ -176,7 +179,7 @@ impl World {
             account: AccountId::MIN,
             dice,
             secrets,
-            router: api::router(app.clone()),
+            service: ApiService::new(ListenAddress::Only, app.clone()),
             app,
             node,
             _stop: stop.drop_guard(),
@@ -194,7 +197,7 @@ impl World {
         let now = self.clock.now();
         let id = AccountId::at(now, self.dice.bits());
         let account = Account::new(id, name, self.secrets.master().new_data_key(id, &*self.dice), now);
-        self.store.create_account(&account).await.expect("an account");
+        self.store.create_account(&account, &audit_entry()).await.expect("an account");
         id
     }
 
@@ -203,7 +206,7 @@ impl World {
         let now = self.clock.now();
         let id = ApiKeyId::at(now, self.dice.bits());
         let key = ApiKey { scopes: scopes.to_vec(), ..text.kept(id, account_id, "test", &self.secrets, now) };
-        self.store.create_api_key(&key).await.expect("a key");
+        self.store.create_api_key(&key, &audit_entry()).await.expect("a key");
         text.expose().to_owned()
     }
 
@@ -250,7 +253,7 @@ impl World {
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Reply {
-        let response = self.router.clone().oneshot(request).await.expect("the router always answers");
+        let response = self.service.clone().answer(request).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a whole body").to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -259,7 +262,7 @@ impl World {
 
     /// The answer's head, and its body as it comes.
     pub(crate) async fn begin(&self, request: Request<Body>) -> http::Response<Body> {
-        self.router.clone().oneshot(request).await.expect("the router always answers")
+        self.service.clone().answer(request).await
     }
 
     // --- Having something to ask about -----------------------------------------------------------------------------
@@ -416,6 +419,11 @@ impl Default for TestClock {
 }
 
 impl TestClock {
+    /// Minutes pass at once.
+    pub(crate) fn minutes_pass(&self, minutes: i64) {
+        self.0.fetch_add(minutes * 60 * 1_000_000, Ordering::Relaxed);
+    }
+
     /// Days pass at once.
     pub(crate) fn days_pass(&self, days: i64) {
         self.0.fetch_add(days * 24 * 3600 * 1_000_000, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use domain::destination::DisabledReason;
 use domain::id::DestinationId;
-use domain::retry::RetryPolicy;
+use domain::retry::{RetryPolicy, RetryStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -57,8 +57,8 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut rows = Vec::new();
     for row in table() {
         let mut plan = testbed.destination(&row.name);
-        plan.timeout_seconds = 1;
-        plan.retry_policy = row.policy.clone();
+        plan.timeout_seconds = Some(1);
+        plan.retry_policy = row.policy.clone().into();
         match &row.does {
             Behaviour::Replies(reply) => testbed.receiver.script(&row.name, reply.clone()),
             Behaviour::Babbles => plan.url = format!("http://{babbler}/"),
@@ -163,10 +163,14 @@ fn table() -> Vec<OutcomeRow> {
         change(&mut row.policy);
         row
     };
-    let retryable = |policy: &mut RetryPolicy| policy.retry_statuses = vec![307, 404];
+    let retryable =
+        |policy: &mut RetryPolicy| policy.retry_statuses = [307, 404].map(RetryStatus::Code).to_vec();
+    let all = |policy: &mut RetryPolicy| policy.retry_statuses = vec![RetryStatus::Class(4)];
     rows.push(with("404-again", 404, retryable).exhausted("rejected"));
     rows.push(with("307-again", 307, retryable).exhausted("rejected"));
     rows.push(with("403-still", 403, retryable).rejected());
+    rows.push(with("403-as-4xx", 403, all).exhausted("rejected"));
+    rows.push(with("302-still", 302, all).rejected());
     rows.push(with("500-once", 500, |policy| policy.schedule.clear()).ended("server_error", 1, "exhausted"));
     // The second pause would end beyond the last age.
     let old = |policy: &mut RetryPolicy| {

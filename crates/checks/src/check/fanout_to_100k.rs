@@ -1,6 +1,6 @@
 //! Hazard: one event for 100,000 destinations holds up every other account, or takes all memory.
 //!
-//! 100,000 destinations of one account (`--count`), one event for all of them; meanwhile another account sends 50 events
+//! 100,000 destinations of one account (`--count`), every tenth with three routes, one event for all of them; meanwhile another account sends 50 events
 //! a second (`--rate`), as it did alone before.
 //!
 //! Holds if all deliveries are durable within ten seconds, each once; if no write transaction takes longer than 100 ms;

@@ -34,7 +34,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         let accepted = testbed.nodes[at].client.publish(&event).await?;
         let mut freeze = testbed.freeze_node(at).await?;
         let frozen = Instant::now();
-        let open = testbed.database.count("expansions").await?;
+        let open = testbed.database.count("expanding_events").await?;
         frozen_in_it += u64::from(open > 0);
         let id = testbed.database.literal(accepted.id.bytes());
         let sql = format!("select coalesce(deliveries, -1) from events where id = {id}");

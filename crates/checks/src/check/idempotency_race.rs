@@ -86,5 +86,5 @@ async fn send(client: &Client, path: &str, key: &str, body: &'static str) -> Res
         (HeaderName::from_static("idempotency-key"), key.parse().expect("a plain word")),
     ];
     let accepted = client.ingest(path, &headers, Bytes::from_static(body.as_bytes())).await?;
-    Ok((accepted.id, accepted.status == AcceptedStatus::Queued))
+    Ok((accepted.id, accepted.status != AcceptedStatus::Duplicate))
 }

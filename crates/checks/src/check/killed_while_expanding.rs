@@ -1,6 +1,6 @@
 //! Hazard: a node dies while the deliveries of a large event are being made, and some are missing, or there twice.
 //!
-//! 5,000 destinations. One event for all of them at a time; at a random moment while its deliveries are made the node
+//! 5,000 destinations, every tenth with three routes. One event for all of them at a time; at a random moment while its deliveries are made the node
 //! is killed (SIGKILL) and started again. Repeated until twenty kills (`--count`) have met an expansion under way.
 //!
 //! Holds if every event that was acknowledged has one delivery for each destination, none missing and none twice, and

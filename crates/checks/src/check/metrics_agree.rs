@@ -65,7 +65,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 fn plan(at: usize, plan: NewDestination) -> NewDestination {
     let mut plan = plan;
     match at {
-        SLOW => plan.max_concurrency = 1,
+        SLOW => plan.max_concurrency = Some(1),
         // Two attempts, a second apart.
         5 | 6 => plan.retry_policy = retry_policy(&[1]),
         8 => plan.ordering = Ordering::Strict,

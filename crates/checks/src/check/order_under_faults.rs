@@ -93,7 +93,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
 fn kind(at: usize, plan: NewDestination) -> NewDestination {
     NewDestination {
         ordering: if at < ORDERED { Ordering::Strict } else { Ordering::None },
-        timeout_seconds: 1,
+        timeout_seconds: Some(1),
         retry_policy: retry_policy(&[1; 20]),
         ..plan
     }

@@ -43,7 +43,7 @@ async fn with_slots(options: &Options, slots: u32) -> Result<(f64, Histogram, f6
     testbed.receiver.default_script(Reply::ok().after(latency));
     let mut plan = testbed.destination_with_slots("d", slots);
     // The tail of the distribution is part of it.
-    plan.timeout_seconds = 30;
+    plan.timeout_seconds = Some(30);
     testbed.add_destination(&plan, &[]).await?;
     let rate = f64::from(slots) / MEAN_SECONDS * 1.3;
     let pump = Pump::start(testbed.publisher(Until::Stopped).open(rate))?;

@@ -18,7 +18,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut testbed = TestbedPlan::new(options)?.start().await?;
     testbed.receiver.script("slack", one_a_second());
     let plan = NewDestination {
-        max_concurrency: 1,
+        max_concurrency: Some(1),
         ..NewDestination::new("slack", &testbed.receiver.url("/d/slack"))
     };
     testbed.add_destination(&plan, &[]).await?;

@@ -1,6 +1,7 @@
 //! Thousands of destinations of the account, written straight into the tables while no node runs: by API a hundred
 //! thousand would take minutes, and how they were made is not what these checks are about. Each has a secret of its own,
-//! sealed as the node seals it, and a route for the events of type `fanout` that are published.
+//! sealed as the node seals it, and a route for the events of type `fanout` that are published; every tenth has two more, which
+//! match too and may deliver nothing.
 
 use anyhow::{Context, Result, ensure};
 use client::Publish;
@@ -22,6 +23,8 @@ pub(crate) const EVENT_TYPE: &str = "fanout";
 
 /// Rows written by one statement.
 const STEP: usize = 5_000;
+/// Of so many destinations one has several routes.
+const SHARED_EVERY: usize = 10;
 
 /// Adds so many destinations to the account that the testbed's key acts for.
 pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<()> {
@@ -44,15 +47,20 @@ pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<(
         let name = format!("c{at:06}");
         let url = testbed.receiver.url(&format!("/d/{name}"));
         let mut destination = Destination::new(id, account.id, &name, &url, now);
-        destination.timeout = Duration::from_secs(3);
-        destination.retry_policy = retry_policy(&PAUSES);
+        destination.settings.timeout = Some(Duration::from_secs(3));
+        destination.settings.retry_policy = retry_policy(&PAUSES);
         let secret = domain::signature::SigningSecret::from_bytes(&rand::random::<[u8; 32]>())?;
         destination.secret.current =
             key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &RandomDice);
-        let route = route_to(&destination, now);
-        let [own, of_route] = [id.bytes(), route.id.bytes()].map(|id| database.literal(id));
+        let own = database.literal(id.bytes());
         destinations.push(format!("({own}, {common}, {}, {})", id.shard(), quoted(&destination)?));
-        routes.push(format!("({of_route}, {common}, {own}, {}{none})", quoted(&route)?));
+        let mut rows = Vec::new();
+        for _ in 0..routes_to(at) {
+            let route = route_to(&destination, now);
+            let of_route = database.literal(route.id.bytes());
+            rows.push(format!("({of_route}, {common}, {own}, {}{none})", quoted(&route)?));
+        }
+        routes.push(rows.join(","));
     }
     for (destinations, routes) in destinations.chunks(STEP).zip(routes.chunks(STEP)) {
         let (destinations, routes) = (destinations.join(","), routes.join(","));
@@ -63,6 +71,11 @@ pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<(
         database.write(&write).await?;
     }
     database.write(&format!("update accounts set version = version + {}", 2 * size)).await
+}
+
+/// How many routes lead to the destination at this place.
+fn routes_to(at: usize) -> usize {
+    if at.is_multiple_of(SHARED_EVERY) { 3 } else { 1 }
 }
 
 /// A document as a literal of SQL.
@@ -95,7 +108,7 @@ pub(crate) async fn deliveries_made(database: &Database, event: EventId) -> Resu
 
 /// How many expansions are under way.
 pub(crate) async fn expansions(database: &Database) -> Result<u64> {
-    database.count("expansions").await
+    database.count("expanding_events").await
 }
 
 fn route_to(destination: &Destination, now: Timestamp) -> Route {
@@ -109,7 +122,7 @@ fn route_to(destination: &Destination, now: Timestamp) -> Route {
         destination_id: destination.id,
         event_types: vec![EVENT_TYPE.parse().expect("a word is a pattern")],
         filter: None,
-        retry_policy: None,
+        retry_policy: Default::default(),
         timeout_seconds: None,
         signing: None,
         created_at: now,

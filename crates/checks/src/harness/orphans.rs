@@ -4,10 +4,11 @@ use anyhow::Result;
 
 use super::Database;
 
-const PAIRS: [(&str, &str, &str, &str); 6] = [
+const PAIRS: [(&str, &str, &str, &str); 7] = [
     ("queue", "event_id", "events", "id"),
     ("attempts", "event_id", "events", "id"),
-    ("expansions", "event_id", "events", "id"),
+    ("expanding_events", "event_id", "events", "id"),
+    ("event_tags", "event_id", "events", "id"),
     ("replayed", "replay_id", "replays", "id"),
     ("queue", "replay_id", "replays", "id"),
     ("replay_counts", "replay_id", "replays", "id"),

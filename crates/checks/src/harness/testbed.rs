@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use client::{BatchResult, Client, NewDestination, NewRoute, Publish};
 use domain::id::DestinationId;
-use domain::retry::RetryPolicy;
+use domain::retry::RetrySettings;
 use lab::process::Launch;
 use lab::{ChildProcess, Fault, FaultKind, PumpConfig, Receiver, Script, Target, Until};
 use tempfile::TempDir;
@@ -349,14 +349,14 @@ impl Testbed {
     /// A destination of this name at the receiver, with the deadline and the pauses of all checks.
     pub(crate) fn destination(&self, name: &str) -> NewDestination {
         NewDestination {
-            timeout_seconds: 3,
+            timeout_seconds: Some(3),
             retry_policy: retry_policy(&PAUSES),
             ..NewDestination::new(name, &self.receiver.url(&format!("/d/{name}")))
         }
     }
 
     pub(crate) fn destination_with_slots(&self, name: &str, slots: u32) -> NewDestination {
-        NewDestination { max_concurrency: slots, ..self.destination(name) }
+        NewDestination { max_concurrency: Some(slots), ..self.destination(name) }
     }
 
     /// The node's answer to a plain GET.
@@ -471,9 +471,9 @@ pub(crate) async fn add_destination(
 }
 
 /// With these pauses, in seconds.
-pub(crate) fn retry_policy(pauses: &[u64]) -> RetryPolicy {
+pub(crate) fn retry_policy(pauses: &[u64]) -> RetrySettings {
     let schedule = pauses.iter().copied().map(Duration::from_secs).collect();
-    RetryPolicy { schedule, ..RetryPolicy::default() }
+    RetrySettings { schedule: Some(schedule), ..RetrySettings::default() }
 }
 
 pub(crate) fn free_addr() -> Result<SocketAddr> {

@@ -1,13 +1,15 @@
 //! What is sent in one of several shapes, as OpenAPI says it: a type for each shape. The types that are read have every
 //! member of every shape, and the checks of the API tell which belong together.
 
+use super::DestinationId;
 use super::{
     AccountId, AccountKeyKind, Anything, AuthHeaders, AuthUsername, AuthValue, Base64, BasicAuthType,
     BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType, IdempotencyKey,
     IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, PreviewHeaders,
-    Scope, SigningScheme, SigningSecret, SourceId, Timestamp,
+    Scope, SigningScheme, SigningSecret, SourceId, Tag, Timestamp,
 };
 use crate::DeliveryQuery;
+use crate::{BackfillEvents, BackfillMatch};
 use utoipa::ToSchema;
 
 /// An event to publish: its payload as JSON, or as bytes in base64.
@@ -36,6 +38,9 @@ pub struct PublishJson {
     deliver_at: Option<Timestamp>,
     /// For filters and people; not sent.
     metadata: Option<Metadata>,
+    /// What the event is found by; not sent. A tag that comes twice counts once.
+    #[schema(max_items = 8)]
+    tags: Option<Vec<Tag>>,
 }
 
 /// An event whose payload is anything else.
@@ -58,6 +63,9 @@ pub struct PublishBytes {
     deliver_at: Option<Timestamp>,
     /// For filters and people; not sent.
     metadata: Option<Metadata>,
+    /// What the event is found by; not sent. A tag that comes twice counts once.
+    #[schema(max_items = 8)]
+    tags: Option<Vec<Tag>>,
 }
 
 /// The credentials to send. The values are write-only.
@@ -228,12 +236,13 @@ pub struct OperatorKeyInput {
     expires_at: Option<Timestamp>,
 }
 
-/// What to replay: whatever a filter matches, or deliveries by their ids.
+/// What to replay: whatever a filter matches, deliveries by their ids, or events by the routes of now.
 #[derive(ToSchema)]
 #[serde(untagged)]
 pub enum ReplayInput {
     Filter(Box<ReplayByFilter>),
     Ids(ReplayByIds),
+    Events(ReplayOfEvents),
 }
 
 /// A replay of what a filter matches.
@@ -259,6 +268,25 @@ pub struct ReplayByIds {
     /// Each must be there: 404 if one is not, 410 if all of those are older than what is kept.
     #[schema(min_items = 1, max_items = 10_000)]
     delivery_ids: Vec<DeliveryId>,
+    /// Deliveries to make a second.
+    #[schema(minimum = 1, maximum = 10_000, default = 100)]
+    rate: Option<u32>,
+    /// Only say how much there is.
+    #[schema(required = false)]
+    dry_run: bool,
+}
+
+/// A backfill: stored events go through the routes of now, oldest first, and get the deliveries that they never had.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ReplayInput")]
+pub struct ReplayOfEvents {
+    events: BackfillEvents,
+    #[serde(rename = "match")]
+    matching: BackfillMatch,
+    /// To these alone; wherever the routes lead, if left out.
+    #[schema(min_items = 1, max_items = 50)]
+    destination_ids: Option<Vec<DestinationId>>,
     /// Deliveries to make a second.
     #[schema(minimum = 1, maximum = 10_000, default = 100)]
     rate: Option<u32>,

@@ -26,7 +26,7 @@ pub(super) fn uid() -> Object {
 }
 
 pub(super) fn event_type() -> Object {
-    text(1, limits::EVENT_TYPE_BYTES, r"^(?!posthaste\.)[A-Za-z0-9._-]+$")
+    text(1, limits::EVENT_TYPE_BYTES, r"^(?!posthaste(\.|$))[A-Za-z0-9._-]+$")
         .description(Some("What happened. `posthaste.` is ours."))
         .examples(["payment.succeeded"])
         .build()
@@ -62,6 +62,21 @@ pub(super) fn ordering_key() -> Object {
         .description(Some("At most 255 bytes of UTF-8."))
         .examples(["customer-7"])
         .build()
+}
+
+pub(super) fn tag() -> Object {
+    text(1, limits::TAG_CHARS, r"^[^\x00-\x1f\x7f-\x9f]+$").examples(["order-7"]).build()
+}
+
+pub(super) fn tag_path() -> Object {
+    text(1, limits::TAG_PATH_BYTES, r"^[^\x00-\x1f\x7f-\x9f.]+(\.[^\x00-\x1f\x7f-\x9f.]+)*$")
+        .description(Some("At most 256 bytes of UTF-8."))
+        .examples(["order.id"])
+        .build()
+}
+
+pub(super) fn tag_prefix() -> Object {
+    text(0, limits::TAG_CHARS, r"^[^\x00-\x1f\x7f-\x9f]*$").examples(["order-"]).build()
 }
 
 pub(super) fn content_type() -> Object {

@@ -2,7 +2,10 @@
 //! what every change of it adds to the history of holds.
 
 use super::{Hold, HoldReason, breaker::OpenBreaker, throttle::ThrottleWindow};
-use crate::time::Timestamp;
+use crate::{
+    operations::{OperationalKind, told_of_gate},
+    time::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// Empty while the ramp after a hold is under way: the next owner begins it again.
@@ -45,6 +48,11 @@ impl GateRecord {
             .map(|hold| HoldRecord::of(hold, Some(now)))
             .chain(begun.map(|hold| HoldRecord::of(hold, None)))
             .collect()
+    }
+
+    /// What a change of the gate is told as.
+    pub fn told(before: Option<&Self>, after: Option<&Self>) -> Vec<(OperationalKind, Hold)> {
+        told_of_gate(&holds(before), &holds(after))
     }
 }
 

@@ -1,9 +1,11 @@
-//! An account's routes, arranged for matching: by the source they belong to, and there in pages by id. A change makes only
-//! the pages anew that it touches, so that an account of 100,000 routes can change one of them at any time.
+//! An account's routes, arranged for matching: by the source they belong to, and there in pages by destination and, of one
+//! destination, by age. So the routes that would deliver the same event twice stand beside each other, and matching need
+//! not remember where it has been. A change makes only the pages anew that it touches, so that an account of 100,000
+//! routes can change one of them at any time.
 
 use super::Route;
 use crate::{
-    id::{RouteId, SourceId},
+    id::{DestinationId, RouteId, SourceId},
     limits::ROUTES_PAGE,
 };
 use std::{collections::HashMap, sync::Arc};
@@ -12,6 +14,17 @@ use std::{collections::HashMap, sync::Arc};
 pub struct RouteTable {
     by_source: HashMap<Option<SourceId>, Arc<SourceRoutes>>,
 }
+
+/// Where a route stands: of which source (None: of what is published), and there by its destination and its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoutePlace {
+    pub source_id: Option<SourceId>,
+    pub destination_id: DestinationId,
+    pub id: RouteId,
+}
+
+/// What a page is sorted by.
+type PageKey = (DestinationId, RouteId);
 
 /// The routes of one source, or of what is published. Pages are never empty.
 #[derive(Debug, Clone, Default)]
@@ -26,16 +39,12 @@ impl RouteTable {
         Self::default().changed(&[], routes)
     }
 
-    /// The table after these routes have gone, each named with the source it belonged to, and these have come. One that
-    /// has changed is among both.
-    pub fn changed(
-        &self,
-        gone: &[(Option<SourceId>, RouteId)],
-        come: impl IntoIterator<Item = Arc<Route>>,
-    ) -> Self {
+    /// The table after these routes have gone, each named by the place it had, and these have come. One that has changed
+    /// is among both.
+    pub fn changed(&self, gone: &[RoutePlace], come: impl IntoIterator<Item = Arc<Route>>) -> Self {
         let mut changes: HashMap<_, (Vec<_>, Vec<_>)> = HashMap::new();
-        for (source_id, id) in gone {
-            changes.entry(*source_id).or_default().0.push(*id);
+        for place in gone {
+            changes.entry(place.source_id).or_default().0.push((place.destination_id, place.id));
         }
         for route in come {
             changes.entry(route.source_id).or_default().1.push(route);
@@ -65,7 +74,7 @@ impl RouteTable {
         self.by_source.get(&source_id).map_or(0, |source| source.routes)
     }
 
-    /// All routes of one source, oldest first.
+    /// All routes of one source, by destination, those of one oldest first.
     pub fn of_source(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &Arc<Route>> {
         self.pages(source_id).flatten()
     }
@@ -78,43 +87,43 @@ impl RouteTable {
 }
 
 impl SourceRoutes {
-    fn change(&mut self, gone: &[RouteId], come: Vec<Arc<Route>>) {
+    fn change(&mut self, gone: &[PageKey], come: Vec<Arc<Route>>) {
         // Page by page is for a few; many are sorted in at once.
         if gone.len() + come.len() > ROUTES_PAGE {
             return self.rebuild(gone, come);
         }
-        for id in gone {
-            self.remove(*id);
+        for key in gone {
+            self.remove(*key);
         }
         for route in come {
-            self.remove(route.id);
+            self.remove(key(&route));
             self.insert(route);
         }
     }
 
-    fn rebuild(&mut self, gone: &[RouteId], come: Vec<Arc<Route>>) {
+    fn rebuild(&mut self, gone: &[PageKey], come: Vec<Arc<Route>>) {
         let mut routes: HashMap<RouteId, Arc<Route>> =
             self.pages.iter().flat_map(|page| page.iter()).map(|route| (route.id, route.clone())).collect();
-        for id in gone {
+        for (_, id) in gone {
             routes.remove(id);
         }
         routes.extend(come.into_iter().map(|route| (route.id, route)));
         let mut routes: Vec<_> = routes.into_values().collect();
-        routes.sort_unstable_by_key(|route| route.id);
+        routes.sort_unstable_by_key(key);
         self.routes = routes.len();
         self.filters = routes.iter().filter(|route| route.filter.is_some()).count();
         self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(page.to_vec())).collect();
     }
 
-    /// The first page that ends at or behind this id.
-    fn page_of(&self, id: RouteId) -> usize {
-        self.pages.partition_point(|page| page.last().is_some_and(|last| last.id < id))
+    /// The first page that ends at or behind this key.
+    fn page_of(&self, wanted: PageKey) -> usize {
+        self.pages.partition_point(|page| page.last().is_some_and(|last| key(last) < wanted))
     }
 
-    fn remove(&mut self, id: RouteId) {
-        let at = self.page_of(id);
+    fn remove(&mut self, wanted: PageKey) {
+        let at = self.page_of(wanted);
         let Some(page) = self.pages.get_mut(at) else { return };
-        let Ok(place) = page.binary_search_by_key(&id, |route| route.id) else { return };
+        let Ok(place) = page.binary_search_by_key(&wanted, key) else { return };
         let route = Arc::make_mut(page).remove(place);
         self.routes -= 1;
         self.filters -= usize::from(route.filter.is_some());
@@ -127,9 +136,9 @@ impl SourceRoutes {
     fn insert(&mut self, route: Arc<Route>) {
         self.routes += 1;
         self.filters += usize::from(route.filter.is_some());
-        let at = self.page_of(route.id);
+        let at = self.page_of(key(&route));
         if at == self.pages.len() {
-            // The newest of all: onto the last page while that has room, so that pages fill up one after the other.
+            // Behind all others: onto the last page while that has room, so that pages fill up one after the other.
             match self.pages.last_mut().filter(|page| page.len() < ROUTES_PAGE) {
                 Some(page) => Arc::make_mut(page).push(route),
                 None => self.pages.push(Arc::new(vec![route])),
@@ -137,11 +146,15 @@ impl SourceRoutes {
             return;
         }
         let page = Arc::make_mut(&mut self.pages[at]);
-        let place = page.partition_point(|other| other.id < route.id);
+        let place = page.partition_point(|other| key(other) < key(&route));
         page.insert(place, route);
         if page.len() > ROUTES_PAGE {
             let rest = page.split_off(ROUTES_PAGE / 2);
             self.pages.insert(at + 1, Arc::new(rest));
         }
     }
+}
+
+fn key(route: &Arc<Route>) -> PageKey {
+    (route.destination_id, route.id)
 }

@@ -14,10 +14,19 @@ fn source(n: u128) -> Option<SourceId> {
     Some(SourceId::from_uuid(id(n)))
 }
 
-/// Route `n` takes everything from source 1.
+fn destination(n: u128) -> DestinationId {
+    DestinationId::from_uuid(id(n))
+}
+
+/// Route `n` takes everything from source 1, to destination `n`.
 fn route(n: u128) -> Route {
-    let route = Route::new(RouteId::from_uuid(id(n)), AccountId::MIN, DestinationId::MIN, Timestamp::MIN);
+    let route = Route::new(RouteId::from_uuid(id(n)), AccountId::MIN, destination(n), Timestamp::MIN);
     Route { source_id: source(1), ..route }
+}
+
+/// The same to another destination.
+fn to(n: u128, route: Route) -> Route {
+    Route { destination_id: destination(n), ..route }
 }
 
 fn patterns(n: u128, patterns: &[&str]) -> Route {
@@ -44,7 +53,7 @@ fn table(routes: impl IntoIterator<Item = Route>) -> RouteTable {
     RouteTable::new(routes.into_iter().map(Arc::new))
 }
 
-/// The numbers of the routes an event takes, in order.
+/// The numbers of the routes that deliver an event, in order.
 fn taken(event: &Event, routes: impl IntoIterator<Item = Route>) -> Vec<u128> {
     fan_out(event, &table(routes)).iter().map(|route| route.id.uuid().as_u128()).collect()
 }
@@ -56,13 +65,26 @@ fn why(event: &Event, route: Route) -> Option<RouteMismatch> {
 }
 
 #[test]
-fn every_matching_route_is_one_delivery_also_two_to_the_same_destination() {
+fn every_destination_that_a_route_leads_to_is_one_delivery() {
     assert_eq!(taken(&event("order.created", "{}"), [route(1), route(2)]), [1, 2]);
     assert_eq!(taken(&event("order.created", "{}"), []), [0u128; 0]);
 }
 
 #[test]
-fn routes_are_taken_by_age_and_not_by_the_order_they_were_read_in() {
+fn of_many_routes_to_one_destination_the_oldest_that_matches_delivers() {
+    let order = event("order.created", "{}");
+    let seven = (1..8).map(|n| to(1, route(n)));
+    assert_eq!(taken(&order, seven.clone()), [1]);
+    assert_eq!(taken(&order, seven.clone().rev()), [1], "whatever they were read in");
+    let disabled = Route { enabled: false, ..to(1, route(1)) };
+    let other_type = to(1, patterns(2, &["refund.*"]));
+    let other_payload = to(1, filtered(3, json!({"data": {"amount": 1}})));
+    assert_eq!(taken(&order, [disabled, other_type, other_payload, to(1, route(5)), to(1, route(4))]), [4]);
+    assert_eq!(taken(&order, [to(2, route(1)), to(1, route(2)), to(2, route(3)), to(1, route(4))]), [2, 1]);
+}
+
+#[test]
+fn destinations_are_walked_by_age_and_not_by_the_order_their_routes_were_read_in() {
     assert_eq!(taken(&event("a", "{}"), [route(3), route(1), route(2)]), [1, 2, 3]);
 }
 
@@ -156,18 +178,22 @@ fn any_route(n: u128) -> impl Strategy<Value = Route> {
         Some(json!({"headers": {"x-tier": {"$exist": true}}})),
     ]);
     let event_types = prop::sample::subsequence(vec!["*", "a", "a.*", "a.**", "b.*", "**"], 0..4);
-    (0..10u32, 0..4u128, event_types, filters).prop_map(move |(enabled, from, event_types, filter)| {
-        let filter = filter.map(|filter| Filter::compile(&filter).expect("a filter"));
-        let source_id = source(from).filter(|_| from > 0);
-        let event_types: Vec<_> = event_types.iter().filter_map(|pattern| pattern.parse().ok()).collect();
-        Route { enabled: enabled > 0, source_id, event_types, filter, ..route(n) }
-    })
+    let to_one_of = 0..5u128;
+    (0..10u32, 0..4u128, to_one_of, event_types, filters).prop_map(
+        move |(enabled, from, to, event_types, filter)| {
+            let filter = filter.map(|filter| Filter::compile(&filter).expect("a filter"));
+            let source_id = source(from).filter(|_| from > 0);
+            let event_types: Vec<_> = event_types.iter().filter_map(|pattern| pattern.parse().ok()).collect();
+            let destination_id = destination(to);
+            Route { enabled: enabled > 0, source_id, destination_id, event_types, filter, ..route(n) }
+        },
+    )
 }
 
 proptest! {
     /// The preview and the ingest are two readings of one rule.
     #[test]
-    fn an_event_takes_exactly_the_routes_that_do_not_refuse_it(
+    fn each_destination_is_reached_by_the_oldest_route_that_does_not_refuse_the_event(
         routes in prop::collection::vec(any::<u64>(), 0..12)
             .prop_flat_map(|ids| ids.into_iter().map(|n| any_route(n.into())).collect::<Vec<_>>()),
         event_type in prop::sample::select(vec!["a", "a.b", "a.b.c", "b.c", "c"]),
@@ -177,10 +203,13 @@ proptest! {
         let event = Event { source_id: source(from).filter(|_| from > 0), ..event(event_type, payload) };
         let table = table(routes.clone());
         let candidate = Candidate::of(&event, &table);
-        let mut willing: Vec<_> = routes.iter().filter(|route| route.refuses(&candidate).is_none()).map(|route| route.id).collect();
-        willing.sort();
-        let taken: Vec<_> = fan_out(&event, &table).iter().map(|route| route.id).collect();
-        prop_assert_eq!(taken, willing);
+        let mut willing = std::collections::BTreeMap::new();
+        for route in routes.iter().filter(|route| route.refuses(&candidate).is_none()) {
+            let oldest = willing.entry(route.destination_id).or_insert(route.id);
+            *oldest = route.id.min(*oldest);
+        }
+        let taken: Vec<_> = fan_out(&event, &table).iter().map(|route| (route.destination_id, route.id)).collect();
+        prop_assert_eq!(taken, willing.into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -199,7 +228,7 @@ fn a_change_makes_few_pages_anew() {
     let count = 4 * ROUTES_PAGE as u128;
     let before = table((0..count).map(|n| route(2 * n)));
     let odd = Arc::new(route(ROUTES_PAGE as u128 + 1));
-    let after = before.changed(&[(source(1), RouteId::from_uuid(id(0)))], [odd]);
+    let after = before.changed(&[route(0).place()], [odd]);
     let pages: Vec<_> = before.pages(source(1)).map(<[_]>::as_ptr).collect();
     let kept = after.pages(source(1)).filter(|page| pages.contains(&page.as_ptr())).count();
     assert_eq!((pages.len(), kept, after.pages(source(1)).count()), (4, 3, 4));
@@ -219,11 +248,12 @@ proptest! {
             let gone: std::collections::BTreeSet<_> = gone.into_iter().map(|n| RouteId::from_uuid(id(n))).collect();
             let come: std::collections::BTreeMap<_, _> = come.into_iter().map(|n| {
                 let filter = (n % 7 == 0).then(|| Filter::compile(&json!({})).expect("a filter"));
-                let route = Route { source_id: source(from).filter(|_| from > 0), filter, ..route(n) };
+                let source_id = source(from).filter(|_| from > 0);
+                let route = to((n * 31 + from) % 97, Route { source_id, filter, ..route(n) });
                 (route.id, Arc::new(route))
             }).collect();
             let named: Vec<_> = gone.iter().chain(come.keys())
-                .filter_map(|id| known.remove(id)).map(|route| (route.source_id, route.id)).collect();
+                .filter_map(|id| known.remove(id)).map(|route| route.place()).collect();
             known.extend(come.iter().map(|(id, route)| (*id, route.clone())));
             changed = changed.changed(&named, come.into_values());
             let anew = RouteTable::new(known.values().cloned());
@@ -236,4 +266,22 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_is_told_goes_by_patterns_that_begin_with_its_segment_and_not_where_it_is_about() {
+    let mut told = event("order.created", "{}");
+    told.id = crate::id::EventId::operational(Timestamp::MIN, 1);
+    told.event_type = crate::operations::OperationalKind::Throttled.event_type();
+    told.metadata.insert(crate::operations::ABOUT.into(), json!(destination(2)));
+    let all = |n| patterns(n, &["posthaste.**"]);
+    let wild = [["*"], ["**"], ["*.**"], ["*.destination.*"], ["*.*.throttled"], ["order.*"]];
+    let wild: Vec<Route> = (10..).zip(wild).map(|(n, pattern)| patterns(n, &pattern)).collect();
+    assert_eq!(taken(&told, wild), [0u128; 0]);
+    assert_eq!(taken(&told, [all(1), all(2), patterns(3, &["*", "posthaste.*.throttled"])]), [1, 3]);
+    assert_eq!(why(&told, all(2)), Some(RouteMismatch::EventType));
+    // What anybody may publish is about nothing.
+    let mut published = event("order.created", "{}");
+    published.metadata.insert(crate::operations::ABOUT.into(), json!(destination(2)));
+    assert_eq!(taken(&published, [route(1), route(2)]), [1, 2]);
 }

@@ -1,4 +1,5 @@
 //! Makes the deliveries of large fan-outs, a chunk at a time: accounts one after the other, an account's events in their order.
+//! The walk is over destinations, each with all its routes: of those that match the oldest delivers, and no other.
 //!
 //! The node that has committed an event begins at once; every node looks from time to time for expansions that have not
 //! moved. Two that work on the same one do no harm: a chunk is written by the node that comes first, and the other
@@ -14,18 +15,14 @@ use domain::{
     delivery::Position,
     dice::Dice,
     event::Event,
-    id::{DeliveryId, EventId, RouteId},
+    id::{DeliveryId, DestinationId, EventId, RouteId},
     limits,
-    route::{Candidate, Route},
+    route::{Candidate, Deliverers, Route},
     time::Clock,
 };
-use pages::{Orderings, Pages};
+pub(super) use pages::{Numberings, Pages};
 use rotation::{AccountRotation, OpenExpansion};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, failpoint};
 use tokio::{
     sync::mpsc,
@@ -45,7 +42,7 @@ pub(super) struct Expander {
     rotation: AccountRotation,
     pages: Pages,
     /// Where the expansions that are open stood when they were last looked at; None before the first look.
-    seen: Option<HashMap<EventId, Option<RouteId>>>,
+    seen: Option<HashMap<EventId, Option<DestinationId>>>,
     backoff: Backoff,
 }
 
@@ -90,6 +87,9 @@ impl Expander {
 
     /// Takes up what does not move: whatever is open at the start, later what has not moved since the last look.
     async fn look(&mut self) -> Result<(), StoreError> {
+        while self.store.take_over_expansion().await? {
+            // What a node of the version before has begun.
+        }
         let mut open = Vec::new();
         // Not only the first: all of those may be one account's.
         while open.len() < limits::EXPANSIONS_LOOKED_AT {
@@ -144,7 +144,7 @@ impl Expander {
             let Some(expansion) = self.store.expansion(open.expansion.event_id).await? else {
                 return Ok(Moved::ToTheEnd);
             };
-            (open.expansion, open.unsure) = (expansion, false);
+            open.renew(expansion);
         }
         let (chunk, places) = self.next_chunk(open).await?;
         failpoint::hit("expand.before");
@@ -160,14 +160,16 @@ impl Expander {
         }
         open.expansion.cursor = chunk.to;
         open.expansion.deliveries += chunk.deliveries.len() as u32;
+        open.expansion.other_routes = chunk.other_routes;
         Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On })
     }
 
     /// The deliveries of the next page of routes, and where they will wait.
     async fn next_chunk(&mut self, open: &mut OpenExpansion) -> Result<(Chunk, Vec<Place>), StoreError> {
-        let Expansion { event_id, account_id, account_version, cursor, .. } = open.expansion;
-        let inline: HashSet<RouteId> = open.expansion.inline_routes.iter().copied().collect();
-        let mut chunk = Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), done: true };
+        let Expansion { event_id, account_id, cursor, .. } = open.expansion;
+        let other_routes = open.expansion.other_routes.clone();
+        let mut chunk =
+            Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), other_routes, done: true };
         let event = match &open.event {
             Some(event) => Arc::clone(event),
             None => match self.store.payload(event_id).await {
@@ -180,35 +182,77 @@ impl Expander {
             },
         };
         open.keep(&event);
-        let limit = self.store.chunk_routes();
-        let walk = RouteWalk { account_id, source_id: event.source_id, after: cursor, limit, known: None };
-        let (routes, orderings) = self.pages.read(self.store.as_ref(), walk).await?;
-        chunk.done = routes.len() < limit;
-        chunk.to = routes.last().map(|route| route.id).or(cursor);
-        let filtered = routes.iter().any(|route| route.filter.is_some());
-        let candidate = Candidate::new(&event, filtered);
-        let taken = |route: &&Route| {
-            let was_there = route.was_there(account_version, event.received_at);
-            was_there && route.takes(&candidate) && !inline.contains(&route.id)
-        };
-        for (place, some) in routes.chunks(FILTERED_STEP).enumerate() {
-            if filtered && place > 0 {
-                yield_now().await;
-            }
-            let new_delivery = |route| self.new_delivery(&event, route, &orderings);
-            chunk.deliveries.extend(some.iter().filter(taken).map(new_delivery));
+        let (limit, mut deliverers) = (self.store.chunk_routes(), Deliverers::default());
+        let (mut after, mut going_on) = (cursor.map(|destination| (destination, RouteId::MAX)), None);
+        loop {
+            let walk = RouteWalk { account_id, source_id: event.source_id, after, limit, known: None };
+            let (routes, numberings) = self.pages.read(self.store.as_ref(), walk).await?;
+            let (whole, is_last) = (whole_destinations(&routes, limit, going_on), routes.len() < limit);
+            chunk.to = whole.last().map(|route| route.destination_id).or(chunk.to);
+            chunk.done = is_last && whole.len() == routes.len();
+            self.take(&mut chunk, open, &event, whole, &numberings, &mut deliverers).await;
+            let Some(last) = whole.last().filter(|_| !is_last && whole.len() == routes.len()) else { break };
+            (after, going_on) = (Some((last.destination_id, last.id)), Some(last.destination_id));
         }
         let places =
             chunk.deliveries.iter().map(|made| (made.destination_id, made.id, made.position)).collect();
         Ok((chunk, places))
     }
 
-    /// At a destination that became ordered after the event it takes its number now.
-    fn new_delivery(&self, event: &Event, route: &Route, orderings: &Orderings) -> NewDelivery {
-        let now = self.clock.now();
-        let ordering = orderings.get(&route.destination_id).copied().unwrap_or_default();
-        NewDelivery::of_route(event, route, ordering, DeliveryId::at(now, self.dice.bits()), now)
+    /// Adds what these routes make of the event.
+    async fn take(
+        &self,
+        chunk: &mut Chunk,
+        open: &OpenExpansion,
+        event: &Event,
+        routes: &[Route],
+        numberings: &Numberings,
+        deliverers: &mut Deliverers,
+    ) {
+        let filtered = routes.iter().any(|route| route.filter.is_some());
+        let candidate = Candidate::new(event, filtered);
+        let taken = |route: &&Route| {
+            let was_there = route.was_there(open.expansion.account_version, event.received_at);
+            was_there && route.takes(&candidate) && !open.has_inline(route.destination_id)
+        };
+        for (place, some) in routes.chunks(FILTERED_STEP).enumerate() {
+            if filtered && place > 0 {
+                yield_now().await;
+            }
+            for route in some.iter().filter(taken) {
+                if deliverers.includes(route) {
+                    chunk.deliveries.push(self.new_delivery(event, route, numberings));
+                } else if chunk.other_routes.len() < limits::OTHER_ROUTES {
+                    chunk.other_routes.push(route.id);
+                }
+            }
+        }
     }
+
+    /// It takes its number now, at a destination that became ordered after the event too.
+    fn new_delivery(&self, event: &Event, route: &Route, numberings: &Numberings) -> NewDelivery {
+        let now = self.clock.now();
+        let numbering = numberings.get(&route.destination_id).copied().unwrap_or_default();
+        NewDelivery::of_route(event, route, numbering, DeliveryId::at(now, self.dice.bits()), now)
+    }
+}
+
+/// The routes of a page that a chunk takes: of destinations that end in it. The last one may go on behind a full page, and
+/// is left to the next chunk. One that has the page to itself is taken, and gone on with in the pages behind, alone.
+pub(super) fn whole_destinations(
+    routes: &[Route],
+    limit: usize,
+    going_on: Option<DestinationId>,
+) -> &[Route] {
+    let end = match (going_on, routes.last()) {
+        (Some(destination), _) => routes.partition_point(|route| route.destination_id == destination),
+        (None, Some(last)) if routes.len() >= limit => {
+            let whole = routes.partition_point(|route| route.destination_id < last.destination_id);
+            if whole > 0 { whole } else { routes.len() }
+        }
+        (None, _) => routes.len(),
+    };
+    &routes[..end]
 }
 
 /// Events that are committed meanwhile wait for the same processors and the same flush.
@@ -219,7 +263,7 @@ async fn rest(took: Duration) {
     }
 }
 
-type Place = (domain::id::DestinationId, DeliveryId, Position);
+type Place = (DestinationId, DeliveryId, Position);
 
 /// What became of an expansion's cursor.
 enum Moved {

@@ -8,8 +8,15 @@ use store::{Store, StoreError};
 
 pub(super) use history::{Retention, RetentionSettings};
 
+/// For how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) idempotency_keys: Duration,
+    pub(super) audit_entries: Duration,
+}
+
 /// What every node does: any number may do it at once.
-pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotency_window: Duration) {
+pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, kept: Kept) {
     loop {
         supervisor::failpoint();
         tokio::time::sleep(limits::PRUNE_EVERY).await;
@@ -17,10 +24,12 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, idempotenc
         if let Err(error) = store.ensure_partitions(now).await {
             tracing::error!(%error, "the store is not prepared for the days to come; trying again");
         }
-        let unused = now.minus(idempotency_window);
+        let unused = now.minus(kept.idempotency_keys);
         prune("idempotency keys", || store.prune_idempotency(unused, limits::PRUNE_STEP)).await;
         let ended = now.minus(limits::HOLDS_KEPT);
         prune("holds", || store.prune_holds(ended, limits::PRUNE_STEP)).await;
+        let told = now.minus(kept.audit_entries);
+        prune("audit entries", || store.prune_audit(told, limits::PRUNE_STEP)).await;
     }
 }
 

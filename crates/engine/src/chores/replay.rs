@@ -6,6 +6,7 @@
 //!
 //! While as much of an account waits as may, its replays wait too: they are held, and make nothing.
 
+mod backfill;
 mod full_backlogs;
 #[cfg(test)]
 mod tests;
@@ -20,14 +21,16 @@ use domain::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
-    NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold, Replayed, Store, StoreError,
-    failpoint,
+    BackfillChunk, NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold, Replayed, Store,
+    StoreError, failpoint,
 };
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep, sleep_until},
 };
 
+pub(super) use backfill::Backfiller;
+use backfill::ChunkMaker;
 pub(super) use full_backlogs::FullBacklogs;
 
 pub(super) struct Replayer {
@@ -38,6 +41,7 @@ pub(super) struct Replayer {
     /// Told where new deliveries wait.
     pub(super) dispatcher: mpsc::Sender<Message>,
     pub(super) backlog: FullBacklogs,
+    pub(super) backfiller: Backfiller,
 }
 
 /// A replay that this node holds.
@@ -157,7 +161,10 @@ impl Replayer {
         Ok(())
     }
 
-    async fn write_chunk(&self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
+    async fn write_chunk(&mut self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
+        if replay.backfill.is_some() {
+            return self.write_backfill(node, replay).await;
+        }
         let chunk = self.next_chunk(node, replay).await?;
         failpoint::hit("replay.before");
         let written = self.store.write_replay(&chunk).await;
@@ -172,9 +179,53 @@ impl Replayer {
         Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
     }
 
+    async fn write_backfill(&mut self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
+        let (limit, with) = (
+            self.chunk_limit(replay),
+            ChunkMaker { store: self.store.as_ref(), clock: self.clock.as_ref(), dice: self.dice.as_ref() },
+        );
+        let Some(backfill) = &replay.backfill else { return Ok(Moved::NotOurs) };
+        let chunk = self.backfiller.next_chunk(&with, node, replay, backfill, limit).await?;
+        failpoint::hit("backfill.before");
+        let written = self.store.write_backfill(&chunk).await;
+        failpoint::hit("backfill.after");
+        let maybe_there = !matches!(written, Ok(None) | Err(StoreError::Unavailable(_)));
+        if maybe_there && !chunk.deliveries.is_empty() {
+            let made = chunk.deliveries.iter().map(|one| &one.delivery);
+            let places = made.map(|made| (made.destination_id, made.id, made.position)).collect();
+            let _ = self.dispatcher.send(Message::Made(places)).await;
+        }
+        let Some(made) = written? else { return Ok(Moved::NotOurs) };
+        if let Some(backfill) = &mut replay.backfill {
+            backfill.cursor = chunk.to;
+        }
+        Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
+    }
+
+    fn chunk_limit(&self, replay: &OpenReplay) -> usize {
+        let step = replay.rate.div_ceil(limits::REPLAY_STEPS_A_SECOND) as usize;
+        step.clamp(1, self.store.chunk_routes())
+    }
+
     /// Says that it is still ours, by a chunk of nothing.
     async fn keep(&self, node: NodeId, replay: &OpenReplay) -> Result<Moved, StoreError> {
         let now = self.clock.now();
+        if let Some(backfill) = &replay.backfill {
+            let nothing = BackfillChunk {
+                replay_id: replay.id,
+                account_id: replay.account_id,
+                node,
+                from: backfill.cursor,
+                to: backfill.cursor,
+                deliveries: Vec::new(),
+                skipped: 0,
+                done: false,
+                now,
+                until: now.plus(limits::REPLAY_HOLD),
+            };
+            let ours = self.store.write_backfill(&nothing).await?.is_some();
+            return Ok(if ours { Moved::HeldBack } else { Moved::NotOurs });
+        }
         let nothing = ReplayChunk {
             replay_id: replay.id,
             node,
@@ -191,8 +242,7 @@ impl Replayer {
     }
 
     async fn next_chunk(&self, node: NodeId, replay: &OpenReplay) -> Result<ReplayChunk, StoreError> {
-        let limit = (replay.rate.div_ceil(limits::REPLAY_STEPS_A_SECOND) as usize)
-            .clamp(1, self.store.chunk_routes());
+        let limit = self.chunk_limit(replay);
         let originals = self.store.originals(&OriginalWalk { replay: replay.clone(), limit }).await?;
         let now = self.clock.now();
         let mut chunk = ReplayChunk {
@@ -220,7 +270,7 @@ impl Replayer {
         let now = self.clock.now();
         let id = DeliveryId::at(now, self.dice.bits());
         let (destination, key) =
-            ((original.destination_id, original.ordering?), original.ordering_key.as_deref());
+            ((original.destination_id, original.numbering?), original.ordering_key.as_deref());
         let delivery = NewDelivery::new(id, original.route_id, destination, key, now, now);
         Some(Replayed { origin: original.origin, event_id: original.event_id, delivery })
     }

@@ -2,7 +2,9 @@
 //! does it at a time. How far it has come is written down, so that the next node goes on there; a span that was
 //! summed up twice says the same as one that was summed up once.
 //!
-//! Two loops: minutes are not to wait while a day is read again.
+//! Two loops: minutes are not to wait while a day is read again. A third one is ahead of them: [`open`].
+
+pub(super) mod open;
 
 use crate::chores::term::{ChoreTerm, Stopped};
 use domain::{

@@ -2,7 +2,7 @@
 
 use super::{
     prune::{Retention, RetentionSettings},
-    rollup::{RollUp, SpanGroup},
+    rollup::{RollUp, SpanGroup, open::OpenMinutes},
     term::ChoreTerm,
 };
 use crate::{
@@ -16,12 +16,13 @@ use domain::{
     rollup::{Span, Sums},
     seal::Sealed,
     testing,
+    testing::audit_entry,
     time::{Clock, Timestamp},
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, History as _, Ingest as _, NewEvent, RollupKind, RollupMark,
-    Rollups as _, Store, memory::MemoryStore,
+    Catalog as _, Chore, Committed, History as _, Ingest as _, NewEvent, PreparedEvent, RollupKind,
+    RollupMark, Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -60,7 +61,7 @@ impl World {
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let account = Account::new(AccountId::at(NOON, 1), "Acme", Sealed::default(), NOON);
         let account = Account { retention_days, ..account };
-        let account = store.create_account(&account).await.expect("an account");
+        let account = store.create_account(&account, &audit_entry()).await.expect("an account");
         Self { store, clock, account }
     }
 
@@ -69,9 +70,10 @@ impl World {
         let event = testing::event(self.account.id, now, 7);
         let id = event.id;
         let new = NewEvent {
-            event: Arc::new(event),
+            event: PreparedEvent::new(event),
             account_version: self.account.version,
             deliveries: Vec::new(),
+            other_routes: Vec::new(),
             expands: false,
             key: None,
         };
@@ -90,7 +92,17 @@ impl World {
             let term = self.term(Chore::RollUp, node);
             tokio::spawn(RollUp::new(span_group, term, limits::ROLLUP_EVERY).run())
         };
-        vec![start(SpanGroup::Minutes), start(SpanGroup::HoursAndDays)]
+        vec![start(SpanGroup::Minutes), start(SpanGroup::HoursAndDays), self.add_up(node)]
+    }
+
+    fn add_up(&self, node: u128) -> JoinHandle<()> {
+        tokio::spawn(OpenMinutes::new(self.term(Chore::RollUp, node), limits::ROLLUP_EVERY).run())
+    }
+
+    /// How old what is added up is said to be.
+    async fn open_age(&self) -> Option<Duration> {
+        let mark = self.store.mark(RollupMark::OpenAccounts).await.expect("read");
+        mark.map(|at| self.clock.now().since(at))
     }
 
     fn prune(&self, node: u128) -> JoinHandle<()> {
@@ -172,4 +184,55 @@ async fn minutes_and_hours_have_their_time_too() {
     assert_eq!((world.summed_up(Span::Minute).await, world.summed_up(Span::Hour).await), (vec![], vec![1]));
     tokio::time::sleep(limits::ROLLUP_HOURS_KEPT).await;
     assert_eq!((world.summed_up(Span::Hour).await, world.summed_up(Span::Day).await), (vec![], vec![1]));
+}
+
+/// As old as statistics may be.
+const FRESH: Duration = Duration::from_secs(10);
+
+#[tokio::test(start_paused = true)]
+async fn what_has_just_happened_is_in_its_minute_within_seconds() {
+    let world = World::new(90).await;
+    let _chores = world.roll_up(1);
+    let mut events = 0;
+    for _ in 0..60 {
+        world.event().await;
+        events += 1;
+        tokio::time::sleep(FRESH).await;
+        assert_eq!(world.summed_up(Span::Minute).await.iter().sum::<u64>(), events);
+        assert!(world.open_age().await.is_some_and(|age| age <= FRESH), "{:?}", world.open_age().await);
+    }
+    tokio::time::sleep(5 * limits::OPEN_MINUTE).await;
+    assert_eq!(world.summed_up(Span::Minute).await.iter().sum::<u64>(), events, "for good");
+    let idle = world.open_age().await;
+    tokio::time::sleep(HOUR).await;
+    assert!(world.open_age().await > idle, "where nothing happens nothing is written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_over_counts_nothing_twice_and_claims_only_what_it_knows() {
+    let world = World::new(90).await;
+    let first = world.roll_up(1);
+    let mut events = 0;
+    for _ in 0..30 {
+        world.event().await;
+        events += 1;
+        tokio::time::sleep(FRESH).await;
+    }
+    first.iter().for_each(JoinHandle::abort);
+    for _ in 0..30 {
+        world.event().await;
+        events += 1;
+        tokio::time::sleep(FRESH).await;
+    }
+    // Five minutes later another node has the open minutes alone: those before them are nobody's.
+    let _open = world.add_up(2);
+    tokio::time::sleep(4 * FRESH).await;
+    assert!(world.open_age().await.is_some_and(|age| age > 30 * FRESH), "they are not claimed");
+    let _chores = world.roll_up(2);
+    tokio::time::sleep(FRESH).await;
+    world.event().await;
+    events += 1;
+    tokio::time::sleep(6 * FRESH).await;
+    assert_eq!(world.summed_up(Span::Minute).await.iter().sum::<u64>(), events);
+    assert!(world.open_age().await.is_some_and(|age| age <= FRESH), "{:?}", world.open_age().await);
 }

@@ -28,6 +28,8 @@ pub(crate) struct LaneFigure {
     pub(crate) attempts: u32,
     /// By its gate: what a person has paused needs no telling.
     pub(crate) held: Option<HoldReason>,
+    /// Since when the first of those that wait has been due.
+    pub(crate) due_since: Option<Timestamp>,
 }
 
 /// How often a slot was denied, beyond the life of a lane. The first so many destinations keep a number of their own: a

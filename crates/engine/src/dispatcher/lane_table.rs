@@ -10,6 +10,7 @@ use domain::{
     id::{AccountId, DestinationId},
     lane::{Explanation, Lane},
     limits,
+    operations::OperationalNote,
     time::Timestamp,
 };
 use std::{
@@ -164,6 +165,15 @@ impl LaneTable {
         run.destination = None;
         run.lane.outdated();
         true
+    }
+
+    /// The lanes of an account, and those of which it is not known yet whose they are: one of them may be read right now,
+    /// as it was before.
+    pub(super) fn perhaps_of(&self, account: AccountId) -> Vec<DestinationId> {
+        let perhaps = |id: &&DestinationId| {
+            self.lanes.get(id).is_some_and(|run| run.account.is_none_or(|known| known == account))
+        };
+        self.by_shard.values().flatten().filter(perhaps).copied().collect()
     }
 
     pub(super) fn change_of(&self, id: DestinationId) -> u64 {
@@ -387,6 +397,7 @@ impl LaneTable {
                 successes,
                 attempts,
                 held: run.lane.held_by_gate(now),
+                due_since: due,
             });
         }
         let (denied, denied_other) = self.denials.list();
@@ -414,8 +425,14 @@ impl RunningLane {
             return None;
         }
         let holds = GateRecord::history(self.kept_gate.as_ref(), record.as_ref(), now);
+        let told = GateRecord::told(self.kept_gate.as_ref(), record.as_ref());
+        let note = |account: AccountId| {
+            let note = move |(kind, hold): &(_, _)| OperationalNote::of_gate(account, id, (*kind, hold), now);
+            told.iter().map(note).collect()
+        };
+        let notes = self.account.map(note).unwrap_or_default();
         self.kept_gate.clone_from(&record);
-        Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds }))
+        Some(Box::new(GateWord { destination_id: id, shard: self.shard, record, holds, notes }))
     }
 
     /// The gate as it is, so that the lane goes on from there when it is entered again.

@@ -12,7 +12,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -73,6 +73,55 @@ pub struct LinkFacts {
     /// Cancelled by the request that has no more use for it, however much of it is still unwritten.
     given_up: CancellationToken,
     closed: CancellationToken,
+    counted: Arc<CountedLink>,
+}
+
+/// How many connections are open and may be used again.
+#[derive(Debug, Default)]
+pub(crate) struct LinkCount(AtomicUsize);
+
+impl LinkCount {
+    #[cfg(test)]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One of them, as long as it is.
+#[derive(Debug)]
+struct CountedLink {
+    count: Arc<LinkCount>,
+    counts: AtomicBool,
+}
+
+impl CountedLink {
+    fn new(count: Arc<LinkCount>) -> Self {
+        count.0.fetch_add(1, Ordering::Relaxed);
+        Self { count, counts: AtomicBool::new(true) }
+    }
+
+    fn release(&self) {
+        if self.counts.swap(false, Ordering::Relaxed) {
+            self.count.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts no more if there are more than so many.
+    fn release_if_above(&self, most: usize) -> bool {
+        let fewer = |count: usize| (count > most).then(|| count - 1);
+        if !self.counts.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let released = self.count.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok();
+        self.counts.store(!released, Ordering::Relaxed);
+        released
+    }
+}
+
+impl Drop for CountedLink {
+    fn drop(&mut self) {
+        self.release();
+    }
 }
 
 /// A connection.
@@ -93,11 +142,23 @@ pub struct Link {
 }
 
 impl Link {
-    pub(super) fn new(stream: Box<dyn Duplex>, facts: ConnectionFacts, fence: Option<Fence>) -> Self {
+    pub(super) fn new(
+        stream: Box<dyn Duplex>,
+        facts: ConnectionFacts,
+        fence: Option<Fence>,
+        count: &Arc<LinkCount>,
+    ) -> Self {
         let closed = CancellationToken::new();
         let given_up = CancellationToken::new();
         let made_at = Instant::now();
-        let facts = LinkFacts { facts, made_at, used: Arc::default(), given_up, closed: closed.clone() };
+        let facts = LinkFacts {
+            facts,
+            made_at,
+            used: Arc::default(),
+            given_up,
+            closed: closed.clone(),
+            counted: Arc::new(CountedLink::new(Arc::clone(count))),
+        };
         let (until_given_up, _closed) = (None, closed.drop_guard());
         let (reads_early_answers, is_deaf, answered) = (false, false, 0);
         Self { stream, facts, fence, reads_early_answers, is_deaf, answered, until_given_up, _closed }
@@ -167,6 +228,11 @@ impl LinkFacts {
         self.made_at.elapsed() >= limits::CONNECTION_AGE_MAX - limits::IDLE_TIMEOUT
     }
 
+    /// Whether it is one of more than are to be kept, and the one that is not. It is asked when its request has ended.
+    pub(crate) fn is_one_too_many(&self, kept: usize) -> bool {
+        self.counted.release_if_above(kept)
+    }
+
     /// Closes the socket without waiting for what is still to be written.
     pub(crate) fn give_up(&self) {
         self.given_up.cancel();
@@ -185,6 +251,7 @@ impl Drop for Link {
         if self.until_given_up.is_some() && self.facts.given_up.is_cancelled() {
             self.stream.discard_unsent();
         }
+        self.facts.counted.release();
     }
 }
 
@@ -274,7 +341,23 @@ mod tests {
     }
 
     fn link() -> Link {
-        Link::new(Box::new(Broken), ConnectionFacts::default(), None)
+        Link::new(Box::new(Broken), ConnectionFacts::default(), None, &Arc::default())
+    }
+
+    #[test]
+    fn of_more_links_than_are_kept_the_first_to_end_go_and_each_counts_once() {
+        let count = Arc::<LinkCount>::default();
+        let link = || Link::new(Box::new(Broken), ConnectionFacts::default(), None, &count);
+        let links: Vec<Link> = (0..5).map(|_| link()).collect();
+        let facts: Vec<LinkFacts> = links.iter().map(Link::facts).collect();
+        let too_many: Vec<bool> = facts.iter().map(|facts| facts.is_one_too_many(3)).collect();
+        assert_eq!(too_many, [true, true, false, false, false]);
+        assert!(!facts[0].is_one_too_many(0), "it counts no more");
+        assert_eq!(count.get(), 3);
+        drop(links);
+        assert_eq!(count.get(), 0, "whoever still has their facts");
+        drop(facts);
+        assert_eq!(count.get(), 0);
     }
 
     #[tokio::test]

@@ -57,8 +57,8 @@ impl Resolve for ScriptedResolver {
 struct MemoryDialer {
     calls: Mutex<Vec<Call>>,
     served: Arc<Mutex<Vec<Served>>>,
-    /// Nobody is there.
-    deserted: Mutex<bool>,
+    /// Nobody is there, and this is how one learns of it.
+    deserted: Mutex<Option<io::ErrorKind>>,
     /// How long an answer takes.
     pause: Arc<Mutex<Duration>>,
     reached: Arc<Notify>,
@@ -82,8 +82,8 @@ impl Dial for MemoryDialer {
     async fn dial(&self, address: SocketAddr) -> io::Result<Box<dyn Duplex>> {
         let call = Call { address, at: Instant::now() };
         self.calls.lock().unwrap().push(call);
-        if *self.deserted.lock().unwrap() {
-            return Err(io::ErrorKind::ConnectionRefused.into());
+        if let Some(kind) = *self.deserted.lock().unwrap() {
+            return Err(kind.into());
         }
         let (ours, theirs) = duplex(64 * 1024);
         let (served, pause) = (Arc::clone(&self.served), Arc::clone(&self.pause));
@@ -122,11 +122,16 @@ async fn serve(
 struct World {
     resolver: Arc<ScriptedResolver>,
     dialer: Arc<MemoryDialer>,
+    egress: Egress,
     transport: Arc<HttpTransport>,
 }
 
 impl World {
     fn new() -> Self {
+        Self::keeping(limits::KEPT_CONNECTIONS)
+    }
+
+    fn keeping(kept: usize) -> Self {
         let resolver = Arc::new(ScriptedResolver::default());
         let dialer = Arc::new(MemoryDialer::default());
         let policy = AddressPolicy {
@@ -141,7 +146,9 @@ impl World {
             limits::CONNECT_TIMEOUT,
             None,
         );
-        let world = Self { resolver, dialer, transport: Arc::new(HttpTransport::new(egress.unwrap())) };
+        let egress = egress.unwrap();
+        let transport = Arc::new(HttpTransport::keeping(egress.clone(), kept));
+        let world = Self { resolver, dialer, egress, transport };
         world.resolver.names(&["1.1.1.1"]);
         world
     }
@@ -156,6 +163,12 @@ impl World {
             Ok(response) => Ok(response.status),
             Err(failure) => Err(failure.fault.error_code()),
         }
+    }
+
+    /// So many requests at once.
+    async fn burst(&self, count: usize) {
+        let answers = join_all((0..count).map(|_| self.sent())).await;
+        assert!(answers.iter().all(|answer| *answer == Ok(200)), "{answers:?}");
     }
 
     fn called(&self) -> Vec<String> {
@@ -191,6 +204,36 @@ async fn a_kept_connection_is_used_again_while_its_name_leads_there() {
     }
     assert_eq!(world.called(), ["1.1.1.1"]);
     assert!((4..=9).contains(&world.resolver.asked()), "{} times in two minutes", world.resolver.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_keeps_as_many_connections_as_it_had_requests_open_at_once() {
+    let world = World::new();
+    *world.dialer.pause.lock().unwrap() = SECOND;
+    for _ in 0..3 {
+        world.burst(600).await;
+        sleep(SECOND).await;
+    }
+    assert_eq!(world.called().len(), 600);
+    assert_eq!(world.egress.links(), 600);
+    sleep(3 * limits::IDLE_TIMEOUT).await;
+    assert_eq!(world.egress.links(), 0, "and no longer than any other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_connections_than_are_kept_in_all_are_closed_after_their_requests() {
+    let world = World::keeping(8);
+    *world.dialer.pause.lock().unwrap() = SECOND;
+    world.burst(20).await;
+    assert_eq!((world.called().len(), world.egress.links()), (20, 8));
+    sleep(SECOND).await;
+    world.burst(20).await;
+    assert_eq!((world.called().len(), world.egress.links()), (32, 8), "eight were used again");
+    sleep(SECOND).await;
+    for _ in 0..20 {
+        world.burst(8).await;
+    }
+    assert_eq!(world.called().len(), 32);
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,9 +369,9 @@ async fn one_that_is_dropped_while_it_asks_leaves_the_asking_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_does_not_answer_is_asked_for_again_by_the_next_request() {
     let world = World::new();
-    *world.dialer.deserted.lock().unwrap() = true;
+    *world.dialer.deserted.lock().unwrap() = Some(io::ErrorKind::ConnectionRefused);
     assert_eq!(world.sent().await, Err("connect_error"));
-    *world.dialer.deserted.lock().unwrap() = false;
+    *world.dialer.deserted.lock().unwrap() = None;
     world.resolver.names(&["2.2.2.2"]);
     assert_eq!(world.sent().await, Ok(200));
     assert_eq!(world.called(), ["1.1.1.1", "2.2.2.2"]);
@@ -411,4 +454,19 @@ async fn no_request_goes_to_an_address_that_was_not_named_within_the_last_minute
     }
     let reused = world.served().len() - world.called().len();
     assert!(answered > 500 && reused > 300, "{answered} answered, {reused} by a kept connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_refuses_is_told_from_one_that_cannot_be_reached() {
+    let world = World::new();
+    for (kind, expected, message) in [
+        (io::ErrorKind::ConnectionRefused, FailureKind::Refused, "the destination refused the connection"),
+        (io::ErrorKind::HostUnreachable, FailureKind::Unreachable, "the destination could not be reached"),
+        (io::ErrorKind::NetworkUnreachable, FailureKind::Unreachable, "the destination could not be reached"),
+    ] {
+        *world.dialer.deserted.lock().unwrap() = Some(kind);
+        let failure = world.send().await.result.expect_err("nobody is there");
+        assert_eq!((failure.kind, failure.message.as_str()), (Some(expected), message), "{kind:?}");
+        assert_eq!(failure.fault.error_code(), "connect_error");
+    }
 }

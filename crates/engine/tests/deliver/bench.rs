@@ -10,11 +10,12 @@ use domain::{
     id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, RouteId},
     limits,
     member::Role,
-    retry::RetryPolicy,
+    retry::RetrySettings,
     route::Route,
     seal::MasterKeys,
     signature::SigningSecret,
     testing,
+    testing::audit_entry,
     time::{Clock, Timestamp},
 };
 use engine::{
@@ -32,7 +33,7 @@ use std::{
 };
 use store::{
     Announce, Catalog, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery, History,
-    Ingest, NewDelivery, NewEvent, NodeRecord, Page, memory::MemoryStore,
+    Ingest, NewDelivery, NewEvent, NodeRecord, Page, PreparedEvent, memory::MemoryStore,
 };
 use supervisor::Supervisor;
 use tokio::time::Instant;
@@ -109,7 +110,7 @@ pub(crate) async fn bench_of(
     let now = clock.now();
     let account = AccountId::at(now, dice.bits());
     let row = Account::new(account, "test", keys.new_data_key(account, dice.as_ref()), now);
-    store.create_account(&row).await.unwrap();
+    store.create_account(&row, &audit_entry()).await.unwrap();
     let parts = EngineParts { supervisor, ..parts(store.clone(), &clock, &dice, &keys, settings) };
     let id = parts.node.id;
     let engine = match sinks {
@@ -205,9 +206,9 @@ impl Bench {
         destination.secret.current =
             key.seal(&Destination::secret_place(id), secret.as_bytes(), self.dice.as_ref());
         change(&mut destination);
-        self.store.create_destination(&destination).await.unwrap();
+        self.store.create_destination(&destination, &audit_entry()).await.unwrap();
         let route = Route::new(RouteId::at(now, self.dice.bits()), self.account, id, now);
-        self.store.create_route(&route).await.unwrap();
+        self.store.create_route(&route, &audit_entry()).await.unwrap();
         id
     }
 
@@ -287,13 +288,20 @@ impl Bench {
         let mut deliveries = Vec::new();
         for destination in destinations {
             let id = DeliveryId::at(now, self.dice.bits());
-            let ordering = self.store.destination(self.account, *destination).await.unwrap().ordering;
-            let to = (*destination, ordering);
+            let to = self.store.destination(self.account, *destination).await.unwrap();
+            let to = (*destination, to.numbering());
             deliveries.push(NewDelivery::new(id, RouteId::MIN, to, wish.key, due_at, now));
         }
         let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
         let account_version = self.store.account(self.account).await.unwrap().version;
-        let new = NewEvent { event: event.clone(), account_version, deliveries, expands: false, key: None };
+        let new = NewEvent {
+            event: PreparedEvent::new(event.clone()),
+            account_version,
+            deliveries,
+            other_routes: Vec::new(),
+            expands: false,
+            key: None,
+        };
         assert_eq!(self.store.commit(&[new], now).await.unwrap(), [Committed::New]);
         (event, ids)
     }
@@ -333,7 +341,7 @@ impl Bench {
 }
 
 /// A retry policy with these pauses, to the second.
-pub(crate) fn schedule(seconds: &[u64]) -> RetryPolicy {
+pub(crate) fn schedule(seconds: &[u64]) -> RetrySettings {
     let schedule = seconds.iter().map(|pause| Duration::from_secs(*pause)).collect();
-    RetryPolicy { schedule, jitter: 0.0, ..RetryPolicy::default() }
+    RetrySettings { schedule: Some(schedule), jitter: Some(0.0), ..RetrySettings::default() }
 }

@@ -93,7 +93,7 @@ impl Bench {
 #[tokio::test]
 async fn one_token_serves_many_attempts() {
     let (bench, _) = token_bench([]).await;
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     for _ in 0..3 {
         bench.send(&[destination], b"{}").await;
     }
@@ -104,7 +104,7 @@ async fn one_token_serves_many_attempts() {
 #[tokio::test]
 async fn a_token_that_has_expired_is_renewed_once_and_costs_no_retry() {
     let (bench, _) = token_bench([]).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[])).await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::status(401), Reply::ok()]));
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
@@ -117,7 +117,7 @@ async fn a_token_that_has_expired_is_renewed_once_and_costs_no_retry() {
 #[tokio::test]
 async fn a_second_refusal_is_a_rejection() {
     let (bench, _) = token_bench([]).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1, 1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1, 1])).await;
     bench.receiver.script("a", Reply::status(401));
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("rejected")));
@@ -129,7 +129,7 @@ async fn a_second_refusal_is_a_rejection() {
 async fn a_token_that_cannot_be_had_now_is_asked_for_again_and_the_attempt_says_why() {
     let away = CredentialError::Unavailable("the token server is away".into());
     let (bench, _) = token_bench([Trouble::Fails(away)]).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
     assert_eq!(bench.outcomes(destination).await, [Outcome::InternalError, Outcome::Success]);
@@ -142,7 +142,7 @@ async fn a_token_that_cannot_be_had_now_is_asked_for_again_and_the_attempt_says_
 async fn a_token_that_will_never_be_had_makes_a_delivery_undeliverable() {
     let unknown = CredentialError::Refused("the client is unknown".into());
     let (bench, _) = token_bench([Trouble::Fails(unknown)]).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("undeliverable")));
     assert_eq!(bench.receiver.total(), 0);
@@ -153,8 +153,8 @@ async fn a_token_is_waited_for_as_long_as_the_attempt_may_take() {
     let (bench, _) = token_bench([Trouble::Hangs]).await;
     let destination = bench
         .destination("a", |it| {
-            it.timeout = Duration::from_secs(1);
-            it.retry_policy = schedule(&[]);
+            it.settings.timeout = Some(Duration::from_secs(1));
+            it.settings.retry_policy = schedule(&[]);
         })
         .await;
     bench.send(&[destination], b"{}").await;

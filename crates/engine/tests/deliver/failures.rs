@@ -33,8 +33,8 @@ async fn met(addr: SocketAddr) -> (Outcome, Option<u16>, AttemptError) {
     let destination = bench
         .destination("a", |it| {
             it.url = format!("http://{addr}/");
-            it.retry_policy = schedule(&[]);
-            it.timeout = Duration::from_secs(1);
+            it.settings.retry_policy = schedule(&[]);
+            it.settings.timeout = Some(Duration::from_secs(1));
         })
         .await;
     bench.send(&[destination], b"{}").await;

@@ -14,7 +14,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Announce, Catalog, Committed, Expansions, History, Ingest, NewEvent};
+use store::{Announce, Catalog, Committed, Expansions, History, Ingest, NewEvent, PreparedEvent};
 use tokio::time::Instant;
 
 /// Everything arrives, after a while.
@@ -46,8 +46,15 @@ impl Bench {
         let event = testing::event(self.account, now, rand::random());
         let id = event.id;
         let account_version = self.store.account(self.account).await.unwrap().version;
-        let (event, deliveries) = (Arc::new(event), Vec::new());
-        let new = NewEvent { event, account_version, deliveries, expands: true, key: None };
+        let (event, deliveries) = (PreparedEvent::new(event), Vec::new());
+        let new = NewEvent {
+            event,
+            account_version,
+            deliveries,
+            other_routes: Vec::new(),
+            expands: true,
+            key: None,
+        };
         assert_eq!(self.store.commit(&[new], now).await.unwrap(), [Committed::New]);
         if tell {
             let expansion = self.store.expansion(id).await.unwrap().expect("just begun");

@@ -97,7 +97,7 @@ impl Bench {
         let destination = self
             .destination("guarded", |it| {
                 it.url = url.into();
-                it.retry_policy = schedule(&[]);
+                it.settings.retry_policy = schedule(&[]);
                 change(it);
             })
             .await;

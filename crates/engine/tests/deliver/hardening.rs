@@ -8,6 +8,7 @@ use domain::{
     event::Event,
     id::{DeliveryId, DestinationId, RouteId},
     limits, testing,
+    testing::audit_entry,
 };
 use engine::{
     EngineSettings,
@@ -22,7 +23,9 @@ use std::{
     },
     time::Duration,
 };
-use store::{Announce, Catalog, Change, Committed, Ingest, NewDelivery, NewEvent, Queue, StoreError};
+use store::{
+    Announce, Catalog, Change, Committed, Ingest, NewDelivery, NewEvent, PreparedEvent, Queue, StoreError,
+};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, timeout},
@@ -68,8 +71,15 @@ impl Bench {
         let new = events.iter().zip(destinations.iter().cycle()).map(|(event, destination)| {
             let id = DeliveryId::at(now, rand::random());
             let delivery = NewDelivery::unordered(id, RouteId::MIN, *destination, now);
-            let event = event.clone();
-            NewEvent { event, account_version, deliveries: vec![delivery], expands: false, key: None }
+            let event = PreparedEvent::new(event.clone());
+            NewEvent {
+                event,
+                account_version,
+                deliveries: vec![delivery],
+                other_routes: Vec::new(),
+                expands: false,
+                key: None,
+            }
         });
         let new: Vec<NewEvent> = new.collect();
         assert!(self.store.commit(&new, now).await.unwrap().iter().all(|done| *done == Committed::New));
@@ -154,7 +164,8 @@ async fn what_is_fetched_ahead_is_bounded_in_bytes() {
     let bench = bench_with(EngineSettings::default(), Some(Sinks::http(silent.clone()))).await;
     let mut destinations = Vec::new();
     for n in 0..LANES {
-        destinations.push(bench.destination(&format!("d{n}"), |it| it.max_concurrency = 1).await);
+        destinations
+            .push(bench.destination(&format!("d{n}"), |it| it.settings.max_concurrency = Some(1)).await);
     }
     let payload = Bytes::from(vec![b'x'; limits::CARRIED_BYTES]);
     let events = bench.backlog(&destinations, limits::WINDOW_MIN, payload).await;
@@ -199,7 +210,7 @@ async fn a_flood_of_endings_does_not_delay_a_result() {
     let mut row = bench.store.destination(bench.account, gone).await.unwrap();
     row.switch.paused_at = None;
     row.switch.disabled = Some(Disabled { at: bench.now(), reason: DisabledReason::Requested });
-    bench.store.update_destination(&row).await.unwrap();
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     bench.handle.changed(Change::Destinations(bench.account, vec![gone])).await;
     bench.look(&[gone]).await;
 
@@ -244,7 +255,7 @@ async fn a_slot_is_free_only_when_the_connection_of_a_timed_out_request_is_close
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let transport = Arc::new(Unanswered { inner: HttpTransport::new(egress()), silent, seen });
     let bench = bench_with(EngineSettings::default(), Some(Sinks::http(transport))).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[])).await;
     bench.send(&[destination], b"{}").await;
     let seen = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
     assert!(seen.expect("closed, not just silent").ends_with(b"{}"));
@@ -260,9 +271,9 @@ async fn requests_that_time_out_together_are_followed_by_no_more_than_their_numb
     let bench = bench_with(settings, None).await;
     let destination = bench
         .destination("a", |it| {
-            it.max_concurrency = SLOTS;
-            it.timeout = Duration::from_secs(1);
-            it.retry_policy = schedule(&[]);
+            it.settings.max_concurrency = Some(SLOTS);
+            it.settings.timeout = Some(Duration::from_secs(1));
+            it.settings.retry_policy = schedule(&[]);
         })
         .await;
     bench.receiver.script("a", Reply::Hang);

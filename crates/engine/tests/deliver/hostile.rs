@@ -116,7 +116,7 @@ async fn a_destination_that_does_not_read_never_has_more_sockets_than_slots() {
     let destination = bench
         .destination("a", |it| {
             it.url.clone_from(&url);
-            it.max_concurrency = 1;
+            it.settings.max_concurrency = Some(1);
         })
         .await;
     for _ in 0..4 {
@@ -150,8 +150,8 @@ async fn a_request_that_is_not_read_ends_at_its_deadline_with_its_socket() {
     let destination = bench
         .destination("a", |it| {
             it.url.clone_from(&url);
-            it.timeout = Duration::from_millis(300);
-            it.retry_policy = super::schedule(&[]);
+            it.settings.timeout = Some(Duration::from_millis(300));
+            it.settings.retry_policy = super::schedule(&[]);
         })
         .await;
     bench.send(&[destination], &vec![b'x'; LARGE]).await;
@@ -206,7 +206,7 @@ async fn interim_answers_without_end_are_cut_off() {
     let destination = bench
         .destination("a", |it| {
             it.url.clone_from(&url);
-            it.retry_policy = super::schedule(&[]);
+            it.settings.retry_policy = super::schedule(&[]);
         })
         .await;
     bench.send(&[destination], b"{}").await;

@@ -5,6 +5,7 @@ use domain::{
     delivery::Status,
     id::{ApiKeyId, ReplayId},
     outcome::Outcome,
+    testing::audit_entry,
 };
 use engine::EngineSettings;
 use lab::Reply;
@@ -59,9 +60,12 @@ async fn is_survived(plant: &PlantedPanic) {
         Loop::Expander => an_expansion_is_made_to_its_end(plant).await,
         Loop::Replayer => a_replay_is_made_to_its_end(plant).await,
         Loop::Rescan => what_was_not_announced_is_found(plant).await,
-        Loop::Prune | Loop::Retention | Loop::MinuteRollup | Loop::HourRollup | Loop::LanePublisher => {
-            it_goes_on(plant).await;
-        }
+        Loop::Prune
+        | Loop::Retention
+        | Loop::OpenRollup
+        | Loop::MinuteRollup
+        | Loop::HourRollup
+        | Loop::LanePublisher => it_goes_on(plant).await,
         Loop::WakeListener => what_another_node_told_of_is_sent(plant).await,
         Loop::Outbox => what_is_another_nodes_is_told(plant).await,
         Loop::ConfigWatch => a_change_is_found(plant).await,
@@ -130,7 +134,7 @@ async fn a_replay_is_made_to_its_end(plant: &PlantedPanic) {
         key: None,
         at_once: None,
     };
-    bench.store.create_replay(&replay).await.unwrap();
+    bench.store.create_replay(&replay, &audit_entry()).await.unwrap();
     ended(Status::Delivered, 1).await;
     plant.arm();
     ended(Status::Delivered, 4).await;
@@ -196,7 +200,7 @@ async fn a_change_is_found(plant: &PlantedPanic) {
     let mut row = bench.store.destination(bench.account, destination).await.unwrap();
     row.url = bench.receiver.url("/d/new");
     // In the store alone: only by its version can the other node find it.
-    bench.store.update_destination(&row).await.unwrap();
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     plant.survived().await;
     bench
         .until(|| async {

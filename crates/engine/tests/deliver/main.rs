@@ -2,6 +2,7 @@
 
 mod bench;
 mod credentials;
+mod defaults;
 mod failures;
 mod fanout;
 mod guard;
@@ -16,7 +17,7 @@ mod test_sends;
 mod tls;
 
 use bench::{Wish, bench, bench_with, schedule};
-use domain::{delivery::Status, outcome::Outcome, signature};
+use domain::{delivery::Status, outcome::Outcome, signature, testing::audit_entry};
 use engine::{
     EngineSettings,
     sink::Sinks,
@@ -58,7 +59,7 @@ async fn a_delivery_arrives_signed_and_byte_exact() {
 #[tokio::test]
 async fn a_failure_is_retried_by_schedule_and_ends_exhausted() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.receiver.script("a", Reply::status(500));
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("exhausted")));
@@ -72,7 +73,7 @@ async fn a_failure_is_retried_by_schedule_and_ends_exhausted() {
 #[tokio::test]
 async fn a_429_holds_the_destination_for_as_long_as_it_asked() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::throttled(1), Reply::ok()]));
     bench.send(&[destination], b"{}").await;
     bench.send(&[destination], b"{}").await;
@@ -111,7 +112,7 @@ async fn a_rate_limit_is_never_exceeded_and_spreads_the_requests() {
 #[tokio::test]
 async fn the_limit_is_never_exceeded_and_fully_used() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.max_concurrency = 3).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(3)).await;
     bench.receiver.script("a", Reply::ok().after(lab::Latency::Fixed(Duration::from_millis(10))));
     for _ in 0..60 {
         bench.send(&[destination], b"{}").await;
@@ -147,7 +148,7 @@ async fn redirects_are_not_followed_and_resets_are_retried() {
     assert_eq!(bench.ended(redirecting).await, (Status::DeadLetter, Some("rejected")));
     assert_eq!(bench.receiver.arrivals("elsewhere"), 0);
 
-    let resetting = bench.destination("resetting", |it| it.retry_policy = schedule(&[])).await;
+    let resetting = bench.destination("resetting", |it| it.settings.retry_policy = schedule(&[])).await;
     bench.receiver.script("resetting", Reply::Reset);
     bench.send(&[resetting], b"{}").await;
     assert_eq!(bench.ended(resetting).await, (Status::DeadLetter, Some("exhausted")));
@@ -159,8 +160,8 @@ async fn a_slow_destination_times_out_within_its_own_time() {
     let bench = bench().await;
     let slow = bench
         .destination("slow", |it| {
-            it.timeout = Duration::from_secs(1);
-            it.retry_policy = schedule(&[]);
+            it.settings.timeout = Some(Duration::from_secs(1));
+            it.settings.retry_policy = schedule(&[]);
         })
         .await;
     bench.receiver.script("slow", Reply::Hang);
@@ -192,7 +193,7 @@ async fn a_forbidden_address_and_an_unusable_row_end_as_dead_letters_with_their_
 #[tokio::test]
 async fn a_410_disables_the_destination_and_ends_what_waits() {
     let bench = bench().await;
-    let gone = bench.destination("gone", |it| it.max_concurrency = 1).await;
+    let gone = bench.destination("gone", |it| it.settings.max_concurrency = Some(1)).await;
     bench.receiver.script("gone", Reply::status(410).after(lab::Latency::Fixed(Duration::from_millis(50))));
     for _ in 0..5 {
         bench.send(&[gone], b"{}").await;
@@ -238,7 +239,7 @@ async fn a_paused_destination_gets_nothing_until_it_is_resumed() {
     let mut row = bench.store.destination(bench.account, paused).await.unwrap();
     row.switch.paused_at = None;
     row.switch.resumed_at = Some(bench.now());
-    bench.store.update_destination(&row).await.unwrap();
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     bench.handle.changed(Change::Destinations(bench.account, vec![paused])).await;
     assert_eq!(bench.ended(paused).await, (Status::Delivered, None));
 }
@@ -286,8 +287,8 @@ async fn a_panic_is_recorded_retried_and_leaks_no_slot() {
     let bench = bench_with(EngineSettings::default(), Some(Sinks::http(transport))).await;
     let destination = bench
         .destination("a", |it| {
-            it.max_concurrency = 1;
-            it.retry_policy = schedule(&[1]);
+            it.settings.max_concurrency = Some(1);
+            it.settings.retry_policy = schedule(&[1]);
         })
         .await;
     bench.send(&[destination], b"{}").await;
@@ -305,7 +306,7 @@ async fn a_panic_is_recorded_retried_and_leaks_no_slot() {
 #[tokio::test]
 async fn a_graceful_stop_finishes_what_is_open_and_starts_nothing_more() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.max_concurrency = 2).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(2)).await;
     bench.receiver.script("a", Reply::ok().after(lab::Latency::Fixed(Duration::from_millis(200))));
     for _ in 0..10 {
         bench.send(&[destination], b"{}").await;

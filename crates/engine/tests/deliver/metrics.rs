@@ -27,7 +27,7 @@ async fn told(bench: &Bench, sample: &str) -> Option<f64> {
 #[tokio::test]
 async fn what_waits_for_a_slot_is_counted_once_and_what_is_open_is_in_flight() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.receiver.script("a", Reply::ok().after(Duration::from_millis(100)));
     for _ in 0..4 {
         bench.send(&[destination], b"{}").await;
@@ -56,7 +56,7 @@ async fn what_waits_for_a_slot_is_counted_once_and_what_is_open_is_in_flight() {
 #[tokio::test]
 async fn retries_and_dead_letters_are_counted_when_they_are_durable() {
     let bench = bench().await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.receiver.script("a", Reply::status(500));
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("exhausted")));
@@ -86,7 +86,7 @@ async fn every_attempt_is_a_span_of_its_own_and_its_destination_hears_of_it() {
     let collected = Arc::new(Collected::default());
     let settings = EngineSettings { tracer: Tracer::new(collected.clone()), ..EngineSettings::default() };
     let bench = bench_with(settings, None).await;
-    let destination = bench.destination("a", |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::status(500), Reply::ok()]));
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));

@@ -1,6 +1,9 @@
 //! Several nodes on one store: who owns what, what they tell each other, and what becomes of it when one goes.
 
-use crate::bench::{Bench, Peer, bench, bench_with, schedule};
+use crate::{
+    bench::{Bench, Peer, bench, bench_with, schedule},
+    defaults::slots,
+};
 use domain::{
     delivery::Status,
     destination::{Destination, Ordering, RateLimit},
@@ -8,6 +11,7 @@ use domain::{
     id::{DestinationId, NodeId},
     lane::{Explanation, WaitKind},
     member::Role,
+    testing::audit_entry,
     time::Timestamp,
 };
 use engine::{Engine, EngineHandle, EngineSettings};
@@ -61,7 +65,7 @@ impl Bench {
                 return id;
             }
             let now = self.now();
-            self.store.delete_destination(self.account, id, now).await.unwrap();
+            self.store.delete_destination(self.account, id, now, &audit_entry()).await.unwrap();
         }
     }
 
@@ -107,7 +111,8 @@ async fn nodes_that_join_take_over_without_losing_or_doubling_anything() {
     bench.receiver.default_script(Reply::ok().after(Latency::Fixed(Duration::from_millis(5))));
     let mut destinations = Vec::new();
     for n in 0..60 {
-        destinations.push(bench.destination(&format!("d{n}"), |it| it.max_concurrency = 2).await);
+        destinations
+            .push(bench.destination(&format!("d{n}"), |it| it.settings.max_concurrency = Some(2)).await);
     }
     let traffic = async {
         for n in 0..400 {
@@ -205,6 +210,26 @@ async fn a_node_whose_row_is_gone_drops_everything_and_comes_back_as_another() {
 }
 
 #[tokio::test]
+async fn defaults_changed_on_one_node_are_obeyed_by_the_owner_within_a_second_though_nobody_tells_it() {
+    let (bench, peer) = two().await;
+    bench.have_defaults(slots(1)).await;
+    let destination = bench.destination_of(peer.id, "a").await;
+    bench.receiver.script("a", Reply::Hang);
+    for _ in 0..3 {
+        bench.send(&[destination], b"{}").await;
+    }
+    bench.is_full(destination).await;
+    assert_eq!(bench.receiver.max_open("a"), 1);
+
+    bench.have_defaults(slots(2)).await;
+    let changed_at = Instant::now();
+    assert!(bench.receiver.wait_for_arrivals("a", 2, PATIENCE).await);
+    assert!(changed_at.elapsed() < Duration::from_secs(1), "{:?}", changed_at.elapsed());
+    assert_eq!(bench.sent_by(destination).await, BTreeSet::new(), "nothing has ended");
+    assert_eq!(bench.receiver.max_open("a"), 2);
+}
+
+#[tokio::test]
 async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
     let (bench, peer) = two().await;
     let destination = bench.destination_of(peer.id, "a").await;
@@ -216,7 +241,7 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
     // Pause, as the owner sees it and as the others do.
     let mut row = bench.store.destination(bench.account, destination).await.unwrap();
     row.switch.paused_at = Some(bench.now());
-    bench.store.update_destination(&row).await.unwrap();
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     let told_at = Instant::now();
     changed().await;
     let hold_at = |handle: Arc<engine::EngineHandle>| async move {
@@ -244,8 +269,8 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
     row.switch.paused_at = None;
     row.switch.resumed_at = Some(bench.now());
     row.url = bench.receiver.url("/d/b");
-    row.retry_policy = schedule(&[3_600]);
-    bench.store.update_destination(&row).await.unwrap();
+    row.settings.retry_policy = schedule(&[3_600]);
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     let told_at = Instant::now();
     changed().await;
     assert!(bench.receiver.wait_for_arrivals("b", 1, PATIENCE).await);
@@ -257,7 +282,8 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
     assert!(bench.receiver.wait_for_arrivals("b", 2, PATIENCE).await);
     let failed = bench.until(|| async { Some(waiting().await).filter(|it| it.attempts == 1) }).await;
     let told_at = Instant::now();
-    let due = bench.store.retry_now(bench.account, failed.id, bench.now()).await.unwrap().unwrap();
+    let due =
+        bench.store.retry_now(bench.account, failed.id, bench.now(), &audit_entry()).await.unwrap().unwrap();
     bench.handle.look(&[(destination, due.id, due.position)]).await;
     assert!(bench.receiver.wait_for_arrivals("b", 3, PATIENCE).await);
     soon(told_at);
@@ -270,7 +296,7 @@ async fn commands_given_on_one_node_reach_the_owner_within_a_second() {
         .await;
     bench.receiver.script("b", Reply::ok());
     let told_at = Instant::now();
-    bench.store.probe(bench.account, destination, bench.now()).await.unwrap();
+    bench.store.probe(bench.account, destination, bench.now(), &audit_entry()).await.unwrap();
     assert!(bench.receiver.wait_for_arrivals("b", 5, PATIENCE).await);
     soon(told_at);
 }
@@ -349,7 +375,7 @@ async fn what_a_delivery_waits_for_is_said_the_same_everywhere() {
     let slow = Reply::ok().after(Latency::Fixed(Duration::from_secs(20)));
     ["strict", "full", "paced"].into_iter().for_each(|name| bench.receiver.script(name, slow.clone()));
     let strict = |it: &mut Destination| it.ordering = Ordering::Strict;
-    let full = |it: &mut Destination| it.max_concurrency = 1;
+    let full = |it: &mut Destination| it.settings.max_concurrency = Some(1);
     let paced = |it: &mut Destination| it.rate_limit = Some(RateLimit { requests: 1, per_seconds: 60 });
     for (destination, kind) in [
         (bench.destination_with(peer.id, "strict", strict).await, WaitKind::Order),

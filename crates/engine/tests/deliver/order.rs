@@ -7,6 +7,7 @@ use super::{
 use domain::{
     destination::{OnDeadLetter, Ordering},
     lane::{Explanation, WaitKind},
+    testing::audit_entry,
 };
 use lab::{Reply, Script};
 use std::{sync::Mutex, time::Duration};
@@ -32,7 +33,7 @@ async fn a_head_that_fails_is_waited_for() {
     let destination = bench
         .destination("a", |it| {
             it.ordering = Ordering::Strict;
-            it.retry_policy = schedule(&[1, 1]);
+            it.settings.retry_policy = schedule(&[1, 1]);
         })
         .await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::status(503), Reply::ok()]));
@@ -43,6 +44,28 @@ async fn a_head_that_fails_is_waited_for() {
     assert_eq!(accepted(&bench), ["1", "2", "3", "4"]);
     assert_eq!(sequences(&bench), [1, 2, 3, 4]);
     assert_eq!(bench.receiver.max_open("a"), 1);
+}
+
+#[tokio::test]
+async fn numbers_without_order_wait_for_nobody() {
+    let bench = bench().await;
+    let destination = bench
+        .destination("a", |it| {
+            it.sequence = true;
+            it.settings.retry_policy = schedule(&[600]);
+        })
+        .await;
+    let replies = vec![Reply::status(500), Reply::ok(), Reply::ok()];
+    bench.receiver.script("a", Script::InTurn(replies));
+    bench.send(&[destination], b"1").await;
+    assert!(bench.receiver.wait_for_ended(1, PATIENCE).await);
+    for body in ["2", "3"] {
+        bench.send(&[destination], body.as_bytes()).await;
+    }
+    assert!(bench.receiver.wait_for_succeeded(2, PATIENCE).await);
+    let mut sent = sequences(&bench);
+    sent.sort();
+    assert_eq!(sent, [2, 3], "the first waits for its retry, and is missed by its number");
 }
 
 #[tokio::test]
@@ -61,7 +84,7 @@ async fn a_blocked_key_hides_no_other_and_says_which_delivery_blocks() {
     let destination = bench
         .destination("a", |it| {
             it.ordering = Ordering::Key;
-            it.retry_policy = schedule(&[2]);
+            it.settings.retry_policy = schedule(&[2]);
         })
         .await;
     let failed = Mutex::new(false);
@@ -108,7 +131,7 @@ async fn a_dead_letter_frees_the_next_or_pauses_the_destination() {
             .destination("a", |it| {
                 it.ordering = Ordering::Strict;
                 it.on_dead_letter = on_dead_letter;
-                it.retry_policy = schedule(&[]);
+                it.settings.retry_policy = schedule(&[]);
             })
             .await;
         bench.receiver.script("a", Script::InTurn(vec![Reply::status(400), Reply::ok()]));
@@ -127,7 +150,7 @@ async fn a_dead_letter_frees_the_next_or_pauses_the_destination() {
         if on_dead_letter == OnDeadLetter::Pause {
             let mut it = bench.store.destination(bench.account, destination).await.unwrap();
             (it.switch.paused_at, it.switch.resumed_at) = (None, Some(bench.now()));
-            bench.store.update_destination(&it).await.unwrap();
+            bench.store.update_destination(&it, &audit_entry()).await.unwrap();
             bench.handle.changed(Change::Destinations(bench.account, vec![destination])).await;
             assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
         }
@@ -157,7 +180,7 @@ async fn a_cancelled_head_frees_those_behind_it() {
     let destination = bench
         .destination("a", |it| {
             it.ordering = Ordering::Strict;
-            it.retry_policy = schedule(&[600]);
+            it.settings.retry_policy = schedule(&[600]);
         })
         .await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::status(503), Reply::ok()]));
@@ -172,7 +195,12 @@ async fn a_cancelled_head_frees_those_behind_it() {
     };
     let head = bench.until(head).await;
     let fact = domain::id::AttemptId::at(bench.now(), 1);
-    bench.store.cancel(bench.account, head.id, fact, bench.now()).await.unwrap().expect("it waits");
+    bench
+        .store
+        .cancel(bench.account, head.id, fact, bench.now(), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waits");
     bench.handle.look(&[(destination, head.id, head.position)]).await;
     assert!(bench.receiver.wait_for_succeeded(1, PATIENCE).await);
     assert_eq!(accepted(&bench), ["2"]);

@@ -11,6 +11,7 @@ use domain::{
     id::{ApiKeyId, DeliveryId, DestinationId, ReplayId, RouteId},
     outcome::{Fault, Outcome, Reply, classify_reply},
     seal::DataKey,
+    testing::audit_entry,
 };
 use engine::{
     EngineSettings,
@@ -248,7 +249,7 @@ impl Bench {
         let url = receiver.url();
         self.destination("lines", |it| {
             it.url = url;
-            it.max_concurrency = 1;
+            it.settings.max_concurrency = Some(1);
             change(it);
         })
         .await
@@ -313,7 +314,7 @@ async fn order_is_kept_while_the_first_is_retried() {
     let destination = bench
         .line_destination(&receiver, |it| {
             it.ordering = Ordering::Strict;
-            it.retry_policy = schedule(&[1]);
+            it.settings.retry_policy = schedule(&[1]);
         })
         .await;
     for payload in [b"a", b"b", b"c"] {
@@ -348,7 +349,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
         key: None,
         at_once: Some(Replayed { origin, event_id, delivery }),
     };
-    bench.store.create_replay(&replay).await.unwrap();
+    bench.store.create_replay(&replay, &audit_entry()).await.unwrap();
     bench.handle.look(&[(destination, id, Position::due(now, id))]).await;
     assert_eq!(receiver.lines(2).await.len(), 2);
     bench
@@ -364,7 +365,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
 async fn what_is_open_when_the_lease_ends_is_cut_and_made_again_by_the_next_owner() {
     let (bench, _) = line_bench(None).await;
     let receiver = LineReceiver::start(&[Answer::Hang]).await;
-    let destination = bench.line_destination(&receiver, |it| it.max_concurrency = 1).await;
+    let destination = bench.line_destination(&receiver, |it| it.settings.max_concurrency = Some(1)).await;
     bench.send(&[destination], b"{}").await;
     receiver.until(|seen| seen.lines.len() == 1).await;
     bench.store.leave(bench.id).await.unwrap();
@@ -410,8 +411,8 @@ async fn a_sink_that_never_ends_is_cut_at_its_deadline() {
     let (bench, _) = line_bench(Some(Manners::NeverEnds)).await;
     let receiver = LineReceiver::start(&[]).await;
     let change = |it: &mut Destination| {
-        it.timeout = Duration::from_secs(1);
-        it.retry_policy = schedule(&[]);
+        it.settings.timeout = Some(Duration::from_secs(1));
+        it.settings.retry_policy = schedule(&[]);
     };
     let destination = bench.line_destination(&receiver, change).await;
     bench.send(&[destination], b"{}").await;
@@ -426,7 +427,7 @@ async fn a_sink_that_never_ends_is_cut_at_its_deadline() {
 async fn a_sink_that_panics_is_retried_and_leaks_neither_slot_nor_connection() {
     let (bench, _) = line_bench(Some(Manners::Panics)).await;
     let receiver = LineReceiver::start(&[]).await;
-    let destination = bench.line_destination(&receiver, |it| it.retry_policy = schedule(&[1])).await;
+    let destination = bench.line_destination(&receiver, |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
     assert_eq!(bench.outcomes(destination).await, [Outcome::InternalError, Outcome::Success]);
@@ -440,7 +441,7 @@ async fn a_destination_that_cannot_be_made_ready_without_a_panic_harms_no_other(
     let receiver = LineReceiver::start(&[]).await;
     let unreadable = |it: &mut Destination| {
         it.name = "unreadable".into();
-        it.retry_policy = schedule(&[]);
+        it.settings.retry_policy = schedule(&[]);
     };
     let bad = bench.line_destination(&receiver, unreadable).await;
     let good = bench.line_destination(&receiver, |_| {}).await;

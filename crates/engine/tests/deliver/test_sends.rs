@@ -11,6 +11,7 @@ use domain::{
     limits,
     outcome::Outcome,
     testing,
+    testing::audit_entry,
 };
 use engine::{EngineHandle, TestSend, TestSendError};
 use lab::{Latency, Reply, Script};
@@ -49,7 +50,7 @@ impl Bench {
 async fn a_test_waits_for_a_slot_and_leaves_no_trace() {
     let bench = bench().await;
     bench.receiver.default_script(Reply::ok().after(Latency::Fixed(A_WHILE)));
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.send(&[destination], b"{}").await;
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     let (first, second) = tokio::join!(bench.test(destination, false), bench.test(destination, true));
@@ -68,7 +69,7 @@ async fn a_test_waits_for_a_slot_and_leaves_no_trace() {
 async fn a_test_that_finds_no_slot_in_time_says_so() {
     let bench = bench().await;
     bench.receiver.default_script(Script::from(Reply::Hang));
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.send(&[destination], b"{}").await;
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     let begun = Instant::now();
@@ -111,7 +112,7 @@ async fn what_holds_a_destination_holds_its_tests_unless_they_are_forced() {
 async fn a_test_that_nobody_waits_for_ends_and_gives_its_slot_back() {
     let bench = bench().await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::Hang, Reply::ok()]));
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     let test = bench.test_in_background(&bench.handle, destination);
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     bench.send(&[destination], b"{}").await;
@@ -124,7 +125,7 @@ async fn a_test_that_nobody_waits_for_ends_and_gives_its_slot_back() {
 async fn a_test_that_nobody_waits_for_any_more_is_not_begun() {
     let bench = bench().await;
     bench.receiver.script("a", Reply::ok().after(Latency::Fixed(A_WHILE)));
-    let destination = bench.destination("a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination("a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.send(&[destination], b"{}").await;
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     let test = bench.test_in_background(&bench.handle, destination);
@@ -140,7 +141,7 @@ async fn a_test_that_nobody_waits_for_any_more_is_not_begun() {
 async fn a_test_of_another_nodes_lane_takes_a_slot_there() {
     let (bench, peer) = two().await;
     bench.receiver.default_script(Reply::ok().after(Latency::Fixed(A_WHILE)));
-    let destination = bench.destination_with(peer.id, "a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination_with(peer.id, "a", |it| it.settings.max_concurrency = Some(1)).await;
     bench.send(&[destination], b"{}").await;
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     let here = bench.handle.test_send(bench.test_of(destination));
@@ -152,7 +153,7 @@ async fn a_test_of_another_nodes_lane_takes_a_slot_there() {
     let now = bench.now();
     let mut row = bench.store.destination(bench.account, destination).await.unwrap();
     row.switch.paused_at = Some(now);
-    bench.store.update_destination(&row).await.unwrap();
+    bench.store.update_destination(&row, &audit_entry()).await.unwrap();
     bench
         .until(|| async { (bench.test(destination, false).await == Err(WaitKind::Paused)).then_some(()) })
         .await;
@@ -163,7 +164,7 @@ async fn a_test_of_another_nodes_lane_takes_a_slot_there() {
 async fn a_test_on_another_node_ends_when_nobody_waits_for_it() {
     let (bench, peer) = two().await;
     bench.receiver.script("a", Script::InTurn(vec![Reply::Hang, Reply::ok()]));
-    let destination = bench.destination_with(peer.id, "a", |it| it.max_concurrency = 1).await;
+    let destination = bench.destination_with(peer.id, "a", |it| it.settings.max_concurrency = Some(1)).await;
     let test = bench.test_in_background(&bench.handle, destination);
     assert!(bench.receiver.wait_for_arrivals("a", 1, PATIENCE).await);
     bench.send(&[destination], b"{}").await;

@@ -68,7 +68,7 @@ async fn met(addr: SocketAddr) -> (Vec<Outcome>, AttemptError) {
     let destination = bench
         .destination("a", |it| {
             it.url = format!("https://{addr}/");
-            it.retry_policy = schedule(&[1, 1]);
+            it.settings.retry_policy = schedule(&[1, 1]);
         })
         .await;
     bench.send(&[destination], b"{}").await;

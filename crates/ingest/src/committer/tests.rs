@@ -8,6 +8,7 @@ use domain::{
     id::RouteId,
     route::Route,
     seal::Sealed,
+    testing::audit_entry,
     testing::{self, CountingDice, StandingClock},
     time::Timestamp,
 };
@@ -19,7 +20,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Catalog, Change, Expansion, memory::MemoryStore};
+use store::{Catalog, Change, Expansion, PreparedEvent, memory::MemoryStore};
 use tokio::{task::yield_now, time::timeout};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -110,7 +111,7 @@ impl Ingest for Scripted {
             }
             Some(Trouble::UnknownBeforeChange) => {
                 let (account, route) = (batch[0].event.account_id, batch[0].deliveries[0].route_id);
-                self.memory.delete_route(account, route, now).await?;
+                self.memory.delete_route(account, route, now, &audit_entry()).await?;
                 Err(StoreError::OutcomeUnknown("cut".into()))
             }
             Some(Trouble::Failed) => Err(StoreError::Failed("flush".into())),
@@ -138,12 +139,15 @@ impl World {
     async fn new() -> Self {
         let memory = Arc::new(MemoryStore::new(Arc::new(StandingClock(NOW))));
         let account = AccountId::at(NOW, 1);
-        memory.create_account(&Account::new(account, "Acme", Sealed::default(), NOW)).await.unwrap();
+        memory
+            .create_account(&Account::new(account, "Acme", Sealed::default(), NOW), &audit_entry())
+            .await
+            .unwrap();
         let destination =
             Destination::new(DestinationId::at(NOW, 1), account, "there", "https://example.com", NOW);
-        memory.create_destination(&destination).await.unwrap();
+        memory.create_destination(&destination, &audit_entry()).await.unwrap();
         let route = Route::new(RouteId::at(NOW, 1), account, destination.id, NOW);
-        let route = memory.create_route(&route).await.unwrap();
+        let route = memory.create_route(&route, &audit_entry()).await.unwrap();
         Self {
             snapshots: Arc::new(Snapshots::new(memory.clone(), LongWork::OnThreads)),
             memory,
@@ -181,22 +185,26 @@ impl World {
     /// An event whose account is not there, or not any more.
     fn of_no_account(&self) -> NewEvent {
         let event = Event { account_id: AccountId::at(NOW, 2), ..self.event(None, "") };
-        let event = Arc::new(event);
-        NewEvent { event, account_version: 1, deliveries: Vec::new(), expands: false, key: None }
+        let event = PreparedEvent::new(event);
+        NewEvent {
+            event,
+            account_version: 1,
+            deliveries: Vec::new(),
+            other_routes: Vec::new(),
+            expands: false,
+            key: None,
+        }
     }
 
     /// As a handler would: matched now, committed later.
     async fn matched(&self, event: Event) -> NewEvent {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
-        let event = Arc::new(event);
         let dice: Arc<dyn Dice> = self.dice.clone();
-        let FanOut { deliveries, expands } = Matcher::new(&IngestSettings::default())
-            .match_event(&event, &snapshot, &dice, NOW)
-            .await
-            .unwrap();
+        let (event, FanOut { deliveries, other_routes, expands }) =
+            Matcher::new(&IngestSettings::default()).prepare(event, &snapshot, &dice).await.unwrap();
         let key = event.idempotency_key.as_deref();
         let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
-        NewEvent { event, account_version: snapshot.version, deliveries, expands, key }
+        NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key }
     }
 
     async fn two(&self) -> Vec<NewEvent> {
@@ -272,6 +280,16 @@ async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
 }
 
 #[tokio::test]
+async fn a_delivery_whose_number_only_the_store_knows_is_looked_for() {
+    let world = World::new().await;
+    let mut numbered = world.matched(world.event(None, "numbered")).await;
+    numbered.deliveries.iter_mut().for_each(|delivery| delivery.sequenced = true);
+    let plain = world.matched(world.event(None, "plain")).await;
+    let (_, log) = world.run([], vec![numbered, plain]).await;
+    assert_eq!(log, ["expected 2", "commit 2", "arrived 1", "look 1"]);
+}
+
+#[tokio::test]
 async fn a_large_fan_out_is_committed_without_deliveries_and_announced_as_such() {
     let world = World::new().await;
     let large = NewEvent {
@@ -306,7 +324,7 @@ async fn a_repeated_key_gives_the_first_event_and_its_deliveries_are_forgotten()
 async fn an_event_matched_with_old_routes_is_matched_again() {
     let world = World::new().await;
     let event = world.matched(world.event(None, "1")).await;
-    world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
+    world.memory.delete_route(world.account, world.route.id, NOW, &audit_entry()).await.unwrap();
     let (answers, log) = world.run([], vec![event]).await;
     assert_eq!(log, ["expected 1", "commit 1", "forgotten 1", "commit 1"]);
     assert_eq!(answers[0].as_ref().unwrap().deliveries, Some(0));
@@ -368,7 +386,7 @@ async fn what_may_be_there_is_never_matched_again() {
 async fn no_event_waits_while_another_accounts_routes_are_read() {
     let world = World::new().await;
     let stale = world.matched(world.event(None, "1")).await;
-    world.memory.delete_route(world.account, world.route.id, NOW).await.unwrap();
+    world.memory.delete_route(world.account, world.route.id, NOW, &audit_entry()).await.unwrap();
     let (admission, mut committer) = world.open([], limits::INGEST_QUEUE);
     let snapshots = committer.flusher.snapshots.clone();
     let stop = CancellationToken::new();
@@ -443,8 +461,8 @@ async fn the_queues_bytes_are_bounded_and_come_back_with_the_answers() {
         matches!(submit(&admission, event().await), Err(IngestError::Overloaded)),
         "a third is for others"
     );
-    let of_another = Event { account_id: AccountId::at(NOW, 2), ..(*event().await.event).clone() };
-    submit(&admission, NewEvent { event: Arc::new(of_another), ..world.of_no_account() }).unwrap();
+    let of_another = Event { account_id: AccountId::at(NOW, 2), ..Event::clone(&event().await.event) };
+    submit(&admission, NewEvent { event: PreparedEvent::new(of_another), ..world.of_no_account() }).unwrap();
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { committer.run(stopped).await });

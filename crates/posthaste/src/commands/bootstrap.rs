@@ -7,12 +7,13 @@ use api::{
 };
 use domain::{
     account::{Account, KeyKind},
+    audit::AuditEntry,
     dice::Dice,
-    id::{AccountId, ApiKeyId},
+    id::{AccountId, ApiKeyId, AuditId},
     seal::MasterKeys,
     time::Timestamp,
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, fmt::Display, sync::Arc};
 use store::{Store, StoreError};
 
 /// What the first account is called until it is given a name.
@@ -92,7 +93,8 @@ pub(crate) async fn enter(
         KeyKind::Account | KeyKind::Ingest => Some(first_account(store, secrets, now).await?),
     };
     let id = ApiKeyId::at(now, SystemDice.bits());
-    match store.create_api_key(&key.kept(id, account, "bootstrap", secrets, now)).await {
+    let key = key.kept(id, account, "bootstrap", secrets, now);
+    match store.create_api_key(&key, &entry(now, "create_api_key", id)).await {
         // Another node was faster with the same key.
         Ok(()) | Err(StoreError::Taken { .. }) => Ok(true),
         Err(error) => Err(error.into()),
@@ -110,7 +112,12 @@ async fn first_account(
     let id = AccountId::at(now, SystemDice.bits());
     let data_key = secrets.master().new_data_key(id, &SystemDice);
     let account = Account::new(id, FIRST_ACCOUNT, data_key, now);
-    Ok(store.create_account(&account).await?.id)
+    Ok(store.create_account(&account, &entry(now, "create_account", id)).await?.id)
+}
+
+/// What the audit log is to say of what is done beside the API.
+pub(crate) fn entry(now: Timestamp, action: &str, object: impl Display) -> AuditEntry {
+    AuditEntry::system(AuditId::at(now, SystemDice.bits()), action, Some(object.to_string()))
 }
 
 /// The store's time: ids are made by it.

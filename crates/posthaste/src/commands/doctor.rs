@@ -49,7 +49,8 @@ async fn examine(args: &DoctorArgs, config: &Config, chart: &mut Chart) -> Resul
     installation.clocks(config, chart).await;
     installation.file(config, args.patience, &mut progress, chart).await?;
     if args.audit {
-        let terms = audit::Terms { lease: config.lease, rescan: config.rescan };
+        let (lease, rescan, defaults) = (config.lease, config.rescan, config.defaults.clone());
+        let terms = audit::Terms { lease, rescan, defaults };
         match audit::audit(installation.store.as_ref(), &terms, &mut progress).await {
             Ok(findings) => chart.enter_all(findings),
             Err(error) => chart.enter(installation::trouble("audit", &error)),

@@ -147,7 +147,7 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
     let text = KeyText::generate(kind, &SystemDice);
     let now = bootstrap::now(&store).await?;
     let key = text.kept(ApiKeyId::at(now, SystemDice.bits()), account, name, &secrets, now);
-    store.create_api_key(&key).await?;
+    store.create_api_key(&key, &bootstrap::entry(now, "create_api_key", key.id)).await?;
     if json {
         return print_json(
             &json!({ "id": key.id, "kind": kind, "account_id": account, "key": text.expose() }),
@@ -187,7 +187,8 @@ fn print_key(key: &ApiKey, json: bool) -> Result<(), Failure> {
 async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
     let store = open_existing(&settings.config(Dev::No)?).await?;
     let account = account(owner, &store).await?;
-    store.revoke_api_key(account, id, SystemClock.now()).await?;
+    let now = SystemClock.now();
+    store.revoke_api_key(account, id, now, &bootstrap::entry(now, "revoke_api_key", id)).await?;
     if json {
         return print_json(&json!({ "id": id, "revoked": true }));
     }

@@ -40,10 +40,10 @@ pub(crate) async fn run(args: SendArgs, json: bool) -> Result<(), Failure> {
         return print_json(&accepted);
     }
     output::line(accepted.id);
-    match (accepted.status, accepted.deliveries) {
-        (AcceptedStatus::Duplicate, _) => output::note("published before: nothing new was created"),
-        (AcceptedStatus::Queued, Some(0)) => output::note("stored; no route matched, so it goes nowhere"),
-        (AcceptedStatus::Queued, _) => {}
+    match accepted.status {
+        AcceptedStatus::Duplicate => output::note("published before: nothing new was created"),
+        AcceptedStatus::Unmatched => output::note("stored; no route matched, so it goes nowhere"),
+        AcceptedStatus::Queued => {}
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::{
     commands::{
         bootstrap,
         dev::DevKeys,
+        dev_receiver::{self, EVENT_TYPE},
         open::{open, options, retry_while_unavailable, url_path},
     },
     config::{Config, Dev, Dns, SettingFlags},
@@ -27,7 +28,7 @@ use crate::{
 };
 use anyhow::Context;
 use api::{
-    ApiConfig, App, AppParts, ListenAddress, NotSent, TestSend, TrustedProxies,
+    ApiConfig, ApiService, App, AppParts, ListenAddress, NotSent, TestSend, TrustedProxies,
     installation_secrets::InstallationSecrets, keys::KeyText,
 };
 use async_trait::async_trait;
@@ -74,8 +75,8 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     if dev == Dev::Yes {
         config = config.for_dev()?;
     }
-    let said = telemetry::start(config.log_format).map_err(Failure::configuration)?;
-    let engine_settings = engine_settings(&config)?;
+    let log = telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    let engine_settings = EngineSettings { attempt_log: log.attempts, ..engine_settings(&config)? };
     raise_open_files();
     for Concern { check, detail, fix } in surroundings::concerns(&config) {
         tracing::warn!(check, fix, "{detail}");
@@ -121,12 +122,12 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
     let serve = |id, listener, listen_address| {
-        let router = if config.role.listens() {
-            api::router_at(listen_address, app.clone())
+        let service = if config.role.listens() {
+            ApiService::new(listen_address, app.clone())
         } else {
-            api::worker_router(listen_address, app.clone())
+            ApiService::of_worker(listen_address, app.clone())
         };
-        let serving = api::serve_router(listener, router, app.clone(), stop_server.clone(), config.grace);
+        let serving = api::serve(listener, service, stop_server.clone(), config.grace);
         supervisor.start_once(id, &stop_server, serving)
     };
     let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -151,9 +152,14 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         database,
         "serving"
     );
+    let dev_key = keys.for_dev(&config, dev)?;
+    let receiver = match &dev_key {
+        Some(key) if config.role.listens() => dev_receiver::start(&config.data_dir, address, key).await,
+        _ => None,
+    };
     // The greeting comes last, for a reader of both streams.
-    said.wait();
-    greet(&config, dev, &keys, json)?;
+    log.flush.wait();
+    greet(&config, dev_key.as_deref(), json);
 
     let mut failure = tokio::select! {
         () = signals.stop() => None,
@@ -182,6 +188,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     if let Some(exporting) = exporting {
         let _ = timeout(limits::LEASE_MARGIN, exporting).await;
     }
+    drop(receiver);
     tracing::info!("stopped");
     match failure {
         None => Ok(()),
@@ -243,7 +250,11 @@ impl NodeParts<'_> {
             master_keys: Arc::new(bootstrap::master_keys(&keys.master)?),
             addresses: addresses.clone(),
             node,
-            settings: EngineSettings { tracer: telemetry_metrics.tracer(), ..engine_settings },
+            settings: EngineSettings {
+                tracer: telemetry_metrics.tracer(),
+                kept_connections: config.max_in_flight.min(open_files_limit() / 4),
+                ..engine_settings
+            },
             supervisor: supervisor.clone(),
         };
         let engine = threads.run(Engine::start(parts)).await?.map_err(start_failure)?;
@@ -265,9 +276,11 @@ impl NodeParts<'_> {
                 trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
                 backlog: config.backlog,
                 role: config.role,
+                operations_account: config.operations_account.clone(),
                 unsafe_settings,
                 retention_day: engine_settings.retention_day,
                 idempotency_window: config.idempotency_window,
+                defaults: config.defaults.clone(),
                 dev: dev == Dev::Yes,
                 tracer: telemetry_metrics.tracer(),
                 ..ApiConfig::new(&config.public_url, VERSION)
@@ -340,9 +353,11 @@ fn engine_settings(config: &Config) -> Result<EngineSettings, Failure> {
         lease: config.lease,
         rescan: config.rescan,
         gate: config.gate.clone(),
+        defaults: config.defaults.clone(),
         system_dns: config.dns == Dns::System,
         proxy: config.proxy.clone(),
         idempotency_window: config.idempotency_window,
+        audit_kept: config.audit_kept,
         backlog: config.backlog,
         ..test_settings::engine_settings()?
     })
@@ -383,6 +398,13 @@ impl FirstKeys {
         let operator_key =
             operator_key.map(|text| bootstrap::given_key("bootstrap.operator_key", KeyKind::Operator, text));
         Ok(Self { master, api_key: api_key.transpose()?, operator_key: operator_key.transpose()?, dev })
+    }
+
+    /// The key of the curl line, in development. Read again: it is another one if the first was revoked.
+    fn for_dev(&self, config: &Config, dev: Dev) -> Result<Option<String>, Failure> {
+        let made = self.dev.as_ref().map(|_| DevKeys::read(&config.data_dir)).transpose()?.flatten();
+        let given = self.api_key.as_ref().map(|key| key.expose().to_owned());
+        Ok(made.map(|made| made.api_key).or(given).filter(|_| dev == Dev::Yes))
     }
 }
 
@@ -431,15 +453,11 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Standard output, for people and scripts; with `--dev` the last line is a command that works as it is.
-fn greet(config: &Config, dev: Dev, keys: &FirstKeys, json: bool) -> Result<(), Failure> {
+fn greet(config: &Config, dev_key: Option<&str>, json: bool) {
     let url = &config.public_url;
-    // Read again: it is another one if the first was revoked.
-    let made = keys.dev.as_ref().map(|_| DevKeys::read(&config.data_dir)).transpose()?.flatten();
-    let given = keys.api_key.as_ref().map(KeyText::expose);
-    let dev_key = made.as_ref().map(|made| made.api_key.as_str()).or(given).filter(|_| dev == Dev::Yes);
     if json {
         offer(serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
-        return Ok(());
+        return;
     }
     offer(format_args!("Posthaste {VERSION} is listening on {url}"));
     if let Some(key) = dev_key {
@@ -449,10 +467,9 @@ fn greet(config: &Config, dev: Dev, keys: &FirstKeys, json: bool) -> Result<(), 
         offer("Publish an event:");
         offer(format_args!(
             "curl -sS {url}/v1/events -H 'authorization: Bearer {key}' -H 'content-type: application/json' \
-             -d '{{\"type\":\"hello.world\",\"data\":{{\"greeting\":\"hello\"}}}}'"
+             -d '{{\"type\":\"{EVENT_TYPE}\",\"data\":{{\"greeting\":\"hello\"}}}}'"
         ));
     }
-    Ok(())
 }
 
 /// Thousands of sockets are the usual state of affairs; the soft limit of most systems is 1,024.
@@ -464,7 +481,8 @@ fn raise_open_files() {
     }
 }
 
-/// Half of them are for callers: the other half must be enough for destinations and for the store.
+/// Half of them are for callers: the other half must be enough for destinations and for the store. A quarter may be
+/// connections to destinations that are kept for the next request.
 fn open_files_limit() -> usize {
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
 }

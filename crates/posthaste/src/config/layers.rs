@@ -280,6 +280,8 @@ fn plain(value: &Value) -> Option<String> {
         Value::Integer(number) => Some(number.to_string()),
         Value::Float(number) => Some(number.to_string()),
         Value::Boolean(flag) => Some(flag.to_string()),
+        // Not left out, which an empty text means.
+        Value::Array(parts) if parts.is_empty() => Some(super::values::NO_PARTS.into()),
         Value::Array(parts) => {
             parts.iter().map(plain).collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
         }

@@ -40,6 +40,7 @@ fn without_a_word_every_setting_has_the_products_default() {
     assert_eq!(config.max_in_flight, limits::IN_FLIGHT);
     assert_eq!(config.connect_timeout, limits::CONNECT_TIMEOUT);
     assert_eq!(config.gate, GateSettings::default());
+    assert_eq!(config.defaults, DeliverySettings::default());
     assert_eq!(config.body_bytes, limits::BODY_BYTES_DEFAULT);
     assert_eq!(config.idempotency_window, limits::IDEMPOTENCY_WINDOW);
     assert_eq!(config.addresses, AddressPolicy::default());
@@ -219,4 +220,59 @@ fn where_secrets_were_read_from_is_known_and_a_password_among_the_arguments() {
         assert_eq!(config("", &[], &[("database", flag)]).unwrap().password_in_arguments, shown, "{flag}");
     }
     assert!(!config("", &[("DATABASE_URL", url)], &[]).unwrap().password_in_arguments);
+}
+
+#[test]
+fn defaults_of_destinations_are_said_one_by_one() {
+    let file = "[defaults]\nmax_concurrency = 3\n[defaults.retry_policy]\nschedule = ['5s', '1m']\njitter = 0\n\
+                expire_after = '2d'\nretry_statuses = [404, '3xx']";
+    let defaults = config(file, &[], &[]).unwrap().defaults;
+    let expected = serde_json::json!({
+        "max_concurrency": 3,
+        "retry_policy": {
+            "schedule_seconds": [5, 60], "jitter": 0.0, "expire_after_seconds": 172_800, "retry_statuses": [404, "3xx"],
+        },
+    });
+    assert_eq!(serde_json::to_value(&defaults).unwrap(), expected);
+    let said = [
+        ("POSTHASTE_DEFAULTS_TIMEOUT", "7s"),
+        ("POSTHASTE_DEFAULTS_RETRY_POLICY_RETRY_STATUSES", "4xx, 302"),
+    ];
+    let defaults = config("", &said, &[]).unwrap().defaults;
+    let expected =
+        serde_json::json!({ "timeout_seconds": 7, "retry_policy": { "retry_statuses": ["4xx", 302] } });
+    assert_eq!(serde_json::to_value(&defaults).unwrap(), expected);
+}
+
+#[test]
+fn an_empty_schedule_is_one_attempt_and_not_a_setting_left_out() {
+    let file = "[defaults.retry_policy]\nschedule = []";
+    let schedule = |config: Config| config.defaults.retry_policy.schedule;
+    assert_eq!(schedule(config(file, &[], &[]).unwrap()), Some(Vec::new()));
+    let said = |text| config("", &[("POSTHASTE_DEFAULTS_RETRY_POLICY_SCHEDULE", text)], &[]);
+    assert_eq!(schedule(said("[]").unwrap()), Some(Vec::new()));
+    assert_eq!(schedule(said("").unwrap()), None);
+    assert!(said(",").unwrap_err().contains("[] for one attempt"));
+    // Where a list may be empty it still may.
+    assert!(config("egress.allow = []", &[], &[]).is_ok());
+}
+
+#[test]
+fn a_default_that_no_destination_could_have_is_refused_with_the_reason() {
+    let cases = [
+        ("MAX_CONCURRENCY", "1001", "from 1 to 1000"),
+        ("TIMEOUT", "31s", "from 1s to 30s"),
+        ("TIMEOUT", "1500ms", "whole seconds"),
+        ("RETRY_POLICY_SCHEDULE", "500ms", "from 1s"),
+        ("RETRY_POLICY_SCHEDULE", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "at most 20 pauses"),
+        ("RETRY_POLICY_JITTER", "2", "from 0 to 1"),
+        ("RETRY_POLICY_EXPIRE_AFTER", "91d", "a duration from"),
+        ("RETRY_POLICY_RETRY_STATUSES", "429", "holds the destination"),
+        ("RETRY_POLICY_RETRY_STATUSES", "5xx", "retried anyway"),
+        ("RETRY_POLICY_RETRY_STATUSES", "all", "a status such as 404, or a class such as 4xx"),
+    ];
+    for (name, text, reason) in cases {
+        let error = config("", &[(&format!("POSTHASTE_DEFAULTS_{name}"), text)], &[]).unwrap_err();
+        assert!(error.contains(reason), "{name}: {error}");
+    }
 }

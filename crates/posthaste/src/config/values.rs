@@ -1,7 +1,10 @@
 //! Reading values: durations such as `10s`, sizes such as `5MiB`, lists, networks. Errors say what was expected; who
 //! asked adds the name of the setting and where it was set.
 
-use domain::address::{HostPattern, parse_allow_list, parse_host_list};
+use domain::{
+    address::{HostPattern, parse_allow_list, parse_host_list},
+    retry::{NoRetryStatus, RetrySettings, RetryStatus},
+};
 use ipnet::IpNet;
 use std::{fmt::Display, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 use url::Url;
@@ -82,6 +85,39 @@ pub(super) fn durations(text: &str, allowed: RangeInclusive<Duration>) -> Read<V
     if steps.is_empty() { Err("expected at least one duration".into()) } else { Ok(steps) }
 }
 
+/// A duration of whole seconds, because the API speaks of seconds.
+pub(super) fn seconds(text: &str, allowed: RangeInclusive<Duration>) -> Read<Duration> {
+    let found = duration(text, allowed)?;
+    if found.subsec_nanos() == 0 { Ok(found) } else { Err("expected whole seconds".into()) }
+}
+
+/// A list that has nothing in it, and says so.
+pub(super) const NO_PARTS: &str = "[]";
+
+/// The pauses of a schedule; none at all are one attempt.
+pub(super) fn pauses(text: &str, allowed: RangeInclusive<Duration>, max: usize) -> Read<Vec<Duration>> {
+    let pauses: Vec<_> =
+        list(text).iter().map(|pause| seconds(pause, allowed.clone())).collect::<Result<_, _>>()?;
+    match pauses.len() {
+        0 if text.trim() != NO_PARTS => Err("expected pauses, or [] for one attempt and no retry".into()),
+        found if found > max => Err(format!("expected at most {max} pauses")),
+        _ => Ok(pauses),
+    }
+}
+
+/// Codes and classes, each of which can be made retryable.
+pub(super) fn retry_statuses(text: &str) -> Read<Vec<RetryStatus>> {
+    let statuses: Vec<RetryStatus> = list(text)
+        .iter()
+        .map(|status| status.parse().map_err(|error: NoRetryStatus| error.to_string()))
+        .collect::<Result<_, _>>()?;
+    let settings = RetrySettings { retry_statuses: Some(statuses), ..RetrySettings::default() };
+    match settings.validate().into_iter().next() {
+        Some(problem) => Err(problem.detail),
+        None => Ok(settings.retry_statuses.unwrap_or_default()),
+    }
+}
+
 /// `512`, `64KiB`, `5MiB`, `1GiB`; kB, MB and GB are powers of a thousand.
 pub(super) fn size(text: &str, allowed: RangeInclusive<usize>) -> Read<usize> {
     let (number, unit) = split_unit(text);
@@ -105,16 +141,20 @@ pub(super) fn size(text: &str, allowed: RangeInclusive<usize>) -> Read<usize> {
 }
 
 pub(super) fn networks(text: &str) -> Read<Vec<IpNet>> {
-    parse_allow_list(text).map_err(|error| error.to_string())
+    parse_allow_list(parts(text)).map_err(|error| error.to_string())
 }
 
 pub(super) fn hosts(text: &str) -> Read<Vec<HostPattern>> {
-    parse_host_list(text).map_err(|error| error.to_string())
+    parse_host_list(parts(text)).map_err(|error| error.to_string())
 }
 
 /// Parts between commas; nothing is an empty list.
+fn parts(text: &str) -> &str {
+    if text.trim() == NO_PARTS { "" } else { text }
+}
+
 fn list(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(String::from).collect()
+    parts(text).split(',').map(str::trim).filter(|part| !part.is_empty()).map(String::from).collect()
 }
 
 fn split_unit(text: &str) -> (&str, &str) {

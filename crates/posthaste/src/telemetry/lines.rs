@@ -1,16 +1,16 @@
-//! The way out for log lines: a bounded queue, and a thread that writes what is in it. A terminal, a pipe or a disk that
-//! is slow costs lines and never a delivery; many lines are one write.
+//! The way out for log lines: a bounded text, and a thread that writes what has gathered in it. A terminal, a pipe or a disk
+//! that is slow costs lines and never a delivery; many lines are one write.
+//!
+//! A line that comes alone is written at once; those that follow gather for a few milliseconds, and nobody has to wake the
+//! thread for them.
 
 use domain::{limits, metrics::Counter};
 use std::{
     io::{self, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
-    },
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -18,118 +18,157 @@ use tracing_subscriber::fmt::MakeWriter;
 pub(super) static DROPPED: Counter = Counter::new();
 
 #[derive(Clone)]
-pub(super) struct Lines {
-    queue: SyncSender<LogEntry>,
-    /// Bytes in the queue.
-    waiting: Arc<AtomicUsize>,
+pub(super) struct Lines(Arc<SharedText>);
+
+struct SharedText {
+    gathered: Mutex<Gathered>,
+    /// For the thread that writes: there is something to do.
+    work: Condvar,
+    /// For those who wait until what they said is written.
+    written: Condvar,
     dropped: &'static Counter,
 }
 
-enum LogEntry {
-    Line(Vec<u8>),
-    /// Answered when everything before it has been written.
-    Mark {
-        done: SyncSender<()>,
-        then: AfterMark,
-    },
+#[derive(Default)]
+struct Gathered {
+    /// Whole lines.
+    text: Vec<u8>,
+    /// Bytes that the thread has taken and not yet written.
+    writing: usize,
+    /// Bytes that were ever taken up, and that were written since.
+    said: u64,
+    done: u64,
+    /// The thread waits for a first line, and has to be woken for it.
+    idle: bool,
+    /// Somebody waits: nothing gathers.
+    hurry: bool,
+    stage: Stage,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AfterMark {
-    GoOn,
-    /// Nothing is written after it.
-    End,
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Open,
+    /// The thread writes what is there, and ends.
+    Ending,
+    /// It has.
+    Ended,
 }
 
 /// Writes what is left when it is dropped.
 pub(crate) struct Flush(Lines);
 
-/// What is written at once, about.
+/// What is worth a write before its time.
 const WRITE_BYTES: usize = 64 * 1024;
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// What is kept of a text that was long once.
+const KEPT_BYTES: usize = 4 * WRITE_BYTES;
 
 impl Lines {
     pub(super) fn start() -> io::Result<(Self, Flush)> {
         Self::to(io::stderr(), &DROPPED)
     }
 
-    fn to(out: impl Write + Send + 'static, dropped: &'static Counter) -> io::Result<(Self, Flush)> {
-        let (queue, entries) = sync_channel(limits::LOG_QUEUE);
-        let waiting = Arc::<AtomicUsize>::default();
-        let lines = Self { queue, waiting: Arc::clone(&waiting), dropped };
-        thread::Builder::new().name("log".into()).spawn(move || write(&entries, &waiting, out))?;
+    pub(super) fn to(
+        out: impl Write + Send + 'static,
+        dropped: &'static Counter,
+    ) -> io::Result<(Self, Flush)> {
+        let shared =
+            SharedText { gathered: Mutex::default(), work: Condvar::new(), written: Condvar::new(), dropped };
+        let lines = Self(Arc::new(shared));
+        let of_thread = lines.clone();
+        thread::Builder::new().name("log".into()).spawn(move || of_thread.write(out))?;
         Ok((lines.clone(), Flush(lines)))
     }
 
-    fn put(&self, line: &[u8]) {
-        let before = self.waiting.fetch_add(line.len(), Ordering::Relaxed);
-        let full = before > 0 && before + line.len() > limits::LOG_QUEUE_BYTES;
-        let refused = if full {
-            Some(None)
-        } else {
-            self.queue.try_send(LogEntry::Line(line.to_vec())).err().map(Some)
-        };
-        let Some(refused) = refused else { return };
-        self.waiting.fetch_sub(line.len(), Ordering::Relaxed);
-        match refused {
+    /// Takes a line up, or counts it as dropped; it never waits for who reads.
+    pub(super) fn put(&self, line: &[u8]) {
+        let mut gathered = self.lock();
+        if gathered.stage == Stage::Ended {
+            drop(gathered);
             // The process ends, and the thread that writes is gone.
-            Some(TrySendError::Disconnected(_)) => drop(io::stderr().write_all(line)),
-            Some(TrySendError::Full(_)) | None => self.dropped.add(1),
+            let _ = io::stderr().write_all(line);
+            return;
+        }
+        let before = gathered.text.len();
+        let waiting = before + gathered.writing;
+        if waiting > 0 && waiting + line.len() > limits::LOG_QUEUE_BYTES {
+            self.0.dropped.add(1);
+            return;
+        }
+        gathered.text.extend_from_slice(line);
+        gathered.said += line.len() as u64;
+        let fills = before < WRITE_BYTES && gathered.text.len() >= WRITE_BYTES;
+        if mem::take(&mut gathered.idle) || fills {
+            self.0.work.notify_one();
         }
     }
-}
 
-/// Ends with the queue, or when asked to. What cannot be written is lost: there is nowhere left to tell it.
-fn write(entries: &Receiver<LogEntry>, waiting: &AtomicUsize, mut out: impl Write) {
-    let mut text = Vec::new();
-    while let Ok(first) = entries.recv() {
-        let mut mark = None;
-        let mut next = Some(first);
-        while let Some(entry) = next {
-            match entry {
-                LogEntry::Line(line) => text.extend_from_slice(&line),
-                LogEntry::Mark { done, then } => mark = Some((done, then)),
+    /// The thread. What cannot be written is lost: there is nowhere left to tell it.
+    fn write(&self, mut out: impl Write) {
+        let mut text = Vec::new();
+        loop {
+            let mut gathered = self.lock();
+            while gathered.text.is_empty() && gathered.stage == Stage::Open {
+                gathered.idle = true;
+                gathered.hurry = false;
+                gathered = self.0.work.wait(gathered).unwrap_or_else(PoisonError::into_inner);
             }
-            let more = mark.is_none() && text.len() < WRITE_BYTES;
-            next = if more { entries.try_recv().ok() } else { None };
-        }
-        let _ = out.write_all(&text).and_then(|()| out.flush());
-        waiting.fetch_sub(text.len(), Ordering::Relaxed);
-        text.clear();
-        if let Some((done, then)) = mark {
-            let _ = done.send(());
-            if then == AfterMark::End {
+            gathered.idle = false;
+            if gathered.text.is_empty() {
+                gathered.stage = Stage::Ended;
                 return;
             }
+            mem::swap(&mut text, &mut gathered.text);
+            gathered.writing = text.len();
+            drop(gathered);
+            let _ = out.write_all(&text).and_then(|()| out.flush());
+            let mut gathered = self.lock();
+            gathered.writing = 0;
+            gathered.done += text.len() as u64;
+            self.0.written.notify_all();
+            text.clear();
+            text.shrink_to(KEPT_BYTES);
+            let gathers = |gathered: &mut Gathered| {
+                gathered.text.len() < WRITE_BYTES && !gathered.hurry && gathered.stage == Stage::Open
+            };
+            drop(self.0.work.wait_timeout_while(gathered, limits::LOG_EVERY, gathers));
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.0.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Flush {
     /// Waits until everything that was said so far is written, for a reader of several streams; not for long.
     pub(crate) fn wait(&self) {
-        self.until(AfterMark::GoOn);
+        self.until_written(Stage::Open);
     }
 
-    fn until(&self, then: AfterMark) {
+    fn until_written(&self, then: Stage) {
+        let Lines(shared) = &self.0;
         let until = Instant::now() + limits::LOG_FLUSH;
-        let (done, written) = sync_channel(1);
-        // A full queue of a reader that hangs is not waited for any longer than that.
-        while let Err(TrySendError::Full(_)) =
-            self.0.queue.try_send(LogEntry::Mark { done: done.clone(), then })
-        {
-            if Instant::now() >= until {
+        let mut gathered = self.0.lock();
+        let said = gathered.said;
+        gathered.hurry = true;
+        gathered.stage = then;
+        shared.work.notify_one();
+        // A reader that hangs is not waited for any longer than that.
+        while gathered.done < said {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return;
             }
-            thread::sleep(LOOK_AGAIN);
+            let waited = shared.written.wait_timeout(gathered, left);
+            gathered = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 }
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        self.until(AfterMark::End);
+        self.until_written(Stage::Ending);
     }
 }
 
@@ -175,6 +214,12 @@ mod tests {
             self.0.changed.notify_all();
         }
 
+        /// Waits until so many bytes went through.
+        fn until(&self, bytes: usize) {
+            let state = self.0.state.lock().unwrap();
+            drop(self.0.changed.wait_while(state, |(_, text)| text.len() < bytes).unwrap());
+        }
+
         fn text(&self) -> String {
             String::from_utf8(self.0.state.lock().unwrap().1.clone()).unwrap()
         }
@@ -185,6 +230,7 @@ mod tests {
             let state = self.0.state.lock().unwrap();
             let mut state = self.0.changed.wait_while(state, |(open, _)| !*open).unwrap();
             state.1.extend_from_slice(bytes);
+            self.0.changed.notify_all();
             Ok(bytes.len())
         }
 
@@ -197,19 +243,18 @@ mod tests {
     fn a_reader_that_hangs_costs_lines_and_no_time() {
         let pipe = Pipe::default();
         let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
-        // Beyond the queue there is what the thread has in its hands.
-        let count = (limits::LOG_QUEUE * 2 + WRITE_BYTES) as u64;
+        let line = |n: usize| format!("{n:01023}\n");
+        let (room, count) = (limits::LOG_QUEUE_BYTES / 1024, limits::LOG_QUEUE_BYTES / 512);
         for n in 0..count {
-            (&lines).write_all(format!("{n}\n").as_bytes()).unwrap();
+            (&lines).write_all(line(n).as_bytes()).unwrap();
         }
-        let dropped = lines.dropped.get();
-        assert!((limits::LOG_QUEUE as u64..count).contains(&dropped), "{dropped}");
+        let dropped = lines.0.dropped.get();
+        assert_eq!(dropped, (count - room) as u64);
         pipe.open();
         drop(flush);
         let written: Vec<String> = pipe.text().lines().map(String::from).collect();
-        assert_eq!(written.len() as u64, count - dropped);
-        assert_eq!(written[0], "0");
-        assert_eq!(lines.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(written.len(), room);
+        assert!(written.iter().enumerate().all(|(n, text)| *text == line(n).trim_end()), "in their order");
     }
 
     #[test]
@@ -230,9 +275,52 @@ mod tests {
         let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
         let line = vec![b'x'; limits::LOG_QUEUE_BYTES / 4];
         (0..20).for_each(|_| (&lines).write_all(&line).unwrap());
-        assert!(lines.waiting.load(Ordering::Relaxed) <= limits::LOG_QUEUE_BYTES);
+        assert_eq!(lines.0.dropped.get(), 16);
         pipe.open();
         drop(flush);
-        assert_eq!(pipe.text().len() % line.len(), 0);
+        assert_eq!(pipe.text().len(), line.len() * 4);
+    }
+
+    #[test]
+    fn a_line_that_no_buffer_holds_is_written_when_it_comes_alone() {
+        let pipe = Pipe::default();
+        pipe.open();
+        let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
+        let line = vec![b'x'; limits::LOG_QUEUE_BYTES + 1];
+        (&lines).write_all(&line).unwrap();
+        flush.wait();
+        assert_eq!((pipe.text().len(), lines.0.dropped.get()), (line.len(), 0));
+    }
+
+    #[test]
+    fn nobody_has_to_ask_for_what_has_gathered() {
+        let pipe = Pipe::default();
+        pipe.open();
+        let (lines, _flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
+        for n in 0..3 {
+            (0..100).for_each(|_| (&lines).write_all(b"line\n").unwrap());
+            pipe.until((n + 1) * 500);
+        }
+    }
+
+    #[test]
+    fn what_many_threads_say_is_written_whole_and_once() {
+        let pipe = Pipe::default();
+        pipe.open();
+        let (lines, flush) = Lines::to(pipe.clone(), Box::leak(Box::default())).unwrap();
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let lines = &lines;
+                scope.spawn(move || {
+                    for n in 0..5_000 {
+                        lines.put(format!("{}\n", thread * 5_000 + n).as_bytes());
+                    }
+                });
+            }
+        });
+        drop(flush);
+        let mut written: Vec<usize> = pipe.text().lines().map(|line| line.parse().unwrap()).collect();
+        written.sort_unstable();
+        assert!(written.into_iter().eq(0..20_000));
     }
 }

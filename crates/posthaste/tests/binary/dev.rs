@@ -1,7 +1,7 @@
 //! `serve --dev`: from nothing to a delivered event.
 
 use crate::node::{Database, LONG, Node, Place, deliver_to, ended, text};
-use client::{Accepted, Client, TestEvent};
+use client::{Accepted, AcceptedStatus, Client, Publish, TestEvent};
 use domain::{
     delivery::Status,
     signature::{self, SigningSecret},
@@ -54,16 +54,38 @@ async fn on_a_terminal_the_greeting_comes_after_what_the_log_says_of_the_start()
 async fn the_curl_line_works(database: Database) {
     let place = Place::on(database);
     let node = place.dev().await;
+    let client = node.client();
+    let accepted = run_curl_line(&node).await;
+    assert_eq!((accepted.status, accepted.deliveries), (AcceptedStatus::Queued, Some(1)));
+    let deliveries = ended(&client, accepted.id).await;
+    assert_eq!(deliveries[0].status, Status::Delivered);
+    let attempts = client.delivery(deliveries[0].id).await.unwrap().attempts;
+    assert_eq!((attempts.len(), attempts[0].http_status), (1, Some(200)));
+    let destination = client.destination(deliveries[0].destination_id).await.unwrap();
+    assert_eq!(destination.uid.as_deref(), Some("dev-receiver"));
+    assert!(destination.url.starts_with("http://127.0.0.1:"), "{}", destination.url);
+
+    let other = Publish::json("hello.others", "1").unwrap();
+    assert_eq!(client.publish(&other).await.unwrap().status, AcceptedStatus::Unmatched, "it is for one type");
+}
+
+async fn run_curl_line(node: &Node) -> Accepted {
+    let line = node.greeting.last().unwrap();
+    let curl = Command::new("sh").args(["-c", line]).output().await.unwrap();
+    assert!(curl.status.success(), "curl is needed for this test: {curl:?}");
+    serde_json::from_slice(&curl.stdout).unwrap_or_else(|_| panic!("{curl:?}"))
+}
+
+#[tokio::test]
+async fn a_destination_of_ones_own_gets_the_curl_lines_event_too() {
+    let place = Place::new();
+    let node = place.dev().await;
     let receiver =
         Receiver::start_with(([127, 0, 0, 1], 0).into(), Script::ok(), Recording::FullWithBodies).unwrap();
     let client = node.client();
     let destination = deliver_to(&client, &receiver.url("/hook")).await;
-
-    let line = node.greeting.last().unwrap();
-    let curl = Command::new("sh").args(["-c", line]).output().await.unwrap();
-    assert!(curl.status.success(), "curl is needed for this test: {curl:?}");
-    let accepted: Accepted = serde_json::from_slice(&curl.stdout).unwrap_or_else(|_| panic!("{curl:?}"));
-    assert_eq!(accepted.deliveries, Some(1));
+    let accepted = run_curl_line(&node).await;
+    assert_eq!(accepted.deliveries, Some(2), "the built-in receiver's and ours");
 
     assert!(receiver.wait_for_succeeded(1, LONG).await);
     let kept = receiver.snapshot().remove(0).kept.unwrap();
@@ -82,11 +104,47 @@ async fn the_curl_line_works(database: Database) {
         0,
     );
     assert_eq!(signed, Ok(()));
-
     let deliveries = ended(&client, accepted.id).await;
-    assert_eq!(deliveries[0].status, Status::Delivered);
-    let attempts = client.delivery(deliveries[0].id).await.unwrap().attempts;
-    assert_eq!((attempts.len(), attempts[0].http_status), (1, Some(200)));
+    assert!(deliveries.iter().all(|delivery| delivery.status == Status::Delivered), "{deliveries:?}");
+}
+
+#[tokio::test]
+async fn the_built_in_receiver_is_there_after_a_restart_and_not_made_again_once_removed() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let first = run_curl_line(&node).await;
+    let destination = ended(&node.client(), first.id).await.remove(0).destination_id;
+    assert!(node.signal("TERM").await.success());
+
+    let mut node = place.dev().await;
+    let again = run_curl_line(&node).await;
+    let deliveries = ended(&node.client(), again.id).await;
+    assert_eq!(deliveries.len(), 1);
+    assert_eq!((deliveries[0].destination_id, deliveries[0].status), (destination, Status::Delivered));
+    node.client().delete_destination(destination).await.unwrap();
+    assert!(node.signal("TERM").await.success());
+
+    let node = place.dev().await;
+    assert_eq!(run_curl_line(&node).await.status, AcceptedStatus::Unmatched);
+    assert!(node.client().destinations(None).await.unwrap().data.is_empty());
+}
+
+#[tokio::test]
+async fn a_built_in_receiver_whose_port_is_taken_moves_with_its_destination() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let made = node.client().destinations(None).await.unwrap().data.remove(0);
+    assert!(node.signal("TERM").await.success());
+    let port = made.url.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+
+    let node = place.dev().await;
+    let accepted = run_curl_line(&node).await;
+    assert_eq!(ended(&node.client(), accepted.id).await[0].status, Status::Delivered);
+    let moved = node.client().destinations(None).await.unwrap().data.remove(0);
+    assert_eq!(moved.id, made.id);
+    assert_ne!(moved.url, made.url);
+    drop(taken);
 }
 
 #[tokio::test]

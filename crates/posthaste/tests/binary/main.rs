@@ -1,7 +1,10 @@
 //! The shipped thing, as its users run it: the real binary in a folder of its own, killed and started again.
 
+mod audit;
+mod being_told;
 mod commands;
 mod crash;
+mod defaults;
 mod dev;
 mod doctor;
 mod loops;

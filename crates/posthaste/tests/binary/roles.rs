@@ -89,7 +89,7 @@ async fn a_test_takes_a_slot_on_the_node_that_delivers() {
     let client = Client::new(&api.url, &pair.api_key).unwrap();
     let receiver = Receiver::local(Reply::ok().after(Duration::from_millis(200)));
     let destination =
-        NewDestination { max_concurrency: 1, ..NewDestination::new("test", &receiver.url("/hook")) };
+        NewDestination { max_concurrency: Some(1), ..NewDestination::new("test", &receiver.url("/hook")) };
     let destination = client.create_destination(&destination).await.unwrap().id;
     client.create_route(&NewRoute::to(destination)).await.unwrap();
     for _ in 0..5 {

@@ -27,6 +27,10 @@ impl Expansions for FaultyStore {
         self.read("expansion", self.inner.expansion(event)).await
     }
 
+    async fn take_over_expansion(&self) -> Result<bool, StoreError> {
+        self.read("take_over_expansion", self.inner.take_over_expansion()).await
+    }
+
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
         self.read("routes_after", self.inner.routes_after(walk)).await
     }

@@ -4,11 +4,12 @@ use super::{FaultyStore, TrueStore, finish, replays::replayed};
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
+    audit::{AuditEntry, AuditRecord, ChainEnds},
     destination::Destination,
     event::Event,
     id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
-        SourceId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        RouteId, SourceId,
     },
     rollup::{FanoutSums, Span},
     route::Route,
@@ -17,12 +18,13 @@ use domain::{
 };
 use std::time::Duration;
 use store::{
-    AccountBacklog, AccountChanges, AttemptRecord, Backlogs, Catalog, Chore, Chores, CreatedReplay,
-    DeadLetterGroup, DeliveryFilter, DeliveryRecord, DestinationRecord, EventCount, EventFilter, EventRecord,
-    EventWalk, FactWalk, FanoutCounts, GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay,
-    OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk,
-    ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark,
-    Rollups, Selection, StoreError, SuccessRate, Summed, SummedTail, Survey, Term,
+    AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
+    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeliveryFilter, DeliveryRecord,
+    DestinationRecord, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums,
+    GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page,
+    PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch,
+    ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, StoreError,
+    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -30,16 +32,17 @@ use store::{
 macro_rules! forward {
     ($trait:ident:
      $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*
-     $(write fn $write:ident($value:ident: &$of:ty) -> $written:ty $(, then $tell:path)?;)*) => {
+     $(write fn $write:ident($value:ident: &$of:ty $(, $audit:ident)?) -> $written:ty $(, then $tell:path)?;)*) => {
         #[async_trait]
         impl $trait for FaultyStore {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result, StoreError> {
                 self.read(stringify!($name), self.inner.$name($($arg),*)).await
             })*
-            $(async fn $write(&self, $value: &$of) -> Result<$written, StoreError> {
+            $(async fn $write(&self, $value: &$of $(, $audit: &AuditEntry)?) -> Result<$written, StoreError> {
                 let $value = $value.clone();
+                $(let $audit = $audit.clone();)?
                 let write = move |true_store: &TrueStore| {
-                    let written = finish(true_store.store.$write(&$value))?;
+                    let written = finish(true_store.store.$write(&$value $(, &$audit)?))?;
                     $($tell(true_store, &$value, &written);)?
                     Ok(written)
                 };
@@ -51,41 +54,42 @@ macro_rules! forward {
 
 forward! { Catalog:
     fn setting_or_insert(name: &str, value: &[u8]) -> Vec<u8>;
-    fn create_account(account: &Account) -> Account;
+    fn create_account(account: &Account, audit: &AuditEntry) -> Account;
     fn account(id: AccountId) -> Account;
+    fn account_by_uid(uid: &str) -> Option<Account>;
     fn accounts(page: Page<AccountId>) -> Vec<Account>;
     fn first_account() -> Option<Account>;
-    fn update_account(account: &Account) -> Account;
+    fn update_account(account: &Account, audit: &AuditEntry) -> Account;
     fn changes(account: AccountId, since: i64) -> AccountChanges;
     fn versions(accounts: &[AccountId]) -> Vec<Option<i64>>;
     fn changed_destinations(account: AccountId, since: i64, after: Option<DestinationId>, limit: usize) -> Vec<DestinationId>;
-    fn create_api_key(key: &ApiKey) -> ();
+    fn create_api_key(key: &ApiKey, audit: &AuditEntry) -> ();
     fn api_key_by_lookup(lookup: &str) -> Option<ApiKey>;
     fn api_keys(account: Option<AccountId>, page: Page<ApiKeyId>) -> Vec<ApiKey>;
-    fn revoke_api_key(account: Option<AccountId>, id: ApiKeyId, now: Timestamp) -> ();
+    fn revoke_api_key(account: Option<AccountId>, id: ApiKeyId, now: Timestamp, audit: &AuditEntry) -> ();
     fn touch_api_key(id: ApiKeyId, now: Timestamp) -> ();
-    fn create_source(source: &Source) -> Source;
+    fn create_source(source: &Source, audit: &AuditEntry) -> Source;
     fn source(account: AccountId, id: SourceId) -> Source;
     fn source_by_token(token_hash: &[u8]) -> Option<Source>;
     fn sources(account: AccountId, page: Page<SourceId>) -> Listed<Source, SourceId>;
-    fn update_source(source: &Source) -> Source;
-    fn delete_source(account: AccountId, id: SourceId, now: Timestamp) -> ();
-    fn create_destination(destination: &Destination) -> Destination;
+    fn update_source(source: &Source, audit: &AuditEntry) -> Source;
+    fn delete_source(account: AccountId, id: SourceId, now: Timestamp, audit: &AuditEntry) -> ();
+    fn create_destination(destination: &Destination, audit: &AuditEntry) -> Destination;
     fn destination(account: AccountId, id: DestinationId) -> Destination;
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Listed<Destination, DestinationId>;
-    fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp) -> ();
-    fn probe(account: AccountId, id: DestinationId, now: Timestamp) -> Destination;
+    fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp, audit: &AuditEntry) -> ();
+    fn probe(account: AccountId, id: DestinationId, now: Timestamp, audit: &AuditEntry) -> Destination;
     fn destination_records(ids: &[DestinationId]) -> Vec<Option<DestinationRecord>>;
-    fn create_route(route: &Route) -> Route;
+    fn create_route(route: &Route, audit: &AuditEntry) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
     fn routes(account: AccountId, page: Page<RouteId>) -> Listed<Route, RouteId>;
-    fn delete_route(account: AccountId, id: RouteId, now: Timestamp) -> ();
-    write fn update_destination(destination: &Destination) -> Destination;
-    write fn update_route(route: &Route) -> Route, then route_updated;
+    fn delete_route(account: AccountId, id: RouteId, now: Timestamp, audit: &AuditEntry) -> ();
+    write fn update_destination(destination: &Destination, audit) -> Destination;
+    write fn update_route(route: &Route, audit) -> Route, then route_updated;
 }
 
 fn route_updated(true_store: &TrueStore, route: &Route, _: &Route) {
-    true_store.shared.observed().route_switched(route.id);
+    true_store.shared.observed().route_switched(route.destination_id);
 }
 
 forward! { History:
@@ -107,12 +111,12 @@ forward! { History:
 forward! { Replays:
     fn replay(account: AccountId, id: ReplayId) -> Replay;
     fn replays(account: AccountId, page: Page<ReplayId>) -> Listed<Replay, ReplayId>;
-    fn switch_replay(account: AccountId, id: ReplayId, to: ReplaySwitch, now: Timestamp) -> Replay;
+    fn switch_replay(account: AccountId, id: ReplayId, to: ReplaySwitch, now: Timestamp, audit: &AuditEntry) -> Replay;
     fn replayed(account: AccountId, id: ReplayId, origin: DeliveryId) -> Option<DeliveryId>;
     fn survey(account: AccountId, selection: &Selection, as_of: Timestamp, limit: usize) -> Survey;
     fn open_replays(limit: usize) -> Vec<OpenReplay>;
     fn originals(walk: &OriginalWalk) -> Originals;
-    write fn create_replay(new: &NewReplay) -> CreatedReplay;
+    write fn create_replay(new: &NewReplay, audit) -> CreatedReplay;
     write fn hold_replay(hold: &ReplayHold) -> Option<OpenReplay>;
     write fn write_replay(chunk: &ReplayChunk) -> Option<u32>, then replayed;
 }
@@ -134,6 +138,7 @@ forward! { Retention:
 
 forward! { Rollups:
     fn sum_facts(span: Span, from: Timestamp, to: Timestamp, at: Option<i64>) -> Summed;
+    fn sum_fresh(from: Timestamp, to: Timestamp, after: Option<SumPlace>) -> FreshSums;
     fn count_events(from: Timestamp, to: Timestamp) -> Vec<EventCount>;
     fn sum_fanouts(from: EventId, to: Timestamp, limit: usize) -> (Vec<(AccountId, FanoutSums)>, Option<EventId>);
     fn write_rollups(term: Term, rows: &[Rollup]) -> bool;
@@ -144,6 +149,18 @@ forward! { Rollups:
     fn rollups(account: AccountId, destination: Option<DestinationId>, kind: RollupKind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
     fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> SummedTail;
     fn count_waiting(account: AccountId, limit: usize) -> u64;
+}
+
+forward! { AuditLog:
+    fn write_audit(account: Option<AccountId>, entry: &AuditEntry) -> ();
+    fn audit_entries(account: Option<AccountId>, filter: &AuditFilter, page: Page<AuditId>) -> Listed<AuditRecord, AuditId>;
+    fn prune_audit(before: Timestamp, limit: usize) -> usize;
+}
+
+forward! { AuditChains:
+    fn audit_chains(after: Option<ChainOwner>, limit: usize) -> Vec<ChainOwner>;
+    fn audit_ends(owner: ChainOwner) -> Option<ChainEnds>;
+    fn audit_records(owner: ChainOwner, after: i64, limit: usize) -> Vec<AuditRecord>;
 }
 
 forward! { Backlogs:

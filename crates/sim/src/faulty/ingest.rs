@@ -4,13 +4,14 @@ use super::{FaultyStore, TrueStore, finish, pause};
 use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count, time::MILLISECOND};
 use async_trait::async_trait;
 use domain::{
+    delivery::Position,
     event::Event,
-    id::{DestinationId, RouteId},
-    route::{RouteTable, fan_out},
+    id::{DeliveryId, DestinationId, RouteId},
+    route::{Candidate, RouteTable},
     time::Timestamp,
 };
 use std::{sync::Arc, time::Duration};
-use store::{Committed, Ingest, NewEvent, Store, StoreError};
+use store::{Committed, Ingest, NewDelivery, NewEvent, Store, StoreError};
 
 #[async_trait]
 impl Ingest for FaultyStore {
@@ -22,6 +23,9 @@ impl Ingest for FaultyStore {
             }
             if self.has(PlantedBug::PartialFanOut) && new.deliveries.len() > 1 {
                 new.deliveries.pop();
+            }
+            if self.has(PlantedBug::DeliveryPerRoute) {
+                self.deliver_by_every_route(new, now);
             }
         }
         let made = batch.clone();
@@ -73,9 +77,26 @@ impl Ingest for FaultyStore {
     }
 }
 
+impl FaultyStore {
+    /// The bug: the routes that match too deliver too.
+    fn deliver_by_every_route(&self, new: &mut NewEvent, now: Timestamp) {
+        for route_id in std::mem::take(&mut new.other_routes) {
+            let Ok(route) = finish(self.inner.route(new.event.account_id, route_id)) else { continue };
+            let same = new.deliveries.iter().find(|it| it.destination_id == route.destination_id).cloned();
+            new.deliveries.extend(same.map(|same| {
+                let id = DeliveryId::at(now, route_id.uuid().as_u128() ^ same.id.uuid().as_u128());
+                let position = Position { delivery_id: id, ..same.position };
+                NewDelivery { id, route_id, position, ..same }
+            }));
+        }
+    }
+}
+
 /// The routes that take this event, by what is in the store and by nothing that a node remembers.
 fn matched(store: &dyn Store, event: &Event) -> Vec<(RouteId, DestinationId)> {
     let changes = finish(store.changes(event.account_id, 0)).expect("the store itself does not fail");
     let table = RouteTable::new(changes.routes.into_iter().map(Arc::new));
-    fan_out(event, &table).into_iter().map(|route| (route.id, route.destination_id)).collect()
+    let candidate = Candidate::of(event, &table);
+    let taken = table.of_source(event.source_id).filter(|route| route.takes(&candidate));
+    taken.map(|route| (route.id, route.destination_id)).collect()
 }

@@ -4,6 +4,7 @@ use super::{FaultyStore, TrueStore, finish};
 use crate::{planted_bug::PlantedBug, shared_world::count, time::moment};
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Settled},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
@@ -110,9 +111,11 @@ impl Queue for FaultyStore {
         account: AccountId,
         id: DeliveryId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
+        let audit = audit.clone();
         let retry = move |TrueStore { store, shared, .. }: &TrueStore| {
-            let moved = finish(store.retry_now(account, id, now))?;
+            let moved = finish(store.retry_now(account, id, now, &audit))?;
             if let Some(delivery) = &moved {
                 shared.observed().commanded(id, Some(moment(delivery.due_at)), None, shared.time.now());
             }
@@ -127,9 +130,11 @@ impl Queue for FaultyStore {
         id: DeliveryId,
         fact: AttemptId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
+        let audit = audit.clone();
         let cancel = move |TrueStore { store, shared, .. }: &TrueStore| {
-            let ended = finish(store.cancel(account, id, fact, now))?;
+            let ended = finish(store.cancel(account, id, fact, now, &audit))?;
             if ended.is_some() {
                 let ending = Ending::Cancelled(CancelReason::Requested);
                 shared.observed().commanded(id, None, Some(ending), shared.time.now());

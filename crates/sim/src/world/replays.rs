@@ -6,19 +6,30 @@ use crate::{
     faulty::finish,
     shared_world::count as tally,
     time::{MILLISECOND, Moment, SECOND},
+    verdict::DoneBackfill,
 };
-use domain::id::{AccountId, DeliveryId, ReplayId};
+use domain::id::{AccountId, DeliveryId, EventId, ReplayId};
+use store::{BackfillSelection, Selection};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 pub(super) struct WantedReplay {
     account: AccountId,
-    /// By id, each once.
-    deliveries: Vec<DeliveryId>,
+    /// By id, each once; or of a backfill of all events, how many routes had been switched.
+    wanted: Wanted,
     rate: u32,
     next: Moment,
     /// Since when, and for what.
     waiting: Option<(Moment, oneshot::Receiver<Result<ReplayId, ()>>)>,
     confirmed: Option<ReplayId>,
+}
+
+enum Wanted {
+    Deliveries(Vec<DeliveryId>),
+    Backfill {
+        switched_before: usize,
+        /// Those that were there when it was asked for.
+        events: Vec<EventId>,
+    },
 }
 
 impl World {
@@ -34,9 +45,21 @@ impl World {
             return;
         }
         let from = self.chance.index(ended.len());
-        let deliveries = ended.into_iter().skip(from).take(count).collect();
+        let wanted = Wanted::Deliveries(ended.into_iter().skip(from).take(count).collect());
         let next = self.now;
-        self.replays.push(WantedReplay { account, deliveries, rate, next, waiting: None, confirmed: None });
+        self.replays.push(WantedReplay { account, wanted, rate, next, waiting: None, confirmed: None });
+        tally(&self.shared.counts.replays);
+    }
+
+    pub(super) fn plan_backfill(&mut self, rate: u32) {
+        let account = *self.chance.pick(&self.accounts);
+        let wanted = {
+            let observed = self.shared.observed();
+            let events = observed.events.keys().copied().collect();
+            Wanted::Backfill { switched_before: observed.switched_routes.len(), events }
+        };
+        let next = self.now;
+        self.replays.push(WantedReplay { account, wanted, rate, next, waiting: None, confirmed: None });
         tally(&self.shared.counts.replays);
     }
 
@@ -68,10 +91,14 @@ impl World {
 
     /// Under the same key each time.
     fn ask_for_replay(&mut self, at: usize) {
-        let WantedReplay { account, deliveries, rate, .. } = &self.replays[at];
+        let WantedReplay { account, wanted, rate, .. } = &self.replays[at];
         let (answer, answered) = oneshot::channel();
         let (account, rate, key) = (*account, *rate, format!("replay-{at}"));
-        let request = ReplayRequest { account, deliveries: deliveries.clone(), rate, key, answer };
+        let selection = match wanted {
+            Wanted::Deliveries(deliveries) => Selection::Deliveries(deliveries.clone()),
+            Wanted::Backfill { .. } => Selection::Events(BackfillSelection::default()),
+        };
+        let request = ReplayRequest { account, selection, rate, key, answer };
         if let Some(process) = self.serving_process() {
             process.command(Command::Replay(request));
             self.replays[at].waiting = Some((self.now, answered));
@@ -88,6 +115,23 @@ impl World {
 
     /// What was to be made again, of each that was asked for.
     pub(super) fn replayed(&self) -> Vec<&[DeliveryId]> {
-        self.replays.iter().map(|replaying| replaying.deliveries.as_slice()).collect()
+        let wanted = self.replays.iter().map(|replaying| &replaying.wanted);
+        let deliveries = wanted.filter_map(|wanted| match wanted {
+            Wanted::Deliveries(deliveries) => Some(deliveries.as_slice()),
+            Wanted::Backfill { .. } => None,
+        });
+        deliveries.collect()
+    }
+
+    /// The backfills that are over.
+    pub(super) fn backfilled(&self) -> Vec<DoneBackfill> {
+        let done = |replaying: &WantedReplay| {
+            let Wanted::Backfill { switched_before, events } = &replaying.wanted else { return None };
+            let (switched_before, events) = (*switched_before, events.clone());
+            let replay = finish(self.truth.replay(replaying.account, replaying.confirmed?));
+            let created_at = replay.expect("it was confirmed").created_at;
+            Some(DoneBackfill { account: replaying.account, created_at, switched_before, events })
+        };
+        self.replays.iter().filter_map(done).collect()
     }
 }

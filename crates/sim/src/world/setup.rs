@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::{
+    commands::audit_entry,
     faulty::finish,
     internet,
     node::Shared,
@@ -15,7 +16,7 @@ use domain::{
     destination::Destination,
     dice::Dice,
     id::{AccountId, DestinationId, RouteId},
-    retry::RetryPolicy,
+    retry::RetrySettings,
     route::Route,
     signature::SigningSecret,
 };
@@ -30,17 +31,9 @@ impl World {
         let store = Arc::clone(&self.truth);
         for _ in 0..ACCOUNTS {
             let id = AccountId::at(now, self.chance.bits());
-            let account = Account {
-                id,
-                uid: None,
-                name: "sim".into(),
-                retention_days: 90,
-                data_key: self.node_parts.keys.new_data_key(id, &self.chance),
-                created_at: now,
-                updated_at: now,
-                version: 0,
-            };
-            finish(store.create_account(&account)).expect("an account");
+            let data_key = self.node_parts.keys.new_data_key(id, &self.chance);
+            let account = Account::new(id, "sim", data_key, now);
+            finish(store.create_account(&account, &audit_entry())).expect("an account");
             self.accounts.push(id);
         }
         let secret = SigningSecret::from_bytes(&[7; 32]).expect("long enough");
@@ -53,17 +46,19 @@ impl World {
             let key = self.node_parts.keys.data_key(account_id, &account.data_key).expect("ours");
             destination.secret.current =
                 key.seal(&Destination::secret_place(id), secret.expose().as_bytes(), &self.chance);
-            destination.max_concurrency = planned.limit;
-            destination.timeout = planned.timeout;
-            destination.retry_policy = planned.policy.clone();
+            destination.settings.max_concurrency = Some(planned.limit);
+            destination.settings.timeout = Some(planned.timeout);
+            destination.settings.retry_policy = planned.policy.clone().into();
             destination.ordering = planned.ordering;
+            destination.sequence = planned.sequence;
             destination.rate_limit = planned.rate_limit;
-            finish(store.create_destination(&destination)).expect("a destination");
+            finish(store.create_destination(&destination, &audit_entry())).expect("a destination");
             self.shared.observed().add_destination(KnownDestination {
                 id,
                 account: account_id,
                 limit: planned.limit,
                 ordering: planned.ordering,
+                sequence: planned.sequence,
                 rate_limit: planned.rate_limit,
                 retries: planned.policy.schedule.len() as u32,
                 expire_after: planned.policy.expire_after,
@@ -71,7 +66,7 @@ impl World {
             });
             for patterns in &planned.routes {
                 let route = self.route(account_id, id, patterns);
-                finish(store.create_route(&route)).expect("a route");
+                finish(store.create_route(&route, &audit_entry())).expect("a route");
                 self.routes.push((account_id, route.id));
             }
         }
@@ -89,7 +84,7 @@ impl World {
             destination_id: id,
             event_types: patterns.iter().map(|text| text.parse().expect("a pattern")).collect(),
             filter: None,
-            retry_policy: None::<RetryPolicy>,
+            retry_policy: RetrySettings::default(),
             timeout_seconds: None,
             signing: None,
             created_at: now,

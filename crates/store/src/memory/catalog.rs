@@ -5,8 +5,10 @@ use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::{Destination, Ordering},
+    audit::AuditEntry,
+    destination::{Destination, Numbering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
+    operations::OperationalNote,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -22,16 +24,21 @@ impl Catalog for MemoryStore {
 
     // --- Accounts ------------------------------------------------------------------------------------------------
 
-    async fn create_account(&self, account: &Account) -> Result<Account, StoreError> {
+    async fn create_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
         let mut tables = self.tables();
         tables.account_uid_is_free(account)?;
         let account = Account { version: 1, ..account.clone() };
         tables.accounts.insert(account.id, account.clone());
+        tables.append(Some(account.id), audit);
         Ok(account)
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
         self.tables().account(id).cloned()
+    }
+
+    async fn account_by_uid(&self, uid: &str) -> Result<Option<Account>, StoreError> {
+        Ok(self.tables().accounts.values().find(|account| account.uid.as_deref() == Some(uid)).cloned())
     }
 
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
@@ -46,7 +53,7 @@ impl Catalog for MemoryStore {
         Ok(self.tables().accounts.values().next().cloned())
     }
 
-    async fn update_account(&self, account: &Account) -> Result<Account, StoreError> {
+    async fn update_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
         let mut tables = self.tables();
         if tables.account(account.id)?.version != account.version {
             return Err(StoreError::Changed);
@@ -54,6 +61,7 @@ impl Catalog for MemoryStore {
         tables.account_uid_is_free(account)?;
         let account = Account { version: tables.next_version(account.id)?, ..account.clone() };
         tables.accounts.insert(account.id, account.clone());
+        tables.append(Some(account.id), audit);
         Ok(account)
     }
 
@@ -69,13 +77,13 @@ impl Catalog for MemoryStore {
                 .filter(|kept| kept.deleted_at.is_some())
                 .map(|kept| kept.row.id)
                 .collect(),
-            orderings: tables
+            numberings: tables
                 .destinations
                 .0
                 .values()
                 .filter(|kept| kept.row.account_id == account && kept.version > since)
-                .map(|kept| (kept.row.id, kept.row.ordering))
-                .filter(|(_, ordering)| since > 0 || *ordering != Ordering::None)
+                .map(|kept| (kept.row.id, kept.row.numbering()))
+                .filter(|(_, numbering)| since > 0 || *numbering != Numbering::None)
                 .collect(),
         })
     }
@@ -103,17 +111,19 @@ impl Catalog for MemoryStore {
 
     // --- API keys ------------------------------------------------------------------------------------------------
 
-    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
+    async fn create_api_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
         let mut tables = self.tables();
         key.account_id.map(|id| tables.account(id)).transpose()?;
         if tables.api_keys.values().any(|other| other.lookup == key.lookup) {
             return Err(StoreError::Taken { constraint: "lookup" });
         }
         tables.api_keys.insert(key.id, key.clone());
+        tables.append(key.account_id, audit);
         Ok(())
     }
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
+        self.interrupted("api_key_by_lookup")?;
         Ok(self.tables().api_keys.values().find(|key| key.lookup == lookup).cloned())
     }
 
@@ -132,10 +142,12 @@ impl Catalog for MemoryStore {
         account: Option<AccountId>,
         id: ApiKeyId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         let key = tables.api_keys.get_mut(&id).filter(|key| key.account_id == account);
         key.ok_or(StoreError::NotFound { what: "api key" })?.revoked_at.get_or_insert(now);
+        tables.append(account, audit);
         Ok(())
     }
 
@@ -148,8 +160,8 @@ impl Catalog for MemoryStore {
 
     // --- Sources -------------------------------------------------------------------------------------------------
 
-    async fn create_source(&self, source: &Source) -> Result<Source, StoreError> {
-        self.tables().create(source)
+    async fn create_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        self.tables().create(source, audit)
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
@@ -168,8 +180,8 @@ impl Catalog for MemoryStore {
         Ok(self.tables().sources.list(account, page))
     }
 
-    async fn update_source(&self, source: &Source) -> Result<Source, StoreError> {
-        self.tables().update(source)
+    async fn update_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        self.tables().update(source, audit)
     }
 
     async fn delete_source(
@@ -177,19 +189,25 @@ impl Catalog for MemoryStore {
         account: AccountId,
         id: SourceId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         tables.sources.get(account, id)?;
         let version = tables.next_version(account)?;
         tables.sources.remove(&[id], version, now);
         tables.remove_routes(|route| route.source_id == Some(id), version, now);
+        tables.append(Some(account), audit);
         Ok(())
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
-    async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        self.tables().create(&undeleted(destination))
+    async fn create_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        self.tables().create(&undeleted(destination), audit)
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
@@ -204,8 +222,21 @@ impl Catalog for MemoryStore {
         Ok(self.tables().destinations.list(account, page))
     }
 
-    async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        self.tables().update(&undeleted(destination))
+    async fn update_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        let mut tables = self.tables();
+        let before = tables.destinations.get(destination.account_id, destination.id)?.switch.disabled.clone();
+        let updated = tables.update(&undeleted(destination), audit)?;
+        if let (None, Some(disabled)) = (before, &updated.switch.disabled) {
+            let (account, reason) = (updated.account_id, disabled.reason.as_str());
+            let note = OperationalNote::of_disabled(account, updated.id, reason, disabled.at);
+            tables.note_operational(&note);
+            self.note_signal.notify();
+        }
+        Ok(updated)
     }
 
     async fn delete_destination(
@@ -213,12 +244,14 @@ impl Catalog for MemoryStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         tables.destinations.get(account, id)?;
         let version = tables.next_version(account)?;
         tables.destinations.remove(&[id], version, now);
         tables.remove_routes(|route| route.destination_id == id, version, now);
+        tables.append(Some(account), audit);
         Ok(())
     }
 
@@ -227,13 +260,16 @@ impl Catalog for MemoryStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Destination, StoreError> {
         let mut tables = self.tables();
         tables.destinations.get(account, id)?;
         let version = tables.next_version(account)?;
         let kept = tables.destinations.0.get_mut(&id).expect("found above");
         (kept.version, kept.row.version, kept.row.switch.probed_at) = (version, version, Some(now));
-        Ok(kept.row.clone())
+        let probed = kept.row.clone();
+        tables.append(Some(account), audit);
+        Ok(probed)
     }
 
     async fn destination_records(
@@ -242,17 +278,19 @@ impl Catalog for MemoryStore {
     ) -> Result<Vec<Option<DestinationRecord>>, StoreError> {
         let tables = self.tables();
         let routes = tables.routes.0.values().map(|kept| &kept.row);
-        let with_settings: Vec<&Route> = routes.filter(|route| has_settings(route)).collect();
+        let with_settings: Vec<&Route> = routes.filter(|route| route.has_overrides()).collect();
         Ok(ids.iter().map(|id| tables.destination_record(*id, &with_settings)).collect())
     }
 
     // --- Routes --------------------------------------------------------------------------------------------------
 
-    async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
+    async fn create_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
         let mut tables = self.tables();
         tables.account(route.account_id)?;
         tables.route_has_ends(route)?;
-        tables.create(route)
+        let created = tables.create(route, audit)?;
+        tables.told_accounts.extend(route.takes_operational().then_some(route.account_id));
+        Ok(created)
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
@@ -267,18 +305,27 @@ impl Catalog for MemoryStore {
         Ok(self.tables().routes.list(account, page))
     }
 
-    async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
+    async fn update_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
         let mut tables = self.tables();
         tables.routes.get(route.account_id, route.id)?;
         tables.route_has_ends(route)?;
-        tables.update(route)
+        let updated = tables.update(route, audit)?;
+        tables.told_accounts.extend(route.takes_operational().then_some(route.account_id));
+        Ok(updated)
     }
 
-    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
+    async fn delete_route(
+        &self,
+        account: AccountId,
+        id: RouteId,
+        now: Timestamp,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
         let mut tables = self.tables();
         tables.routes.get(account, id)?;
         let version = tables.next_version(account)?;
         tables.routes.remove(&[id], version, now);
+        tables.append(Some(account), audit);
         Ok(())
     }
 }
@@ -315,6 +362,7 @@ impl Tables {
             account_id: destination.account_id,
             account_version: self.accounts[&destination.account_id].version,
             shard: id.shard(),
+            account_defaults: self.accounts[&destination.account_id].defaults.clone(),
             data_key: self.accounts[&destination.account_id].data_key.clone(),
             destination: Ok(destination),
             overrides: own.map(|route| Route::clone(route)).collect(),
@@ -327,8 +375,4 @@ fn undeleted(destination: &Destination) -> Destination {
     let mut destination = destination.clone();
     destination.switch.deleted_at = None;
     destination
-}
-
-fn has_settings(route: &Route) -> bool {
-    route.retry_policy.is_some() || route.timeout_seconds.is_some() || route.signing.is_some()
 }

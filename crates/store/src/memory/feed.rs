@@ -117,7 +117,8 @@ impl Tables {
     fn received_record(&self, id: EventId) -> Option<EventRecord> {
         let kept = self.events.get(&id)?;
         let made = (!self.expansions.contains_key(&id)).then_some(kept.deliveries.len() as u32);
-        Some(EventRecord::received(without_payload(&kept.event), kept.event.payload.len() as u64, made))
+        let size = kept.event.payload.len() as u64;
+        Some(EventRecord::received(without_payload(&kept.event), size, made, kept.other_routes.clone()))
     }
 
     pub(super) fn tell(&mut self, delivery: &Delivery, fact: AttemptId, ending: Option<(Ending, Timestamp)>) {

@@ -17,7 +17,7 @@ impl Gates for MemoryStore {
         if !tables.nodes.contains_key(&node) {
             return Ok(());
         }
-        for GateWord { destination_id, record, holds, .. } in words {
+        for GateWord { destination_id, record, holds, notes, .. } in words {
             let overtaken = tables.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
             match record.clone() {
                 _ if overtaken => None,
@@ -25,8 +25,10 @@ impl Gates for MemoryStore {
                 None => tables.gates.remove(destination_id),
             };
             tables.note(*destination_id, holds);
+            notes.iter().for_each(|note| tables.note_operational(note));
         }
         self.feed_signal.notify();
+        self.note_signal.notify();
         Ok(())
     }
 

@@ -27,8 +27,11 @@ impl History for MemoryStore {
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let tables = self.tables();
-        let of_account =
-            newest_first(&tables.events, page.before).filter(|(_, kept)| kept.event.account_id == account);
+        let (from, below) = filter.ids(page.before);
+        let of_account = newest_first(&tables.events, Some(below))
+            .take_while(|(id, _)| *id >= from)
+            .filter(|(_, kept)| kept.event.account_id == account)
+            .filter(|(_, kept)| one_of(&filter.tags, |tag| kept.event.tags.contains(tag)));
         let records =
             of_account.map(|(id, kept)| (id, tables.event_record(kept, Some(limits::FANOUT_COUNTED))));
         Ok(listed(
@@ -193,18 +196,19 @@ impl Tables {
         found.ok_or(StoreError::NotFound { what: "event" })
     }
 
-    fn event_record(&self, kept: &KeptEvent, at_most: Option<usize>) -> EventRecord {
+    pub(super) fn event_record(&self, kept: &KeptEvent, at_most: Option<usize>) -> EventRecord {
         EventRecord {
             event: without_payload(&kept.event),
             size_bytes: kept.event.payload.len() as u64,
             fanout: self.fanout(kept, at_most),
+            other_routes: kept.other_routes.clone(),
         }
     }
 
     /// `at_most` are counted of what waits, and of what has ended.
     pub(super) fn fanout(&self, kept: &KeptEvent, at_most: Option<usize>) -> FanoutCounts {
         let (mut counts, mut last, mut counted) = (FanoutCounts::default(), None, 0);
-        for id in &kept.deliveries {
+        for id in kept.deliveries.iter().chain(&kept.backfilled) {
             let room = |counted: usize| at_most.is_none_or(|most| counted < most);
             let Some(ended) = self.ended.get(id) else {
                 counts.waiting += u32::from(room(counts.waiting as usize));
@@ -287,13 +291,14 @@ impl Tables {
     }
 }
 
-fn wanted_event(filter: &EventFilter, record: &EventRecord) -> bool {
+pub(super) fn wanted_event(filter: &EventFilter, record: &EventRecord) -> bool {
     let EventRecord { event, fanout, .. } = record;
     one_of(&filter.types, |pattern| pattern.matches(event.event_type.as_str()))
         && one_of(&filter.source_ids, |id| event.source_id == Some(*id))
         && one_of(&filter.idempotency_keys, |key| event.idempotency_key.as_ref() == Some(key))
         && within(filter.since, filter.until, event.received_at)
         && filter.fanout_complete.is_none_or(|complete| complete == fanout.is_complete())
+        && filter.wants(record)
 }
 
 fn wanted_delivery(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {

@@ -4,7 +4,7 @@ use super::{KeptEvent, MemoryStore, Tables, UsedKey};
 use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError, checksum};
 use async_trait::async_trait;
 use domain::{
-    delivery::{Delivery, Position},
+    delivery::Delivery,
     event::Event,
     id::{DestinationId, ReplayId},
     time::Timestamp,
@@ -58,7 +58,8 @@ impl Tables {
                 account_version: new.account_version,
                 cursor: None,
                 deliveries: new.deliveries.len() as u32,
-                inline_routes: new.deliveries.iter().map(|promise| promise.route_id).collect(),
+                inline_destinations: new.deliveries.iter().map(|promise| promise.destination_id).collect(),
+                other_routes: new.other_routes.clone(),
                 created_at: now,
             };
             self.expansions.insert(event.id, expansion);
@@ -68,7 +69,15 @@ impl Tables {
         }
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
         let payload_crc = checksum::of(&event.payload);
-        self.events.insert(event.id, KeptEvent { event: event.clone(), payload_crc, deliveries });
+        let other_routes = new.other_routes.clone();
+        let kept = KeptEvent {
+            event: event.event().clone(),
+            payload_crc,
+            deliveries,
+            backfilled: Vec::new(),
+            other_routes,
+        };
+        self.events.insert(event.id, kept);
         self.written_events.push(event.id);
         Committed::New
     }
@@ -86,10 +95,15 @@ impl Tables {
         self.wait(again, &one.delivery);
     }
 
+    /// The first delivery to a destination, that a backfill makes.
+    pub(super) fn promise_late(&mut self, event: &Event, promise: &NewDelivery, replay: ReplayId) {
+        self.wait(Delivery { replay_id: Some(replay), ..promise.of(event) }, promise);
+    }
+
     fn wait(&mut self, mut delivery: Delivery, promise: &NewDelivery) {
         if promise.sequenced {
             let sequence = self.next_sequence(promise.destination_id);
-            delivery.position = Position::ordered(promise.position.track, sequence, promise.id);
+            delivery.position = promise.position.numbered(sequence);
             delivery.sequence = Some(sequence);
         }
         self.waiting.insert(promise.shard, delivery);

@@ -8,11 +8,13 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     attempt::Attempt,
+    audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Position, Settled},
     destination::{Disabled, DisabledReason},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     limits,
+    operations::OperationalNote,
     outcome::Outcome,
     time::Timestamp,
 };
@@ -109,16 +111,18 @@ impl Queue for MemoryStore {
         account: AccountId,
         id: DeliveryId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
         let mut tables = self.tables();
         let Some(mut delivery) = tables.waiting.of_account(account, id).cloned() else { return Ok(None) };
         if delivery.due_at > now {
             delivery.due_at = now;
-            if delivery.sequence.is_none() {
+            if delivery.sequence.is_none() || delivery.position.track == Position::UNORDERED {
                 delivery.position.rank = now.micros();
             }
             tables.waiting.replace(delivery.clone());
         }
+        tables.append(Some(account), audit);
         Ok(Some(delivery))
     }
 
@@ -128,10 +132,12 @@ impl Queue for MemoryStore {
         id: DeliveryId,
         fact: AttemptId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
         let mut tables = self.tables();
         let Some(delivery) = tables.waiting.of_account(account, id).cloned() else { return Ok(None) };
         tables.end(delivery.clone(), Ending::Cancelled(CancelReason::Requested), now, fact);
+        tables.append(Some(account), audit);
         self.feed_signal.notify();
         Ok(Some(delivery))
     }
@@ -211,6 +217,9 @@ impl Tables {
 
     fn end(&mut self, delivery: Delivery, ending: Ending, at: Timestamp, fact: AttemptId) {
         self.tell(&delivery, fact, Some((ending, at)));
+        if let Ending::DeadLetter(reason) = ending {
+            self.count_dead_letter(&delivery, reason, at);
+        }
         self.waiting.remove(delivery.id);
         self.ended.insert(delivery.id, EndedDelivery { delivery, ending, at, fact });
     }
@@ -260,6 +269,9 @@ impl Tables {
                 Consequence::Pauses => switch.paused_at = Some(now),
             }
             (kept.version, kept.row.version) = (version, version);
+            if consequence == Consequence::Disables {
+                self.note_operational(&OperationalNote::of_disabled(account, id, "gone", now));
+            }
         }
         Ok(())
     }

@@ -2,15 +2,17 @@
 
 use super::{EndedDelivery, MemoryStore, Tables, newest_first};
 use crate::{
-    CreatedReplay, Listed, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Page, Replay,
-    ReplayChunk, ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError,
-    Survey, page_rows::PageRows, replay::AsOf,
+    BackfillCursor, CreatedReplay, Listed, NewReplay, OpenBackfill, OpenReplay, Original, OriginalWalk,
+    Originals, Page, Replay, ReplayChunk, ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed,
+    Replays, Selection, StoreError, Survey, page_rows::PageRows, replay::AsOf,
 };
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::Ending,
     id::{AccountId, DeliveryId, DestinationId, NodeId, ReplayId},
     limits,
+    operations::OperationalNote,
     time::Timestamp,
 };
 use std::{
@@ -24,15 +26,21 @@ pub(super) struct KeptReplay {
     delivery_ids: Vec<DeliveryId>,
     key: Option<ReplayKey>,
     cursor: Option<DeliveryId>,
-    held: Option<(NodeId, Timestamp)>,
+    pub(super) backfill_cursor: Option<BackfillCursor>,
+    pub(super) held: Option<(NodeId, Timestamp)>,
     /// By origin: what was made of it.
     pub(super) made: BTreeMap<DeliveryId, DeliveryId>,
 }
 
 #[async_trait]
 impl Replays for MemoryStore {
-    async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
-        self.tables().create_replay(new)
+    async fn create_replay(&self, new: &NewReplay, audit: &AuditEntry) -> Result<CreatedReplay, StoreError> {
+        let mut tables = self.tables();
+        let created = tables.create_replay(new)?;
+        if matches!(created, CreatedReplay::New(_)) {
+            tables.append(Some(new.account_id), audit);
+        }
+        Ok(created)
     }
 
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
@@ -58,14 +66,20 @@ impl Replays for MemoryStore {
         id: ReplayId,
         to: ReplaySwitch,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Replay, StoreError> {
         let mut tables = self.tables();
         let replay = &mut tables.own_replay(account, id)?.replay;
-        if !replay.status.ended() {
+        let switches = !replay.status.ended();
+        if switches {
             replay.status = to.status();
             replay.finished_at = replay.status.ended().then_some(now);
         }
-        Ok(replay.clone().told())
+        let replay = replay.clone().told();
+        if switches {
+            tables.append(Some(account), audit);
+        }
+        Ok(replay)
     }
 
     async fn replayed(
@@ -100,6 +114,7 @@ impl Replays for MemoryStore {
                     }
                 }
             }
+            Selection::Events(_) => {}
             Selection::Filter(filter) => {
                 let mut entries = tables.ended.values().filter(|ended| ended.delivery.account_id == account);
                 for ended in entries.by_ref().take(limit) {
@@ -164,14 +179,16 @@ impl Tables {
         if full && new.at_once.is_none() {
             return Err(StoreError::Full { what: "replays" });
         }
-        let (filter, delivery_ids) = match &new.selection {
-            Selection::Filter(filter) => (Some(filter.clone()), Vec::new()),
-            Selection::Deliveries(ids) => (None, ids.clone()),
+        let (filter, delivery_ids, events) = match &new.selection {
+            Selection::Filter(filter) => (Some(filter.clone()), Vec::new(), None),
+            Selection::Deliveries(ids) => (None, ids.clone(), None),
+            Selection::Events(events) => (None, Vec::new(), Some(events.clone())),
         };
         let replay = Replay {
             id: new.id,
             account_id: new.account_id,
             filter,
+            events,
             rate: new.rate,
             matched: new.matched,
             matched_exact: new.matched_exact,
@@ -189,6 +206,7 @@ impl Tables {
             delivery_ids,
             key: new.key,
             cursor: None,
+            backfill_cursor: None,
             held: None,
             made: BTreeMap::new(),
         };
@@ -203,11 +221,13 @@ impl Tables {
     }
 
     fn open_replay(&self, kept: &KeptReplay) -> OpenReplay {
-        let KeptReplay { replay, cursor, held, .. } = kept;
+        let KeptReplay { replay, cursor, backfill_cursor, held, .. } = kept;
+        let backfill = |selection| OpenBackfill { selection, cursor: *backfill_cursor };
         OpenReplay {
             id: replay.id,
             account_id: replay.account_id,
             filter: replay.filter.clone(),
+            backfill: replay.events.clone().map(backfill),
             rate: replay.rate,
             cursor: *cursor,
             created_at: replay.created_at,
@@ -270,7 +290,7 @@ impl Tables {
                 .events
                 .get(&delivery.event_id)
                 .and_then(|kept| kept.event.ordering_key.clone()),
-            ordering: destination.map(|destination| destination.ordering),
+            numbering: destination.map(|destination| destination.numbering()),
         }
     }
 
@@ -291,6 +311,8 @@ impl Tables {
             let gone = kept.replay.matched.saturating_sub(kept.replay.created);
             kept.replay.skipped = kept.replay.skipped.max(gone);
             (kept.replay.status, kept.replay.finished_at) = (ReplayStatus::Completed, Some(chunk.now));
+            let account = kept.replay.account_id;
+            self.note_operational(&OperationalNote::of_replay(account, chunk.replay_id, chunk.now));
         }
         Some(made)
     }

@@ -2,7 +2,9 @@
 
 use super::{MemoryStore, Tables};
 use crate::{
-    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+    EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, StoreError, SumPlace, Summed, SummedTail,
+    Term,
+    rollup::{Fanned, SumProgress},
 };
 use async_trait::async_trait;
 use domain::{
@@ -27,6 +29,25 @@ impl Rollups for MemoryStore {
     ) -> Result<Summed, StoreError> {
         let sums = self.tables().sum(from, to);
         Ok(Summed { sums: sums.into_iter().collect(), next: None })
+    }
+
+    async fn sum_fresh(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        after: Option<SumPlace>,
+    ) -> Result<FreshSums, StoreError> {
+        let mut seen = match after.map(|place| place.0) {
+            None => BTreeSet::new(),
+            Some(SumProgress::Facts(seen)) => seen,
+            Some(_) => return Err(SumProgress::foreign()),
+        };
+        let tables = self.tables();
+        let is_fresh = |fact: &AttemptId| (from..to).contains(&fact.made_at()) && !seen.contains(fact);
+        let sums = tables.sum_by(|fact| is_fresh(&fact).then(|| Span::Minute.start_of(fact.made_at())));
+        seen.extend(tables.facts().into_iter().filter(|fact| (from..to).contains(&fact.made_at())));
+        let place = SumPlace(SumProgress::Facts(seen));
+        Ok(FreshSums { sums: sums.into_iter().collect(), place, more: false })
     }
 
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {
@@ -133,8 +154,7 @@ impl Rollups for MemoryStore {
         limit: usize,
     ) -> Result<SummedTail, StoreError> {
         let tables = self.tables();
-        let facts = tables.attempts.values().map(|kept| kept.record.id);
-        let facts: BTreeSet<AttemptId> = facts.chain(tables.ended.values().map(|ended| ended.fact)).collect();
+        let facts = tables.facts();
         let last = facts.range(AttemptId::at(from, 0)..).nth(limit.saturating_sub(1));
         let mut until = last.map(|last| last.made_at());
         let mut tail = Sums::default();
@@ -168,18 +188,33 @@ impl Rollups for MemoryStore {
 }
 
 impl Tables {
+    fn facts(&self) -> BTreeSet<AttemptId> {
+        let attempts = self.attempts.values().map(|kept| kept.record.id);
+        attempts.chain(self.ended.values().map(|ended| ended.fact)).collect()
+    }
+
     fn sum(&self, from: Timestamp, to: Timestamp) -> BTreeMap<(AccountId, DestinationId), Sums> {
-        let within = |at: Timestamp| from <= at && at < to;
+        let sums = self.sum_by(|fact| (from..to).contains(&fact.made_at()).then_some(()));
+        sums.into_iter().map(|(((), account, destination), sums)| ((account, destination), sums)).collect()
+    }
+
+    /// Facts that have a key, by it and by where they happened.
+    fn sum_by<K: Ord>(
+        &self,
+        key: impl Fn(AttemptId) -> Option<K>,
+    ) -> BTreeMap<(K, AccountId, DestinationId), Sums> {
         let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
-        for kept in self.attempts.values().filter(|kept| within(kept.record.id.made_at())) {
+        for kept in self.attempts.values() {
             let record = &kept.record;
-            let sum = sums.entry((kept.account_id, record.destination_id)).or_default();
+            let Some(key) = key(record.id) else { continue };
+            let sum = sums.entry((key, kept.account_id, record.destination_id)).or_default();
             sum.note_attempts(record.outcome, record.http_status, record.duration, 1);
         }
-        for ended in self.ended.values().filter(|ended| within(ended.fact.made_at())) {
-            let place = (ended.delivery.account_id, ended.delivery.destination_id);
-            let ending: Ending = ended.ending;
-            sums.entry(place).or_default().note_endings(ending, 1);
+        for ended in self.ended.values() {
+            let Some(key) = key(ended.fact) else { continue };
+            let (delivery, ending): (_, Ending) = (&ended.delivery, ended.ending);
+            let sum = sums.entry((key, delivery.account_id, delivery.destination_id)).or_default();
+            sum.note_endings(ending, 1);
         }
         sums
     }

@@ -6,6 +6,7 @@ use crate::{
     page_rows::{PageRow, PageRows},
 };
 use domain::{
+    audit::AuditEntry,
     destination::Destination,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
@@ -108,16 +109,17 @@ impl<R: CatalogRow> Table<R> {
 }
 
 impl Tables {
-    pub(super) fn create<R: CatalogRow>(&mut self, row: &R) -> Result<R, StoreError> {
+    pub(super) fn create<R: CatalogRow>(&mut self, row: &R, audit: &AuditEntry) -> Result<R, StoreError> {
         self.account(row.account_id())?;
         R::table(self).has_room(row.account_id())?;
         R::table(self).uid_is_free(row)?;
         let version = self.next_version(row.account_id())?;
+        self.append(Some(row.account_id()), audit);
         Ok(R::table_mut(self).put(row, version))
     }
 
     /// Writes only over the version it was read with.
-    pub(super) fn update<R: CatalogRow>(&mut self, row: &R) -> Result<R, StoreError> {
+    pub(super) fn update<R: CatalogRow>(&mut self, row: &R, audit: &AuditEntry) -> Result<R, StoreError> {
         R::table(self).get(row.account_id(), row.id())?;
         let mut given = row.clone();
         if R::table(self).0[&row.id()].version != *given.version_mut() {
@@ -125,6 +127,7 @@ impl Tables {
         }
         R::table(self).uid_is_free(row)?;
         let version = self.next_version(row.account_id())?;
+        self.append(Some(row.account_id()), audit);
         Ok(R::table_mut(self).put(row, version))
     }
 }
@@ -156,7 +159,7 @@ rows! {
 mod tests {
     use super::*;
     use crate::{Catalog as _, memory::MemoryStore};
-    use domain::{account::Account, seal::Sealed, time::Clock};
+    use domain::{account::Account, seal::Sealed, testing::audit_entry, time::Clock};
     use std::sync::Arc;
 
     struct Still;
@@ -171,20 +174,26 @@ mod tests {
     async fn an_account_has_no_more_destinations_than_it_may() {
         let (store, now) = (MemoryStore::new(Arc::new(Still)), Timestamp::MIN);
         let account = |n| Account::new(AccountId::at(now, n), "Acme", Sealed::default(), now);
-        let ours = store.create_account(&account(1)).await.expect("an account").id;
-        let theirs = store.create_account(&account(2)).await.expect("another").id;
+        let ours = store.create_account(&account(1), &audit_entry()).await.expect("an account").id;
+        let theirs = store.create_account(&account(2), &audit_entry()).await.expect("another").id;
         let destination = |account, n| {
             let id = DestinationId::at(now, (n as u128) << 16);
             Destination::new(id, account, "Billing", "https://billing.example", now)
         };
         let most = limits::DESTINATIONS_PER_ACCOUNT;
         for n in 0..most {
-            store.create_destination(&destination(ours, n)).await.expect("there is room");
+            store.create_destination(&destination(ours, n), &audit_entry()).await.expect("there is room");
         }
-        let full = store.create_destination(&destination(ours, most)).await;
+        let full = store.create_destination(&destination(ours, most), &audit_entry()).await;
         assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
-        store.create_destination(&destination(theirs, most + 1)).await.expect("theirs are their own");
-        store.delete_destination(ours, destination(ours, 0).id, now).await.expect("deleted");
-        store.create_destination(&destination(ours, most)).await.expect("there is room again");
+        store
+            .create_destination(&destination(theirs, most + 1), &audit_entry())
+            .await
+            .expect("theirs are their own");
+        store.delete_destination(ours, destination(ours, 0).id, now, &audit_entry()).await.expect("deleted");
+        store
+            .create_destination(&destination(ours, most), &audit_entry())
+            .await
+            .expect("there is room again");
     }
 }

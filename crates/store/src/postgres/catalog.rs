@@ -13,12 +13,13 @@ use super::{
     statement::{Statement, params, sql},
 };
 use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
-pub(super) use accounts::ordering;
+pub(super) use accounts::numbering;
 use async_trait::async_trait;
 pub(super) use destination_records::DESTINATION_RECORDS;
 use documents::StoredDocument as _;
 use domain::{
     account::{Account, ApiKey},
+    audit::AuditEntry,
     destination::Destination,
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
@@ -48,12 +49,16 @@ impl Catalog for PostgresStore {
 
     // --- Accounts ------------------------------------------------------------------------------------------------
 
-    async fn create_account(&self, new: &Account) -> Result<Account, StoreError> {
-        accounts::create(&self.pools.general().await?, new).await
+    async fn create_account(&self, new: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
+        accounts::create(&self.pools.general().await?, new, audit).await
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
         accounts::get(&self.pools.general().await?, id).await
+    }
+
+    async fn account_by_uid(&self, uid: &str) -> Result<Option<Account>, StoreError> {
+        accounts::by_uid(&self.pools.general().await?, uid).await
     }
 
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
@@ -64,8 +69,8 @@ impl Catalog for PostgresStore {
         accounts::first(&self.pools.general().await?).await
     }
 
-    async fn update_account(&self, changed: &Account) -> Result<Account, StoreError> {
-        accounts::update(&self.pools.general().await?, changed).await
+    async fn update_account(&self, changed: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
+        accounts::update(&self.pools.general().await?, changed, audit).await
     }
 
     async fn changes(&self, id: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
@@ -88,8 +93,8 @@ impl Catalog for PostgresStore {
 
     // --- API keys ------------------------------------------------------------------------------------------------
 
-    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
-        api_keys::create(&self.pools.general().await?, key).await
+    async fn create_api_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
+        api_keys::create(&self.pools.general().await?, key, audit).await
     }
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
@@ -109,8 +114,9 @@ impl Catalog for PostgresStore {
         account: Option<AccountId>,
         id: ApiKeyId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        api_keys::revoke(&self.pools.general().await?, account, id, now).await
+        api_keys::revoke(&self.pools.general().await?, account, id, now, audit).await
     }
 
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
@@ -119,8 +125,8 @@ impl Catalog for PostgresStore {
 
     // --- Sources -------------------------------------------------------------------------------------------------
 
-    async fn create_source(&self, new: &Source) -> Result<Source, StoreError> {
-        documents::create(&self.pools.general().await?, new).await
+    async fn create_source(&self, new: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        documents::create(&self.pools.general().await?, new, audit).await
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
@@ -139,8 +145,8 @@ impl Catalog for PostgresStore {
         documents::list(&self.pools.general().await?, account, page).await
     }
 
-    async fn update_source(&self, changed: &Source) -> Result<Source, StoreError> {
-        documents::update(&self.pools.general().await?, changed).await
+    async fn update_source(&self, changed: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        documents::update(&self.pools.general().await?, changed, audit).await
     }
 
     async fn delete_source(
@@ -148,14 +154,19 @@ impl Catalog for PostgresStore {
         account: AccountId,
         id: SourceId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        documents::delete::<Source>(&self.pools.general().await?, account, id, now).await
+        documents::delete::<Source>(&self.pools.general().await?, account, id, now, audit).await
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
-    async fn create_destination(&self, new: &Destination) -> Result<Destination, StoreError> {
-        documents::create(&self.pools.general().await?, new).await
+    async fn create_destination(
+        &self,
+        new: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        documents::create(&self.pools.general().await?, new, audit).await
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
@@ -170,8 +181,14 @@ impl Catalog for PostgresStore {
         documents::list(&self.pools.general().await?, account, page).await
     }
 
-    async fn update_destination(&self, changed: &Destination) -> Result<Destination, StoreError> {
-        documents::update(&self.pools.general().await?, changed).await
+    async fn update_destination(
+        &self,
+        changed: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        let updated = documents::update(&self.pools.general().await?, changed, audit).await?;
+        self.note_signal.notify();
+        Ok(updated)
     }
 
     async fn delete_destination(
@@ -179,8 +196,9 @@ impl Catalog for PostgresStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        documents::delete::<Destination>(&self.pools.general().await?, account, id, now).await
+        documents::delete::<Destination>(&self.pools.general().await?, account, id, now, audit).await
     }
 
     async fn probe(
@@ -188,8 +206,9 @@ impl Catalog for PostgresStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Destination, StoreError> {
-        documents::probe(&self.pools.general().await?, account, id, now).await
+        documents::probe(&self.pools.general().await?, account, id, now, audit).await
     }
 
     async fn destination_records(
@@ -201,8 +220,8 @@ impl Catalog for PostgresStore {
 
     // --- Routes --------------------------------------------------------------------------------------------------
 
-    async fn create_route(&self, new: &Route) -> Result<Route, StoreError> {
-        documents::create(&self.pools.general().await?, new).await
+    async fn create_route(&self, new: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
+        documents::create(&self.pools.general().await?, new, audit).await
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
@@ -217,12 +236,18 @@ impl Catalog for PostgresStore {
         documents::list(&self.pools.general().await?, account, page).await
     }
 
-    async fn update_route(&self, changed: &Route) -> Result<Route, StoreError> {
-        documents::update(&self.pools.general().await?, changed).await
+    async fn update_route(&self, changed: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
+        documents::update(&self.pools.general().await?, changed, audit).await
     }
 
-    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        documents::delete::<Route>(&self.pools.general().await?, account, id, now).await
+    async fn delete_route(
+        &self,
+        account: AccountId,
+        id: RouteId,
+        now: Timestamp,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        documents::delete::<Route>(&self.pools.general().await?, account, id, now, audit).await
     }
 }
 

@@ -7,15 +7,21 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql, sql_file},
 };
-use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
+use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError, other_routes};
 use async_trait::async_trait;
-use domain::id::{EventId, RouteId};
+use domain::{
+    id::{DeliveryId, DestinationId, EventId, RouteId},
+    limits,
+};
 use std::sync::LazyLock;
 use uuid::Uuid;
 
 static OPEN_EXPANSIONS: LazyLock<Statement> = sql!("open_expansions");
 static EXPANSION: LazyLock<Statement> = sql!("expansion");
 static EXPAND: LazyLock<Statement> = sql!("expand");
+static LEFT_EXPANSIONS: LazyLock<Statement> = sql!("left_expansions");
+static REACHED_BY_EVENT: LazyLock<Statement> = sql!("reached_by_event");
+static TAKE_OVER_EXPANSION: LazyLock<Statement> = sql!("take_over_expansion");
 /// On a table that was never analysed the planner would rather sort all that are left, for every page.
 pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
@@ -26,18 +32,19 @@ pub(super) static ROUTES_AFTER: LazyLock<Planned> = LazyLock::new(|| {
         gives: "doc text, version bigint, account_version bigint",
     };
     let params = params![
-        account_id: Uuid::nil() => UUID, after_route_id: Uuid::nil() => UUID, source_id: None::<Uuid> => UUID,
-        limit: 0_i64 => INT8, known_version: None::<i64> => INT8,
+        account_id: Uuid::nil() => UUID, after_destination_id: Uuid::nil() => UUID,
+        after_route_id: Uuid::nil() => UUID, source_id: None::<Uuid> => UUID, limit: 0_i64 => INT8,
+        known_version: None::<i64> => INT8,
     ];
     Planned::new(definition, params)
 });
-pub(super) static ORDERINGS_OF: LazyLock<Planned> = LazyLock::new(|| {
+pub(super) static NUMBERINGS_OF: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
-        name: "orderings_of",
-        sql: sql_file!("orderings_of"),
+        name: "numberings_of",
+        sql: sql_file!("numberings_of"),
         kept: true,
         settings: planned::BY_KEY,
-        gives: "id uuid, ordering text",
+        gives: "id uuid, numbering text",
     };
     Planned::new(definition, params![destination_ids: Vec::<Uuid>::new() => UUID_ARRAY])
 });
@@ -61,17 +68,33 @@ impl Expansions for PostgresStore {
         Ok(connection.read(&EXPANSION, params).await?.first(expansion)?)
     }
 
+    async fn take_over_expansion(&self) -> Result<bool, StoreError> {
+        let connection = self.pools.engine().await?;
+        let left = connection.read(&LEFT_EXPANSIONS, params![]).await?;
+        let oldest = left.first(|cells| Ok((cells.get("event_id")?, cells.get("cursor")?)))?;
+        let Some((event, cursor)): Option<(EventId, Option<Uuid>)> = oldest else { return Ok(false) };
+        let from = DeliveryId::at(event.made_at().minus(limits::ID_SLACK), 0).uuid();
+        let params = params![event_id: event.uuid() => UUID, from_delivery_id: from => UUID];
+        let reached: Vec<Uuid> =
+            connection.read(&REACHED_BY_EVENT, params).await?.column("destination_id")?;
+        let params = params![
+            event_id: event.uuid() => UUID, cursor: cursor => UUID, destination_ids: reached => UUID_ARRAY,
+        ];
+        Ok(!connection.write(&TAKE_OVER_EXPANSION, params).await?.is_empty())
+    }
+
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
         let connection = self.pools.engine().await?;
+        let after = walk.after.unwrap_or((DestinationId::MIN, RouteId::MIN));
         let params = params![
             account_id: walk.account_id.uuid() => UUID,
-            after_route_id: walk.after.unwrap_or(RouteId::MIN).uuid() => UUID,
+            after_destination_id: after.0.uuid() => UUID, after_route_id: after.1.uuid() => UUID,
             source_id: walk.source_id.map(|id| id.uuid()) => UUID, limit: walk.limit as i64 => INT8,
             known_version: walk.known => INT8,
         ];
         let rows = connection.read(&ROUTES_AFTER.call, params).await?;
         let Some(version) = rows.first_value("account_version")? else {
-            return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
+            return Ok(RoutePage::Read { version: 0, routes: Vec::new(), numberings: Vec::new() });
         };
         if walk.known == Some(version) {
             return Ok(RoutePage::Unchanged);
@@ -79,8 +102,8 @@ impl Expansions for PostgresStore {
         let routes = rows.joined("version", catalog::route)?;
         let destinations: Vec<Uuid> = routes.iter().map(|route| route.destination_id.uuid()).collect();
         let params = params![destination_ids: destinations => UUID_ARRAY];
-        let orderings = connection.read(&ORDERINGS_OF.call, params).await?.all(catalog::ordering)?;
-        Ok(RoutePage::Read { version, routes, orderings })
+        let numberings = connection.read(&NUMBERINGS_OF.call, params).await?.all(catalog::numbering)?;
+        Ok(RoutePage::Read { version, routes, numberings })
     }
 
     async fn expand(&self, chunk: &Chunk) -> Result<bool, StoreError> {
@@ -94,20 +117,22 @@ impl Expansions for PostgresStore {
             track: columns.track => INT8_ARRAY, rank: columns.rank => INT8_ARRAY,
             due_at: columns.due_at => INT8_ARRAY, created_at: columns.created_at => INT8_ARRAY,
             sequenced: columns.sequenced => BOOL_ARRAY,
+            other_routes: other_routes::packed(&chunk.other_routes) => BYTEA,
         ];
         Ok(!connection.write(&EXPAND, params).await?.is_empty())
     }
 }
 
 fn expansion(cells: &mut Cells<'_, '_>) -> Result<Expansion, Unreadable> {
-    let inline_routes: Vec<Uuid> = cells.get("inline_routes")?;
+    let inline_destinations: Vec<Uuid> = cells.get("inline_destinations")?;
     Ok(Expansion {
         event_id: cells.get("event_id")?,
         account_id: cells.get("account_id")?,
         account_version: cells.get("account_version")?,
         cursor: cells.get("cursor")?,
         deliveries: cells.get("deliveries")?,
-        inline_routes: inline_routes.into_iter().map(RouteId::from_uuid).collect(),
+        inline_destinations: inline_destinations.into_iter().map(DestinationId::from_uuid).collect(),
+        other_routes: other_routes::unpacked(cells.get("other_routes")?),
         created_at: cells.get("created_at")?,
     })
 }

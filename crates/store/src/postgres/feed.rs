@@ -11,9 +11,11 @@ use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
     feed::{FeedProgress, FeedRound, RoundStage, Snapshot, WriteNumber},
+    other_routes, tags,
 };
 use async_trait::async_trait;
 use domain::{
+    event::Event,
     id::{AttemptId, DestinationId, EventId},
     limits,
     time::Timestamp,
@@ -193,11 +195,13 @@ impl FeedReader {
             let rows = self.connection.read(&FEED_EVENTS, params).await?;
             found = rows.len();
             rows.all(|cells| {
-                let event = rows::event(cells)?;
+                let event = Event { tags: tags::read(cells.get("tags")?), ..rows::event(cells)? };
                 from = EventId::from_uuid(Uuid::from_u128(event.id.uuid().as_u128().saturating_add(1)));
                 let size_bytes: u32 = cells.get("size_bytes")?;
                 let account_id = event.account_id;
-                let record = EventRecord::received(event, size_bytes.into(), cells.get("deliveries")?);
+                let (deliveries, others) = (cells.get("deliveries")?, cells.get("other_routes")?);
+                let others = other_routes::unpacked(others);
+                let record = EventRecord::received(event, size_bytes.into(), deliveries, others);
                 entries.push(FeedEntry {
                     account_id,
                     place: self.within(until_at, &until, RoundStage::Events { from }),

@@ -2,6 +2,7 @@
 
 use super::{
     PostgresStore,
+    operational_events::NoteColumns,
     rows::{Cells, Unreadable},
     statement::{Params, Statement, params, sql},
 };
@@ -28,15 +29,22 @@ impl Gates for PostgresStore {
         let ids: Vec<Uuid> = latest.records.keys().map(|id| id.uuid()).collect();
         let docs: Vec<Option<String>> = latest.records.values().map(|(_, record)| record.map(text)).collect();
         let holds = HoldColumns::of(latest.holds.into_iter().map(|((id, ..), hold)| (id, hold)));
+        let notes = NoteColumns::of(words.iter().flat_map(|word| &word.notes));
         let params = params![
             node_id: node.uuid() => UUID, now: now.micros() => INT8, gate_destination_id: ids => UUID_ARRAY,
             gate_doc: docs => TEXT_ARRAY, hold_destination_id: holds.destination_id => UUID_ARRAY,
             hold_since: holds.since => INT8_ARRAY, hold_reason: holds.reason => TEXT_ARRAY,
             hold_until: holds.until => INT8_ARRAY, hold_detail: holds.detail => TEXT_ARRAY,
             hold_step: holds.step => INT4_ARRAY, hold_ended_at: holds.ended_at => INT8_ARRAY,
+            note_id: notes.id => UUID_ARRAY, note_account_id: notes.account_id => UUID_ARRAY,
+            note_destination_id: notes.destination_id => UUID_ARRAY, note_kind: notes.kind => TEXT_ARRAY,
+            note_data: notes.data => TEXT_ARRAY,
         ];
         self.pools.settle().await?.write(&KEEP_GATES, params).await?;
         self.feed_signal.notify();
+        if !notes.id.is_empty() {
+            self.note_signal.notify();
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod dead_letter_groups;
 mod deliveries;
 mod events;
 mod incomplete;
+mod tagged;
 
 pub(super) use deliveries::dead_letters_alone;
 pub(super) use events::FANOUT_COUNTS;
@@ -38,6 +39,7 @@ impl History for PostgresStore {
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let connection = self.pools.general().await?;
         match filter.fanout_complete {
+            _ if !filter.tags.is_empty() => tagged::list(&connection, account, filter, page).await,
             Some(false) => incomplete::list(&connection, account, filter, page).await,
             _ => events::list(&connection, account, filter, page).await,
         }

@@ -9,18 +9,24 @@ use super::{
     statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
-use crate::{Committed, Ingest, NewEvent, StoreError, payload::StoredPayload};
+use crate::{Committed, Ingest, NewEvent, StoreError, other_routes};
 use async_trait::async_trait;
 use domain::{id::EventId, time::Timestamp};
 use std::{
-    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::LazyLock,
 };
 use uuid::Uuid;
 
-pub(super) static COMMIT: LazyLock<Planned> =
-    LazyLock::new(|| Planned::new(definition(sql_file!("commit")), BatchColumns::default().params()));
+pub(super) static COMMIT: LazyLock<Planned> = LazyLock::new(|| {
+    let sql = sql_file!("commit" + "commit_written");
+    Planned::new(definition(sql), BatchColumns::default().untagged_params())
+});
+/// For the batches in which an event has tags.
+pub(super) static COMMIT_TAGGED: LazyLock<Planned> = LazyLock::new(|| {
+    let sql = sql_file!("commit" + "commit_tags" + "commit_written");
+    Planned::new(definition(sql), BatchColumns::default().params())
+});
 pub(super) static COMMIT_PLAIN: LazyLock<Planned> = LazyLock::new(|| {
     Planned::new(definition(sql_file!("commit_plain")), BatchColumns::default().plain_params())
 });
@@ -151,6 +157,7 @@ struct BatchColumns<'a> {
     now: i64,
     events: EventColumns<'a>,
     keys: KeyColumns<'a>,
+    tags: TagColumns<'a>,
     deliveries: DeliveryColumns,
     delivery_event_id: Vec<Uuid>,
     accounts: (Vec<Uuid>, Vec<i64>),
@@ -166,17 +173,25 @@ struct EventColumns<'a> {
     event_type: Vec<&'a str>,
     idempotency_key: Vec<Option<&'a str>>,
     content_type: Vec<&'a str>,
-    headers: Vec<String>,
-    payload: Vec<Cow<'a, [u8]>>,
+    headers: Vec<&'a str>,
+    payload: Vec<&'a [u8]>,
     /// Of the payload as it was accepted.
     size_bytes: Vec<i32>,
     ordering_key: Vec<Option<&'a str>>,
-    metadata: Vec<String>,
+    metadata: Vec<&'a str>,
     received_at: Vec<i64>,
     deliver_at: Vec<Option<i64>>,
     /// None: an expansion makes them.
     deliveries: Vec<Option<i32>>,
     payload_crc: Vec<i32>,
+    other_routes: Vec<Option<Vec<u8>>>,
+    tags: Vec<Option<&'a str>>,
+}
+
+#[derive(Default)]
+struct TagColumns<'a> {
+    tag: Vec<&'a str>,
+    event_id: Vec<Uuid>,
 }
 
 #[derive(Default)]
@@ -197,6 +212,7 @@ impl<'a> BatchColumns<'a> {
         for new in batch {
             rows.events.push(new);
             rows.keys.push(new);
+            rows.tags.push(new);
             for delivery in &new.deliveries {
                 rows.deliveries.push(delivery);
                 rows.delivery_event_id.push(new.event.id.uuid());
@@ -211,22 +227,29 @@ impl<'a> BatchColumns<'a> {
     async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
         let rows = match self.is_plain() {
             true => connection.write(&COMMIT_PLAIN.call, self.plain_params()).await?,
-            false => connection.write(&COMMIT.call, self.params()).await?,
+            false if self.tags.tag.is_empty() => {
+                connection.write(&COMMIT.call, self.untagged_params()).await?
+            }
+            false => connection.write(&COMMIT_TAGGED.call, self.params()).await?,
         };
         Ok(rows.column("id").map_err(Trouble::after_write)?.into_iter().collect())
     }
 
-    /// Nothing in it has a key, needs an expansion or takes a number.
+    /// Nothing in it has a key, tags or other routes, needs an expansion or takes a number.
     fn is_plain(&self) -> bool {
         let expands = self.events.deliveries.iter().any(Option::is_none);
-        self.keys.event_id.is_empty() && !expands && !self.deliveries.sequenced.contains(&true)
+        let named = self.events.other_routes.iter().any(Option::is_some);
+        let bare = self.keys.event_id.is_empty() && self.tags.tag.is_empty();
+        bare && !expands && !named && !self.deliveries.sequenced.contains(&true)
     }
 
     /// Without what a plain batch has none of.
     fn plain_params(&self) -> Params<'_, '_> {
-        self.params().without(&[
+        self.untagged_params().without(&[
             "now",
             "event_keyed",
+            "event_other_routes",
+            "event_tags",
             "delivery_sequenced",
             "key_scope",
             "key_hash",
@@ -238,8 +261,12 @@ impl<'a> BatchColumns<'a> {
         ])
     }
 
+    fn untagged_params(&self) -> Params<'_, '_> {
+        self.params().without(&["tag", "tag_event_id"])
+    }
+
     fn params(&self) -> Params<'_, '_> {
-        let Self { now, events: e, keys: k, deliveries: d, accounts, .. } = self;
+        let Self { now, events: e, keys: k, deliveries: d, accounts, tags: t, .. } = self;
         params![
             current_account_id: accounts.0 => UUID_ARRAY, current_version: accounts.1 => INT8_ARRAY,
             event_id: e.id => UUID_ARRAY, event_account_id: e.account_id => UUID_ARRAY,
@@ -255,11 +282,13 @@ impl<'a> BatchColumns<'a> {
             delivery_route_id: d.route_id => UUID_ARRAY, delivery_track: d.track => INT8_ARRAY,
             delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
             delivery_created_at: d.created_at => INT8_ARRAY,
-            now: *now => INT8, event_keyed: e.keyed => BOOL_ARRAY, delivery_sequenced: d.sequenced => BOOL_ARRAY,
+            now: *now => INT8, event_keyed: e.keyed => BOOL_ARRAY, event_other_routes: e.other_routes => BYTEA_ARRAY,
+            event_tags: e.tags => TEXT_ARRAY, delivery_sequenced: d.sequenced => BOOL_ARRAY,
             key_scope: k.scope => UUID_ARRAY, key_hash: k.hash => BYTEA_ARRAY,
             key_body_hash: k.body_hash => BYTEA_ARRAY, key_event_id: k.event_id => UUID_ARRAY,
             key_account_id: k.account_id => UUID_ARRAY, key_account_version: k.account_version => INT8_ARRAY,
             key_deliveries: k.deliveries => INT4_ARRAY,
+            tag: t.tag => TEXT_ARRAY, tag_event_id: t.event_id => UUID_ARRAY,
         ]
         .owned()
     }
@@ -276,16 +305,26 @@ impl<'a> EventColumns<'a> {
         self.event_type.push(event.event_type.as_str());
         self.idempotency_key.push(event.idempotency_key.as_deref());
         self.content_type.push(&event.content_type);
-        self.headers.push(serde_json::to_string(&event.headers).expect("pairs of text are JSON"));
-        let stored = StoredPayload::of(&event.payload);
-        self.payload_crc.push(stored.crc);
-        self.payload.push(stored.into_bytes(&event.payload));
+        self.headers.push(&event.headers_text);
+        self.payload_crc.push(event.payload_crc());
+        self.payload.push(event.payload_bytes());
         self.size_bytes.push(event.payload.len() as i32);
         self.ordering_key.push(event.ordering_key.as_deref());
-        self.metadata.push(serde_json::to_string(&event.metadata).expect("a JSON object is JSON"));
+        self.metadata.push(&event.metadata_text);
         self.received_at.push(event.received_at.micros());
         self.deliver_at.push(event.deliver_at.map(Timestamp::micros));
         self.deliveries.push(promised(new));
+        self.other_routes.push(other_routes::packed(&new.other_routes));
+        self.tags.push(event.tags_text.as_deref());
+    }
+}
+
+impl<'a> TagColumns<'a> {
+    fn push(&mut self, new: &'a NewEvent) {
+        for tag in &new.event.tags {
+            self.tag.push(tag);
+            self.event_id.push(new.event.id.uuid());
+        }
     }
 }
 

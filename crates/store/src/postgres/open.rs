@@ -1,7 +1,7 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
 use super::{
-    catalog, durability, expand, history, ingest, order, planned, queue, rights,
+    backfill, catalog, durability, expand, history, ingest, order, planned, queue, rights,
     rows::{Cells, Rows, Unreadable},
     settle,
     statement::{Params, Statement, params, sql},
@@ -46,19 +46,22 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     answer_in_time(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
         migrate(&mut connection.client, address).await?;
-        let all: [&planned::Planned; 12] = [
+        let all: [&planned::Planned; 15] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
+            &ingest::COMMIT_TAGGED,
             &catalog::DESTINATION_RECORDS,
             &expand::ROUTES_AFTER,
-            &expand::ORDERINGS_OF,
+            &expand::NUMBERINGS_OF,
             &queue::FETCH,
             &queue::LANES,
             &queue::BACKLOG,
             &settle::SETTLE,
+            &settle::SETTLE_TOLD,
             &order::TAKE_TURNS,
             &order::TRACKS,
             &history::FANOUT_COUNTS,
+            &backfill::MAKE_BACKFILLED,
         ];
         planned::make(&connection.client, &all).await.map_err(refused)
     };

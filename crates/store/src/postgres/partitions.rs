@@ -1,4 +1,4 @@
-//! Days: events and attempts are kept in one partition a day, so that retention drops tables and not rows.
+//! Days: events, their tags and attempts are kept in one partition a day, so that retention drops tables and not rows.
 //!
 //! A day is a range of UUIDv7s. What has no day of its own goes to the default partition, from which nothing is ever
 //! moved: a wrong clock costs some tidiness and no commit.
@@ -18,7 +18,8 @@ static MISSING_PARTITIONS: LazyLock<Statement> = sql!("missing_partitions");
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The partitioned tables, with what their partitions are told.
-const TABLES: [(&str, &str); 2] = [("events", "with (toast_tuple_target = 8160)"), ("attempts", "")];
+const TABLES: [(&str, &str); 3] =
+    [("events", "with (toast_tuple_target = 8160)"), ("event_tags", ""), ("attempts", "")];
 
 impl PostgresStore {
     /// Makes the partitions around `now` that are missing. Any number of nodes may do so at once.

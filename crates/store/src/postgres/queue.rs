@@ -1,7 +1,7 @@
 //! The queue: windows of many lanes in one read, and the commands that move a single delivery.
 
 use super::{
-    PostgresStore, order,
+    PostgresStore, audit_log, order,
     planned::{self, Definition, Planned},
     pool::Connection,
     rows::{self, Cells, Rows, Unreadable},
@@ -14,6 +14,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::Delivery,
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
@@ -175,13 +176,13 @@ impl Queue for PostgresStore {
         account: AccountId,
         id: DeliveryId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
         let params = params![
             account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, now: now.micros() => INT8,
         ];
-        let moved = connection.write(&RETRY_NOW, params).await?;
-        Ok(moved.first(rows::waiting)?)
+        moved(&connection, &RETRY_NOW, params, account, audit).await
     }
 
     async fn cancel(
@@ -190,15 +191,16 @@ impl Queue for PostgresStore {
         id: DeliveryId,
         fact: AttemptId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
         let connection = self.pools.general().await?;
         let params = params![
             account_id: account.uuid() => UUID, delivery_id: id.uuid() => UUID, attempt_id: fact.uuid() => UUID,
             now: now.micros() => INT8,
         ];
-        let cancelled = connection.write(&CANCEL, params).await?;
+        let cancelled = moved(&connection, &CANCEL, params, account, audit).await;
         self.feed_signal.notify();
-        Ok(cancelled.first(rows::waiting)?)
+        cancelled
     }
 
     async fn backlog(
@@ -212,6 +214,26 @@ impl Queue for PostgresStore {
         let backlogs = connection.read(&BACKLOG.call, params).await?;
         Ok(backlogs.all(|cells| Ok((cells.get("rows")?, cells.get("oldest")?)))?)
     }
+}
+
+/// Moves one delivery that waits, and writes down who asked for it.
+async fn moved(
+    connection: &Connection,
+    statement: &Statement,
+    params: Params<'_, '_>,
+    account: AccountId,
+    audit: &AuditEntry,
+) -> Result<Option<Delivery>, StoreError> {
+    let transaction = connection.begin().await?;
+    let moved = async {
+        let moved = transaction.run(statement, params).await?.first(rows::waiting)?;
+        if moved.is_some() {
+            audit_log::append(&transaction, Some(account), audit).await?;
+        }
+        Ok(moved)
+    };
+    let moved = moved.await;
+    transaction.end(moved).await
 }
 
 /// What waits, with its shard and the window it was read for.

@@ -3,23 +3,26 @@
 mod walk;
 
 use super::{
-    PostgresStore,
+    PostgresStore, audit_log, backfill,
     new_deliveries::DeliveryColumns,
+    operational_events,
     pool::Transaction,
     rows::{Cells, Doc, Rows, Unreadable},
     statement::{Statement, params, sql},
     trouble::Trouble,
 };
 use crate::{
-    CreatedReplay, DeliveryFilter, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, Replay,
-    ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey,
-    page_rows,
+    BackfillCursor, BackfillSelection, CreatedReplay, DeliveryFilter, Listed, NewReplay, OpenBackfill,
+    OpenReplay, OriginalWalk, Originals, Page, Replay, ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch,
+    Replayed, Replays, Selection, StoreError, Survey, page_rows,
 };
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::Ending,
-    id::{AccountId, ApiKeyId, DeliveryId, ReplayId},
+    id::{AccountId, ApiKeyId, DeliveryId, EventId, ReplayId},
     limits,
+    operations::OperationalNote,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -46,10 +49,17 @@ static COUNT_REPLAYED: LazyLock<Statement> = sql!("count_replayed");
 
 #[async_trait]
 impl Replays for PostgresStore {
-    async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
+    async fn create_replay(&self, new: &NewReplay, audit: &AuditEntry) -> Result<CreatedReplay, StoreError> {
         let connection = self.pools.general().await?;
         let transaction = connection.begin().await?;
-        let created = create(&transaction, new).await;
+        let created = async {
+            let created = create(&transaction, new).await?;
+            if matches!(created, CreatedReplay::New(_)) {
+                audit_log::append(&transaction, Some(new.account_id), audit).await?;
+            }
+            Ok(created)
+        };
+        let created = created.await;
         transaction.end(created).await
     }
 
@@ -80,10 +90,11 @@ impl Replays for PostgresStore {
         id: ReplayId,
         to: ReplaySwitch,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Replay, StoreError> {
         let connection = self.pools.general().await?;
         let transaction = connection.begin().await?;
-        let switched = switch(&transaction, account, id, to, now).await;
+        let switched = switch(&transaction, account, id, to, now, audit).await;
         transaction.end(switched).await
     }
 
@@ -137,7 +148,11 @@ impl Replays for PostgresStore {
         let connection = self.pools.engine().await?;
         let transaction = connection.begin().await?;
         let written = write(&transaction, chunk).await;
-        Ok(transaction.end(written).await?)
+        let written = transaction.end(written).await?;
+        if chunk.done {
+            self.note_signal.notify();
+        }
+        Ok(written)
     }
 }
 
@@ -145,23 +160,31 @@ impl Replays for PostgresStore {
 #[derive(Serialize, Deserialize)]
 struct ReplayDoc {
     filter: Option<DeliveryFilter>,
+    /// Of a backfill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    events: Option<BackfillSelection>,
     created_by: ApiKeyId,
 }
 
 async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
-    let (filter, ids) = match &new.selection {
-        Selection::Filter(filter) => (Some(filter.clone()), None),
-        Selection::Deliveries(ids) => (None, Some(ids.iter().map(|id| id.uuid()).collect::<Vec<Uuid>>())),
+    let (filter, ids, events) = match &new.selection {
+        Selection::Filter(filter) => (Some(filter.clone()), None, None),
+        Selection::Deliveries(ids) => {
+            (None, Some(ids.iter().map(|id| id.uuid()).collect::<Vec<Uuid>>()), None)
+        }
+        Selection::Events(events) => (None, None, Some(events.clone())),
     };
-    let doc = ReplayDoc { filter, created_by: new.created_by };
+    let is_backfill = events.is_some();
+    let doc = ReplayDoc { filter, events, created_by: new.created_by };
     let doc = serde_json::to_string(&doc).expect("ids, words and times are always JSON");
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
+    let word = if is_backfill { backfill::stored_status(status) } else { status.as_str() };
     let finished_at = at_once.then(|| new.created_at.micros());
     let (hash, body_hash) = (new.key.map(|key| key.hash.to_vec()), new.key.map(|key| key.body_hash.to_vec()));
     let account = new.account_id;
     let params = params![
-        id: new.id.uuid() => UUID, account_id: account.uuid() => UUID, status: status.as_str() => TEXT,
+        id: new.id.uuid() => UUID, account_id: account.uuid() => UUID, status: word => TEXT,
         rate: new.rate as i32 => INT4, matched: new.matched as i64 => INT8,
         matched_exact: new.matched_exact => BOOL, created: i64::from(at_once) => INT8,
         created_at: new.created_at.micros() => INT8, finished_at: finished_at => INT8, key_hash: hash => BYTEA,
@@ -201,14 +224,19 @@ async fn switch(
     id: ReplayId,
     to: ReplaySwitch,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<Replay, StoreError> {
     let finished_at = to.status().ended().then(|| now.micros());
     let params = params![
         account_id: account.uuid() => UUID, replay_id: id.uuid() => UUID, status: to.status().as_str() => TEXT,
-        finished_at: finished_at => INT8,
+        backfill_status: backfill::stored_status(to.status()) => TEXT, finished_at: finished_at => INT8,
     ];
-    transaction.run(&SWITCH_REPLAY, params).await?;
-    get(transaction, account, id).await
+    let switched = !transaction.run(&SWITCH_REPLAY, params).await?.is_empty();
+    let replay = get(transaction, account, id).await?;
+    if switched {
+        audit_log::append(transaction, Some(account), audit).await?;
+    }
+    Ok(replay)
 }
 
 async fn get(transaction: &Transaction<'_>, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
@@ -236,7 +264,11 @@ async fn write(transaction: &Transaction<'_>, chunk: &ReplayChunk) -> Result<Opt
         made: i64::from(made) => INT8, skipped: skipped => INT8, done: chunk.done => BOOL,
         now: chunk.now.micros() => INT8, held_until: chunk.until.micros() => INT8,
     ];
-    transaction.run(&WRITE_REPLAY, params).await?;
+    let account = transaction.run(&WRITE_REPLAY, params).await?.first_value("account_id")?;
+    if let Some(account) = account.filter(|_| chunk.done) {
+        let note = OperationalNote::of_replay(account, chunk.replay_id, chunk.now);
+        operational_events::note(transaction, [&note]).await?;
+    }
     Ok(Some(made))
 }
 
@@ -293,11 +325,12 @@ pub(super) async fn count(
 }
 
 fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
-    let Doc(ReplayDoc { filter, created_by }) = cells.get("doc")?;
+    let Doc(ReplayDoc { filter, events, created_by }) = cells.get("doc")?;
     let replay = Replay {
         id: cells.get("id")?,
         account_id: cells.get("account_id")?,
         filter,
+        events,
         rate: cells.get("rate")?,
         matched: cells.get("matched")?,
         matched_exact: cells.get("matched_exact")?,
@@ -305,7 +338,7 @@ fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
         skipped: cells.get("skipped")?,
         delivered: cells.get("delivered")?,
         dead_letter: cells.get("dead_letter")?,
-        status: ReplayStatus::read(cells.get("status")?),
+        status: backfill::read_status(cells.get("status")?),
         created_by,
         created_at: cells.get("created_at")?,
         finished_at: cells.get("finished_at")?,
@@ -314,13 +347,19 @@ fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
 }
 
 fn open_replay(cells: &mut Cells<'_, '_>) -> Result<OpenReplay, Unreadable> {
-    let Doc(ReplayDoc { filter, .. }) = cells.get("doc")?;
+    let Doc(ReplayDoc { filter, events, .. }) = cells.get("doc")?;
+    let (cursor, destination_id): (Option<Uuid>, _) =
+        (cells.get("cursor")?, cells.get("cursor_destination")?);
+    // Of a backfill it is an event.
+    let at = |id| BackfillCursor { event_id: EventId::from_uuid(id), destination_id };
+    let is_backfill = events.is_some();
     Ok(OpenReplay {
         id: cells.get("id")?,
         account_id: cells.get("account_id")?,
         filter,
+        backfill: events.map(|selection| OpenBackfill { selection, cursor: cursor.map(at) }),
         rate: cells.get("rate")?,
-        cursor: cells.get("cursor")?,
+        cursor: cursor.filter(|_| !is_backfill).map(DeliveryId::from_uuid),
         created_at: cells.get("created_at")?,
         held_by: cells.get("held_by")?,
         held_until: cells.get("held_until")?,

@@ -7,13 +7,13 @@ use super::{
     partitions::Day,
     pool::{Connection, Transaction},
     rows::{Rows, Unreadable},
-    statement::{Statement, params, sql, sql_file},
+    statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
-use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
+use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term, tags};
 use async_trait::async_trait;
 use domain::{
-    id::{DeliveryId, EventId},
+    id::{AccountId, DeliveryId, EventId},
     limits,
     time::Timestamp,
 };
@@ -29,6 +29,8 @@ pub(super) static PRUNE_FACTS: LazyLock<Statement> = sql!("prune_facts");
 pub(super) static EVENT_DAY_NEEDED: LazyLock<Statement> = sql!("event_day_needed");
 pub(super) static DELIVERY_DAY_NEEDED: LazyLock<Statement> = sql!("delivery_day_needed");
 pub(super) static STRAYED_FACTS: LazyLock<Statement> = sql!("strayed_facts");
+static FORGET_TAGS: LazyLock<Statement> = sql!("forget_tags");
+static STRAYED_TAGS: LazyLock<Statement> = sql!("strayed_tags");
 static DAYS: LazyLock<Statement> = sql!("days");
 static FORGET_DAY_COUNTS: LazyLock<Statement> =
     sql!("forget_day_counts": "delete from dead_letter_counts where day = day_of(:from_id)");
@@ -51,7 +53,7 @@ impl Retention for PostgresStore {
         let going = looked_at.iter().take(walk.events).filter(|(_, needed)| !needed);
         let going: Vec<EventId> = going.map(|(id, _)| *id).collect();
         let transaction = connection.begin().await?;
-        let forgotten = forget(&transaction, term, &going, walk.rows).await;
+        let forgotten = forget(&transaction, term, walk.account_id, &going, walk.rows).await;
         let forgotten = transaction.end(forgotten).await?;
         Ok(forgotten.map(|(rows, left)| Pruned { rows, next: left.or(next) }))
     }
@@ -91,12 +93,20 @@ impl Retention for PostgresStore {
     async fn prune_days(&self, term: Term, before: Timestamp) -> Result<Option<usize>, StoreError> {
         let connection = self.pools.general().await?;
         let (events, attempts) = (days(&connection, "events").await?, days(&connection, "attempts").await?);
+        let tags = days(&connection, "event_tags").await?;
         let old = |days: &BTreeSet<String>| -> Vec<Day> {
             let known = days.iter().filter_map(|name| Day::named(name));
             known.filter(|day| day.ends_at() <= before).collect()
         };
         for day in old(&events) {
-            match self.prune_event_day(&connection, term, &day).await? {
+            match self.prune_event_day(&connection, term, &day, tags.contains(&day.name)).await? {
+                DayStep::Needed => {}
+                step => return Ok(step.rows()),
+            }
+        }
+        // What a node of the version before has left of a day that it dropped.
+        for day in old(&tags).into_iter().filter(|day| !events.contains(&day.name)) {
+            match self.drop_day(&connection, term, &["event_tags"], &day, &EVENT_DAY_NEEDED).await? {
                 DayStep::Needed => {}
                 step => return Ok(step.rows()),
             }
@@ -139,6 +149,7 @@ impl PostgresStore {
         connection: &Connection,
         term: Term,
         day: &Day,
+        tagged: bool,
     ) -> Result<DayStep, StoreError> {
         if is_needed(connection.read(&EVENT_DAY_NEEDED, day.params()).await?)? {
             return Ok(DayStep::Needed);
@@ -154,7 +165,18 @@ impl PostgresStore {
             let forgotten = forget_deliveries(&transaction, term, &strayed).await;
             return Ok(transaction.end(forgotten).await?.map_or(DayStep::TermOver, DayStep::Gone));
         }
-        self.drop_day(connection, term, "events", day, &EVENT_DAY_NEEDED).await
+        let params = params![
+            from_id: day.from => UUID, below_id: day.to => UUID, limit: limits::PRUNE_EVENTS as i64 => INT8,
+        ];
+        let transaction = connection.begin().await?;
+        let strayed = forget_strayed_tags(&transaction, term, params).await;
+        match transaction.end(strayed).await? {
+            None => return Ok(DayStep::TermOver),
+            Some(0) => {}
+            Some(gone) => return Ok(DayStep::Gone(gone)),
+        }
+        let tables: &[&str] = if tagged { &["events", "event_tags"] } else { &["events"] };
+        self.drop_day(connection, term, tables, day, &EVENT_DAY_NEEDED).await
     }
 
     async fn prune_delivery_day(
@@ -167,7 +189,7 @@ impl PostgresStore {
         if needed || self.has_kept(connection, day).await? {
             return Ok(DayStep::Needed); // what can go of it goes row by row
         }
-        self.drop_day(connection, term, "attempts", day, &DELIVERY_DAY_NEEDED).await
+        self.drop_day(connection, term, &["attempts"], day, &DELIVERY_DAY_NEEDED).await
     }
 
     /// Whether an event that is still there has anything in this day of attempts.
@@ -179,7 +201,7 @@ impl PostgresStore {
         Ok(is_needed(connection.read(&statement, params).await?)?)
     }
 
-    /// Takes the day away and drops it, in one transaction: nothing ever finds it half gone. PostgreSQL does not detach
+    /// Takes the day of these tables away and drops it, in one transaction: nothing ever finds it half gone. PostgreSQL does not detach
     /// concurrently where there is a default partition, so all others have to wait for some milliseconds; a statement
     /// that takes longer is let pass, and the day is tried again. Asked once more inside: by then no other has the
     /// table open, so that whatever came to need the day meanwhile is seen.
@@ -187,14 +209,14 @@ impl PostgresStore {
         &self,
         connection: &Connection,
         term: Term,
-        table: &str,
+        tables: &[&str],
         day: &Day,
         needed: &Statement,
     ) -> Result<DayStep, StoreError> {
-        let partition = format!("{table}_{}", day.name);
+        let partition = format!("{}_{}", tables[0], day.name);
         for _ in 0..limits::DAY_TRIES {
             let transaction = connection.begin().await?;
-            let dropped = detach_and_drop(&transaction, term, table, &partition, day, needed).await;
+            let dropped = detach_and_drop(&transaction, term, tables, day, needed).await;
             match transaction.end(dropped).await {
                 Ok(DayDropped::Dropped) => {
                     tracing::info!(partition, "a day has had its time");
@@ -234,8 +256,7 @@ impl From<Trouble> for NotDropped {
 async fn detach_and_drop(
     transaction: &Transaction<'_>,
     term: Term,
-    table: &str,
-    partition: &str,
+    tables: &[&str],
     day: &Day,
     needed: &Statement,
 ) -> Result<DayDropped, NotDropped> {
@@ -244,12 +265,16 @@ async fn detach_and_drop(
     }
     let patience = limits::DAY_LOCK.as_millis();
     transaction.execute(&format!("set local lock_timeout = '{patience}ms'")).await?;
-    transaction.execute(&format!("alter table {table} detach partition {partition}")).await?;
+    for table in tables {
+        transaction.execute(&format!("alter table {table} detach partition {table}_{}", day.name)).await?;
+    }
     if is_needed(transaction.run(needed, day.params()).await?).map_err(Trouble::from)? {
         return Err(NotDropped::Needed);
     }
-    transaction.execute(&format!("drop table {partition}")).await?;
-    if table == "attempts" {
+    for table in tables {
+        transaction.execute(&format!("drop table {table}_{}", day.name)).await?;
+    }
+    if tables.contains(&"attempts") {
         transaction.run(&FORGET_DAY_COUNTS, params![from_id: day.from => UUID]).await?;
     }
     Ok(DayDropped::Dropped)
@@ -259,6 +284,7 @@ async fn detach_and_drop(
 async fn forget(
     transaction: &Transaction<'_>,
     term: Term,
+    account: AccountId,
     going: &[EventId],
     most: usize,
 ) -> Result<Option<(usize, Option<EventId>)>, Trouble> {
@@ -288,7 +314,16 @@ async fn forget(
         return Ok(Some((facts, left)));
     }
     let params = params![event_ids: events => UUID_ARRAY];
-    let gone: usize = transaction.run(&FORGET_EVENTS, params).await?.value("gone")?;
+    let forgotten = transaction.run(&FORGET_EVENTS, params).await?;
+    let (gone, tagged) =
+        forgotten.one(|cells| Ok((cells.get::<usize>("gone")?, cells.get::<Option<Vec<&str>>>("tags")?)))?;
+    let tags: Vec<String> = tagged.iter().flatten().flat_map(|kept| tags::read(Some(kept))).collect();
+    if !tags.is_empty() {
+        let params = params![
+            account_id: account.uuid() => UUID, tags: tags => TEXT_ARRAY, event_ids: events => UUID_ARRAY,
+        ];
+        transaction.run(&FORGET_TAGS, params).await?;
+    }
     Ok(Some((facts + gone, left)))
 }
 
@@ -301,6 +336,18 @@ async fn forget_deliveries(
         true => forget_facts(transaction, deliveries).await.map(Some),
         false => Ok(None),
     }
+}
+
+/// How many went; None if the term is over.
+async fn forget_strayed_tags(
+    transaction: &Transaction<'_>,
+    term: Term,
+    day: Params<'_, '_>,
+) -> Result<Option<usize>, Trouble> {
+    if !chores::stands(transaction, term).await? {
+        return Ok(None);
+    }
+    Ok(Some(transaction.run(&STRAYED_TAGS, day).await?.value("gone")?))
 }
 
 /// All facts of these deliveries; how many went.

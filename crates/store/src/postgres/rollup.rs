@@ -6,7 +6,10 @@ use super::{
     statement::{Statement, params, sql, sql_file},
 };
 use crate::{
-    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+    EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, StoreError, SumPlace, Summed, SummedTail,
+    Term,
+    feed::Snapshot,
+    rollup::{Fanned, SumProgress},
 };
 use async_trait::async_trait;
 use domain::{
@@ -19,6 +22,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use uuid::Uuid;
 
 static SUM_FACTS: LazyLock<Statement> = sql!("sum_facts");
+pub(super) static SUM_FRESH: LazyLock<Statement> = sql!("sum_fresh");
 static SUM_TAIL: LazyLock<Statement> = sql!("sum_tail");
 /// Waits for less than the time after which the server stops a vacuum that is waited for.
 static SUMMARISE: LazyLock<Statement> = LazyLock::new(|| {
@@ -77,6 +81,48 @@ impl Rollups for PostgresStore {
             add_facts(cells, sums.entry(place).or_default())
         })?;
         Ok(Summed { sums: sums.into_iter().collect(), next: (end < to).then(|| end.micros()) })
+    }
+
+    async fn sum_fresh(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+        after: Option<SumPlace>,
+    ) -> Result<FreshSums, StoreError> {
+        let (mut seen, next) = match after.map(|place| place.0) {
+            None => (BTreeMap::new(), None),
+            Some(SumProgress::Snapshots { seen, next }) => (seen, next),
+            Some(_) => return Err(SumProgress::foreign()),
+        };
+        if next.is_none() {
+            self.summarise().await;
+        }
+        // A minute at a time, each by a snapshot of its own.
+        let minute = next.unwrap_or(from).max(from);
+        let end = minute.plus(Span::Minute.length());
+        seen.retain(|of, _| *of >= from);
+        let known = seen.get(&minute);
+        let params = params![
+            from_attempt_id: AttemptId::at(minute, 0).uuid() => UUID,
+            below_attempt_id: AttemptId::at(end, 0).uuid() => UUID,
+            from_delivery_id: DeliveryId::at(minute.minus(limits::ROLLUP_DELIVERY_AGE), 0).uuid() => UUID,
+            bucket_bounds: SKETCH_BOUNDS.to_vec() => INT8_ARRAY,
+            seen_oldest: known.map(|known| known.oldest) => INT8, seen_next: known.map(|known| known.next) => INT8,
+            seen_open: known.map(|known| known.open.clone()) => INT8_ARRAY,
+        ];
+        let connection = self.pools.general().await?;
+        let rows = connection.read(&SUM_FRESH, params).await?;
+        let snapshot: String = rows.one(|cells| cells.get("snapshot"))?;
+        let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
+        rows.joined("count", |cells| {
+            let place = (minute, cells.get("account_id")?, cells.get("destination_id")?);
+            add_facts(cells, sums.entry(place).or_default())
+        })?;
+        let unreadable = || StoreError::Unreadable("the server's snapshot does not read as one".into());
+        seen.insert(minute, Snapshot::whole(&snapshot).ok_or_else(unreadable)?);
+        let next = (end < to).then_some(end);
+        let place = SumPlace(SumProgress::Snapshots { seen, next });
+        Ok(FreshSums { sums: sums.into_iter().collect(), place, more: next.is_some() })
     }
 
     async fn count_events(&self, from: Timestamp, to: Timestamp) -> Result<Vec<EventCount>, StoreError> {

@@ -8,11 +8,11 @@ use crate::{
 };
 use domain::{
     delivery::{Delivery, Ending, Position},
-    destination::Ordering,
+    destination::Numbering,
     event::{Event, EventType},
     id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
-        SourceId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        RequestId, RouteId, SourceId,
     },
     time::Timestamp,
 };
@@ -291,7 +291,8 @@ macro_rules! columns {
 
 columns! {
     as they are: bool, i16, i32, i64, String, Uuid, Vec<u8>, Vec<Uuid>, Vec<i64>, &'r str, &'r [u8], Vec<&'r str>;
-    ids: AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId;
+    ids: AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RequestId, RouteId,
+        SourceId;
     numbers: u16 => i16, u32 => i32, u64 => i64, usize => i64;
 }
 
@@ -303,7 +304,7 @@ impl FromColumn<'_> for Timestamp {
     }
 }
 
-impl<'r> FromColumn<'r> for Ordering {
+impl<'r> FromColumn<'r> for Numbering {
     type Raw = &'r str;
 
     fn of(raw: &'r str) -> Result<Self, BoxError> {
@@ -389,13 +390,14 @@ pub(super) fn event(cells: &mut Cells<'_, '_>) -> Result<Event, Unreadable> {
         id: cells.get("id")?,
         account_id: cells.get("account_id")?,
         source_id: cells.get("source_id")?,
-        event_type: cells.get::<&str>("event_type")?.parse().unwrap_or_else(|_| EventType::unknown()),
+        event_type: EventType::kept(cells.get("event_type")?).unwrap_or_else(|_| EventType::unknown()),
         idempotency_key: cells.get("idempotency_key")?,
         content_type: cells.get("content_type")?,
         headers: serde_json::from_str(cells.get("headers")?).unwrap_or_default(),
         payload: bytes::Bytes::new(),
         ordering_key: cells.get("ordering_key")?,
         metadata: serde_json::from_str(cells.get("metadata")?).unwrap_or_default(),
+        tags: Vec::new(),
         received_at: cells.get("received_at")?,
         deliver_at: cells.get("deliver_at")?,
     })

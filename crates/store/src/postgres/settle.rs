@@ -1,6 +1,7 @@
 //! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
 
 use super::{
+    operational_events,
     planned::{self, Definition, Planned},
     pool::{Connection, Transaction},
     replay,
@@ -12,7 +13,8 @@ use crate::{Consequence, Fact, Settlement, StoreError, detail};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
-    id::{AttemptId, NodeId, ReplayId},
+    id::{AccountId, AttemptId, DestinationId, NodeId, ReplayId},
+    operations::OperationalNote,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
@@ -26,6 +28,20 @@ pub(super) static SETTLE: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
         name: "settle",
         sql: sql_file!("settle"),
+        kept: true,
+        settings: planned::LOOKED_UP,
+        gives: "attempt_id uuid, late boolean",
+    };
+    Planned::new(definition, FactColumns::default().params(&Uuid::nil()))
+});
+/// The same for a batch with dead letters in it, which are counted for those who are told of them: what succeeds does not
+/// pay for it.
+pub(super) static SETTLE_TOLD: LazyLock<Planned> = LazyLock::new(|| {
+    let place = "-- here: settle_dead_letters";
+    let sql = sql_file!("settle").replacen(place, sql_file!("settle_dead_letters"), 1);
+    let definition = Definition {
+        name: "settle_told",
+        sql: sql.leak(),
         kept: true,
         settings: planned::LOOKED_UP,
         gives: "attempt_id uuid, late boolean",
@@ -127,7 +143,7 @@ async fn settle_part(
         let settled = settle_with_consequences(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
     } else {
-        let rows = connection.write(&SETTLE.call, facts.params(&node)).await?;
+        let rows = connection.write(&statement(part).call, facts.params(&node)).await?;
         written(&rows).map_err(Trouble::after_write)
     }
 }
@@ -141,7 +157,7 @@ async fn settle_with_consequences(
     part: &[&Settlement],
     now: Timestamp,
 ) -> Result<MovedByFact, Trouble> {
-    let written = written(&transaction.run(&SETTLE.call, facts.params(node)).await?)?;
+    let written = written(&transaction.run(&statement(part).call, facts.params(node)).await?)?;
     let moved = |settlement: &Settlement| written.get(&fact_id(settlement)) == Some(&true);
     let destinations = |consequence| -> BTreeSet<Uuid> {
         let wanted =
@@ -157,6 +173,12 @@ async fn settle_with_consequences(
     let ended = part.iter().filter(|settlement| moved(settlement)).filter_map(|it| replayed(it));
     replay::count(transaction, node, ended).await?;
     Ok(written)
+}
+
+fn statement(part: &[&Settlement]) -> &'static Planned {
+    let is_dead =
+        |settlement: &&Settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_)));
+    if part.iter().any(is_dead) { &SETTLE_TOLD } else { &SETTLE }
 }
 
 /// The replay whose delivery this ends.
@@ -181,8 +203,13 @@ async fn switch(
         disable_ids: gone => UUID_ARRAY, pause_ids: paused => UUID_ARRAY, now: now.micros() => INT8,
         account_id: accounts => UUID_ARRAY, version: versions => INT8_ARRAY,
     ];
-    transaction.run(&SWITCH_DESTINATIONS, params).await?;
-    Ok(())
+    let rows = transaction.run(&SWITCH_DESTINATIONS, params).await?;
+    let disabled = rows.all(|cells| {
+        let (id, account): (DestinationId, AccountId) = (cells.get("id")?, cells.get("account_id")?);
+        Ok(gone.contains(&id.uuid()).then(|| OperationalNote::of_disabled(account, id, "gone", now)))
+    })?;
+    let disabled: Vec<OperationalNote> = disabled.into_iter().flatten().collect();
+    operational_events::note(transaction, &disabled).await
 }
 
 /// A fact that was there before is not among them: this time nothing moved.

@@ -2,6 +2,7 @@
 //! in the conformance suite.
 
 mod damage;
+mod expand;
 mod feed;
 mod open;
 mod plans;
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     Catalog as _, Committed, Fact, IdempotencyKey, Ingest as _, Membership as _, NewDelivery, NewEvent,
-    NodeRecord, OpenError, OpenOptions, Queue as _, Settlement, Window,
+    NodeRecord, OpenError, OpenOptions, PreparedEvent, Queue as _, Settlement, Window,
 };
 use domain::{
     account::Account,
@@ -35,9 +36,10 @@ use domain::{
     route::Route,
     seal::Sealed,
     testing,
+    testing::audit_entry,
     time::Timestamp,
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tokio_postgres::{Client, NoTls, Row};
 
 /// A schema of its own on the test server, with one node joined.
@@ -69,13 +71,17 @@ impl World {
     async fn ground(&self) -> Ground {
         let id = AccountId::at(self.now, rand::random());
         let account = Account::new(id, "Acme", Sealed(vec![1]), self.now);
-        let account = self.store.create_account(&account).await.expect("the account is created");
+        let account =
+            self.store.create_account(&account, &audit_entry()).await.expect("the account is created");
         let id = DestinationId::at(self.now, rand::random());
         let destination = Destination::new(id, account.id, "Billing", "https://billing.example", self.now);
-        let destination =
-            self.store.create_destination(&destination).await.expect("the destination is created");
+        let destination = self
+            .store
+            .create_destination(&destination, &audit_entry())
+            .await
+            .expect("the destination is created");
         let route = Route::new(RouteId::at(self.now, rand::random()), account.id, id, self.now);
-        let route = self.store.create_route(&route).await.expect("the route is created");
+        let route = self.store.create_route(&route, &audit_entry()).await.expect("the route is created");
         Ground { account_id: account.id, version: route.version, destination, route }
     }
 
@@ -122,9 +128,10 @@ impl Ground {
         let delivery = NewDelivery::unordered(id, self.route.id, self.destination.id, at);
         let scope = self.account_id.uuid();
         NewEvent {
-            event: Arc::new(event),
+            event: PreparedEvent::new(event),
             account_version: self.version,
             deliveries: vec![delivery],
+            other_routes: Vec::new(),
             expands: false,
             key: key.map(|key| IdempotencyKey { scope, hash: [key; 32], body_hash: [0; 32] }),
         }

@@ -10,7 +10,7 @@ pub(super) use destination_records::get as destination_record;
 pub(super) use documents::route;
 
 use super::{
-    SqliteStore, Trouble,
+    SqliteStore, Trouble, audit_log,
     statement::{bound, sql},
     writer::Priority,
 };
@@ -18,7 +18,8 @@ use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError
 use async_trait::async_trait;
 use domain::{
     account::{Account, ApiKey},
-    destination::{Destination, Ordering},
+    audit::AuditEntry,
+    destination::{Destination, Numbering},
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     route::Route,
     source::Source,
@@ -28,7 +29,7 @@ use rusqlite::Connection;
 use std::collections::BTreeSet;
 
 pub(super) const CHANGED_DESTINATIONS: &str = sql!("changed_destinations");
-const ORDERINGS_OF: &str = sql!("orderings_of");
+const NUMBERINGS_OF: &str = sql!("numberings_of");
 
 #[async_trait]
 impl Catalog for SqliteStore {
@@ -49,13 +50,18 @@ impl Catalog for SqliteStore {
 
     // --- Accounts ------------------------------------------------------------------------------------------------
 
-    async fn create_account(&self, account: &Account) -> Result<Account, StoreError> {
-        let account = account.clone();
-        self.write(Priority::Api, move |connection| accounts::create(connection, &account)).await
+    async fn create_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
+        let (account, audit) = (account.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| accounts::create(connection, &account, &audit)).await
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
         self.read(move |connection| accounts::get(connection, id)).await
+    }
+
+    async fn account_by_uid(&self, uid: &str) -> Result<Option<Account>, StoreError> {
+        let uid = uid.to_owned();
+        self.read(move |connection| accounts::by_uid(connection, &uid)).await
     }
 
     async fn accounts(&self, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
@@ -66,9 +72,9 @@ impl Catalog for SqliteStore {
         self.read(accounts::first).await
     }
 
-    async fn update_account(&self, account: &Account) -> Result<Account, StoreError> {
-        let account = account.clone();
-        self.write(Priority::Api, move |connection| accounts::update(connection, &account)).await
+    async fn update_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
+        let (account, audit) = (account.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| accounts::update(connection, &account, &audit)).await
     }
 
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
@@ -105,9 +111,9 @@ impl Catalog for SqliteStore {
 
     // --- API keys ------------------------------------------------------------------------------------------------
 
-    async fn create_api_key(&self, key: &ApiKey) -> Result<(), StoreError> {
-        let key = key.clone();
-        self.write(Priority::Api, move |connection| api_keys::create(connection, &key)).await
+    async fn create_api_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError> {
+        let (key, audit) = (key.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| api_keys::create(connection, &key, &audit)).await
     }
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
@@ -128,8 +134,11 @@ impl Catalog for SqliteStore {
         account: Option<AccountId>,
         id: ApiKeyId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        self.write(Priority::Api, move |connection| api_keys::revoke(connection, account, id, now)).await
+        let audit = audit.clone();
+        self.write(Priority::Api, move |connection| api_keys::revoke(connection, account, id, now, &audit))
+            .await
     }
 
     async fn touch_api_key(&self, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {
@@ -143,9 +152,9 @@ impl Catalog for SqliteStore {
 
     // --- Sources -------------------------------------------------------------------------------------------------
 
-    async fn create_source(&self, source: &Source) -> Result<Source, StoreError> {
-        let source = source.clone();
-        self.write(Priority::Api, move |connection| documents::create(connection, &source)).await
+    async fn create_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        let (source, audit) = (source.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| documents::create(connection, &source, &audit)).await
     }
 
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError> {
@@ -165,9 +174,9 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 
-    async fn update_source(&self, source: &Source) -> Result<Source, StoreError> {
-        let source = source.clone();
-        self.write(Priority::Api, move |connection| documents::update(connection, &source)).await
+    async fn update_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
+        let (source, audit) = (source.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| documents::update(connection, &source, &audit)).await
     }
 
     async fn delete_source(
@@ -175,16 +184,24 @@ impl Catalog for SqliteStore {
         account: AccountId,
         id: SourceId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
-        self.write(Priority::Api, move |connection| documents::delete::<Source>(connection, account, id, now))
-            .await
+        let audit = audit.clone();
+        self.write(Priority::Api, move |connection| {
+            documents::delete::<Source>(connection, account, id, now, &audit)
+        })
+        .await
     }
 
     // --- Destinations --------------------------------------------------------------------------------------------
 
-    async fn create_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        let destination = destination.clone();
-        self.write(Priority::Api, move |connection| documents::create(connection, &destination)).await
+    async fn create_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        let (destination, audit) = (destination.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| documents::create(connection, &destination, &audit)).await
     }
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
@@ -199,9 +216,17 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 
-    async fn update_destination(&self, destination: &Destination) -> Result<Destination, StoreError> {
-        let destination = destination.clone();
-        self.write(Priority::Api, move |connection| documents::update(connection, &destination)).await
+    async fn update_destination(
+        &self,
+        destination: &Destination,
+        audit: &AuditEntry,
+    ) -> Result<Destination, StoreError> {
+        let (destination, audit) = (destination.clone(), audit.clone());
+        let updated =
+            self.write(Priority::Api, move |connection| documents::update(connection, &destination, &audit));
+        let updated = updated.await?;
+        self.note_signal.notify();
+        Ok(updated)
     }
 
     async fn delete_destination(
@@ -209,9 +234,11 @@ impl Catalog for SqliteStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<(), StoreError> {
+        let audit = audit.clone();
         self.write(Priority::Api, move |connection| {
-            documents::delete::<Destination>(connection, account, id, now)
+            documents::delete::<Destination>(connection, account, id, now, &audit)
         })
         .await
     }
@@ -221,7 +248,9 @@ impl Catalog for SqliteStore {
         account: AccountId,
         id: DestinationId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Destination, StoreError> {
+        let audit = audit.clone();
         self.write(Priority::Api, move |connection| {
             documents::version::<Destination>(connection, account, id)?;
             let version = accounts::next_version(connection, account)?;
@@ -232,6 +261,7 @@ impl Catalog for SqliteStore {
                 version: version,
             )
             .execute(connection)?;
+            audit_log::append(connection, Some(account), &audit)?;
             documents::get(connection, account, id)
         })
         .await
@@ -250,9 +280,9 @@ impl Catalog for SqliteStore {
 
     // --- Routes --------------------------------------------------------------------------------------------------
 
-    async fn create_route(&self, route: &Route) -> Result<Route, StoreError> {
-        let route = route.clone();
-        self.write(Priority::Api, move |connection| documents::create(connection, &route)).await
+    async fn create_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
+        let (route, audit) = (route.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| documents::create(connection, &route, &audit)).await
     }
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
@@ -267,36 +297,45 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::list(connection, account, page)).await
     }
 
-    async fn update_route(&self, route: &Route) -> Result<Route, StoreError> {
-        let route = route.clone();
-        self.write(Priority::Api, move |connection| documents::update(connection, &route)).await
+    async fn update_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError> {
+        let (route, audit) = (route.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| documents::update(connection, &route, &audit)).await
     }
 
-    async fn delete_route(&self, account: AccountId, id: RouteId, now: Timestamp) -> Result<(), StoreError> {
-        self.write(Priority::Api, move |connection| documents::delete::<Route>(connection, account, id, now))
-            .await
+    async fn delete_route(
+        &self,
+        account: AccountId,
+        id: RouteId,
+        now: Timestamp,
+        audit: &AuditEntry,
+    ) -> Result<(), StoreError> {
+        let audit = audit.clone();
+        self.write(Priority::Api, move |connection| {
+            documents::delete::<Route>(connection, account, id, now, &audit)
+        })
+        .await
     }
 }
 
-/// The ordered destinations among those that these routes lead to.
-pub(super) fn orderings_of(
+/// The destinations that number, among those that these routes lead to.
+pub(super) fn numberings_of(
     connection: &Connection,
     routes: &[Route],
-) -> Result<Vec<(DestinationId, Ordering)>, Trouble> {
+) -> Result<Vec<(DestinationId, Numbering)>, Trouble> {
     let destinations: BTreeSet<DestinationId> = routes.iter().map(|route| route.destination_id).collect();
-    let mut orderings = Vec::new();
+    let mut numberings = Vec::new();
     for id in destinations {
-        let ordering = ordering_of(connection, id)?.map(|(ordering, _)| ordering);
-        orderings.extend(ordering.filter(|ordering| *ordering != Ordering::None).map(|it| (id, it)));
+        let numbering = numbering_of(connection, id)?.map(|(numbering, _)| numbering);
+        numberings.extend(numbering.filter(|numbering| *numbering != Numbering::None).map(|it| (id, it)));
     }
-    Ok(orderings)
+    Ok(numberings)
 }
 
 /// And whether the destination is deleted. None if there never was one.
-pub(super) fn ordering_of(
+pub(super) fn numbering_of(
     connection: &Connection,
     id: DestinationId,
-) -> Result<Option<(Ordering, bool)>, Trouble> {
-    bound!(ORDERINGS_OF, id: id)
-        .first(connection, |columns| Ok((Ordering::read(columns.text()?), columns.get()?)))
+) -> Result<Option<(Numbering, bool)>, Trouble> {
+    bound!(NUMBERINGS_OF, id: id)
+        .first(connection, |columns| Ok((Numbering::read(columns.text()?), columns.get()?)))
 }

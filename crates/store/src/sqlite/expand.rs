@@ -7,10 +7,10 @@ use super::{
     statement::{bound, sql},
     writer::Priority,
 };
-use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError};
+use crate::{Chunk, Expansion, Expansions, RoutePage, RouteWalk, StoreError, other_routes};
 use async_trait::async_trait;
 use domain::{
-    id::{EventId, RouteId},
+    id::{DestinationId, EventId, RouteId},
     limits,
 };
 use rusqlite::Connection;
@@ -20,6 +20,7 @@ const OPEN_EXPANSIONS: &str = sql!("open_expansions");
 const EXPANSION: &str = sql!("expansion");
 const MOVE_CURSOR: &str = sql!("move_cursor");
 const END_EXPANSION: &str = sql!("end_expansion");
+const TAKE_OVER_EXPANSION: &str = sql!("take_over_expansion");
 
 #[async_trait]
 impl Expansions for SqliteStore {
@@ -46,6 +47,16 @@ impl Expansions for SqliteStore {
         .await
     }
 
+    async fn take_over_expansion(&self) -> Result<bool, StoreError> {
+        let oldest = self.read_for_engine(|connection| {
+            bound!("select event_id from expansions order by event_id limit 1")
+                .first(connection, |columns| Ok(columns.id()?))
+        });
+        let Some(event) = oldest.await? else { return Ok(false) };
+        self.write(Priority::Expand, move |connection| take_over(connection, event)).await?;
+        Ok(true)
+    }
+
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
         let walk = *walk;
         self.read_for_engine(move |connection| routes_after(connection, &walk)).await
@@ -64,34 +75,43 @@ fn expansion(columns: &mut Columns<'_>) -> Result<Expansion, Trouble> {
         account_version: columns.get()?,
         cursor: columns.optional_id()?,
         deliveries: columns.get()?,
-        inline_routes: inline_routes(columns.blob()?),
+        inline_destinations: inline_destinations(columns.blob()?),
+        other_routes: other_routes::unpacked(columns.optional_blob()?),
         created_at: columns.time()?,
     })
 }
 
 /// One id after the other.
-fn inline_routes(ids: &[u8]) -> Vec<RouteId> {
+fn inline_destinations(ids: &[u8]) -> Vec<DestinationId> {
     let (ids, _) = ids.as_chunks::<16>();
-    ids.iter().copied().map(RouteId::from_bytes).collect()
+    ids.iter().copied().map(DestinationId::from_bytes).collect()
+}
+
+fn take_over(connection: &Connection, event: EventId) -> Result<(), Trouble> {
+    bound!(TAKE_OVER_EXPANSION, event_id: event).execute(connection)?;
+    bound!("delete from expansions where event_id = :event_id", event_id: event).execute(connection)?;
+    Ok(())
 }
 
 fn routes_after(connection: &Connection, walk: &RouteWalk) -> Result<RoutePage, Trouble> {
     let Some(version) = catalog::version(connection, walk.account_id)? else {
-        return Ok(RoutePage::Read { version: 0, routes: Vec::new(), orderings: Vec::new() });
+        return Ok(RoutePage::Read { version: 0, routes: Vec::new(), numberings: Vec::new() });
     };
     if walk.known == Some(version) {
         return Ok(RoutePage::Unchanged);
     }
+    let (after_destination, after) = walk.after.unwrap_or((DestinationId::MIN, RouteId::MIN));
     let routes = bound!(
         ROUTES_AFTER,
         account_id: walk.account_id,
-        after: walk.after.unwrap_or(RouteId::MIN),
+        after_destination: after_destination,
+        after: after,
         source_id: walk.source_id,
         limit: walk.limit,
     )
     .all(connection, catalog::route)?;
-    let orderings = catalog::orderings_of(connection, &routes)?;
-    Ok(RoutePage::Read { version, routes, orderings })
+    let numberings = catalog::numberings_of(connection, &routes)?;
+    Ok(RoutePage::Read { version, routes, numberings })
 }
 
 fn expand(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
@@ -106,7 +126,7 @@ fn expand(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> {
     }
     if chunk.done {
         bound!(END_EXPANSION, event_id: chunk.event_id).execute(connection)?;
-        bound!("delete from expansions where event_id = :event_id", event_id: chunk.event_id)
+        bound!("delete from expanding_events where event_id = :event_id", event_id: chunk.event_id)
             .execute(connection)?;
     }
     Ok(true)
@@ -120,6 +140,7 @@ fn move_cursor(connection: &Connection, chunk: &Chunk) -> Result<bool, Trouble> 
         from: chunk.from,
         to: chunk.to,
         deliveries: chunk.deliveries.len(),
+        other_routes: other_routes::packed(&chunk.other_routes),
     )
     .execute(connection)?;
     Ok(moved == 1)

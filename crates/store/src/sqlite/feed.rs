@@ -11,9 +11,11 @@ use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
     feed::{FeedProgress, LastNumbers, WriteNumber},
+    other_routes, tags,
 };
 use async_trait::async_trait;
 use domain::{
+    event::Event,
     id::{AccountId, AttemptId, EventId},
     time::Timestamp,
 };
@@ -132,7 +134,10 @@ impl Walk {
             // Of an event of another account no more is read than its account.
             let account = columns.clone().account_of_event()?;
             if self.accounts.contains(&account) {
-                let record = EventRecord::received(columns.event()?, columns.count()?, columns.get()?);
+                let (event, size_bytes, deliveries) = (columns.event()?, columns.count()?, columns.get()?);
+                let others = other_routes::unpacked(columns.optional_blob()?);
+                let event = Event { tags: tags::read(columns.optional_text()?), ..event };
+                let record = EventRecord::received(event, size_bytes, deliveries, others);
                 self.keep(account, WriteNumber::Event(self.seen.event), FeedChange::Event(Box::new(record)));
             }
             Ok(ControlFlow::Continue(()))

@@ -1,7 +1,7 @@
 //! What is remembered of gates. The node is not asked for: one process has the lock.
 
 use super::{
-    SqliteStore,
+    SqliteStore, operational_events,
     rows::Columns,
     statement::{bound, sql},
     trouble::Trouble,
@@ -25,8 +25,12 @@ const PRUNE_HOLDS: &str = sql!("prune_holds");
 impl Gates for SqliteStore {
     async fn keep_gates(&self, _node: NodeId, words: &[GateWord], now: Timestamp) -> Result<(), StoreError> {
         let words = words.to_owned();
+        let told = words.iter().any(|word| !word.notes.is_empty());
         self.write(Priority::Settle, move |connection| keep(connection, &words, now)).await?;
         self.feed_signal.notify();
+        if told {
+            self.note_signal.notify();
+        }
         Ok(())
     }
 
@@ -97,7 +101,9 @@ fn keep(connection: &Connection, words: &[GateWord], now: Timestamp) -> Result<(
         let doc = serde_json::to_string(record).expect("texts and numbers are always JSON");
         bound!(KEEP_GATES, destination_id: id, shard: shard, now: now, doc: doc).execute(connection)?;
     }
-    latest.holds.into_iter().try_for_each(|((id, ..), hold)| note(connection, id, hold, now))
+    latest.holds.into_iter().try_for_each(|((id, ..), hold)| note(connection, id, hold, now))?;
+    let mut notes = words.iter().flat_map(|word| &word.notes);
+    notes.try_for_each(|note| operational_events::note(connection, note))
 }
 
 fn note(

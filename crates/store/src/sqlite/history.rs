@@ -7,6 +7,7 @@ mod deliveries;
 mod events;
 mod filter;
 mod incomplete;
+mod tagged;
 
 use super::{SqliteStore, Trouble};
 use crate::{
@@ -21,6 +22,8 @@ use domain::{
     limits,
     time::Timestamp,
 };
+
+pub(super) use events::backfill;
 
 #[cfg(test)]
 pub(super) use attempts::{ATTEMPTS_OF_DESTINATION, SUCCESS_RATES};
@@ -37,6 +40,8 @@ pub(super) use deliveries::{EndedWalk, ended};
 pub(super) use events::EVENTS;
 #[cfg(test)]
 pub(super) use incomplete::INCOMPLETE_EVENTS;
+#[cfg(test)]
+pub(super) use tagged::TAGGED_EVENTS;
 
 #[async_trait]
 impl History for SqliteStore {
@@ -48,6 +53,7 @@ impl History for SqliteStore {
     ) -> Result<Listed<EventRecord, EventId>, StoreError> {
         let filter = filter.clone();
         self.read(move |connection| match filter.fanout_complete {
+            _ if !filter.tags.is_empty() => tagged::list(connection, account, &filter, page),
             Some(false) => incomplete::list(connection, account, &filter, page),
             _ => events::list(connection, account, &filter, page),
         })

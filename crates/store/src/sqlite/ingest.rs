@@ -9,7 +9,7 @@ use super::{
     trouble::Reach,
     writer::Priority,
 };
-use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, payload::StoredPayload};
+use crate::{Committed, IdempotencyKey, Ingest, NewEvent, StoreError, other_routes};
 use async_trait::async_trait;
 use domain::{
     id::{AccountId, EventId},
@@ -22,14 +22,15 @@ use std::{
 };
 
 const INSERT_EVENT: &str = sql!("insert_event");
+const INSERT_TAG: &str =
+    "insert into event_tags (account_id, tag, event_id) values (:account_id, :tag, :event_id)";
 const INSERT_EXPANSION: &str = sql!("insert_expansion");
 
 #[async_trait]
 impl Ingest for SqliteStore {
     async fn commit(&self, batch: &[NewEvent], now: Timestamp) -> Result<Vec<Committed>, StoreError> {
         self.ingested_at.store(now.micros(), Ordering::Relaxed);
-        // Documents are written here, not by the one thread that all writes wait for.
-        let events: Arc<[PreparedEvent]> = batch.iter().map(PreparedEvent::new).collect();
+        let events: Arc<[NewEvent]> = batch.into();
         // All at once; only if SQLite will not take one of them, one by one, so that it is alone in its trouble.
         let mut one_by_one = false;
         let keys = Arc::clone(&self.keys);
@@ -50,26 +51,6 @@ impl Ingest for SqliteStore {
 
     async fn prune_idempotency(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.write(Priority::Bulk, move |connection| Keys::prune(connection, before, limit)).await
-    }
-}
-
-/// An event and what is to be written of it.
-struct PreparedEvent {
-    new: NewEvent,
-    headers: String,
-    metadata: String,
-    payload: StoredPayload,
-}
-
-impl PreparedEvent {
-    fn new(new: &NewEvent) -> Self {
-        let json = "texts and JSON values are always JSON";
-        Self {
-            headers: serde_json::to_string(&new.event.headers).expect(json),
-            metadata: serde_json::to_string(&new.event.metadata).expect(json),
-            payload: StoredPayload::of(&new.event.payload),
-            new: new.clone(),
-        }
     }
 }
 
@@ -95,36 +76,40 @@ impl<'c> BatchCommit<'c> {
         })
     }
 
-    fn add(&mut self, prepared: &PreparedEvent) -> Result<Committed, Trouble> {
-        let event = &*prepared.new.event;
+    fn add(&mut self, new: &NewEvent) -> Result<Committed, Trouble> {
+        let event = &**new.event.event();
         // Whether the event is there already comes first, but is rarely so: it is asked only where it would matter.
         let refused = match self.version(event.account_id)? {
             None => Some(Committed::NoAccount(event.account_id)),
-            Some(version) if version != prepared.new.account_version => Some(Committed::Stale),
-            Some(_) => self.use_key(event.id, prepared.new.key.as_ref())?,
+            Some(version) if version != new.account_version => Some(Committed::Stale),
+            Some(_) => self.use_key(event.id, new.key.as_ref())?,
         };
         if let Some(refused) = refused {
             return Ok(if self.is_there(event.id)? { Committed::New } else { refused });
         }
-        if !self.insert_event(prepared)? {
-            self.forget_key(event.id, prepared.new.key.as_ref())?;
+        if !self.insert_event(new)? {
+            self.forget_key(event.id, new.key.as_ref())?;
             return Ok(Committed::New);
         }
-        if prepared.new.expands {
-            self.insert_expansion(prepared)?;
+        if new.expands {
+            self.insert_expansion(new)?;
+        }
+        for tag in &event.tags {
+            bound!(INSERT_TAG, account_id: event.account_id, tag: tag, event_id: event.id)
+                .execute(self.connection)?;
         }
         let delivered = DeliveredEvent::of(event);
-        for delivery in &prepared.new.deliveries {
+        for delivery in &new.deliveries {
             self.deliveries.insert(&delivered, delivery)?;
         }
         Ok(Committed::New)
     }
 
     /// What SQLite will not take is refused, and its neighbours go on.
-    fn add_alone(&mut self, prepared: &PreparedEvent) -> Result<Committed, Trouble> {
+    fn add_alone(&mut self, new: &NewEvent) -> Result<Committed, Trouble> {
         self.connection.prepare_cached("savepoint event")?.execute([])?;
         let mark = tally::mark();
-        let committed = match self.add(prepared) {
+        let committed = match self.add(new) {
             Err(trouble) if trouble.reach() == Reach::Row && !self.connection.is_autocommit() => {
                 self.connection.prepare_cached("rollback to event")?.execute([])?;
                 tally::back_to(mark);
@@ -171,8 +156,8 @@ impl<'c> BatchCommit<'c> {
     }
 
     /// False if it is there already.
-    fn insert_event(&mut self, prepared: &PreparedEvent) -> Result<bool, Trouble> {
-        let event = &*prepared.new.event;
+    fn insert_event(&mut self, new: &NewEvent) -> Result<bool, Trouble> {
+        let event = &**new.event.event();
         let inserted = bound!(
             INSERT_EVENT,
             id: event.id,
@@ -184,27 +169,31 @@ impl<'c> BatchCommit<'c> {
             ordering_key: event.ordering_key,
             received_at: event.received_at,
             deliver_at: event.deliver_at,
-            deliveries: (!prepared.new.expands).then_some(prepared.new.deliveries.len()),
+            deliveries: (!new.expands).then_some(new.deliveries.len()),
             size_bytes: event.payload.len(),
-            headers: prepared.headers,
-            metadata: prepared.metadata,
-            payload: prepared.payload.bytes(&event.payload),
-            payload_crc: prepared.payload.crc,
+            headers: new.event.headers_text,
+            metadata: new.event.metadata_text,
+            payload: new.event.payload_bytes(),
+            payload_crc: new.event.payload_crc(),
+            other_routes: other_routes::packed(&new.other_routes),
+            tags: new.event.tags_text,
         )
         .execute_on(&mut self.insert_event)?;
         Ok(inserted == 1)
     }
 
-    fn insert_expansion(&mut self, prepared: &PreparedEvent) -> Result<(), Trouble> {
-        let (event, deliveries) = (&*prepared.new.event, &prepared.new.deliveries);
-        let inline: Vec<u8> = deliveries.iter().flat_map(|delivery| *delivery.route_id.bytes()).collect();
+    fn insert_expansion(&mut self, new: &NewEvent) -> Result<(), Trouble> {
+        let (event, deliveries) = (&new.event, &new.deliveries);
+        let inline: Vec<u8> =
+            deliveries.iter().flat_map(|delivery| *delivery.destination_id.bytes()).collect();
         bound!(
             INSERT_EXPANSION,
             event_id: event.id,
             account_id: event.account_id,
-            account_version: prepared.new.account_version,
+            account_version: new.account_version,
             deliveries: deliveries.len(),
-            inline_routes: inline,
+            inline_destinations: inline,
+            other_routes: other_routes::packed(&new.other_routes),
             now: self.now,
         )
         .execute(self.connection)?;

@@ -36,7 +36,7 @@ impl<'c> DeliveryInserter<'c> {
             shard: shard,
             destination_id: destination_id,
             track: position.track,
-            rank: sequence.unwrap_or(position.rank),
+            rank: sequence.map_or(position.rank, |sequence| position.numbered(sequence).rank),
             delivery_id: id,
             account_id: event.account_id,
             event_id: event.id,

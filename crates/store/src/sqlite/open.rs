@@ -55,7 +55,8 @@ impl SqliteStore {
         let engine_readers = Arc::new(Readers::new(path.clone(), ENGINE_READERS, lock.clone()));
         let readers = Arc::new(Readers::new(path, options.pool, lock.clone()));
         let keys = Arc::new(keys);
-        let (feed_signal, _first_count, _lock) = (FeedSignal::default(), first_count, lock);
+        let (feed_signal, note_signal) = (FeedSignal::default(), FeedSignal::default());
+        let (_first_count, _lock) = (first_count, lock);
         let ingested_at = AtomicI64::new(Timestamp::MIN.micros());
         Ok(Self {
             tally,
@@ -66,6 +67,7 @@ impl SqliteStore {
             keys,
             ingested_at,
             feed_signal,
+            note_signal,
             _lock,
         })
     }

@@ -1,7 +1,7 @@
 //! Fetching, and what people ask of single deliveries. Settling has a file of its own.
 
 use super::{
-    SqliteStore, Trouble, order,
+    SqliteStore, Trouble, audit_log, order,
     rows::Columns,
     settle::{self, PreparedSettlement},
     statement::{bound, sql},
@@ -15,6 +15,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Position},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
@@ -111,10 +112,16 @@ impl Queue for SqliteStore {
         account: AccountId,
         id: DeliveryId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
+        let audit = audit.clone();
         self.write(Priority::Api, move |connection| {
             bound!(RETRY_NOW, account_id: account, delivery_id: id, now: now).execute(connection)?;
-            waiting_delivery(connection, account, id)
+            let waiting = waiting_delivery(connection, account, id)?;
+            if waiting.is_some() {
+                audit_log::append(connection, Some(account), &audit)?;
+            }
+            Ok(waiting)
         })
         .await
     }
@@ -125,7 +132,9 @@ impl Queue for SqliteStore {
         id: DeliveryId,
         fact: AttemptId,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Option<Delivery>, StoreError> {
+        let audit = audit.clone();
         let cancelled = self
             .write(Priority::Api, move |connection| {
                 let Some(delivery) = waiting_delivery(connection, account, id)? else { return Ok(None) };
@@ -134,6 +143,7 @@ impl Queue for SqliteStore {
                 let ending = Ending::Cancelled(CancelReason::Requested);
                 PreparedSettlement::ended_without(&delivery, fact, now, None, ending)
                     .record(connection, true)?;
+                audit_log::append(connection, Some(account), &audit)?;
                 Ok(Some(delivery))
             })
             .await?;

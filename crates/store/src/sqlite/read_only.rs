@@ -19,7 +19,7 @@ use rusqlite::Connection;
 use std::{path::Path, sync::Arc};
 
 pub struct SqliteReadOnly {
-    readers: Arc<Readers>,
+    pub(super) readers: Arc<Readers>,
     /// What a server would be told.
     synchronous: &'static str,
 }

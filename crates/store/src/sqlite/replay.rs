@@ -3,22 +3,24 @@
 mod walk;
 
 use super::{
-    SqliteStore, Trouble, order,
+    SqliteStore, Trouble, audit_log, operational_events, order,
     rows::{Columns, id_in},
     statement::{bound, sql},
     tally,
     writer::Priority,
 };
 use crate::{
-    CreatedReplay, DeliveryFilter, Listed, NewDelivery, NewReplay, OpenReplay, OriginalWalk, Originals, Page,
-    Replay, ReplayChunk, ReplayHold, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, StoreError,
-    Survey, damage, page_rows,
+    BackfillCursor, BackfillSelection, CreatedReplay, DeliveryFilter, Listed, NewDelivery, NewReplay,
+    OpenBackfill, OpenReplay, OriginalWalk, Originals, Page, Replay, ReplayChunk, ReplayHold, ReplayStatus,
+    ReplaySwitch, Replayed, Replays, Selection, StoreError, Survey, damage, page_rows,
 };
 use async_trait::async_trait;
 use domain::{
+    audit::AuditEntry,
     delivery::Ending,
-    id::{AccountId, ApiKeyId, DeliveryId, ReplayId},
+    id::{AccountId, ApiKeyId, DeliveryId, EventId, ReplayId},
     limits,
+    operations::OperationalNote,
     time::Timestamp,
 };
 use rusqlite::Connection;
@@ -39,9 +41,16 @@ const MAKE_REPLAYED: &str = sql!("make_replayed");
 
 #[async_trait]
 impl Replays for SqliteStore {
-    async fn create_replay(&self, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
-        let new = new.clone();
-        self.write(Priority::Api, move |connection| create(connection, &new)).await
+    async fn create_replay(&self, new: &NewReplay, audit: &AuditEntry) -> Result<CreatedReplay, StoreError> {
+        let (new, audit) = (new.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| {
+            let created = create(connection, &new)?;
+            if matches!(created, CreatedReplay::New(_)) {
+                audit_log::append(connection, Some(new.account_id), &audit)?;
+            }
+            Ok(created)
+        })
+        .await
     }
 
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError> {
@@ -72,9 +81,11 @@ impl Replays for SqliteStore {
         id: ReplayId,
         to: ReplaySwitch,
         now: Timestamp,
+        audit: &AuditEntry,
     ) -> Result<Replay, StoreError> {
+        let audit = audit.clone();
         self.write(Priority::Api, move |connection| {
-            bound!(
+            let switched = bound!(
                 SWITCH_REPLAY,
                 id: id,
                 account_id: account,
@@ -82,6 +93,9 @@ impl Replays for SqliteStore {
                 finished_at: to.status().ended().then_some(now),
             )
             .execute(connection)?;
+            if switched > 0 {
+                audit_log::append(connection, Some(account), &audit)?;
+            }
             get(connection, account, id)
         })
         .await
@@ -151,8 +165,12 @@ impl Replays for SqliteStore {
     }
 
     async fn write_replay(&self, chunk: &ReplayChunk) -> Result<Option<u32>, StoreError> {
-        let chunk = chunk.clone();
-        self.write(Priority::Expand, move |connection| write(connection, &chunk)).await
+        let (chunk, done) = (chunk.clone(), chunk.done);
+        let written = self.write(Priority::Expand, move |connection| write(connection, &chunk)).await?;
+        if done {
+            self.note_signal.notify();
+        }
+        Ok(written)
     }
 }
 
@@ -160,6 +178,9 @@ impl Replays for SqliteStore {
 #[derive(Serialize, Deserialize)]
 struct ReplayDocument {
     filter: Option<DeliveryFilter>,
+    /// Of a backfill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    events: Option<BackfillSelection>,
     created_by: ApiKeyId,
 }
 
@@ -183,13 +204,14 @@ fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Tro
     if unfinished as usize >= limits::REPLAYS_PER_ACCOUNT && new.at_once.is_none() {
         return Err(StoreError::Full { what: "replays" }.into());
     }
-    let (filter, ids) = match &new.selection {
-        Selection::Filter(filter) => (Some(filter.clone()), None),
+    let (filter, ids, events) = match &new.selection {
+        Selection::Filter(filter) => (Some(filter.clone()), None, None),
         Selection::Deliveries(ids) => {
-            (None, Some(ids.iter().flat_map(|id| *id.bytes()).collect::<Vec<u8>>()))
+            (None, Some(ids.iter().flat_map(|id| *id.bytes()).collect::<Vec<u8>>()), None)
         }
+        Selection::Events(events) => (None, None, Some(events.clone())),
     };
-    let doc = ReplayDocument { filter, created_by: new.created_by };
+    let doc = ReplayDocument { filter, events, created_by: new.created_by };
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
     bound!(
@@ -225,11 +247,12 @@ fn get(connection: &Connection, account: AccountId, id: ReplayId) -> Result<Repl
 
 fn read(columns: &mut Columns<'_>) -> Result<Replay, Trouble> {
     let (id, account_id) = (columns.id()?, columns.id()?);
-    let ReplayDocument { filter, created_by } = columns.document("replay")?;
+    let ReplayDocument { filter, events, created_by } = columns.document("replay")?;
     let replay = Replay {
         id,
         account_id,
         filter,
+        events,
         rate: columns.get()?,
         matched: columns.count()?,
         matched_exact: columns.get()?,
@@ -246,12 +269,20 @@ fn read(columns: &mut Columns<'_>) -> Result<Replay, Trouble> {
 }
 
 fn read_open(columns: &mut Columns<'_>) -> Result<OpenReplay, Trouble> {
+    let (id, account_id) = (columns.id()?, columns.id()?);
+    let ReplayDocument { filter, events, .. } = columns.document("replay")?;
+    let rate = columns.get()?;
+    let (cursor, destination_id) = (columns.optional_id::<DeliveryId>()?, columns.optional_id()?);
+    // Of a backfill it is an event.
+    let at = |id: DeliveryId| BackfillCursor { event_id: EventId::from_bytes(*id.bytes()), destination_id };
+    let is_backfill = events.is_some();
     Ok(OpenReplay {
-        id: columns.id()?,
-        account_id: columns.id()?,
-        filter: columns.document::<ReplayDocument>("replay")?.filter,
-        rate: columns.get()?,
-        cursor: columns.optional_id()?,
+        id,
+        account_id,
+        filter,
+        backfill: events.map(|selection| OpenBackfill { selection, cursor: cursor.map(at) }),
+        rate,
+        cursor: cursor.filter(|_| !is_backfill),
         created_at: columns.time()?,
         held_by: columns.optional_id()?,
         held_until: columns.optional_time()?,
@@ -281,6 +312,14 @@ fn write(connection: &Connection, chunk: &ReplayChunk) -> Result<Option<u32>, Tr
         held_until: chunk.until,
     )
     .execute(connection)?;
+    if chunk.done {
+        let account = bound!("select account_id from replays where id = :id", id: chunk.replay_id)
+            .one(connection, |columns| Ok(columns.id()?))?;
+        operational_events::note(
+            connection,
+            &OperationalNote::of_replay(account, chunk.replay_id, chunk.now),
+        )?;
+    }
     Ok(Some(made))
 }
 
@@ -301,7 +340,7 @@ fn make(connection: &Connection, replay: ReplayId, one: &Replayed) -> Result<boo
         shard: shard,
         destination_id: destination_id,
         track: position.track,
-        rank: sequence.unwrap_or(position.rank),
+        rank: sequence.map_or(position.rank, |sequence| position.numbered(sequence).rank),
         delivery_id: id,
         account_id: account,
         event_id: event_id,

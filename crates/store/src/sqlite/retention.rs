@@ -8,10 +8,10 @@ use super::{
     trouble::Trouble,
     writer::Priority,
 };
-use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term};
+use crate::{EventWalk, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention, StoreError, Term, tags};
 use async_trait::async_trait;
 use domain::{
-    id::{DeliveryId, EventId},
+    id::{AccountId, DeliveryId, EventId},
     limits,
 };
 use rusqlite::Connection;
@@ -24,6 +24,8 @@ pub(super) const OLD_EVENTS: &str = sql!("old_events");
 pub(super) const IS_NEEDED: &str = sql!("is_needed");
 pub(super) const ENDED_OF_EVENTS: &str = sql!("ended_of_events");
 pub(super) const OLD_FACTS: &str = sql!("old_facts");
+const FORGET_TAG: &str =
+    "delete from event_tags where account_id = :account_id and tag = :tag and event_id = :event_id";
 const FORGET_DELIVERY: &str = "delete from attempts where delivery_id = :delivery_id";
 
 #[async_trait]
@@ -147,9 +149,21 @@ fn forget(connection: &Connection, old: &OldEvents, most: usize) -> Result<Prune
         if rows >= most {
             return Ok(Pruned { rows, next: Some(*id) });
         }
-        rows += bound!("delete from events where id = :id", id: id).execute(connection)?;
+        rows += forget_event(connection, *id)?;
     }
     Ok(Pruned { rows, next: old.next })
+}
+
+/// With its tags. Most have none: then nothing is looked for.
+fn forget_event(connection: &Connection, id: EventId) -> Result<usize, Trouble> {
+    let gone: Option<(AccountId, Vec<String>)> =
+        bound!("delete from events where id = :id returning account_id, tags", id: id)
+            .first(connection, |columns| Ok((columns.id()?, tags::read(columns.optional_text()?))))?;
+    let Some((account, tags)) = gone else { return Ok(0) };
+    for tag in tags {
+        bound!(FORGET_TAG, account_id: account, tag: tag, event_id: id).execute(connection)?;
+    }
+    Ok(1)
 }
 
 /// Deliveries whose event is gone, and where to go on.

@@ -9,7 +9,9 @@ use super::{
     writer::Priority,
 };
 use crate::{
-    EventCount, Rollup, RollupKind, RollupMark, Rollups, StoreError, Summed, SummedTail, Term, rollup::Fanned,
+    EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, StoreError, SumPlace, Summed, SummedTail,
+    Term,
+    rollup::{Fanned, SumProgress},
 };
 use async_trait::async_trait;
 use domain::{
@@ -55,6 +57,41 @@ impl Rollups for SqliteStore {
                 fact.id < stop
             })?;
             Ok(Summed { sums: sums.into_iter().collect(), next })
+        })
+        .await
+    }
+
+    async fn sum_fresh(
+        &self,
+        from: Timestamp,
+        _to: Timestamp,
+        after: Option<SumPlace>,
+    ) -> Result<FreshSums, StoreError> {
+        let seen = match after.map(|place| place.0) {
+            None => None,
+            Some(SumProgress::Row(row)) => Some(row),
+            Some(_) => return Err(SumProgress::foreign()),
+        };
+        self.read(move |connection| {
+            // Where retention took the newest rows, their numbers come again.
+            let end = last_row(connection)?.map_or(0, |last| last + 1);
+            let begin = match seen {
+                Some(row) => row.min(end),
+                None => first_row(connection, from.minus(slack(Span::Minute)))?,
+            };
+            let mut sums: BTreeMap<_, Sums> = BTreeMap::new();
+            let mut passed = begin;
+            let next = walk(connection, begin, limits::ROLLUP_FACTS, |fact| {
+                passed = fact.row + 1;
+                let at = fact.id.made_at();
+                if at >= from {
+                    let place = (Span::Minute.start_of(at), fact.account_id, fact.destination_id);
+                    fact.add_to(sums.entry(place).or_default());
+                }
+                true
+            })?;
+            let place = SumPlace(SumProgress::Row(passed));
+            Ok(FreshSums { sums: sums.into_iter().collect(), place, more: next.is_some() })
         })
         .await
     }
@@ -248,6 +285,10 @@ fn slack(span: Span) -> Duration {
     }
 }
 
+fn last_row(connection: &Connection) -> Result<Option<i64>, Trouble> {
+    bound!("select max(rowid) from attempts").one(connection, |columns| Ok(columns.get()?))
+}
+
 /// The first row near which something began at or after this moment.
 pub(super) fn first_row(connection: &Connection, from: Timestamp) -> Result<i64, Trouble> {
     let wanted = AttemptId::at(from, 0);
@@ -271,6 +312,7 @@ pub(super) fn first_row(connection: &Connection, from: Timestamp) -> Result<i64,
 
 /// An attempt, or an ending, or both.
 struct SummedFact<'r> {
+    row: i64,
     id: AttemptId,
     account_id: AccountId,
     destination_id: DestinationId,
@@ -309,7 +351,7 @@ fn walk(
     bound!(SUM_FACTS, from: begin, limit: limit).each(connection, |columns| {
         last = columns.get()?;
         let (id, account_id, destination_id) = (columns.id()?, columns.id()?, columns.id()?);
-        if !see(&SummedFact { id, account_id, destination_id, rest: columns.clone() }) {
+        if !see(&SummedFact { row: last, id, account_id, destination_id, rest: columns.clone() }) {
             ended = true;
             return Ok(ControlFlow::Break(()));
         }

@@ -5,10 +5,10 @@ use super::trouble::{Trouble, unreadable};
 use bytes::Bytes;
 use domain::{
     delivery::{Delivery, Ending, Position},
-    event::Event,
+    event::{Event, EventType},
     id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
-        SourceId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        RequestId, RouteId, SourceId,
     },
     outcome::Outcome,
     time::Timestamp,
@@ -38,7 +38,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { AccountId ApiKeyId AttemptId DeliveryId DestinationId EventId NodeId ReplayId RouteId SourceId }
+ids! { AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SourceId }
 
 /// The columns of a row, from the one that is read next.
 #[derive(Clone)]
@@ -170,7 +170,7 @@ impl<'r> Columns<'r> {
             id: self.id()?,
             account_id: self.id()?,
             source_id: self.optional_id()?,
-            event_type: self.text()?.parse().map_err(|error| unreadable("event type", error))?,
+            event_type: EventType::kept(self.text()?).map_err(|error| unreadable("event type", error))?,
             idempotency_key: self.get()?,
             content_type: self.get()?,
             ordering_key: self.get()?,
@@ -178,6 +178,7 @@ impl<'r> Columns<'r> {
             deliver_at: self.optional_time()?,
             headers: self.document("headers")?,
             metadata: self.document("metadata")?,
+            tags: Vec::new(),
             payload: Bytes::new(),
         })
     }

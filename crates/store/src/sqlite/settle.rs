@@ -7,7 +7,7 @@
 use super::{
     Trouble,
     catalog::next_version,
-    replay,
+    operational_events, replay,
     statement::{Value, bound, sql},
     tally,
     trouble::Reach,
@@ -18,16 +18,21 @@ use domain::{
     delivery::{Delivery, Ending, Settled},
     id::{AccountId, AttemptId, DestinationId, NodeId},
     limits,
+    operations::OperationalNote,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
 use rusqlite::{Connection, types::ValueRef};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
 
 pub(super) const SETTLE_END: &str = sql!("settle_end");
 pub(super) const SETTLE_WAIT: &str = sql!("settle_wait");
 pub(super) const SETTLE_FACT: &str = sql!("settle_fact");
 pub(super) const SETTLED_BEFORE: &str = sql!("settled_before");
+const SETTLE_DEAD_LETTER: &str = sql!("settle_dead_letter");
 const COUNT_DEAD_LETTER: &str = sql!("count_dead_letter");
 
 /// What a settlement did.
@@ -198,6 +203,18 @@ impl PreparedSettlement {
                 http_status: http_status,
             )
             .execute(connection)?;
+            // A delivery of an operational event makes none.
+            if !delivery.event_id.is_operational() {
+                bound!(
+                    SETTLE_DEAD_LETTER,
+                    minute: self.ended_at.floor(Duration::from_secs(60)),
+                    destination_id: delivery.destination_id,
+                    reason: reason.as_str(),
+                    http_status: http_status,
+                    account_id: delivery.account_id,
+                )
+                .execute(connection)?;
+            }
         }
         Ok(())
     }
@@ -326,6 +343,8 @@ fn switch(
         versions.insert(account, version);
         match consequence {
             Consequence::Disables => {
+                let note = OperationalNote::of_disabled(account, id, "gone", now);
+                operational_events::note(connection, &note)?;
                 bound!(DISABLE, id: id, now: now, version: version).execute(connection)?
             }
             Consequence::Pauses => bound!(PAUSE, id: id, now: now, version: version).execute(connection)?,

@@ -15,8 +15,8 @@ use crate::{
 };
 use domain::{
     id::{
-        AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId,
-        SourceId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        RequestId, RouteId, SourceId,
     },
     time::Timestamp,
 };
@@ -336,7 +336,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { AccountId ApiKeyId AttemptId DeliveryId DestinationId EventId NodeId ReplayId RouteId SourceId }
+ids! { AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SourceId }
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 mod backup;
 mod damage;
 mod disk;
+mod expand;
 mod file_lock;
 mod idempotency;
 mod order;
@@ -18,7 +19,7 @@ mod writer;
 use super::{SqliteReadOnly, SqliteStore};
 use crate::{
     Catalog as _, Committed, FoundTables, Ingest as _, NewDelivery, NewEvent, OpenError, OpenOptions,
-    Queue as _, ReadOnlyStore as _, Window,
+    PreparedEvent, Queue as _, ReadOnlyStore as _, Window,
 };
 use domain::{
     account::Account,
@@ -28,12 +29,12 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, RouteId, SHARDS},
     seal::Sealed,
     testing,
+    testing::audit_entry,
     time::Timestamp,
 };
 use rusqlite::Connection;
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 use tempfile::TempDir;
@@ -67,13 +68,13 @@ impl Fixture {
     async fn account(&self) -> Account {
         let id = AccountId::at(NOW, rand::random());
         let account = Account::new(id, "Acme", Sealed(vec![1]), NOW);
-        self.store.create_account(&account).await.expect("an account")
+        self.store.create_account(&account, &audit_entry()).await.expect("an account")
     }
 
     async fn destination(&self, account: &Account) -> Destination {
         let id = DestinationId::at(NOW, rand::random());
         let destination = Destination::new(id, account.id, "Billing", "https://billing.example", NOW);
-        self.store.create_destination(&destination).await.expect("a destination")
+        self.store.create_destination(&destination, &audit_entry()).await.expect("a destination")
     }
 
     /// An event with so many deliveries to one destination.
@@ -88,9 +89,10 @@ impl Fixture {
             NewDelivery::unordered(id, RouteId::at(NOW, rand::random()), destination.id, NOW)
         };
         NewEvent {
-            event: Arc::new(event),
+            event: PreparedEvent::new(event),
             account_version: account.version,
             deliveries: (0..deliveries).map(promise).collect(),
+            other_routes: Vec::new(),
             expands: false,
             key: None,
         }
@@ -205,7 +207,11 @@ async fn the_newest_time_in_the_store_is_that_of_its_last_event_or_attempt() {
     assert_eq!(reader.newest_at().await.expect("an answer"), Some(NOW));
     let later = NOW.plus(Duration::from_secs(60));
     let fact = AttemptId::at(later, 7);
-    fixture.store.cancel(destination.account_id, delivery.id, fact, later).await.expect("an ending");
+    fixture
+        .store
+        .cancel(destination.account_id, delivery.id, fact, later, &audit_entry())
+        .await
+        .expect("an ending");
     assert_eq!(reader.newest_at().await.expect("an answer"), Some(later));
 }
 

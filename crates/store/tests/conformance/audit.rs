@@ -3,16 +3,26 @@
 use crate::fixtures::*;
 use domain::{
     delivery::{Delivery, Ending},
+    delivery_settings::DeliverySettings,
     gate::{Gate, GateSettings, Hold, HoldReason, MetOutcome},
     id::{DestinationId, EventId},
     limits,
     outcome::{DeadReason, Outcome},
+    retry::RetrySettings,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::time::Duration;
 use store::{
     Audit, Committed, FIRST_FACT, FIRST_TRACK, FactKey, GateWord, KnownLane, LaneRow, Missing, NewEvent,
     StrayFact, TrackPlace, UnevenFanOut, WaitingHead, Walked,
+};
+
+/// The installation says nothing.
+const NO_DEFAULTS: DeliverySettings = DeliverySettings {
+    max_concurrency: None,
+    timeout: None,
+    retry_policy: RetrySettings { schedule: None, jitter: None, expire_after: None, retry_statuses: None },
 };
 
 pub(crate) async fn nothing_is_wrong_where_nothing_was_lost(world: World) {
@@ -25,7 +35,8 @@ pub(crate) async fn nothing_is_wrong_where_nothing_was_lost(world: World) {
             2 => world.move_on(rejected(&delivery, at(10))).await,
             _ => {
                 let fact = domain::id::AttemptId::at(at(10), chance());
-                let cancelled = world.store.cancel(delivery.account_id, delivery.id, fact, at(10)).await;
+                let cancelled =
+                    world.store.cancel(delivery.account_id, delivery.id, fact, at(10), &audit_entry()).await;
                 assert!(cancelled.expect("it is cancelled").is_some());
             }
         }
@@ -179,8 +190,14 @@ pub(crate) async fn what_is_found_is_found_again_by_its_key(world: World) {
 pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
     let ground = world.ground().await;
     let id = ground.destination.id;
-    assert!(world.known(id, at(5)).await.is_free(at(5)));
-    let word = |record| GateWord { destination_id: id, shard: id.shard(), record, holds: Vec::new() };
+    assert!(world.known(id, at(5)).await.is_free(&NO_DEFAULTS, at(5)));
+    let word = |record| GateWord {
+        destination_id: id,
+        shard: id.shard(),
+        record,
+        holds: Vec::new(),
+        notes: Vec::new(),
+    };
     let mut gate = Gate::default();
     let met = MetOutcome {
         outcome: Outcome::Throttled,
@@ -189,8 +206,8 @@ pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
     };
     gate.met(met, 5, &GateSettings::default(), at(5));
     world.store.keep_gates(world.node.id, &[word(gate.record())], at(5)).await.expect("it is kept");
-    assert!(!world.known(id, at(6)).await.is_free(at(6)), "held");
-    assert!(world.known(id, at(66)).await.is_free(at(66)), "the hold is over");
+    assert!(!world.known(id, at(6)).await.is_free(&NO_DEFAULTS, at(6)), "held");
+    assert!(world.known(id, at(66)).await.is_free(&NO_DEFAULTS, at(66)), "the hold is over");
 
     let lane = |in_flight, hold| LaneRow {
         destination_id: id,
@@ -210,17 +227,21 @@ pub(crate) async fn a_lane_is_free_unless_somebody_holds_it(world: World) {
     };
     for (lane, free) in [(lane(5, None), false), (lane(4, None), true), (lane(0, Some(hold)), false)] {
         world.store.publish_lanes(world.node.id, &[lane], at(70)).await.expect("it is published");
-        assert_eq!(world.known(id, at(71)).await.is_free(at(71)), free);
-        assert!(world.known(id, at(76)).await.is_free(at(76)), "an old word");
+        assert_eq!(world.known(id, at(71)).await.is_free(&NO_DEFAULTS, at(71)), free);
+        assert!(world.known(id, at(76)).await.is_free(&NO_DEFAULTS, at(76)), "an old word");
     }
     let mut paused = ground.destination.clone();
     paused.switch.paused_at = Some(at(80));
-    let paused = world.store.update_destination(&paused).await.expect("it is paused");
-    assert!(!world.known(id, at(90)).await.is_free(at(90)));
-    world.store.delete_destination(paused.account_id, id, at(91)).await.expect("it is deleted");
-    assert!(world.known(id, at(92)).await.is_free(at(92)), "its lane is to be ended");
+    let paused = world.store.update_destination(&paused, &audit_entry()).await.expect("it is paused");
+    assert!(!world.known(id, at(90)).await.is_free(&NO_DEFAULTS, at(90)));
+    world
+        .store
+        .delete_destination(paused.account_id, id, at(91), &audit_entry())
+        .await
+        .expect("it is deleted");
+    assert!(world.known(id, at(92)).await.is_free(&NO_DEFAULTS, at(92)), "its lane is to be ended");
     let nobody = DestinationId::at(at(0), chance());
-    assert!(world.known(nobody, at(92)).await.is_free(at(92)), "whoever owns it ends it");
+    assert!(world.known(nobody, at(92)).await.is_free(&NO_DEFAULTS, at(92)), "whoever owns it ends it");
 }
 
 pub(crate) async fn a_shard_without_an_owner_is_told(world: World) {

@@ -2,7 +2,8 @@
 
 use crate::fixtures::World;
 use domain::{
-    id::{DeliveryId, EventId, NodeId},
+    audit::AuditRecord,
+    id::{AuditId, DeliveryId, EventId, NodeId},
     member::Role,
     time::{Clock, Timestamp},
 };
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, LazyLock},
     time::SystemTime,
 };
-use store::{Audit, NodeRecord, OpenOptions, Store, memory::MemoryStore};
+use store::{Audit, ChainOwner, NodeRecord, OpenOptions, Store, memory::MemoryStore};
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -142,6 +143,69 @@ impl Outside {
         }
     }
 
+    /// An entry of the audit log says something else.
+    pub(crate) async fn alter_entry(&self, owner: ChainOwner, id: AuditId) {
+        match self {
+            Self::Memory(store) => {
+                entry_of(store, owner, id, |record| record.entry.action = "nothing".into())
+            }
+            _ => self.update_entry("action = 'nothing'", id).await,
+        }
+    }
+
+    /// It stands at another place.
+    pub(crate) async fn move_entry(&self, owner: ChainOwner, id: AuditId, number: i64) {
+        match self {
+            Self::Memory(store) => {
+                entry_of(store, owner, id, |record| record.number = number);
+                store.alter_audit(owner, |records| records.sort_by_key(|record| record.number));
+            }
+            _ => self.update_entry(&format!("number = {number}"), id).await,
+        }
+    }
+
+    /// It is not there any more.
+    pub(crate) async fn lose_entry(&self, owner: ChainOwner, id: AuditId) {
+        match self {
+            Self::Memory(store) => {
+                store.alter_audit(owner, |records| records.retain(|record| record.entry.id != id));
+            }
+            _ => self.delete("audit_entries", "id", id.uuid()).await,
+        }
+    }
+
+    /// It is there a second time, at another place.
+    pub(crate) async fn copy_entry(&self, owner: ChainOwner, id: AuditId, number: i64) {
+        const MEMBERS: &str =
+            "id, at, actor, key_id, action, object_id, client, request_id, difference, count, hash";
+        let copied = |table: &str, place: &str| {
+            format!(
+                "insert into {table} (account_id, number, {MEMBERS}) \
+                 select account_id, {number}, {MEMBERS} from {table} where id = {place}"
+            )
+        };
+        match self {
+            Self::Memory(store) => store.alter_audit(owner, |records| {
+                let found = records.iter().find(|record| record.entry.id == id).expect("an entry");
+                let copy = AuditRecord { number, ..found.clone() };
+                records.push(copy);
+                records.sort_by_key(|record| record.number);
+            }),
+            Self::Sqlite(_) => self.damage(&copied("audit_entries", "?1"), id.uuid()).await,
+            Self::Postgres { schema, .. } => {
+                self.damage(&copied(&format!("{schema}.audit_entries"), "$1"), id.uuid()).await;
+            }
+        }
+    }
+
+    async fn update_entry(&self, set: &str, id: AuditId) {
+        let sql = match self {
+            Self::Postgres { schema, .. } => format!("update {schema}.audit_entries set {set} where id = $1"),
+            _ => format!("update audit_entries set {set} where id = ?1"),
+        };
+        self.damage(&sql, id.uuid()).await;
+    }
+
     async fn delete(&self, table: &str, column: &str, id: uuid::Uuid) {
         let sql = match self {
             Self::Postgres { schema, .. } => format!("delete from {schema}.{table} where {column} = $1"),
@@ -168,6 +232,13 @@ impl Outside {
         };
         assert_eq!(changed, 1, "there was nothing to damage");
     }
+}
+
+fn entry_of(store: &MemoryStore, owner: ChainOwner, id: AuditId, change: impl FnOnce(&mut AuditRecord)) {
+    let found = |records: &mut Vec<AuditRecord>| {
+        change(records.iter_mut().find(|record| record.entry.id == id).expect("an entry"));
+    };
+    store.alter_audit(owner, found);
 }
 
 impl Opened {

@@ -1,7 +1,7 @@
 //! How much waits, by account. Few rows are counted by every store; only many are estimated by some.
 
 use crate::fixtures::*;
-use domain::{account::Account, event::Event, id::AttemptId};
+use domain::{account::Account, event::Event, id::AttemptId, testing::audit_entry};
 use store::AccountBacklog;
 
 async fn check(world: &World, limit: usize, expected: &[(&Account, u64, u64)]) {
@@ -38,6 +38,11 @@ pub(crate) async fn what_ends_waits_no_more(world: World) {
     world.move_on(rejected(&waiting[2], at(2))).await;
     check(&world, 10, &[(&account, 2, 200)]).await;
     let fact = AttemptId::at(at(3), chance());
-    world.store.cancel(account.id, waiting[3].id, fact, at(3)).await.unwrap().expect("it waited");
+    world
+        .store
+        .cancel(account.id, waiting[3].id, fact, at(3), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waited");
     check(&world, 10, &[(&account, 1, 100)]).await;
 }

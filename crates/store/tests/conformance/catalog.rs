@@ -2,17 +2,21 @@
 
 use crate::fixtures::*;
 use domain::{
+    account::Account,
+    delivery_settings::DeliverySettings,
     destination::{Auth, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
     filter::Filter,
     id::{AccountId, DestinationId, RouteId, SourceId},
-    retry::RetryPolicy,
+    limits,
+    retry::{RetryPolicy, RetryStatus},
     route::Route,
     seal::Sealed,
     source::Source,
+    testing::audit_entry,
 };
 use serde_json::json;
 use std::time::Duration;
-use store::Page;
+use store::{Page, StoreError};
 
 // --- Versions and changes ------------------------------------------------------------------------------------------
 
@@ -30,18 +34,18 @@ pub(crate) async fn every_change_takes_the_accounts_next_version(world: World) {
     grown("create destination").await;
     let route = world.route(&destination).await;
     grown("create route").await;
-    let source = world.store.update_source(&source).await.unwrap();
+    let source = world.store.update_source(&source, &audit_entry()).await.unwrap();
     grown("update source").await;
-    let destination = world.store.update_destination(&destination).await.unwrap();
+    let destination = world.store.update_destination(&destination, &audit_entry()).await.unwrap();
     grown("update destination").await;
-    let route = world.store.update_route(&route).await.unwrap();
+    let route = world.store.update_route(&route, &audit_entry()).await.unwrap();
     grown("update route").await;
     assert_eq!(route.version, world.version(&account).await, "the row has the version of its change");
-    world.store.delete_route(account.id, route.id, at(1)).await.unwrap();
+    world.store.delete_route(account.id, route.id, at(1), &audit_entry()).await.unwrap();
     grown("delete route").await;
-    world.store.delete_destination(account.id, destination.id, at(1)).await.unwrap();
+    world.store.delete_destination(account.id, destination.id, at(1), &audit_entry()).await.unwrap();
     grown("delete destination").await;
-    world.store.delete_source(account.id, source.id, at(1)).await.unwrap();
+    world.store.delete_source(account.id, source.id, at(1), &audit_entry()).await.unwrap();
     grown("delete source").await;
 }
 
@@ -57,7 +61,7 @@ pub(crate) async fn one_accounts_changes_are_none_of_anothers(world: World) {
 pub(crate) async fn changes_are_what_is_newer_than_a_version(world: World) {
     let ground = world.ground().await;
     let disabled = Route { enabled: false, ..route(&ground.destination) };
-    let disabled = world.store.create_route(&disabled).await.unwrap();
+    let disabled = world.store.create_route(&disabled, &audit_entry()).await.unwrap();
     let short_lived = world.route(&ground.destination).await;
 
     let all = world.store.changes(ground.account.id, 0).await.unwrap();
@@ -71,8 +75,8 @@ pub(crate) async fn changes_are_what_is_newer_than_a_version(world: World) {
     let none = world.store.changes(ground.account.id, all.version).await.unwrap();
     assert_eq!((none.version, none.routes.len(), none.removed_routes.len()), (all.version, 0, 0));
 
-    let changed = world.store.update_route(&disabled).await.unwrap();
-    world.store.delete_route(ground.account.id, short_lived.id, at(1)).await.unwrap();
+    let changed = world.store.update_route(&disabled, &audit_entry()).await.unwrap();
+    world.store.delete_route(ground.account.id, short_lived.id, at(1), &audit_entry()).await.unwrap();
     let newer = world.store.changes(ground.account.id, all.version).await.unwrap();
     assert_eq!(newer.routes.iter().map(told).collect::<Vec<_>>(), [told(&changed)]);
     assert_eq!(newer.removed_routes, [short_lived.id]);
@@ -87,7 +91,7 @@ pub(crate) async fn a_source_reads_back_as_it_was_created(world: World) {
     let account = world.account().await;
     let mut given = source(&account);
     (given.uid, given.enabled, given.rate_limit) = (Some("shop".into()), false, Some(9));
-    let created = world.store.create_source(&given).await.unwrap();
+    let created = world.store.create_source(&given, &audit_entry()).await.unwrap();
     assert_eq!(created.version, world.version(&account).await);
     given.version = created.version;
     assert_eq!(created, given);
@@ -101,10 +105,10 @@ pub(crate) async fn a_source_is_found_by_its_token(world: World) {
     assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), Some(given.clone()));
     assert_eq!(world.store.source_by_token(b"unknown").await.unwrap(), None);
     let moved = Source { token_hash: vec![1; 32], ..given.clone() };
-    let moved = world.store.update_source(&moved).await.unwrap();
+    let moved = world.store.update_source(&moved, &audit_entry()).await.unwrap();
     assert_eq!(world.store.source_by_token(&given.token_hash).await.unwrap(), None);
     assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), Some(moved));
-    world.store.delete_source(account.id, given.id, at(1)).await.unwrap();
+    world.store.delete_source(account.id, given.id, at(1), &audit_entry()).await.unwrap();
     assert_eq!(world.store.source_by_token(&[1; 32]).await.unwrap(), None);
 }
 
@@ -112,9 +116,9 @@ pub(crate) async fn a_source_is_updated_only_over_the_version_it_was_read_with(w
     let account = world.account().await;
     let read = world.source(&account).await;
     let mut wanted = Source { name: "Store".into(), enabled: false, updated_at: at(3), ..read.clone() };
-    wanted.version = world.store.update_source(&wanted).await.unwrap().version;
+    wanted.version = world.store.update_source(&wanted, &audit_entry()).await.unwrap().version;
     assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
-    is_changed(world.store.update_source(&read).await);
+    is_changed(world.store.update_source(&read, &audit_entry()).await);
     assert_eq!(world.store.source(account.id, read.id).await.unwrap(), wanted);
 }
 
@@ -122,18 +126,21 @@ pub(crate) async fn deleting_a_source_removes_its_routes_and_no_others(world: Wo
     let ground = world.ground().await;
     let source = world.source(&ground.account).await;
     let from_source = Route { source_id: Some(source.id), ..route(&ground.destination) };
-    let from_source = world.store.create_route(&from_source).await.unwrap();
+    let from_source = world.store.create_route(&from_source, &audit_entry()).await.unwrap();
     let before = world.version(&ground.account).await;
 
-    world.store.delete_source(ground.account.id, source.id, at(1)).await.unwrap();
+    world.store.delete_source(ground.account.id, source.id, at(1), &audit_entry()).await.unwrap();
     is_not_found(world.store.source(ground.account.id, source.id).await, "source");
     assert!(world.store.sources(ground.account.id, first(10)).await.unwrap().rows.is_empty());
     is_not_found(world.store.route(ground.account.id, from_source.id).await, "route");
     assert_eq!(world.store.routes(ground.account.id, first(10)).await.unwrap().rows.len(), 1);
     let changes = world.store.changes(ground.account.id, before).await.unwrap();
     assert_eq!((changes.routes.len(), changes.removed_routes), (0, vec![from_source.id]));
-    is_not_found(world.store.delete_source(ground.account.id, source.id, at(2)).await, "source");
-    is_not_found(world.store.update_source(&source).await, "source");
+    is_not_found(
+        world.store.delete_source(ground.account.id, source.id, at(2), &audit_entry()).await,
+        "source",
+    );
+    is_not_found(world.store.update_source(&source, &audit_entry()).await, "source");
 }
 
 // --- Destinations --------------------------------------------------------------------------------------------------
@@ -142,20 +149,63 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     let account = world.account().await;
     let mut given = destination(&account);
     given.uid = Some("billing".into());
-    given.timeout = Duration::from_secs(7);
-    given.max_concurrency = 250;
+    given.settings.timeout = Some(Duration::from_secs(7));
+    given.settings.max_concurrency = Some(250);
     given.rate_limit = Some(RateLimit { requests: 3, per_seconds: 2 });
     given.headers = vec![("x-b".into(), "2".into()), ("x-a".into(), "ä".into()), ("x-b".into(), "3".into())];
     given.forward_headers = vec!["x-trace".into()];
     given.auth = Auth::Basic { username: "u".into(), password: Sealed(vec![0, 255]) };
     given.secret = Secrets { current: Sealed(vec![1; 60]), previous: None };
-    given.retry_policy = RetryPolicy { schedule: vec![Duration::from_secs(5)], ..RetryPolicy::default() };
-    let created = world.store.create_destination(&given).await.unwrap();
+    given.settings.retry_policy.schedule = Some(vec![Duration::from_secs(5)]);
+    given.settings.retry_policy.retry_statuses = Some(vec![RetryStatus::Class(4), RetryStatus::Code(307)]);
+    let created = world.store.create_destination(&given, &audit_entry()).await.unwrap();
     assert_eq!(created.version, world.version(&account).await);
     given.version = created.version;
     assert_eq!(created, given);
     assert_eq!(world.store.destination(account.id, given.id).await.unwrap(), given);
     assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap().rows, [given]);
+}
+
+pub(crate) async fn a_destination_that_says_nothing_keeps_no_default(world: World) {
+    let account = world.account().await;
+    let created = world.store.create_destination(&destination(&account), &audit_entry()).await.unwrap();
+    assert_eq!(created.settings, DeliverySettings::default());
+    assert_eq!(world.store.destination(account.id, created.id).await.unwrap().settings, created.settings);
+    let mut said = created.clone();
+    said.settings.max_concurrency = Some(limits::MAX_CONCURRENCY_DEFAULT);
+    let said = world.store.update_destination(&said, &audit_entry()).await.unwrap();
+    assert_eq!(world.store.destination(account.id, said.id).await.unwrap().settings, said.settings);
+    let unsaid = Destination { settings: DeliverySettings::default(), ..said };
+    world.store.update_destination(&unsaid, &audit_entry()).await.unwrap();
+    assert_eq!(world.store.destination(account.id, unsaid.id).await.unwrap().settings, unsaid.settings);
+}
+
+pub(crate) async fn a_target_carries_its_accounts_defaults(world: World) {
+    let ground = world.ground().await;
+    let id = ground.destination.id;
+    let record = async || world.store.destination_records(&[id]).await.unwrap().remove(0).unwrap();
+    assert_eq!(record().await.account_defaults, DeliverySettings::default());
+
+    let account = world.store.account(ground.account.id).await.unwrap();
+    let mut defaults = DeliverySettings { max_concurrency: Some(3), ..DeliverySettings::default() };
+    defaults.retry_policy.retry_statuses = Some(vec![RetryStatus::Class(4)]);
+    let changed = account.clone().with_defaults(defaults.clone());
+    let kept = world.store.update_account(&changed, &audit_entry()).await.unwrap();
+    assert_eq!((kept.defaults_version, kept.version), (account.version + 1, account.version + 1));
+    assert_eq!(world.store.account(account.id).await.unwrap(), kept);
+    assert_eq!(record().await.account_defaults, defaults);
+    assert_eq!(record().await.account_version, kept.version);
+    assert_eq!(
+        record().await.destination.unwrap().settings,
+        DeliverySettings::default(),
+        "nothing is copied"
+    );
+
+    let stale = account.with_defaults(DeliverySettings::default());
+    assert!(matches!(world.store.update_account(&stale, &audit_entry()).await, Err(StoreError::Changed)));
+    let renamed = Account { name: "other".into(), ..kept.clone().with_defaults(defaults) };
+    let renamed = world.store.update_account(&renamed, &audit_entry()).await.unwrap();
+    assert_eq!(renamed.defaults_version, kept.version, "the same again is no change");
 }
 
 pub(crate) async fn a_destinations_switches_are_written_with_it(world: World) {
@@ -165,53 +215,62 @@ pub(crate) async fn a_destinations_switches_are_written_with_it(world: World) {
     wanted.switch.paused_at = Some(at(1));
     wanted.switch.resumed_at = Some(at(2));
     wanted.switch.disabled = Some(Disabled { at: at(3), reason: DisabledReason::Requested });
-    wanted.version = world.store.update_destination(&wanted).await.unwrap().version;
+    wanted.version = world.store.update_destination(&wanted, &audit_entry()).await.unwrap().version;
     assert_eq!(world.store.destination(account.id, read.id).await.unwrap(), wanted);
-    is_changed(world.store.update_destination(&read).await);
+    is_changed(world.store.update_destination(&read, &audit_entry()).await);
 
     wanted.switch = Default::default();
-    wanted.version = world.store.update_destination(&wanted).await.unwrap().version;
+    wanted.version = world.store.update_destination(&wanted, &audit_entry()).await.unwrap().version;
     assert_eq!(world.store.destination(account.id, read.id).await.unwrap(), wanted);
 }
 
 pub(crate) async fn a_uid_is_unique_within_its_account_and_kind(world: World) {
     let (ours, theirs) = (world.account().await, world.account().await);
     let named = |account| Destination { uid: Some("main".into()), ..destination(account) };
-    let held = world.store.create_destination(&named(&ours)).await.unwrap();
-    is_taken(world.store.create_destination(&named(&ours)).await, "uid");
-    world.store.create_destination(&named(&theirs)).await.expect("another account");
+    let held = world.store.create_destination(&named(&ours), &audit_entry()).await.unwrap();
+    is_taken(world.store.create_destination(&named(&ours), &audit_entry()).await, "uid");
+    world.store.create_destination(&named(&theirs), &audit_entry()).await.expect("another account");
     let source = Source { uid: Some("main".into()), ..source(&ours) };
-    world.store.create_source(&source).await.expect("another kind");
+    world.store.create_source(&source, &audit_entry()).await.expect("another kind");
     is_taken(
-        world.store.create_source(&Source { uid: source.uid, ..crate::fixtures::source(&ours) }).await,
+        world
+            .store
+            .create_source(&Source { uid: source.uid, ..crate::fixtures::source(&ours) }, &audit_entry())
+            .await,
         "uid",
     );
     let route = Route { uid: Some("main".into()), ..route(&held) };
-    world.store.create_route(&route).await.expect("a third kind");
+    world.store.create_route(&route, &audit_entry()).await.expect("a third kind");
     is_taken(
-        world.store.create_route(&Route { uid: route.uid, ..crate::fixtures::route(&held) }).await,
+        world
+            .store
+            .create_route(&Route { uid: route.uid, ..crate::fixtures::route(&held) }, &audit_entry())
+            .await,
         "uid",
     );
 
     let mut other = world.destination(&ours).await;
     other.uid = held.uid.clone();
-    is_taken(world.store.update_destination(&other).await, "uid");
-    let held = world.store.update_destination(&held).await.expect("it may keep its own");
-    world.store.delete_destination(ours.id, held.id, at(1)).await.unwrap();
-    world.store.create_destination(&named(&ours)).await.expect("a deleted one's uid is free");
+    is_taken(world.store.update_destination(&other, &audit_entry()).await, "uid");
+    let held = world.store.update_destination(&held, &audit_entry()).await.expect("it may keep its own");
+    world.store.delete_destination(ours.id, held.id, at(1), &audit_entry()).await.unwrap();
+    world.store.create_destination(&named(&ours), &audit_entry()).await.expect("a deleted one's uid is free");
 }
 
 pub(crate) async fn a_refused_write_takes_no_version(world: World) {
     let ground = world.ground().await;
     let named = Destination { uid: Some("main".into()), ..destination(&ground.account) };
-    let named = world.store.create_destination(&named).await.unwrap();
+    let named = world.store.create_destination(&named, &audit_entry()).await.unwrap();
     let before = world.version(&ground.account).await;
     let again = Destination { uid: named.uid, ..destination(&ground.account) };
-    is_taken(world.store.create_destination(&again).await, "uid");
+    is_taken(world.store.create_destination(&again, &audit_entry()).await, "uid");
     let stale = Destination { version: ground.destination.version + 100, ..ground.destination.clone() };
-    is_changed(world.store.update_destination(&stale).await);
+    is_changed(world.store.update_destination(&stale, &audit_entry()).await);
     is_not_found(
-        world.store.delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1)).await,
+        world
+            .store
+            .delete_route(ground.account.id, RouteId::at(at(0), chance()), at(1), &audit_entry())
+            .await,
         "route",
     );
     assert_eq!(world.version(&ground.account).await, before);
@@ -223,11 +282,15 @@ pub(crate) async fn deleting_a_destination_hides_it_and_removes_its_routes(world
     let kept_route = world.route(&kept).await;
     let before = world.version(&ground.account).await;
 
-    world.store.delete_destination(ground.account.id, ground.destination.id, at(1)).await.unwrap();
+    world
+        .store
+        .delete_destination(ground.account.id, ground.destination.id, at(1), &audit_entry())
+        .await
+        .unwrap();
     is_not_found(world.store.destination(ground.account.id, ground.destination.id).await, "destination");
-    is_not_found(world.store.update_destination(&ground.destination).await, "destination");
+    is_not_found(world.store.update_destination(&ground.destination, &audit_entry()).await, "destination");
     is_not_found(
-        world.store.delete_destination(ground.account.id, ground.destination.id, at(2)).await,
+        world.store.delete_destination(ground.account.id, ground.destination.id, at(2), &audit_entry()).await,
         "destination",
     );
     assert_eq!(world.store.destinations(ground.account.id, first(10)).await.unwrap().rows, [kept]);
@@ -241,7 +304,7 @@ pub(crate) async fn deleting_a_destination_hides_it_and_removes_its_routes(world
 pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(world: World) {
     let ground = world.ground().await;
     let gone = world.destination(&ground.account).await;
-    world.store.delete_destination(ground.account.id, gone.id, at(9)).await.unwrap();
+    world.store.delete_destination(ground.account.id, gone.id, at(9), &audit_entry()).await.unwrap();
     let ids = [gone.id, DestinationId::at(at(0), chance()), ground.destination.id];
     let records = world.store.destination_records(&ids).await.unwrap();
     assert_eq!(records.len(), 3);
@@ -263,11 +326,11 @@ pub(crate) async fn targets_come_in_the_order_asked_for_and_see_deleted_ones(wor
 pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
     let ground = world.ground().await;
     let patient = Route { timeout_seconds: Some(30), ..route(&ground.destination) };
-    let patient = world.store.create_route(&patient).await.unwrap();
-    let stubborn = Route { retry_policy: Some(RetryPolicy::default()), ..route(&ground.destination) };
-    let stubborn = world.store.create_route(&stubborn).await.unwrap();
+    let patient = world.store.create_route(&patient, &audit_entry()).await.unwrap();
+    let stubborn = Route { retry_policy: RetryPolicy::default().into(), ..route(&ground.destination) };
+    let stubborn = world.store.create_route(&stubborn, &audit_entry()).await.unwrap();
     let unsigned = Route { signing: Some(Signing::default()), ..route(&ground.destination) };
-    let unsigned = world.store.create_route(&unsigned).await.unwrap();
+    let unsigned = world.store.create_route(&unsigned, &audit_entry()).await.unwrap();
 
     let record = world.store.destination_records(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
     assert_eq!(
@@ -275,7 +338,7 @@ pub(crate) async fn a_target_carries_its_routes_own_settings(world: World) {
         [&patient, &stubborn, &unsigned].map(told)
     );
 
-    world.store.delete_route(ground.account.id, patient.id, at(1)).await.unwrap();
+    world.store.delete_route(ground.account.id, patient.id, at(1), &audit_entry()).await.unwrap();
     let record = world.store.destination_records(&[ground.destination.id]).await.unwrap().remove(0).unwrap();
     let ids: Vec<RouteId> = record.overrides.iter().map(|route| route.id).collect();
     assert_eq!(
@@ -296,9 +359,10 @@ pub(crate) async fn a_route_reads_back_as_it_was_created(world: World) {
     given.source_id = Some(source.id);
     given.event_types = vec!["invoice.*".parse().unwrap(), "refund.**".parse().unwrap()];
     given.filter = Some(Filter::compile(&json!({"data": {"amount": {"$gt": 10}, "a\"b": "ä"}})).unwrap());
-    given.retry_policy = Some(RetryPolicy::default());
+    given.retry_policy.jitter = Some(0.5);
+    given.retry_policy.retry_statuses = Some(vec![RetryStatus::Class(4)]);
     given.timeout_seconds = Some(12);
-    let created = world.store.create_route(&given).await.unwrap();
+    let created = world.store.create_route(&given, &audit_entry()).await.unwrap();
     assert_eq!(created.version, world.version(&ground.account).await);
     given.version = created.version;
     assert_eq!(told(&created), told(&given));
@@ -309,15 +373,15 @@ pub(crate) async fn a_route_needs_both_its_ends(world: World) {
     let (ours, theirs) = (world.ground().await, world.ground().await);
     let foreign_source = world.source(&theirs.account).await;
     let to_foreign = Route { account_id: ours.account.id, ..route(&theirs.destination) };
-    is_not_found(world.store.create_route(&to_foreign).await, "destination");
+    is_not_found(world.store.create_route(&to_foreign, &audit_entry()).await, "destination");
     let from_foreign = Route { source_id: Some(foreign_source.id), ..route(&ours.destination) };
-    is_not_found(world.store.create_route(&from_foreign).await, "source");
+    is_not_found(world.store.create_route(&from_foreign, &audit_entry()).await, "source");
     let moved = Route { destination_id: theirs.destination.id, ..ours.route.clone() };
-    is_not_found(world.store.update_route(&moved).await, "destination");
+    is_not_found(world.store.update_route(&moved, &audit_entry()).await, "destination");
 
     let gone = world.destination(&ours.account).await;
-    world.store.delete_destination(ours.account.id, gone.id, at(1)).await.unwrap();
-    is_not_found(world.store.create_route(&route(&gone)).await, "destination");
+    world.store.delete_destination(ours.account.id, gone.id, at(1), &audit_entry()).await.unwrap();
+    is_not_found(world.store.create_route(&route(&gone), &audit_entry()).await, "destination");
 }
 
 pub(crate) async fn a_route_is_updated_only_over_the_version_it_was_read_with(world: World) {
@@ -325,17 +389,20 @@ pub(crate) async fn a_route_is_updated_only_over_the_version_it_was_read_with(wo
     let elsewhere = world.destination(&ground.account).await;
     let mut wanted = ground.route.clone();
     (wanted.enabled, wanted.destination_id, wanted.name) = (false, elsewhere.id, Some("moved".into()));
-    wanted.version = world.store.update_route(&wanted).await.unwrap().version;
+    wanted.version = world.store.update_route(&wanted, &audit_entry()).await.unwrap().version;
     assert_eq!(told(&world.store.route(ground.account.id, wanted.id).await.unwrap()), told(&wanted));
-    is_changed(world.store.update_route(&ground.route).await);
+    is_changed(world.store.update_route(&ground.route, &audit_entry()).await);
 }
 
 pub(crate) async fn a_deleted_route_is_gone(world: World) {
     let ground = world.ground().await;
-    world.store.delete_route(ground.account.id, ground.route.id, at(1)).await.unwrap();
+    world.store.delete_route(ground.account.id, ground.route.id, at(1), &audit_entry()).await.unwrap();
     is_not_found(world.store.route(ground.account.id, ground.route.id).await, "route");
-    is_not_found(world.store.update_route(&ground.route).await, "route");
-    is_not_found(world.store.delete_route(ground.account.id, ground.route.id, at(1)).await, "route");
+    is_not_found(world.store.update_route(&ground.route, &audit_entry()).await, "route");
+    is_not_found(
+        world.store.delete_route(ground.account.id, ground.route.id, at(1), &audit_entry()).await,
+        "route",
+    );
     assert!(world.store.routes(ground.account.id, first(10)).await.unwrap().rows.is_empty());
 }
 
@@ -351,29 +418,32 @@ pub(crate) async fn a_foreign_id_answers_as_a_random_one(world: World) {
     let pairs = [
         (store.source(me, their_source.id).await.map(drop), store.source(me, source_id).await.map(drop)),
         (
-            store.delete_source(me, their_source.id, at(1)).await,
-            store.delete_source(me, source_id, at(1)).await,
+            store.delete_source(me, their_source.id, at(1), &audit_entry()).await,
+            store.delete_source(me, source_id, at(1), &audit_entry()).await,
         ),
         (
             store.destination(me, theirs.destination.id).await.map(drop),
             store.destination(me, destination_id).await.map(drop),
         ),
         (
-            store.delete_destination(me, theirs.destination.id, at(1)).await,
-            store.delete_destination(me, destination_id, at(1)).await,
+            store.delete_destination(me, theirs.destination.id, at(1), &audit_entry()).await,
+            store.delete_destination(me, destination_id, at(1), &audit_entry()).await,
         ),
         (store.route(me, theirs.route.id).await.map(drop), store.route(me, route_id).await.map(drop)),
-        (store.delete_route(me, theirs.route.id, at(1)).await, store.delete_route(me, route_id, at(1)).await),
+        (
+            store.delete_route(me, theirs.route.id, at(1), &audit_entry()).await,
+            store.delete_route(me, route_id, at(1), &audit_entry()).await,
+        ),
     ];
     for (foreign, random) in pairs {
         assert_eq!(foreign.unwrap_err().to_string(), random.unwrap_err().to_string());
     }
     let claimed = Destination { account_id: me, ..theirs.destination.clone() };
-    is_not_found(store.update_destination(&claimed).await, "destination");
+    is_not_found(store.update_destination(&claimed, &audit_entry()).await, "destination");
     let claimed = Source { account_id: me, ..their_source.clone() };
-    is_not_found(store.update_source(&claimed).await, "source");
+    is_not_found(store.update_source(&claimed, &audit_entry()).await, "source");
     let claimed = Route { account_id: me, destination_id: ours.destination.id, ..theirs.route.clone() };
-    is_not_found(store.update_route(&claimed).await, "route");
+    is_not_found(store.update_route(&claimed, &audit_entry()).await, "route");
     assert_eq!(
         store.destination(theirs.account.id, theirs.destination.id).await.unwrap(),
         theirs.destination
@@ -382,9 +452,9 @@ pub(crate) async fn a_foreign_id_answers_as_a_random_one(world: World) {
 
 pub(crate) async fn nothing_is_created_for_an_account_that_is_not_there(world: World) {
     let nobody = account();
-    is_not_found(world.store.create_source(&source(&nobody)).await, "account");
-    is_not_found(world.store.create_destination(&destination(&nobody)).await, "account");
-    is_not_found(world.store.create_route(&route(&destination(&nobody))).await, "account");
+    is_not_found(world.store.create_source(&source(&nobody), &audit_entry()).await, "account");
+    is_not_found(world.store.create_destination(&destination(&nobody), &audit_entry()).await, "account");
+    is_not_found(world.store.create_route(&route(&destination(&nobody)), &audit_entry()).await, "account");
 }
 
 pub(crate) async fn lists_page_from_newest_to_oldest(world: World) {
@@ -423,7 +493,7 @@ pub(crate) async fn of_many_updates_at_once_one_is_made(world: World) {
     let attempts = (0..8).map(|n| {
         let name = format!("Billing {n}");
         let (store, wanted) = (world.store.clone(), Destination { name, ..ground.destination.clone() });
-        tokio::spawn(async move { store.update_destination(&wanted).await })
+        tokio::spawn(async move { store.update_destination(&wanted, &audit_entry()).await })
     });
     let mut made = Vec::new();
     for attempt in attempts.collect::<Vec<_>>() {
@@ -451,7 +521,7 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
     let (account, id) = (ground.account.id, ground.destination.id);
     assert_eq!(ground.destination.switch.probed_at, None);
     let before = world.version(&ground.account).await;
-    let probed = world.store.probe(account, id, at(5)).await.unwrap();
+    let probed = world.store.probe(account, id, at(5), &audit_entry()).await.unwrap();
     assert_eq!((probed.switch.probed_at, probed.version), (Some(at(5)), before + 1));
     assert_eq!(world.version(&ground.account).await, before + 1);
     assert_eq!(world.store.destination(account, id).await.unwrap(), probed);
@@ -461,12 +531,15 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
     );
     let record = world.store.destination_records(&[id]).await.unwrap().remove(0).expect("a record");
     assert_eq!(record.destination.unwrap(), probed);
-    assert_eq!(world.store.probe(account, id, at(6)).await.unwrap().switch.probed_at, Some(at(6)));
+    assert_eq!(
+        world.store.probe(account, id, at(6), &audit_entry()).await.unwrap().switch.probed_at,
+        Some(at(6))
+    );
 
     let other = world.account().await;
-    is_not_found(world.store.probe(other.id, id, at(7)).await, "destination");
-    world.store.delete_destination(account, id, at(8)).await.unwrap();
-    is_not_found(world.store.probe(account, id, at(9)).await, "destination");
+    is_not_found(world.store.probe(other.id, id, at(7), &audit_entry()).await, "destination");
+    world.store.delete_destination(account, id, at(8), &audit_entry()).await.unwrap();
+    is_not_found(world.store.probe(account, id, at(9), &audit_entry()).await, "destination");
     let record = world.store.destination_records(&[id]).await.unwrap().remove(0).expect("a record");
     assert_eq!(record.destination.unwrap().switch.probed_at, Some(at(6)));
 }
@@ -474,9 +547,9 @@ pub(crate) async fn a_probe_is_a_change_that_the_owner_sees(world: World) {
 pub(crate) async fn an_update_leaves_the_probe_alone(world: World) {
     let ground = world.ground().await;
     let (account, id) = (ground.account.id, ground.destination.id);
-    let mut destination = world.store.probe(account, id, at(5)).await.unwrap();
+    let mut destination = world.store.probe(account, id, at(5), &audit_entry()).await.unwrap();
     destination.name = "Billing, once more".into();
-    world.store.update_destination(&destination).await.unwrap();
+    world.store.update_destination(&destination, &audit_entry()).await.unwrap();
     assert_eq!(world.store.destination(account, id).await.unwrap().switch.probed_at, Some(at(5)));
 }
 
@@ -494,9 +567,9 @@ pub(crate) async fn changed_destinations_are_those_that_changed_and_those_whose_
     };
     assert_eq!(changed(since, None, 9).await, []);
     assert_eq!(changed(0, None, 9).await, ids);
-    world.store.delete_destination(account.id, ids[5], at(1)).await.unwrap();
-    world.store.update_route(&Route { timeout_seconds: Some(3), ..route }).await.unwrap();
-    world.store.probe(account.id, ids[0], at(2)).await.unwrap();
+    world.store.delete_destination(account.id, ids[5], at(1), &audit_entry()).await.unwrap();
+    world.store.update_route(&Route { timeout_seconds: Some(3), ..route }, &audit_entry()).await.unwrap();
+    world.store.probe(account.id, ids[0], at(2), &audit_entry()).await.unwrap();
     world.ground().await;
     assert_eq!(changed(since, None, 9).await, [ids[0], ids[3], ids[5]]);
     assert_eq!(changed(since, None, 2).await, [ids[0], ids[3]]);

@@ -1,12 +1,13 @@
 //! Large fan-outs: every delivery exactly once, whoever makes them and whatever happens in between.
 
-use crate::fixtures::{Ground, World, at, delivered, event, key, promise, route};
+use crate::fixtures::{Ground, World, at, chance, delivered, event, key, promise, route};
 use domain::{
     account::Account,
     event::Event,
     id::{AccountId, DestinationId, EventId, RouteId},
     limits,
     route::Route,
+    testing::audit_entry,
 };
 use std::{collections::BTreeSet, slice};
 use store::{
@@ -23,7 +24,8 @@ pub(crate) async fn an_expansion_begins_with_its_event(world: World) {
         account_version: new.account_version,
         cursor: None,
         deliveries: 0,
-        inline_routes: Vec::new(),
+        inline_destinations: Vec::new(),
+        other_routes: Vec::new(),
         created_at: at(1),
     };
     assert_eq!(world.store.open_expansions(None, 10).await.unwrap(), slice::from_ref(&expected));
@@ -72,7 +74,7 @@ pub(crate) async fn a_chunk_makes_its_deliveries_and_moves_the_cursor(world: Wor
     assert_eq!((delivery.account_id, delivery.attempts), (ground.account.id, 0));
     assert_eq!(delivery.payload_bytes as usize, new.event.payload.len());
     let expansion = world.store.expansion(new.event.id).await.unwrap().expect("it goes on");
-    assert_eq!((expansion.cursor, expansion.deliveries), (Some(ground.route.id), 1));
+    assert_eq!((expansion.cursor, expansion.deliveries), (Some(ground.destination.id), 1));
     let expected = FanoutCounts { total: 1, waiting: 1, expanding: true, ..FanoutCounts::default() };
     assert_eq!(fanout(&world, &new).await, expected);
 }
@@ -97,7 +99,7 @@ pub(crate) async fn a_repeated_chunk_writes_nothing(world: World) {
     assert!(!world.store.expand(&chunk(&new, None, &[&ground.route], true)).await.unwrap());
     assert!(world.lane(ground.destination.id).await.is_empty());
 
-    let last = chunk(&new, Some(ground.route.id), &[], true);
+    let last = chunk(&new, Some(ground.destination.id), &[], true);
     assert!(world.store.expand(&last).await.unwrap());
     assert!(!world.store.expand(&last).await.unwrap());
     assert!(!world.store.expand(&first).await.unwrap(), "nor after the end");
@@ -106,7 +108,7 @@ pub(crate) async fn a_repeated_chunk_writes_nothing(world: World) {
 
 pub(crate) async fn the_last_chunk_writes_the_number(world: World) {
     let ground = world.ground().await;
-    let second = world.route(&ground.destination).await;
+    let second = world.route(&world.destination(&ground.account).await).await;
     let new = NewEvent { key: Some(key(&ground.account, 7, 1)), ..large(&world, &ground).await };
     world.commit(&new).await;
     let repeat = NewEvent { key: new.key, ..large(&world, &ground).await };
@@ -120,12 +122,34 @@ pub(crate) async fn the_last_chunk_writes_the_number(world: World) {
     world.move_on(delivered(&first, at(2))).await;
     let so_far = fanout(&world, &new).await;
     assert_eq!((so_far.total, so_far.delivered, so_far.completed_at), (1, 1, None), "there may be more");
-    assert!(world.store.expand(&chunk(&new, Some(ground.route.id), &[&second], true)).await.unwrap());
+    assert!(world.store.expand(&chunk(&new, Some(ground.destination.id), &[&second], true)).await.unwrap());
     let expected = FanoutCounts { total: 2, delivered: 1, waiting: 1, ..FanoutCounts::default() };
     assert_eq!(fanout(&world, &new).await, expected);
     assert_eq!(world.store.expansion(new.event.id).await.unwrap(), None);
     assert!(world.store.open_expansions(None, 10).await.unwrap().is_empty());
     assert_eq!(world.commit(&repeat).await, duplicate(Some(2)));
+}
+
+pub(crate) async fn the_other_routes_of_a_large_event_are_told_at_its_end(world: World) {
+    let ground = world.ground().await;
+    let routes = [(); 3].map(|()| RouteId::at(at(1), chance()));
+    let new = NewEvent { other_routes: vec![routes[0]], ..large(&world, &ground).await };
+    world.commit(&new).await;
+    let expansion = async || world.store.expansion(new.event.id).await.unwrap();
+    let shown = async || world.store.event(ground.account.id, new.event.id).await.unwrap().other_routes;
+    assert_eq!(expansion().await.expect("begun").other_routes, routes[..1]);
+    assert_eq!(shown().await, routes[..1], "those that are known already");
+    let first = Chunk { other_routes: routes[..2].to_vec(), ..chunk(&new, None, &[&ground.route], false) };
+    assert!(world.store.expand(&first).await.unwrap());
+    assert_eq!(expansion().await.expect("it goes on").other_routes, routes[..2]);
+    let from = Some(ground.destination.id);
+    let late = Chunk { other_routes: vec![], ..chunk(&new, None, &[], true) };
+    assert!(!world.store.expand(&late).await.unwrap());
+    let last = Chunk { other_routes: routes.to_vec(), ..chunk(&new, from, &[], true) };
+    assert!(world.store.expand(&last).await.unwrap());
+    assert_eq!(shown().await, routes);
+    let listed = world.events(&ground.account, &EventFilter::default(), 10).await;
+    assert_eq!(listed[0].other_routes, routes);
 }
 
 /// The rest of a page must not wait for one event.
@@ -168,9 +192,10 @@ pub(crate) async fn an_expansion_may_end_without_a_delivery(world: World) {
 }
 
 /// Walks as an expander does, and stops when somebody else has been there.
-async fn walk(world: &World, new: &NewEvent, mut cursor: Option<RouteId>, chunks: usize) -> bool {
+async fn walk(world: &World, new: &NewEvent, mut cursor: Option<DestinationId>, chunks: usize) -> bool {
     for _ in 0..chunks {
-        let routes = routes_after(world, &new.event.account_id, cursor, 3).await;
+        let after = cursor.map(|destination| (destination, RouteId::MAX));
+        let routes = routes_after(world, &new.event.account_id, after, 3).await;
         let done = routes.len() < 3;
         let chunk = chunk(new, cursor, &routes.iter().collect::<Vec<_>>(), done);
         if !world.store.expand(&chunk).await.unwrap() {
@@ -215,8 +240,8 @@ pub(crate) async fn a_destination_that_is_deleted_meanwhile_is_left_out(world: W
     let new = NewEvent { expands: true, ..world.matched(event(&account, at(1)), vec![]).await };
     world.commit(&new).await;
     assert!(!walk(&world, &new, None, 2).await);
-    world.store.delete_destination(account.id, destinations[1], at(2)).await.unwrap();
-    world.store.delete_destination(account.id, destinations[8], at(2)).await.unwrap();
+    world.store.delete_destination(account.id, destinations[1], at(2), &audit_entry()).await.unwrap();
+    world.store.delete_destination(account.id, destinations[8], at(2), &audit_entry()).await.unwrap();
     let open = world.store.expansion(new.event.id).await.unwrap().expect("it goes on");
     assert!(walk(&world, &new, open.cursor, 100).await);
     assert_eq!(fanout(&world, &new).await.total, 9, "what was made before is there");
@@ -228,33 +253,46 @@ pub(crate) async fn an_account_that_is_not_there_has_no_routes(world: World) {
     assert!(routes_after(&world, &nobody, None, 10).await.is_empty());
 }
 
-pub(crate) async fn routes_are_walked_by_id_and_door(world: World) {
+pub(crate) async fn routes_are_walked_by_destination_age_and_door(world: World) {
     let (account, _) = many(&world, 5).await;
     let other = world.ground().await;
     let source = world.source(&account).await;
     let destination = world.destination(&account).await;
     let by_source = Route { source_id: Some(source.id), ..route(&destination) };
-    let by_source = world.store.create_route(&by_source).await.unwrap();
+    let by_source = world.store.create_route(&by_source, &audit_entry()).await.unwrap();
     let disabled = Route { enabled: false, ..route(&destination) };
-    let disabled = world.store.create_route(&disabled).await.unwrap();
+    let disabled = world.store.create_route(&disabled, &audit_entry()).await.unwrap();
 
     let first = routes_after(&world, &account.id, None, 4).await;
-    let rest = routes_after(&world, &account.id, Some(first[3].id), 4).await;
+    let place = |route: &Route| (route.destination_id, route.id);
+    let rest = routes_after(&world, &account.id, Some(place(&first[3])), 4).await;
     assert_eq!(
         (first.len(), rest.len()),
         (4, 2),
         "disabled ones too, of no other account and no other source"
     );
     let ids: Vec<_> = first.iter().chain(&rest).map(|route| route.id).collect();
-    assert!(ids.is_sorted() && ids[5] == disabled.id && !ids.contains(&other.route.id));
+    assert!(first.iter().chain(&rest).map(place).is_sorted());
+    assert!(ids[5] == disabled.id && !ids.contains(&other.route.id));
     assert_eq!(rest[1].version, disabled.version);
+    // A younger one to a destination that comes first.
+    let second = route(&world.store.destination(account.id, first[0].destination_id).await.unwrap());
+    let second = world.store.create_route(&second, &audit_entry()).await.unwrap();
+    let beside = routes_after(&world, &account.id, None, 3).await;
+    let beside: Vec<_> = beside.iter().map(|route| route.id).collect();
+    assert_eq!(beside, [ids[0], second.id, ids[1]], "stands beside the older one");
+    let after = Some((first[0].destination_id, ids[0]));
+    assert_eq!(routes_after(&world, &account.id, after, 1).await[0].id, second.id);
+    let behind = Some((first[0].destination_id, RouteId::MAX));
+    assert_eq!(routes_after(&world, &account.id, behind, 1).await[0].id, ids[1], "all of a destination");
+    world.store.delete_route(account.id, second.id, at(2), &audit_entry()).await.unwrap();
 
     let walk = RouteWalk { source_id: Some(source.id), ..start(account.id, 4) };
     let RoutePage::Read { routes, .. } = world.store.routes_after(&walk).await.unwrap() else {
         panic!("nothing is known of it")
     };
     assert_eq!(routes.iter().map(|route| route.id).collect::<Vec<_>>(), [by_source.id]);
-    world.store.delete_route(account.id, ids[0], at(2)).await.unwrap();
+    world.store.delete_route(account.id, ids[0], at(2), &audit_entry()).await.unwrap();
     assert_eq!(routes_after(&world, &account.id, None, 1).await[0].id, ids[1]);
 }
 
@@ -267,7 +305,7 @@ pub(crate) async fn a_page_that_is_known_is_not_read_again(world: World) {
     assert_eq!(version, world.version(&account).await);
     let known = RouteWalk { known: Some(version), ..start(account.id, 4) };
     assert!(matches!(world.store.routes_after(&known).await.unwrap(), RoutePage::Unchanged));
-    world.store.delete_destination(account.id, destinations[0], at(2)).await.unwrap();
+    world.store.delete_destination(account.id, destinations[0], at(2), &audit_entry()).await.unwrap();
     let RoutePage::Read { routes, .. } = world.store.routes_after(&known).await.unwrap() else {
         panic!("it has changed")
     };
@@ -291,12 +329,13 @@ async fn large(world: &World, ground: &Ground) -> NewEvent {
     NewEvent { expands: true, ..world.matched(event(&ground.account, at(1)), vec![]).await }
 }
 
-fn chunk(new: &NewEvent, from: Option<RouteId>, routes: &[&Route], done: bool) -> Chunk {
+fn chunk(new: &NewEvent, from: Option<DestinationId>, routes: &[&Route], done: bool) -> Chunk {
     Chunk {
         event_id: new.event.id,
         from,
-        to: routes.last().map(|route| route.id).or(from),
+        to: routes.last().map(|route| route.destination_id).or(from),
         deliveries: routes.iter().map(|route| promise(route, at(1))).collect(),
+        other_routes: Vec::new(),
         done,
     }
 }
@@ -308,7 +347,7 @@ fn start(account_id: AccountId, limit: usize) -> RouteWalk {
 async fn routes_after(
     world: &World,
     account: &AccountId,
-    after: Option<RouteId>,
+    after: Option<(DestinationId, RouteId)>,
     limit: usize,
 ) -> Vec<Route> {
     let walk = RouteWalk { after, ..start(*account, limit) };

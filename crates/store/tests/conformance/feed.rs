@@ -7,6 +7,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId},
     limits,
     outcome::Outcome,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::collections::BTreeMap;
@@ -48,7 +49,12 @@ pub(crate) async fn an_ending_without_an_attempt_is_told_with_the_last_one_befor
     world.move_on(retried(&delivery, at(2), at(32))).await;
     let place = world.end(at(3)).await;
     let fact = AttemptId::at(at(4), chance());
-    world.store.cancel(ground.account.id, delivery.id, fact, at(4)).await.unwrap().expect("it waits");
+    world
+        .store
+        .cancel(ground.account.id, delivery.id, fact, at(4), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waits");
     let (entries, _) = world.all(&[ground.account.id], &place).await;
     let [ended] = &facts(&entries)[..] else { panic!("{entries:?}") };
     assert_eq!(ended.ending, Some((Ending::Cancelled(CancelReason::Requested), at(4))));
@@ -297,7 +303,7 @@ pub(crate) async fn whoever_writes_stirs_the_feed(world: World) {
     });
     world
         .store
-        .cancel(ground.account.id, deliveries[1].id, AttemptId::at(at(3), chance()), at(3))
+        .cancel(ground.account.id, deliveries[1].id, AttemptId::at(at(3), chance()), at(3), &audit_entry())
         .await
         .unwrap();
     stirred.await.expect("it is heard");
@@ -357,7 +363,7 @@ fn everything(accounts: &[AccountId]) -> Followed<'_> {
 }
 
 fn word(id: DestinationId, holds: Vec<HoldRecord>) -> GateWord {
-    GateWord { destination_id: id, shard: id.shard(), record: None, holds }
+    GateWord { destination_id: id, shard: id.shard(), record: None, holds, notes: Vec::new() }
 }
 
 fn hold(since: u64, ended: Option<u64>) -> HoldRecord {

@@ -14,6 +14,7 @@ use domain::{
     seal::Sealed,
     source::{Source, Verification},
     testing,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::{
@@ -26,7 +27,8 @@ use std::{
 };
 use store::{
     Committed, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Fact, FetchedDelivery,
-    IdempotencyKey, NewDelivery, NewEvent, NodeRecord, Page, Settlement, Store, StoreError, Window,
+    IdempotencyKey, NewDelivery, NewEvent, NodeRecord, Page, PreparedEvent, Settlement, Store, StoreError,
+    Window,
 };
 
 // --- Times, chance, errors -----------------------------------------------------------------------------------------
@@ -104,6 +106,7 @@ pub(crate) fn source(account: &Account) -> Source {
         token_hash: id.bytes().to_vec(),
         verification: Verification::None,
         rate_limit: None,
+        tags: Vec::new(),
         created_at: at(0),
         updated_at: at(0),
         version: 0,
@@ -270,19 +273,19 @@ pub(crate) struct Ground {
 
 impl World {
     pub(crate) async fn account(&self) -> Account {
-        self.store.create_account(&account()).await.expect("an account")
+        self.store.create_account(&account(), &audit_entry()).await.expect("an account")
     }
 
     pub(crate) async fn source(&self, account: &Account) -> Source {
-        self.store.create_source(&source(account)).await.expect("a source")
+        self.store.create_source(&source(account), &audit_entry()).await.expect("a source")
     }
 
     pub(crate) async fn destination(&self, account: &Account) -> Destination {
-        self.store.create_destination(&destination(account)).await.expect("a destination")
+        self.store.create_destination(&destination(account), &audit_entry()).await.expect("a destination")
     }
 
     pub(crate) async fn route(&self, destination: &Destination) -> Route {
-        self.store.create_route(&route(destination)).await.expect("a route")
+        self.store.create_route(&route(destination), &audit_entry()).await.expect("a route")
     }
 
     pub(crate) async fn ground(&self) -> Ground {
@@ -300,9 +303,10 @@ impl World {
     pub(crate) async fn matched(&self, event: Event, deliveries: Vec<NewDelivery>) -> NewEvent {
         let account = self.store.account(event.account_id).await.expect("the account");
         NewEvent {
-            event: Arc::new(event),
+            event: PreparedEvent::new(event),
             account_version: account.version,
             deliveries,
+            other_routes: Vec::new(),
             expands: false,
             key: None,
         }

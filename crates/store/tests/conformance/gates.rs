@@ -115,7 +115,7 @@ impl World {
 }
 
 fn word(destination_id: DestinationId, record: Option<GateRecord>, holds: Vec<HoldRecord>) -> GateWord {
-    GateWord { destination_id, shard: destination_id.shard(), record, holds }
+    GateWord { destination_id, shard: destination_id.shard(), record, holds, notes: Vec::new() }
 }
 
 fn throttled_for(seconds: u64) -> GateRecord {

@@ -9,11 +9,12 @@ use domain::{
     id::{AttemptId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
     outcome::{DeadReason, Outcome},
+    testing::audit_entry,
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use store::{
     Committed, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Fact, FanoutCounts,
-    Listed, NewEvent, Page, Settlement, SuccessRate,
+    Listed, NewEvent, Page, PreparedEvent, Settlement, SuccessRate,
 };
 
 // --- Events --------------------------------------------------------------------------------------------------------
@@ -120,9 +121,10 @@ pub(crate) async fn a_filter_that_matches_little_still_reaches_the_end(world: Wo
     while left > 0 {
         let count = left.min(limits::INGEST_BATCH);
         let filler = |_| NewEvent {
-            event: Arc::new(event(&account, at(2))),
+            event: PreparedEvent::new(event(&account, at(2))),
             account_version: version,
             deliveries: vec![],
+            other_routes: Vec::new(),
             expands: false,
             key: None,
         };
@@ -152,7 +154,7 @@ pub(crate) async fn a_fan_out_is_counted_through_its_life(world: World) {
     world.move_on(rejected(&deliveries[2], at(3))).await;
     (expected.waiting, expected.dead_letter) = (2, 1);
     assert_eq!(fanout().await, expected);
-    world.store.cancel(ground.account.id, deliveries[3].id, fact(4), at(4)).await.unwrap();
+    world.store.cancel(ground.account.id, deliveries[3].id, fact(4), at(4), &audit_entry()).await.unwrap();
     (expected.waiting, expected.cancelled) = (1, 1);
     assert_eq!(fanout().await, expected);
     let retrying = world.lane(ground.destination.id).await.remove(0);
@@ -169,7 +171,7 @@ pub(crate) async fn a_fan_out_is_counted_through_its_life(world: World) {
 pub(crate) async fn a_late_word_does_not_count(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
-    world.store.cancel(ground.account.id, delivery.id, fact(2), at(2)).await.unwrap();
+    world.store.cancel(ground.account.id, delivery.id, fact(2), at(2), &audit_entry()).await.unwrap();
     assert_eq!(world.settle(&[delivered(&delivery, at(1))], at(3)).await, [false]);
     let fanout = world.store.event(ground.account.id, delivery.event_id).await.unwrap().fanout;
     assert_eq!((fanout.cancelled, fanout.delivered, fanout.completed_at), (1, 0, Some(at(2))));
@@ -287,7 +289,7 @@ pub(crate) async fn deliveries_are_filtered(world: World) {
     world.move_on(delivered(&made[2], at(7))).await;
     world.move_on(rejected(&made[3], at(7))).await;
     world.move_on(ended_without(&made[4], at(8), Ending::DeadLetter(DeadReason::Expired))).await;
-    world.store.cancel(account.id, made[5].id, fact(8), at(8)).await.unwrap();
+    world.store.cancel(account.id, made[5].id, fact(8), at(8), &audit_entry()).await.unwrap();
 
     let none = DeliveryFilter::default;
     let statuses = |statuses: &[Status]| DeliveryFilter { statuses: statuses.into(), ..none() };
@@ -403,7 +405,7 @@ pub(crate) async fn a_page_of_large_rows_has_fewer_and_goes_on_where_it_stopped(
     let headers: Vec<_> = (0..limits::CUSTOM_HEADERS).map(|n| (format!("x-{n}"), large.clone())).collect();
     for _ in 0..50 {
         let given = Destination { headers: headers.clone(), ..destination(&ground.account) };
-        destinations.insert(0, world.store.create_destination(&given).await.unwrap().id);
+        destinations.insert(0, world.store.create_destination(&given, &audit_entry()).await.unwrap().id);
     }
     let (sizes, rows) = pages(async |page| world.store.destinations(account, page).await.unwrap()).await;
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), destinations);
@@ -515,7 +517,11 @@ pub(crate) async fn a_deleted_destinations_attempts_are_still_history(world: Wor
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
-    world.store.delete_destination(ground.account.id, ground.destination.id, at(3)).await.unwrap();
+    world
+        .store
+        .delete_destination(ground.account.id, ground.destination.id, at(3), &audit_entry())
+        .await
+        .unwrap();
     let attempts = world
         .store
         .attempts_of_destination(ground.account.id, ground.destination.id, first(10))
@@ -581,9 +587,10 @@ pub(crate) async fn a_page_of_equal_moments_is_still_in_order(world: World) {
     let ground = world.ground().await;
     let version = world.version(&ground.account).await;
     let fresh = |_| NewEvent {
-        event: Arc::new(event(&ground.account, at(1).plus(Duration::from_micros(5)))),
+        event: PreparedEvent::new(event(&ground.account, at(1).plus(Duration::from_micros(5)))),
         account_version: version,
         deliveries: vec![promise(&ground.route, at(1))],
+        other_routes: Vec::new(),
         expands: false,
         key: None,
     };

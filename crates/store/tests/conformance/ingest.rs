@@ -5,12 +5,12 @@ use bytes::Bytes;
 use domain::{
     delivery::Delivery,
     event::Event,
-    id::{AccountId, DeliveryId},
+    id::{AccountId, DeliveryId, RouteId},
     limits,
 };
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
-use store::{Committed, EventFilter, IdempotencyKey, NewEvent};
+use std::time::Duration;
+use store::{Committed, EventFilter, IdempotencyKey, NewEvent, PreparedEvent};
 
 pub(crate) async fn a_commit_makes_the_event_and_its_deliveries_visible(world: World) {
     let ground = world.ground().await;
@@ -214,6 +214,25 @@ pub(crate) async fn of_many_commits_at_once_with_one_key_one_wins(world: World) 
     assert_eq!(world.lane(ground.destination.id).await.len(), 1);
 }
 
+pub(crate) async fn an_event_names_the_routes_that_match_too(world: World) {
+    let ground = world.ground().await;
+    let routes = [(); 2].map(|()| RouteId::at(at(1), chance()));
+    let plain = world.matched(event(&ground.account, at(1)), vec![promise(&ground.route, at(1))]).await;
+    let plain = NewEvent { other_routes: routes.to_vec(), ..plain };
+    let with_key = keyed(&world, &ground, 2, key(&ground.account, 7, 1)).await;
+    let with_key = NewEvent { other_routes: vec![routes[1]], ..with_key };
+    let without = keyed(&world, &ground, 3, key(&ground.account, 8, 1)).await;
+    for (new, named) in [(plain, &routes[..]), (with_key, &routes[1..]), (without, &[])] {
+        assert_eq!(world.commit(&new).await, Committed::New);
+        let kept = world.store.event(ground.account.id, new.event.id).await.unwrap();
+        assert_eq!(kept.other_routes, named);
+        let newest = world.events(&ground.account, &EventFilter::default(), 1).await;
+        assert_eq!(newest[0].other_routes, named, "in lists too");
+        let waiting = EventFilter { fanout_complete: Some(false), ..EventFilter::default() };
+        assert_eq!(world.events(&ground.account, &waiting, 1).await[0].other_routes, named);
+    }
+}
+
 async fn keyed(world: &World, ground: &Ground, second: u64, key: IdempotencyKey) -> NewEvent {
     let event = event(&ground.account, at(second));
     let new = world.matched(event, vec![promise(&ground.route, at(second))]).await;
@@ -248,7 +267,7 @@ pub(crate) async fn an_event_without_an_account_is_named(world: World) {
     let ground = world.ground().await;
     let nobody = AccountId::at(at(0), chance());
     let mut orphan = world.matched(event(&ground.account, at(1)), vec![]).await;
-    orphan.event = Arc::new(Event { account_id: nobody, ..Event::clone(&orphan.event) });
+    orphan.event = PreparedEvent::new(Event { account_id: nobody, ..Event::clone(&orphan.event) });
     let fine = world.matched(event(&ground.account, at(1)), vec![]).await;
     let results = world.store.commit(&[orphan, fine], at(1)).await.unwrap();
     assert_eq!(results, [Committed::NoAccount(nobody), Committed::New]);
@@ -284,9 +303,10 @@ pub(crate) async fn a_batch_of_the_largest_size_is_committed_whole(world: World)
             let received_at = at(1).plus(Duration::from_micros(n as u64));
             let hash = std::array::from_fn(|byte| (n >> (8 * (byte % 2))) as u8);
             NewEvent {
-                event: Arc::new(event(&ground.account, received_at)),
+                event: PreparedEvent::new(event(&ground.account, received_at)),
                 account_version: version,
                 deliveries: vec![promise(&ground.route, received_at)],
+                other_routes: Vec::new(),
                 expands: false,
                 key: Some(IdempotencyKey { hash, ..key(&ground.account, 0, 0) }),
             }

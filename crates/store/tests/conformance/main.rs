@@ -5,7 +5,9 @@
 
 mod accounts;
 mod audit;
+mod audit_log;
 mod backend;
+mod backfill;
 mod backlog;
 mod catalog;
 mod expand;
@@ -16,6 +18,7 @@ mod history;
 mod ingest;
 mod lanes;
 mod membership;
+mod operational_events;
 mod order;
 mod queue;
 mod replay;
@@ -24,6 +27,7 @@ mod retention;
 mod rollup;
 mod settle;
 mod shards;
+mod tags;
 mod test_sends;
 mod wakes;
 
@@ -38,6 +42,7 @@ macro_rules! kept_by {
                 an_empty_store_has_no_first_account,
                 an_account_is_updated_only_over_the_version_it_was_read_with,
                 an_accounts_uid_is_its_own,
+                an_account_is_found_by_its_uid,
                 an_api_key_is_found_by_its_lookup,
                 a_lookup_is_taken_once,
                 api_keys_are_listed_by_account_and_operator_keys_apart,
@@ -55,6 +60,8 @@ macro_rules! kept_by {
                 a_source_is_updated_only_over_the_version_it_was_read_with,
                 deleting_a_source_removes_its_routes_and_no_others,
                 a_destination_reads_back_as_it_was_created,
+                a_destination_that_says_nothing_keeps_no_default,
+                a_target_carries_its_accounts_defaults,
                 a_destinations_switches_are_written_with_it,
                 a_uid_is_unique_within_its_account_and_kind,
                 a_refused_write_takes_no_version,
@@ -75,9 +82,30 @@ macro_rules! kept_by {
                 changed_destinations_are_those_that_changed_and_those_whose_routes_did,
             }
             promises! {
+                $backend, audit_log:
+                every_change_is_written_down_with_it,
+                what_people_ask_of_deliveries_is_written_down_with_it,
+                a_refused_change_leaves_no_entry,
+                an_entry_may_go_with_no_change,
+                every_member_of_an_entry_is_kept,
+                entries_are_listed_newest_first,
+                entries_are_found_by_what_they_say,
+                an_account_without_entries_has_a_chain_that_holds,
+                an_entry_that_was_changed_is_found,
+                an_entry_that_was_taken_out_is_found,
+                the_last_entry_is_missed_too,
+                entries_that_were_moved_are_found,
+                what_is_left_after_pruning_holds,
+                an_old_entry_behind_a_newer_one_stays,
+                a_chain_that_begins_in_the_future_keeps_no_other_from_being_pruned,
+                an_entry_outside_of_its_chain_is_found,
+                many_writers_at_once_make_one_chain,
+            }
+            promises! {
                 $backend, ingest:
                 a_commit_makes_the_event_and_its_deliveries_visible,
                 an_event_that_matches_nothing_is_stored,
+                an_event_names_the_routes_that_match_too,
                 every_field_of_an_event_is_kept,
                 deliver_at_is_when_a_deliverys_age_begins,
                 payloads_are_kept_byte_for_byte,
@@ -99,6 +127,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, expand:
                 an_expansion_begins_with_its_event,
+                the_other_routes_of_a_large_event_are_told_at_its_end,
                 what_is_not_committed_is_not_expanded,
                 expansions_are_listed_by_event,
                 a_chunk_makes_its_deliveries_and_moves_the_cursor,
@@ -111,7 +140,7 @@ macro_rules! kept_by {
                 an_expansion_goes_on_where_another_stopped,
                 a_destination_that_is_deleted_meanwhile_is_left_out,
                 an_account_that_is_not_there_has_no_routes,
-                routes_are_walked_by_id_and_door,
+                routes_are_walked_by_destination_age_and_door,
                 a_page_that_is_known_is_not_read_again,
                 a_chunk_of_the_largest_size_is_written_whole,
             }
@@ -127,6 +156,7 @@ macro_rules! kept_by {
                 a_survey_counts_by_destination_and_says_whether_that_is_all,
                 ids_that_were_given_are_replayed_if_they_have_ended,
                 a_repeated_chunk_of_a_replay_writes_nothing,
+                the_end_of_a_replay_is_noted_with_its_last_chunk,
                 only_who_holds_a_replay_writes_its_deliveries,
                 of_many_who_work_on_a_replay_at_once_each_origin_is_made_once,
                 a_replay_is_paused_resumed_and_cancelled,
@@ -138,6 +168,25 @@ macro_rules! kept_by {
                 a_walk_over_what_does_not_match_moves_its_cursor,
                 what_is_no_longer_kept_is_skipped,
                 what_was_counted_and_had_its_time_before_its_turn_is_skipped,
+            }
+            promises! {
+                $backend, backfill:
+                a_backfill_reads_back_as_it_was_created,
+                a_backfill_makes_what_events_never_had,
+                what_was_had_is_not_made_again_whatever_became_of_it,
+                an_event_that_expands_is_left_to_its_expansion,
+                what_a_backfill_made_is_part_of_the_fan_out,
+                what_came_after_a_backfill_is_not_taken,
+                events_of_a_backfill_are_filtered_and_come_oldest_first,
+                a_repeated_chunk_of_a_backfill_writes_nothing,
+                a_chunk_may_end_in_the_middle_of_an_event,
+                only_who_holds_a_backfill_writes_its_deliveries,
+                of_many_backfills_at_once_each_delivery_is_made_once,
+                a_backfill_is_paused_resumed_and_cancelled,
+                what_is_backfilled_to_an_ordered_destination_takes_the_next_numbers,
+                what_is_scheduled_for_later_waits_for_its_time,
+                a_backfill_counts_what_became_of_its_deliveries,
+                an_event_that_is_gone_has_no_backfill,
             }
             promises! {
                 $backend, replay_lists:
@@ -196,6 +245,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, order:
                 numbers_have_no_gaps_and_the_order_of_the_batch,
+                a_destination_without_order_may_number_too,
                 what_is_not_written_takes_no_number,
                 a_repeated_batch_takes_no_numbers_again,
                 numbers_go_on_when_all_that_had_one_have_ended,
@@ -238,6 +288,16 @@ macro_rules! kept_by {
                 a_page_of_equal_moments_is_still_in_order,
             }
             promises! {
+                $backend, tags:
+                an_event_is_found_by_each_of_its_tags,
+                tags_narrow_with_other_filters,
+                what_is_repeated_is_tagged_once,
+                a_batch_may_have_tagged_and_plain_events,
+                tags_go_with_their_event,
+                metadata_is_compared_by_what_it_says,
+                a_search_looks_at_no_more_than_a_page_may,
+            }
+            promises! {
                 $backend, retention:
                 what_has_ended_goes_with_all_of_it,
                 dead_letters_that_go_are_no_longer_counted,
@@ -263,6 +323,7 @@ macro_rules! kept_by {
                 a_late_attempt_counts_and_ends_nothing,
                 events_are_counted_by_account,
                 fan_outs_are_judged_by_all_of_their_deliveries,
+                what_becomes_durable_is_added_to_its_minute_once,
                 rollups_are_written_over,
                 how_far_it_has_come_is_remembered,
                 who_has_lost_the_chore_sums_up_nothing,
@@ -320,6 +381,17 @@ macro_rules! kept_by {
                 a_hold_that_goes_on_is_one_line,
                 who_is_no_member_keeps_no_gate,
                 old_holds_are_pruned_and_those_that_go_on_are_not,
+            }
+            promises! {
+                $backend, operational_events:
+                a_note_is_written_for_those_who_are_told_and_once,
+                the_operators_account_is_told_of_all,
+                notes_are_read_oldest_first_without_accounts_that_are_passed_over,
+                what_a_gate_is_told_as_is_noted_with_it,
+                a_destination_that_is_disabled_is_noted_once,
+                a_destination_that_is_gone_is_noted_with_the_answer_that_said_so,
+                dead_letters_are_summed_up_by_destination_and_minute,
+                a_dead_letter_of_an_operational_event_is_told_to_nobody,
             }
             promises! {
                 $backend, feed:

@@ -3,15 +3,17 @@
 use crate::fixtures::*;
 use domain::{
     delivery::{CancelReason, Delivery, Ending, Position, Settled},
+    destination::{Destination, Numbering},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, NodeId},
     outcome::Outcome,
     route::Route,
+    testing::audit_entry,
 };
 use std::{slice, sync::Arc};
 use store::{
-    Chunk, Committed, DeliveryState, DueDelivery, FanoutCounts, NewDelivery, NewEvent, Store, TrackHead,
-    Window,
+    Chunk, Committed, DeliveryState, DueDelivery, FanoutCounts, NewDelivery, NewEvent, PreparedEvent,
+    RoutePage, RouteWalk, Store, TrackHead, Window,
 };
 
 // --- Numbers -------------------------------------------------------------------------------------------------------
@@ -26,7 +28,7 @@ pub(crate) async fn numbers_have_no_gaps_and_the_order_of_the_batch(world: World
         for _ in 0..4 {
             let promises = vec![
                 promise_in(&ground.route, at(second), 7),
-                promise_in(&route, at(second), 0),
+                promise_in(&route, at(second), 1),
                 promise(&route, at(second)),
                 promise_in(&ground.route, at(second), -5),
             ];
@@ -52,10 +54,60 @@ pub(crate) async fn numbers_have_no_gaps_and_the_order_of_the_batch(world: World
     assert!(plain.iter().all(|delivery| delivery.position == Position::due(delivery.due_at, delivery.id)));
 }
 
+/// So that a receiver sees what is missing, or out of order.
+pub(crate) async fn a_destination_without_order_may_number_too(world: World) {
+    let ground = world.ground().await;
+    let counted = Destination { sequence: true, ..destination(&ground.account) };
+    let counted = world.store.create_destination(&counted, &audit_entry()).await.unwrap();
+    let route = world.route(&counted).await;
+    let changes = world.store.changes(ground.account.id, 0).await.unwrap();
+    assert_eq!(changes.numberings, [(counted.id, Numbering::Unordered)]);
+    let walk =
+        RouteWalk { account_id: ground.account.id, source_id: None, after: None, limit: 9, known: None };
+    let RoutePage::Read { numberings, .. } = world.store.routes_after(&walk).await.unwrap() else {
+        panic!("nothing is known of it")
+    };
+    assert_eq!(numberings, changes.numberings);
+
+    let number = |due| {
+        let id = DeliveryId::at(at(1), chance());
+        NewDelivery::new(id, route.id, (counted.id, Numbering::Unordered), None, due, at(1))
+    };
+    let (first, later, second) = (number(at(1)), number(at(60)), number(at(2)));
+    for promises in [vec![first.clone()], vec![later.clone()]] {
+        let new = world.matched(event(&ground.account, at(1)), promises).await;
+        assert_eq!(world.commit(&new).await, Committed::New);
+    }
+    let large = world.matched(event(&ground.account, at(1)), vec![]).await;
+    let large = NewEvent { expands: true, ..large };
+    assert_eq!(world.commit(&large).await, Committed::New);
+    let chunk = Chunk {
+        event_id: large.event.id,
+        from: None,
+        to: Some(counted.id),
+        deliveries: vec![second.clone()],
+        other_routes: Vec::new(),
+        done: true,
+    };
+    assert!(world.store.expand(&chunk).await.unwrap());
+    let lane = world.lane(counted.id).await;
+    assert_eq!(ids(&lane), [first.id, second.id, later.id], "by their time, as in any lane without order");
+    let told: Vec<_> = lane.iter().map(|delivery| delivery.sequence).collect();
+    assert_eq!(told, [Some(1), Some(3), Some(2)], "numbered as they were committed");
+    assert!(lane.iter().all(|delivery| delivery.position == Position::due(delivery.due_at, delivery.id)));
+    let now = world
+        .store
+        .retry_now(ground.account.id, later.id, at(3), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waits");
+    assert_eq!((now.position, now.sequence), (Position::due(at(3), later.id), Some(2)));
+}
+
 pub(crate) async fn what_is_not_written_takes_no_number(world: World) {
     let ground = world.ground().await;
     let new = async |named| {
-        let promises = vec![promise_in(&ground.route, at(1), 0)];
+        let promises = vec![promise_in(&ground.route, at(1), 1)];
         let new = world.matched(event(&ground.account, at(1)), promises).await;
         NewEvent { key: named, ..new }
     };
@@ -65,7 +117,7 @@ pub(crate) async fn what_is_not_written_takes_no_number(world: World) {
     let stale = NewEvent { account_version: current.account_version - 1, ..new(None).await };
     let mut nobodys = new(None).await;
     let nobody = AccountId::at(at(0), chance());
-    nobodys.event = Arc::new(Event { account_id: nobody, ..Event::clone(&nobodys.event) });
+    nobodys.event = PreparedEvent::new(Event { account_id: nobody, ..Event::clone(&nobodys.event) });
     let batch = [stale, first.clone(), same_key, nobodys, current.clone()];
     let committed = world.store.commit(&batch, at(1)).await.unwrap();
     let duplicate = Committed::Duplicate { of: first.event.id, deliveries: Some(1), body_hash: [1; 32] };
@@ -80,7 +132,7 @@ pub(crate) async fn a_repeated_batch_takes_no_numbers_again(world: World) {
     let ground = world.ground().await;
     let mut batch = Vec::new();
     for name in 0..4 {
-        let promises = vec![promise_in(&ground.route, at(1), 0)];
+        let promises = vec![promise_in(&ground.route, at(1), 1)];
         let new = world.matched(event(&ground.account, at(1)), promises).await;
         batch.push(NewEvent { key: (name < 2).then(|| key(&ground.account, name, 1)), ..new });
     }
@@ -114,7 +166,7 @@ pub(crate) async fn however_many_commit_at_once_numbers_have_no_gaps(world: Worl
         for _ in 0..BATCHES {
             let mut batch = Vec::new();
             for _ in 0..3 {
-                let promises = routes.iter().map(|route| promise_in(route, at(1), 0)).collect();
+                let promises = routes.iter().map(|route| promise_in(route, at(1), 1)).collect();
                 batch.push(world.matched(event(&account, at(1)), promises).await);
             }
             all_new(&store.commit(&batch, at(1)).await.expect("no deadlock"));
@@ -133,7 +185,7 @@ pub(crate) async fn what_is_seen_of_a_lane_is_always_a_prefix(world: World) {
     let another = world.other_nodes.open().await.unwrap_or_else(|| world.store.clone());
     let commit = async |store: Arc<dyn Store>| {
         for _ in 0..30 {
-            let promises = vec![promise_in(&ground.route, at(1), 0)];
+            let promises = vec![promise_in(&ground.route, at(1), 1)];
             let new = world.matched(event(&ground.account, at(1)), promises).await;
             all_new(&store.commit(&[new], at(1)).await.unwrap());
         }
@@ -166,7 +218,8 @@ pub(crate) async fn a_number_stays_through_retries_and_is_told_at_the_end(world:
     assert_eq!(read(retrying.id).await.state, DeliveryState::Waiting(Box::new(retrying.clone())));
 
     world.move_on(delivered(&retrying, at(5))).await;
-    let gone = world.store.cancel(ground.account.id, cancelled.id, fact(6), at(6)).await.unwrap();
+    let gone =
+        world.store.cancel(ground.account.id, cancelled.id, fact(6), at(6), &audit_entry()).await.unwrap();
     assert_eq!(gone, Some(cancelled.clone()));
     world.move_on(ended_without(&expired, at(7), Ending::Cancelled(CancelReason::DestinationDeleted))).await;
     for (number, id) in [(1, delivered_one.id), (2, cancelled.id), (3, expired.id)] {
@@ -186,12 +239,13 @@ pub(crate) async fn chunks_take_numbers_as_commits_do(world: World) {
     let before = ordered(&world, &ground, 0).await;
     let new = NewEvent { expands: true, ..world.matched(event(&ground.account, at(1)), vec![]).await };
     assert_eq!(world.commit(&new).await, Committed::New);
-    let promises: Vec<NewDelivery> = (0..3).map(|track| promise_in(&ground.route, at(1), track)).collect();
+    let promises: Vec<NewDelivery> = (1..4).map(|track| promise_in(&ground.route, at(1), track)).collect();
     let plain = promise(&ground.route, at(1));
     let chunk = Chunk {
         event_id: new.event.id,
         from: None,
-        to: Some(ground.route.id),
+        to: Some(ground.destination.id),
+        other_routes: Vec::new(),
         deliveries: vec![promises[0].clone(), promises[1].clone(), plain.clone(), promises[2].clone()],
         done: false,
     };
@@ -209,26 +263,28 @@ pub(crate) async fn chunks_take_numbers_as_commits_do(world: World) {
 pub(crate) async fn a_large_event_may_come_with_its_ordered_deliveries(world: World) {
     let ground = world.ground().await;
     let ordered = world.destination(&ground.account).await;
-    let routes = [world.route(&ordered).await, world.route(&ordered).await];
-    let promises = routes.iter().map(|route| promise_in(route, at(1), 0)).collect();
+    let second = world.destination(&ground.account).await;
+    let routes = [world.route(&ordered).await, world.route(&second).await];
+    let promises = routes.iter().map(|route| promise_in(route, at(1), 1)).collect();
     let new = world.matched(event(&ground.account, at(1)), promises).await;
     let new = NewEvent { expands: true, key: Some(key(&ground.account, 1, 1)), ..new };
-    let beside = world.matched(event(&ground.account, at(1)), vec![promise_in(&routes[0], at(1), 0)]).await;
+    let beside = world.matched(event(&ground.account, at(1)), vec![promise_in(&routes[0], at(1), 1)]).await;
     let bare = NewEvent { expands: true, ..world.matched(event(&ground.account, at(1)), vec![]).await };
     all_new(&world.store.commit(&[beside, new.clone(), bare.clone()], at(1)).await.unwrap());
-    assert_eq!(numbers(&world.lane(ordered.id).await), [1, 2, 3], "they are there at once");
+    assert_eq!(numbers(&world.lane(ordered.id).await), [1, 2], "they are there at once");
+    assert_eq!(numbers(&world.lane(second.id).await), [1]);
     let expansion = world.store.expansion(new.event.id).await.unwrap().expect("it is under way");
-    assert_eq!(expansion.inline_routes, routes.map(|route| route.id));
+    assert_eq!(expansion.inline_destinations, [ordered.id, second.id]);
     assert_eq!((expansion.deliveries, expansion.cursor), (2, None));
     let open = world.store.open_expansions(None, 10).await.unwrap();
     assert_eq!(open.len(), 2);
-    assert_eq!((&open[0], &open[1].inline_routes, open[1].deliveries), (&expansion, &Vec::new(), 0));
+    assert_eq!((&open[0], &open[1].inline_destinations, open[1].deliveries), (&expansion, &Vec::new(), 0));
     let fanout = async || world.store.event(ground.account.id, new.event.id).await.unwrap().fanout;
     let expanding = FanoutCounts { total: 2, waiting: 2, expanding: true, ..FanoutCounts::default() };
     assert_eq!(fanout().await, expanding);
     let repeat = NewEvent {
-        event: Arc::new(event(&ground.account, at(1))),
-        deliveries: vec![promise_in(&ground.route, at(1), 0)],
+        event: PreparedEvent::new(event(&ground.account, at(1))),
+        deliveries: vec![promise_in(&ground.route, at(1), 1)],
         ..new.clone()
     };
     let duplicate = |deliveries| Committed::Duplicate { of: new.event.id, deliveries, body_hash: [1; 32] };
@@ -237,15 +293,16 @@ pub(crate) async fn a_large_event_may_come_with_its_ordered_deliveries(world: Wo
     let chunk = Chunk {
         event_id: new.event.id,
         from: None,
-        to: Some(ground.route.id),
+        to: Some(ground.destination.id),
         deliveries: vec![promise(&ground.route, at(1))],
+        other_routes: Vec::new(),
         done: true,
     };
     assert!(world.store.expand(&chunk).await.unwrap());
     assert_eq!(fanout().await, FanoutCounts { total: 3, waiting: 3, ..FanoutCounts::default() });
     assert_eq!(world.commit(&repeat).await, duplicate(Some(3)));
     assert_eq!(world.commit(&new).await, Committed::New, "the same again");
-    assert_eq!(numbers(&world.lane(ordered.id).await), [1, 2, 3]);
+    assert_eq!(numbers(&world.lane(ordered.id).await), [1, 2]);
 }
 
 // --- Tracks --------------------------------------------------------------------------------------------------------
@@ -253,7 +310,7 @@ pub(crate) async fn a_large_event_may_come_with_its_ordered_deliveries(world: Wo
 pub(crate) async fn a_window_does_not_go_beyond_its_last_track(world: World) {
     let ground = world.ground().await;
     let mut lane = Vec::new();
-    for track in [-7, -1, 0, 0, 3, i64::MAX] {
+    for track in [-7, -1, 1, 1, 3, i64::MAX] {
         lane.push(ordered(&world, &ground, track).await);
     }
     let read = async |from: &Delivery, last_track, limit| {
@@ -263,9 +320,9 @@ pub(crate) async fn a_window_does_not_go_beyond_its_last_track(world: World) {
     assert_eq!(read(&lane[0], i64::MAX, 10).await, lane);
     assert_eq!(read(&lane[0], i64::MAX - 1, 10).await, lane[..5]);
     assert_eq!(read(&lane[0], -1, 10).await, lane[..2]);
-    assert_eq!(read(&lane[2], 0, 10).await, lane[2..4]);
-    assert_eq!(read(&lane[2], 0, 1).await, lane[2..3]);
-    assert_eq!(read(&lane[4], 0, 10).await, [], "nothing lies between");
+    assert_eq!(read(&lane[2], 1, 10).await, lane[2..4]);
+    assert_eq!(read(&lane[2], 1, 1).await, lane[2..3]);
+    assert_eq!(read(&lane[4], 1, 10).await, [], "nothing lies between");
     assert_eq!(read(&lane[5], i64::MAX, 10).await, lane[5..]);
 }
 
@@ -364,7 +421,7 @@ pub(crate) async fn only_what_waits_for_its_time_takes_a_turn(world: World) {
     let plain = world.delivery(&ground, at(1)).await;
     let in_order = ordered(&world, &ground, 0).await;
     let [cancelled, foreign, taken] = &awaiting(&world, &ground.route, 3).await[..] else { panic!("three") };
-    world.store.cancel(ground.account.id, cancelled.id, fact(2), at(2)).await.unwrap();
+    world.store.cancel(ground.account.id, cancelled.id, fact(2), at(2), &audit_entry()).await.unwrap();
     let foreign = Delivery { account_id: theirs, ..foreign.clone() };
     let nobodys = Delivery { id: DeliveryId::at(at(0), chance()), ..foreign.clone() };
     let turns = [&plain, &in_order, cancelled, &foreign, taken, &nobodys];
@@ -400,12 +457,12 @@ pub(crate) async fn turns_and_commits_at_once_leave_no_gaps(world: World) {
         let promises = vec![promise_for(&route, at(1), at(60)), promise_for(&ground.route, at(1), at(60))];
         let deliveries = world.commit_promises(event(&ground.account, at(1)), promises).await;
         turns.push(
-            deliveries.into_iter().map(|delivery| DueDelivery { delivery, track: 0 }).collect::<Vec<_>>(),
+            deliveries.into_iter().map(|delivery| DueDelivery { delivery, track: 1 }).collect::<Vec<_>>(),
         );
     }
     let commit = async {
         for _ in 0..20 {
-            let promises = vec![promise_in(&ground.route, at(1), 0), promise_in(&route, at(1), 0)];
+            let promises = vec![promise_in(&ground.route, at(1), 1), promise_in(&route, at(1), 1)];
             let new = world.matched(event(&ground.account, at(1)), promises).await;
             all_new(&world.store.commit(&[new], at(1)).await.expect("no deadlock"));
         }
@@ -429,7 +486,7 @@ pub(crate) async fn retry_now_leaves_a_number_in_its_place(world: World) {
     world.move_on(kept_in_place(&lane[0])).await;
     let retrying = world.lane(ground.destination.id).await.remove(0);
     assert_eq!(retrying.due_at, at(600));
-    let hurried = world.store.retry_now(ground.account.id, retrying.id, at(5)).await.unwrap();
+    let hurried = world.store.retry_now(ground.account.id, retrying.id, at(5), &audit_entry()).await.unwrap();
     let expected = Delivery { due_at: at(5), ..retrying };
     assert_eq!(hurried, Some(expected.clone()));
     assert_eq!(world.lane(ground.destination.id).await, [expected, lane[1].clone()]);
@@ -438,7 +495,8 @@ pub(crate) async fn retry_now_leaves_a_number_in_its_place(world: World) {
 pub(crate) async fn retry_now_brings_the_time_of_what_waits_for_it(world: World) {
     let ground = world.ground().await;
     let waiting = awaiting(&world, &ground.route, 2).await;
-    let hurried = world.store.retry_now(ground.account.id, waiting[1].id, at(5)).await.unwrap();
+    let hurried =
+        world.store.retry_now(ground.account.id, waiting[1].id, at(5), &audit_entry()).await.unwrap();
     let position = Position::awaits_time(at(5), waiting[1].id);
     let expected = Delivery { due_at: at(5), position, ..waiting[1].clone() };
     assert_eq!(hurried, Some(expected.clone()));

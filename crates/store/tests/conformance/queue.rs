@@ -6,6 +6,7 @@ use domain::{
     event::Event,
     id::{AttemptId, DeliveryId, DestinationId, EventId},
     limits,
+    testing::audit_entry,
 };
 use std::sync::Arc;
 use store::{DeliveryState, LaneHead, StoreError, Window};
@@ -235,11 +236,14 @@ pub(crate) async fn a_cancel_wins_over_a_later_settlement(world: World) {
     let (ours, theirs) = (ground.account.id, world.account().await.id);
     let delivery = world.delivery(&ground, at(1)).await;
     assert_eq!(
-        world.store.cancel(theirs, delivery.id, fact(2), at(2)).await.unwrap(),
+        world.store.cancel(theirs, delivery.id, fact(2), at(2), &audit_entry()).await.unwrap(),
         None,
         "not this account's"
     );
-    assert_eq!(world.store.cancel(ours, delivery.id, fact(2), at(2)).await.unwrap(), Some(delivery.clone()));
+    assert_eq!(
+        world.store.cancel(ours, delivery.id, fact(2), at(2), &audit_entry()).await.unwrap(),
+        Some(delivery.clone())
+    );
     assert_eq!(world.settle(&[retried(&delivery, at(1), at(33))], at(3)).await, [false]);
     assert!(world.lane(ground.destination.id).await.is_empty());
     let record = world.store.delivery(ours, delivery.id).await.unwrap();
@@ -248,18 +252,24 @@ pub(crate) async fn a_cancel_wins_over_a_later_settlement(world: World) {
     assert_eq!((record.attempts, record.last_outcome), (0, None));
     let attempts = world.store.attempts_of_delivery(ours, delivery.id, 10).await.unwrap();
     assert_eq!(attempts.iter().map(|attempt| attempt.late).collect::<Vec<_>>(), [true], "recorded, as late");
-    assert_eq!(world.store.cancel(ours, delivery.id, fact(4), at(4)).await.unwrap(), None);
+    assert_eq!(world.store.cancel(ours, delivery.id, fact(4), at(4), &audit_entry()).await.unwrap(), None);
 }
 
 pub(crate) async fn a_settlement_wins_over_a_later_cancel(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(delivered(&delivery, at(2))).await;
-    assert_eq!(world.store.cancel(ground.account.id, delivery.id, fact(3), at(3)).await.unwrap(), None);
+    assert_eq!(
+        world.store.cancel(ground.account.id, delivery.id, fact(3), at(3), &audit_entry()).await.unwrap(),
+        None
+    );
     let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
     assert_eq!(record.state, DeliveryState::Ended { ending: Ending::Delivered, at: over(at(2)) });
     let random = DeliveryId::at(at(0), chance());
-    assert_eq!(world.store.cancel(ground.account.id, random, fact(3), at(3)).await.unwrap(), None);
+    assert_eq!(
+        world.store.cancel(ground.account.id, random, fact(3), at(3), &audit_entry()).await.unwrap(),
+        None
+    );
 }
 
 pub(crate) async fn a_retrying_delivery_can_be_cancelled(world: World) {
@@ -267,7 +277,8 @@ pub(crate) async fn a_retrying_delivery_can_be_cancelled(world: World) {
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(retried(&delivery, at(2), at(33))).await;
     let waiting = world.lane(ground.destination.id).await.remove(0);
-    let cancelled = world.store.cancel(ground.account.id, delivery.id, fact(3), at(3)).await.unwrap();
+    let cancelled =
+        world.store.cancel(ground.account.id, delivery.id, fact(3), at(3), &audit_entry()).await.unwrap();
     assert_eq!(cancelled, Some(waiting));
     let record = world.store.delivery(ground.account.id, delivery.id).await.unwrap();
     assert_eq!((record.attempts, record.spent, record.last_http_status), (1, 1, Some(503)));
@@ -279,11 +290,15 @@ pub(crate) async fn retry_now_moves_a_delivery_to_the_present(world: World) {
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(retried(&delivery, at(2), at(600))).await;
     let waiting = world.lane(ground.destination.id).await.remove(0);
-    assert_eq!(world.store.retry_now(theirs, delivery.id, at(5)).await.unwrap(), None, "not this account's");
+    assert_eq!(
+        world.store.retry_now(theirs, delivery.id, at(5), &audit_entry()).await.unwrap(),
+        None,
+        "not this account's"
+    );
 
     let expected = Delivery { due_at: at(5), position: Position::due(at(5), delivery.id), ..waiting };
     assert_eq!(
-        world.store.retry_now(ground.account.id, delivery.id, at(5)).await.unwrap(),
+        world.store.retry_now(ground.account.id, delivery.id, at(5), &audit_entry()).await.unwrap(),
         Some(expected.clone())
     );
     assert_eq!(world.lane(ground.destination.id).await, [expected]);
@@ -293,7 +308,10 @@ pub(crate) async fn retry_now_leaves_a_due_delivery_in_its_place(world: World) {
     let ground = world.ground().await;
     let due = world.delivery(&ground, at(1)).await;
     let behind = world.delivery(&ground, at(2)).await;
-    assert_eq!(world.store.retry_now(ground.account.id, due.id, at(5)).await.unwrap(), Some(due.clone()));
+    assert_eq!(
+        world.store.retry_now(ground.account.id, due.id, at(5), &audit_entry()).await.unwrap(),
+        Some(due.clone())
+    );
     assert_eq!(world.lane(ground.destination.id).await, [due, behind]);
 }
 
@@ -301,7 +319,10 @@ pub(crate) async fn retry_now_does_not_wake_the_dead(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
     world.move_on(rejected(&delivery, at(2))).await;
-    assert_eq!(world.store.retry_now(ground.account.id, delivery.id, at(3)).await.unwrap(), None);
+    assert_eq!(
+        world.store.retry_now(ground.account.id, delivery.id, at(3), &audit_entry()).await.unwrap(),
+        None
+    );
     assert!(world.lane(ground.destination.id).await.is_empty());
 }
 

@@ -7,11 +7,13 @@ use crate::fixtures::{
 use domain::{
     account::Account,
     delivery::{Delivery, Ending, Position, Status},
-    destination::{Destination, Ordering},
+    destination::{Destination, Numbering, Ordering},
     event::Event,
     id::{ApiKeyId, AttemptId, DeliveryId, EventId, NodeId, ReplayId},
     limits,
+    operations::OperationalKind,
     outcome::DeadReason,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -45,7 +47,7 @@ fn key(name: u8, body: u8) -> ReplayKey {
 }
 
 async fn begin(world: &World, new: &NewReplay) -> Replay {
-    match world.store.create_replay(new).await.expect("a replay") {
+    match world.store.create_replay(new, &audit_entry()).await.expect("a replay") {
         CreatedReplay::New(replay) => replay,
         CreatedReplay::Known { .. } => panic!("it is new"),
     }
@@ -94,8 +96,8 @@ async fn held(world: &World, replay: &Replay) -> OpenReplay {
 
 fn again(original: &Original, now: Timestamp) -> Replayed {
     let id = DeliveryId::at(now, chance());
-    let ordering = original.ordering.expect("its destination is there");
-    let (position, sequenced) = Position::new(ordering, original.ordering_key.as_deref(), now, now, id);
+    let numbering = original.numbering.expect("its destination is there");
+    let (position, sequenced) = Position::new(numbering, original.ordering_key.as_deref(), now, now, id);
     let delivery = NewDelivery {
         id,
         route_id: original.route_id,
@@ -163,6 +165,7 @@ pub(crate) async fn a_replay_reads_back_as_it_was_created(world: World) {
     let by_filter =
         NewReplay { matched: 7, ..new(&ground.account, Selection::Filter(filter.clone()), at(10)) };
     let expected = Replay {
+        events: None,
         id: by_filter.id,
         account_id: ground.account.id,
         filter: Some(filter),
@@ -191,7 +194,7 @@ pub(crate) async fn a_replay_reads_back_as_it_was_created(world: World) {
     assert!(world.store.replays(stranger, first(10)).await.unwrap().rows.is_empty());
     is_not_found(world.store.replay(stranger, expected.id).await, "replay");
     is_not_found(
-        world.store.switch_replay(stranger, expected.id, ReplaySwitch::Cancel, at(20)).await,
+        world.store.switch_replay(stranger, expected.id, ReplaySwitch::Cancel, at(20), &audit_entry()).await,
         "replay",
     );
     is_not_found(world.store.replayed(stranger, expected.id, DeliveryId::MIN).await, "replay");
@@ -206,7 +209,7 @@ pub(crate) async fn a_key_that_was_used_names_its_first_replay(world: World) {
     };
     let replay = begin(&world, &keyed(1)).await;
     for body in [1, 2] {
-        let known = world.store.create_replay(&keyed(body)).await.unwrap();
+        let known = world.store.create_replay(&keyed(body), &audit_entry()).await.unwrap();
         assert_eq!(known, CreatedReplay::Known { replay: replay.clone(), body_hash: [1; 32] });
     }
     let other = world.account().await;
@@ -220,7 +223,7 @@ pub(crate) async fn of_many_replays_at_once_with_one_key_one_is_made(world: Worl
         .map(|_| {
             let (store, account) = (world.store.clone(), ground.account.clone());
             let new = NewReplay { key: Some(key(1, 1)), ..new(&account, Selection::Filter(dead()), at(10)) };
-            tokio::spawn(async move { store.create_replay(&new).await.expect("an answer") })
+            tokio::spawn(async move { store.create_replay(&new, &audit_entry()).await.expect("an answer") })
         })
         .collect();
     let (mut made, mut ids) = (0, BTreeSet::new());
@@ -245,11 +248,15 @@ pub(crate) async fn an_account_has_so_many_replays_that_have_not_ended(world: Wo
         last = Some(of_the_dead(&world, &ground, at(10)).await);
     }
     let more = new(&ground.account, Selection::Filter(dead()), at(10));
-    let refused = world.store.create_replay(&more).await;
+    let refused = world.store.create_replay(&more, &audit_entry()).await;
     assert!(matches!(refused, Err(StoreError::Full { what: "replays" })), "{refused:?}");
     is_not_found(world.store.replay(ground.account.id, more.id).await, "replay");
     let last = last.expect("made above");
-    world.store.switch_replay(ground.account.id, last.id, ReplaySwitch::Cancel, at(11)).await.unwrap();
+    world
+        .store
+        .switch_replay(ground.account.id, last.id, ReplaySwitch::Cancel, at(11), &audit_entry())
+        .await
+        .unwrap();
     begin(&world, &more).await;
 }
 
@@ -379,7 +386,11 @@ pub(crate) async fn originals_are_filtered(world: World) {
             }
             assert_eq!(found, expected, "{filter:?}, {limit} at a time");
         }
-        world.store.switch_replay(ground.account.id, replay.id, ReplaySwitch::Cancel, at(11)).await.unwrap();
+        world
+            .store
+            .switch_replay(ground.account.id, replay.id, ReplaySwitch::Cancel, at(11), &audit_entry())
+            .await
+            .unwrap();
     }
 }
 
@@ -460,6 +471,22 @@ pub(crate) async fn a_repeated_chunk_of_a_replay_writes_nothing(world: World) {
     assert_eq!((told.created, told.skipped, told.delivered), (2, 2, 2));
 }
 
+pub(crate) async fn the_end_of_a_replay_is_noted_with_its_last_chunk(world: World) {
+    let ground = world.ground().await;
+    dead_letters(&world, &ground, 3).await;
+    world.is_told(&ground).await;
+    let replay = of_the_dead(&world, &ground, at(10)).await;
+    let open = held(&world, &replay).await;
+    let first = chunk(&world.store, world.node.id, &open, 2).await;
+    assert_eq!(world.store.write_replay(&first).await.unwrap(), Some(2));
+    assert_eq!(world.untold().await, [], "there is more to come");
+    finish(&world, &replay, 2).await;
+    let notes: Vec<_> = world.untold().await.into_iter().map(|untold| untold.note).collect();
+    assert_eq!(notes.len(), 1);
+    assert_eq!(notes[0].kind, OperationalKind::ReplayCompleted);
+    assert_eq!(notes[0].data["replay_id"], serde_json::json!(replay.id));
+}
+
 pub(crate) async fn only_who_holds_a_replay_writes_its_deliveries(world: World) {
     let ground = world.ground().await;
     dead_letters(&world, &ground, 2).await;
@@ -529,7 +556,8 @@ pub(crate) async fn a_replay_is_paused_resumed_and_cancelled(world: World) {
     dead_letters(&world, &ground, 3).await;
     let replay = of_the_dead(&world, &ground, at(10)).await;
     let mine = held(&world, &replay).await;
-    let switch = |to, now| world.store.switch_replay(ground.account.id, replay.id, to, now);
+    let entry = audit_entry();
+    let switch = |to, now| world.store.switch_replay(ground.account.id, replay.id, to, now, &entry);
     let next = chunk(&world.store, world.node.id, &mine, 1).await;
     for _ in 0..2 {
         assert_eq!(switch(ReplaySwitch::Pause, at(11)).await.unwrap().status, ReplayStatus::Paused);
@@ -561,7 +589,9 @@ pub(crate) async fn whoever_switches_a_replay_is_told_what_they_have_made_of_it(
             .map(|n| {
                 let (store, account, id) = (world.store.clone(), ground.account.id, replay.id);
                 let to = if n % 2 == 0 { ReplaySwitch::Pause } else { ReplaySwitch::Resume };
-                tokio::spawn(async move { (to, store.switch_replay(account, id, to, at(11)).await) })
+                tokio::spawn(async move {
+                    (to, store.switch_replay(account, id, to, at(11), &audit_entry()).await)
+                })
             })
             .collect();
         for switch in switches {
@@ -590,7 +620,12 @@ pub(crate) async fn what_becomes_of_a_replays_deliveries_is_counted_once(world: 
     }
     assert_eq!(world.settle(&[delivered(&made[1], at(504))], at(505)).await, [false], "a late word");
     let fact = AttemptId::at(at(506), chance());
-    world.store.cancel(ground.account.id, made[3].id, fact, at(506)).await.unwrap().expect("it waited");
+    world
+        .store
+        .cancel(ground.account.id, made[3].id, fact, at(506), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waited");
     assert_eq!(counts().await, (1, 1));
     let first = lane(&world, &ground).await.remove(0);
     world.move_on(ended_without(&first, at(600), Ending::DeadLetter(DeadReason::Expired))).await;
@@ -600,7 +635,7 @@ pub(crate) async fn what_becomes_of_a_replays_deliveries_is_counted_once(world: 
 pub(crate) async fn what_is_replayed_to_an_ordered_destination_takes_the_next_numbers(world: World) {
     let account = world.account().await;
     let strict = Destination { ordering: Ordering::Strict, ..destination(&account) };
-    let strict = world.store.create_destination(&strict).await.expect("a destination");
+    let strict = world.store.create_destination(&strict, &audit_entry()).await.expect("a destination");
     let route = world.route(&strict).await;
     let mut ids = Vec::new();
     for second in 1..=3 {
@@ -628,7 +663,7 @@ pub(crate) async fn a_replay_of_one_is_made_at_once(world: World) {
             route_id: of.route_id,
             destination_id: of.destination_id,
             ordering_key: None,
-            ordering: Some(Ordering::None),
+            numbering: Some(Numbering::None),
         };
         let selection = Selection::Deliveries(vec![of.id]);
         let new = new(&ground.account, selection, now);
@@ -638,7 +673,7 @@ pub(crate) async fn a_replay_of_one_is_made_at_once(world: World) {
     let replay = begin(&world, &first).await;
     assert_eq!((replay.status, replay.created, replay.matched), (ReplayStatus::Completed, 1, 1));
     assert_eq!(replay.finished_at, Some(at(10)));
-    let known = world.store.create_replay(&one(at(11))).await.unwrap();
+    let known = world.store.create_replay(&one(at(11)), &audit_entry()).await.unwrap();
     assert_eq!(known, CreatedReplay::Known { replay: replay.clone(), body_hash: [1; 32] });
     let [made] = &lane(&world, &ground).await[..] else { panic!("one delivery") };
     assert_eq!((made.origin, made.replay_id), (of.id, Some(replay.id)));
@@ -649,7 +684,7 @@ pub(crate) async fn a_replay_of_one_is_made_at_once(world: World) {
 
     let mut lost = NewReplay { key: None, ..one(at(13)) };
     lost.at_once.as_mut().expect("it is of one").event_id = EventId::at(at(1), chance());
-    is_not_found(world.store.create_replay(&lost).await, "event");
+    is_not_found(world.store.create_replay(&lost, &audit_entry()).await, "event");
     is_not_found(world.store.replay(ground.account.id, lost.id).await, "replay");
 }
 
@@ -659,9 +694,13 @@ pub(crate) async fn a_deleted_destination_is_told_with_the_originals(world: Worl
     let replay = of_the_dead(&world, &ground, at(10)).await;
     let open = held(&world, &replay).await;
     let walk = OriginalWalk { replay: open, limit: 10 };
-    assert_eq!(world.store.originals(&walk).await.unwrap().rows[0].ordering, Some(Ordering::None));
-    world.store.delete_destination(ground.account.id, ground.destination.id, at(11)).await.unwrap();
-    assert_eq!(world.store.originals(&walk).await.unwrap().rows[0].ordering, None);
+    assert_eq!(world.store.originals(&walk).await.unwrap().rows[0].numbering, Some(Numbering::None));
+    world
+        .store
+        .delete_destination(ground.account.id, ground.destination.id, at(11), &audit_entry())
+        .await
+        .unwrap();
+    assert_eq!(world.store.originals(&walk).await.unwrap().rows[0].numbering, None);
 }
 
 /// Not more than a page of looking, whatever there is.

@@ -11,6 +11,7 @@ use domain::{
     id::{AccountId, AttemptId, DeliveryId},
     limits,
     outcome::DeadReason,
+    testing::audit_entry,
 };
 use std::collections::BTreeSet;
 use store::{DeliveryFilter, DeliveryState, GroupKey, Settlement};
@@ -126,7 +127,7 @@ pub(crate) async fn dead_letters_are_grouped(world: World) {
     world.move_on(delivered(&good, at(8))).await;
     let cancelled = world.delivery(&ground, at(9)).await;
     let fact = AttemptId::at(at(10), chance());
-    world.store.cancel(ground.account.id, cancelled.id, fact, at(10)).await.unwrap();
+    world.store.cancel(ground.account.id, cancelled.id, fact, at(10), &audit_entry()).await.unwrap();
     let stranger = world.ground().await;
     dead_letter(&world, &stranger, at(11)).await;
 

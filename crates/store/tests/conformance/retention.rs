@@ -7,6 +7,7 @@ use domain::{
     delivery::{Delivery, Ending},
     id::{ApiKeyId, DeliveryId, EventId, NodeId, ReplayId},
     outcome::DeadReason,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, time::Duration};
@@ -241,9 +242,13 @@ pub(crate) async fn a_replay_that_has_not_ended_stays(world: World) {
         ids.push(begin_replay(&world, &new_replay(&ground, filter(), at(second))).await);
     }
     let anothers = begin_replay(&world, &new_replay(&other, filter(), at(1))).await;
-    world.store.switch_replay(account, ids[1], ReplaySwitch::Pause, at(5)).await.unwrap();
-    world.store.switch_replay(account, ids[2], ReplaySwitch::Cancel, at(6)).await.unwrap();
-    world.store.switch_replay(other.account.id, anothers, ReplaySwitch::Cancel, at(6)).await.unwrap();
+    world.store.switch_replay(account, ids[1], ReplaySwitch::Pause, at(5), &audit_entry()).await.unwrap();
+    world.store.switch_replay(account, ids[2], ReplaySwitch::Cancel, at(6), &audit_entry()).await.unwrap();
+    world
+        .store
+        .switch_replay(other.account.id, anothers, ReplaySwitch::Cancel, at(6), &audit_entry())
+        .await
+        .unwrap();
     assert!(prune_replays(&world, &ground, at(100), 10, 10).await.0 >= 1);
     for (id, status) in [(ids[0], ReplayStatus::Running), (ids[1], ReplayStatus::Paused)] {
         assert_eq!(world.store.replay(account, id).await.unwrap().status, status);
@@ -326,7 +331,7 @@ pub(crate) async fn of_many_who_take_a_chore_at_once_one_has_it(world: World) {
 
 // --- Steps ---------------------------------------------------------------------------------------------------------
 
-async fn term(world: &World) -> Term {
+pub(crate) async fn term(world: &World) -> Term {
     let taken = world.store.take_chore(Chore::Prune, world.node.id, at(0), LEASE).await.unwrap();
     taken.expect("nobody else has it")
 }
@@ -375,7 +380,7 @@ fn new_replay(ground: &Ground, selection: Selection, created_at: Timestamp) -> N
 }
 
 async fn begin_replay(world: &World, new: &NewReplay) -> ReplayId {
-    match world.store.create_replay(new).await.expect("a replay") {
+    match world.store.create_replay(new, &audit_entry()).await.expect("a replay") {
         CreatedReplay::New(replay) => replay.id,
         CreatedReplay::Known { .. } => panic!("it is new"),
     }

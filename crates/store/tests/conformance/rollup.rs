@@ -8,10 +8,11 @@ use domain::{
     id::{AccountId, AttemptId, DestinationId, EventId, NodeId},
     outcome::{DeadReason, Outcome},
     rollup::{FanoutSums, Span, Sums},
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::{collections::BTreeMap, time::Duration};
-use store::{Chore, Chunk, EventCount, Rollup, RollupKind, RollupMark, Term};
+use store::{Chore, Chunk, EventCount, Rollup, RollupKind, RollupMark, SumPlace, Term};
 
 const LEASE: Duration = Duration::from_secs(10);
 const TOOK: Duration = Duration::from_micros(250_001);
@@ -30,7 +31,12 @@ pub(crate) async fn facts_are_summed_up_by_destination(world: World) {
     world.move_on(ended_without(&expired, at(9), Ending::DeadLetter(DeadReason::Expired))).await;
     let cancelled = world.delivery(&other, at(10)).await;
     let fact = AttemptId::at(at(11), chance());
-    world.store.cancel(other.account.id, cancelled.id, fact, at(11)).await.unwrap().expect("it waited");
+    world
+        .store
+        .cancel(other.account.id, cancelled.id, fact, at(11), &audit_entry())
+        .await
+        .unwrap()
+        .expect("it waited");
 
     let mut expected = Sums::default();
     expected.note_attempts(Outcome::ServerError, Some(503), TOOK, 1);
@@ -67,6 +73,60 @@ pub(crate) async fn a_fact_belongs_to_the_moment_its_attempt_began(world: World)
     }
 }
 
+pub(crate) async fn what_becomes_durable_is_added_to_its_minute_once(world: World) {
+    let (ground, other) = (world.ground().await, world.ground().await);
+    let base = Span::Minute.start_after(at(0));
+    let into = |seconds| base.plus(Duration::from_secs(seconds));
+    let deliver = async |ground, began| {
+        let delivery = world.delivery(ground, began).await;
+        world.move_on(delivered(&delivery, began)).await;
+    };
+    deliver(&ground, into(1)).await;
+    deliver(&ground, into(59)).await;
+    deliver(&ground, into(60)).await;
+    deliver(&other, into(61)).await;
+    let mut place = None;
+    let (mine, others) =
+        ((ground.account.id, ground.destination.id), (other.account.id, other.destination.id));
+    let minute = |n: u64, (account, destination)| (into(60 * n), account, destination);
+    let first = fresh(&world, base, into(120), &mut place).await;
+    let count = |sums: &Fresh, place| sums.get(&place).map(|sums| (sums.attempts(), sums.delivered));
+    assert_eq!(first.len(), 3);
+    assert_eq!(count(&first, minute(0, mine)), Some((2, 2)));
+    assert_eq!(count(&first, minute(1, mine)), Some((1, 1)));
+    assert_eq!(count(&first, minute(1, others)), Some((1, 1)));
+    assert_eq!(fresh(&world, base, into(120), &mut place).await.len(), 0, "nothing is new");
+
+    // Written after others, and begun before them; then a word that moves nothing, and an ending without an attempt.
+    let slow = world.delivery(&ground, into(2)).await;
+    world.move_on(delivered(&slow, into(3))).await;
+    assert_eq!(world.settle(&[rejected(&slow, into(4))], into(62)).await, [false]);
+    let expired = world.delivery(&other, into(5)).await;
+    world.move_on(ended_without(&expired, into(63), Ending::DeadLetter(DeadReason::Expired))).await;
+    let more = fresh(&world, base, into(120), &mut place).await;
+    assert_eq!(more.len(), 2);
+    assert_eq!(count(&more, minute(0, mine)), Some((2, 1)));
+    assert_eq!(more[&minute(1, others)].dead_letter(), 1);
+
+    // In all, it is what the facts say; and a minute that is left behind is not looked at.
+    for (n, place) in [(0, mine), (1, mine), (1, others)] {
+        let facts = summed(&world, Span::Minute, into(60 * n), into(60 * n + 60)).await;
+        let mut added = first.get(&minute(n, place)).cloned().unwrap_or_default();
+        added.add(&more.get(&minute(n, place)).cloned().unwrap_or_default());
+        assert_eq!(facts[&place], added);
+    }
+    deliver(&ground, into(6)).await;
+    deliver(&ground, into(64)).await;
+    let last = fresh(&world, into(60), into(120), &mut place).await;
+    assert_eq!((last.len(), count(&last, minute(1, mine))), (1, Some((1, 1))));
+    let anew = fresh(&world, into(60), into(120), &mut None).await;
+    assert_eq!(
+        (anew.len(), count(&anew, minute(1, mine))),
+        (2, Some((2, 2))),
+        "whoever begins reads all of it"
+    );
+}
+
 pub(crate) async fn a_late_attempt_counts_and_ends_nothing(world: World) {
     let ground = world.ground().await;
     let delivery = world.delivery(&ground, at(1)).await;
@@ -95,7 +155,14 @@ pub(crate) async fn events_are_counted_by_account(world: World) {
     assert_eq!(counted(0, 2).await, [count(ground.account.id, 2, 2), count(other.account.id, 1, 0)]);
     assert_eq!(counted(2, 3).await, [count(ground.account.id, 1, 1), count(other.account.id, 1, 0)]);
     assert_eq!(counted(3, 60).await, []);
-    let chunk = Chunk { event_id: large.event.id, from: None, to: None, deliveries: Vec::new(), done: true };
+    let chunk = Chunk {
+        event_id: large.event.id,
+        from: None,
+        to: None,
+        deliveries: Vec::new(),
+        other_routes: Vec::new(),
+        done: true,
+    };
     assert!(world.store.expand(&chunk).await.unwrap());
     assert_eq!(counted(2, 3).await[1], count(other.account.id, 1, 0));
 }
@@ -179,6 +246,8 @@ pub(crate) async fn how_far_it_has_come_is_remembered(world: World) {
         RollupMark::Sums(Span::Day),
         RollupMark::FanoutMinute,
         RollupMark::FanoutHour(24),
+        RollupMark::OpenAccounts,
+        RollupMark::OpenDestinations,
     ];
     for (n, mark) in marks.into_iter().enumerate() {
         assert_eq!(world.store.mark(mark).await.unwrap(), None);
@@ -285,6 +354,22 @@ async fn summed(
         }
         step = summed.next;
         if step.is_none() {
+            return sums;
+        }
+    }
+}
+
+type Fresh = BTreeMap<(Timestamp, AccountId, DestinationId), Sums>;
+
+async fn fresh(world: &World, from: Timestamp, to: Timestamp, place: &mut Option<SumPlace>) -> Fresh {
+    let mut sums = Fresh::new();
+    loop {
+        let fresh = world.store.sum_fresh(from, to, place.take()).await.unwrap();
+        for (place, found) in fresh.sums {
+            sums.entry(place).or_default().add(&found);
+        }
+        *place = Some(fresh.place);
+        if !fresh.more {
             return sums;
         }
     }

@@ -8,6 +8,7 @@ use domain::{
     id::{AttemptId, DeliveryId, NodeId},
     limits,
     outcome::{DeadReason, Outcome},
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::time::Duration;
@@ -80,7 +81,9 @@ pub(crate) async fn results_of_many_destinations_are_answered_in_their_order(wor
     let is_cancelled = |place: usize| place % 3 == 1;
     for (_, delivery) in deliveries.iter().enumerate().filter(|(place, _)| is_cancelled(*place)) {
         let fact = AttemptId::at(at(2), chance());
-        assert!(world.store.cancel(account.id, delivery.id, fact, at(2)).await.unwrap().is_some());
+        assert!(
+            world.store.cancel(account.id, delivery.id, fact, at(2), &audit_entry()).await.unwrap().is_some()
+        );
     }
     let results: Vec<_> = deliveries.iter().map(|delivery| delivered(delivery, at(2))).collect();
     let expected: Vec<_> = (0..deliveries.len()).map(|place| !is_cancelled(place)).collect();
@@ -304,12 +307,12 @@ pub(crate) async fn a_destination_that_is_gone_is_disabled_with_the_settlement(w
     assert_eq!(disabled.switch.disabled, Some(Disabled { at: at(3), reason: DisabledReason::Gone }));
     assert!(disabled.version > before, "it is a change as any other");
     assert_eq!(world.version(&ground.account).await, disabled.version);
-    is_changed(world.store.update_destination(&ground.destination).await);
+    is_changed(world.store.update_destination(&ground.destination, &audit_entry()).await);
     assert_eq!(world.store.destination(ground.account.id, other.id).await.unwrap(), other);
 
     let mut enabled = disabled.clone();
     enabled.switch.disabled = None;
-    let enabled = world.store.update_destination(&enabled).await.unwrap();
+    let enabled = world.store.update_destination(&enabled, &audit_entry()).await.unwrap();
     assert_eq!(world.settle(&[gone], at(4)).await, [true]);
     let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
     assert_eq!(read, enabled, "a word that is repeated disables nothing");
@@ -320,7 +323,7 @@ pub(crate) async fn a_disabled_destination_keeps_its_first_reason(world: World) 
     let delivery = world.delivery(&ground, at(1)).await;
     let mut disabled = ground.destination.clone();
     disabled.switch.disabled = Some(Disabled { at: at(2), reason: DisabledReason::Requested });
-    let disabled = world.store.update_destination(&disabled).await.unwrap();
+    let disabled = world.store.update_destination(&disabled, &audit_entry()).await.unwrap();
     let attempt = attempt(&delivery, at(1), Outcome::Gone, Some(410));
     let settled = Settled::Ended(Ending::DeadLetter(DeadReason::Gone));
     let gone =
@@ -338,12 +341,12 @@ pub(crate) async fn a_destination_is_paused_with_the_settlement_that_asks_for_it
     let paused = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
     assert_eq!((paused.switch.paused_at, &paused.switch.disabled), (Some(at(3)), &None));
     assert_eq!((world.version(&ground.account).await, paused.version), (before + 1, before + 1));
-    is_changed(world.store.update_destination(&ground.destination).await);
+    is_changed(world.store.update_destination(&ground.destination, &audit_entry()).await);
     assert_eq!(world.store.destination(ground.account.id, other.id).await.unwrap(), other);
 
     let mut resumed = paused.clone();
     (resumed.switch.paused_at, resumed.switch.resumed_at) = (None, Some(at(4)));
-    let resumed = world.store.update_destination(&resumed).await.unwrap();
+    let resumed = world.store.update_destination(&resumed, &audit_entry()).await.unwrap();
     assert_eq!(world.settle(&[pauses], at(5)).await, [true]);
     let read = world.store.destination(ground.account.id, ground.destination.id).await.unwrap();
     assert_eq!(read, resumed, "a word that is repeated pauses nothing");
@@ -371,8 +374,12 @@ pub(crate) async fn what_is_paused_disabled_or_deleted_is_not_paused_again(world
             _ => changed.switch.disabled = Some(Disabled { at: at(2), reason: DisabledReason::Requested }),
         }
         match case {
-            "deleted" => world.store.delete_destination(ground.account.id, changed.id, at(2)).await.unwrap(),
-            _ => drop(world.store.update_destination(&changed).await.unwrap()),
+            "deleted" => world
+                .store
+                .delete_destination(ground.account.id, changed.id, at(2), &audit_entry())
+                .await
+                .unwrap(),
+            _ => drop(world.store.update_destination(&changed, &audit_entry()).await.unwrap()),
         }
         let (before, version) = (record(changed.id).await, world.version(&ground.account).await);
         assert_eq!(world.settle(&[pausing(&delivery)], at(3)).await, [true]);

@@ -99,6 +99,8 @@ impl Player {
             since: self.chance(15).then(|| self.moment()),
             until: self.chance(15).then(|| self.moment()),
             fanout_complete: self.chance(30).then(|| self.chance(50)),
+            unmatched: self.chance(10),
+            ..EventFilter::default()
         }
     }
 

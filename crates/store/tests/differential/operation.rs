@@ -11,6 +11,7 @@ use domain::{
     },
     route::Route,
     source::Source,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::fmt::Debug;
@@ -94,13 +95,15 @@ impl Operation {
         match self.clone() {
             Self::Setting(name, value) => tell(store.setting_or_insert(&name, &value).await),
 
-            Self::CreateAccount(account) => tell(store.create_account(&account).await),
-            Self::UpdateAccount(account) => tell(store.update_account(&account).await),
+            Self::CreateAccount(account) => tell(store.create_account(&account, &audit_entry()).await),
+            Self::UpdateAccount(account) => tell(store.update_account(&account, &audit_entry()).await),
             Self::Account(id) => tell(store.account(id).await),
             Self::Changes(account, since) => tell(store.changes(account, since).await),
 
-            Self::CreateApiKey(key) => tell(store.create_api_key(&key).await),
-            Self::RevokeApiKey(account, id, now) => tell(store.revoke_api_key(account, id, now).await),
+            Self::CreateApiKey(key) => tell(store.create_api_key(&key, &audit_entry()).await),
+            Self::RevokeApiKey(account, id, now) => {
+                tell(store.revoke_api_key(account, id, now, &audit_entry()).await)
+            }
             Self::TouchApiKey(id, now) => tell(store.touch_api_key(id, now).await),
             // A key does not show itself in a debugger: it must be asked for its document.
             Self::ApiKeys(account, limit) => {
@@ -108,23 +111,35 @@ impl Operation {
                 tell(keys.map(|keys| serde_json::to_string(&keys).expect("keys are documents")))
             }
 
-            Self::CreateSource(source) => tell(store.create_source(&source).await),
-            Self::UpdateSource(source) => tell(store.update_source(&source).await),
-            Self::DeleteSource(account, id, now) => tell(store.delete_source(account, id, now).await),
+            Self::CreateSource(source) => tell(store.create_source(&source, &audit_entry()).await),
+            Self::UpdateSource(source) => tell(store.update_source(&source, &audit_entry()).await),
+            Self::DeleteSource(account, id, now) => {
+                tell(store.delete_source(account, id, now, &audit_entry()).await)
+            }
             Self::Sources(account, page) => tell(store.sources(account, page).await),
             Self::SourceByToken(hash) => tell(store.source_by_token(&hash).await),
 
-            Self::CreateDestination(destination) => tell(store.create_destination(&destination).await),
-            Self::UpdateDestination(destination) => tell(store.update_destination(&destination).await),
+            Self::CreateDestination(destination) => {
+                tell(store.create_destination(&destination, &audit_entry()).await)
+            }
+            Self::UpdateDestination(destination) => {
+                tell(store.update_destination(&destination, &audit_entry()).await)
+            }
             Self::DeleteDestination(account, id, now) => {
-                tell(store.delete_destination(account, id, now).await)
+                tell(store.delete_destination(account, id, now, &audit_entry()).await)
             }
             Self::Destinations(account, page) => tell(store.destinations(account, page).await),
             Self::DestinationRecords(ids) => tell(store.destination_records(&ids).await),
 
-            Self::CreateRoute(route) => tell(store.create_route(&route).await.map(|route| told(&route))),
-            Self::UpdateRoute(route) => tell(store.update_route(&route).await.map(|route| told(&route))),
-            Self::DeleteRoute(account, id, now) => tell(store.delete_route(account, id, now).await),
+            Self::CreateRoute(route) => {
+                tell(store.create_route(&route, &audit_entry()).await.map(|route| told(&route)))
+            }
+            Self::UpdateRoute(route) => {
+                tell(store.update_route(&route, &audit_entry()).await.map(|route| told(&route)))
+            }
+            Self::DeleteRoute(account, id, now) => {
+                tell(store.delete_route(account, id, now, &audit_entry()).await)
+            }
             Self::Routes(account, page) => tell(store.routes(account, page).await),
 
             Self::Commit(batch, now) => tell(store.commit(&batch, now).await),
@@ -138,8 +153,10 @@ impl Operation {
             Self::Lanes(limit) => tell(lanes(store, limit).await),
             Self::Tracks(id, limit) => tell(tracks(store, id, limit).await),
             Self::TakeTurns(turns, now) => tell(store.take_turns(node, &turns, now).await),
-            Self::RetryNow(account, id, now) => tell(store.retry_now(account, id, now).await),
-            Self::Cancel(account, id, fact, now) => tell(store.cancel(account, id, fact, now).await),
+            Self::RetryNow(account, id, now) => tell(store.retry_now(account, id, now, &audit_entry()).await),
+            Self::Cancel(account, id, fact, now) => {
+                tell(store.cancel(account, id, fact, now, &audit_entry()).await)
+            }
             Self::Backlog(ids, limit) => tell(store.backlog(&ids, limit).await),
 
             Self::Events(account, filter, limit) => tell(events(store, account, &filter, limit).await),
@@ -159,8 +176,10 @@ impl Operation {
             }
             Self::DeadLetterGroups(account, limit) => tell(groups(store, account, limit).await),
 
-            Self::CreateReplay(new) => tell(store.create_replay(&new).await),
-            Self::SwitchReplay(account, id, to, now) => tell(store.switch_replay(account, id, to, now).await),
+            Self::CreateReplay(new) => tell(store.create_replay(&new, &audit_entry()).await),
+            Self::SwitchReplay(account, id, to, now) => {
+                tell(store.switch_replay(account, id, to, now, &audit_entry()).await)
+            }
             Self::FinishReplay(id, limit, now, drawn) => {
                 tell(finish(store, node, id, limit, now, drawn).await)
             }
@@ -272,7 +291,7 @@ async fn finish(
                     route_id: original.route_id,
                     destination_id: original.destination_id,
                     shard: original.destination_id.shard(),
-                    position: Position::new(original.ordering?, None, now, now, id).0,
+                    position: Position::new(original.numbering?, None, now, now, id).0,
                     due_at: now,
                     sequenced: false,
                 },

@@ -26,10 +26,10 @@ use domain::{
     time::Timestamp,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 use store::{
     Consequence, DeliveryFilter, DueDelivery, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent,
-    NewReplay, Page, ReplayKey, ReplaySwitch, Selection, Settlement, Store, Window,
+    NewReplay, Page, PreparedEvent, ReplayKey, ReplaySwitch, Selection, Settlement, Store, Window,
 };
 
 const ACCOUNTS: usize = 2;
@@ -243,7 +243,7 @@ impl Player {
             id,
             uid: self.uid(),
             event_types: vec![self.pattern()],
-            retry_policy: self.chance(30).then(RetryPolicy::default),
+            retry_policy: self.chance(30).then(RetryPolicy::default).map(Into::into).unwrap_or_default(),
             timeout_seconds: self.chance(20).then_some(7),
             created_at: self.now,
             updated_at: self.now,
@@ -297,8 +297,9 @@ impl Player {
         });
         NewEvent {
             account_version: self.version(account.version),
-            event: Arc::new(event),
+            event: PreparedEvent::new(event),
             deliveries,
+            other_routes: Vec::new(),
             expands: false,
             key,
         }

@@ -1,6 +1,6 @@
 //! Places that only a chore comes by: making the deliveries of a replay, forgetting, summing up.
 
-use client::{DeliveryQuery, ReplayInput};
+use client::{BackfillEvents, BackfillMatch, DeliveryQuery, ReplayInput};
 use domain::{delivery::Status, replay::ReplayStatus};
 
 use crate::check::long_history::summed_up;
@@ -17,6 +17,7 @@ pub(super) async fn died_at(options: &Options, place: &str, at_hit: u64) -> Resu
     let mut testbed = TestbedPlan::with_failpoints(options)?.start().await?;
     let died = match place.split_once('.') {
         Some(("replay", _)) => replaying(&mut testbed, place, at_hit, &mut part).await?,
+        Some(("backfill", _)) => backfilling(&mut testbed, place, at_hit, &mut part).await?,
         Some(("prune", _)) => forgetting(&mut testbed, place, at_hit, &mut part).await?,
         Some(("rollup", _)) => summing_up(&mut testbed, place, at_hit, &mut part).await?,
         _ => anyhow::bail!("{place} belongs to no chore"),
@@ -68,6 +69,37 @@ async fn replaying(testbed: &mut Testbed, place: &str, at_hit: u64, part: &mut R
     part.must_be("delivered", testbed.database.number(&format!("select count(*) {of_it}")).await?, COUNT);
     let origins = format!("select count(distinct origin) {of_it}");
     part.must_be("origins", testbed.database.number(&origins).await?, COUNT);
+    part.must_be("counted", testbed.client.replay(replay.id).await?.delivered, COUNT);
+    TableAudit::of(&testbed.database).await?.must_hold(part);
+    Ok(died)
+}
+
+/// Events that went nowhere, and a destination that comes later.
+async fn backfilling(testbed: &mut Testbed, place: &str, at_hit: u64, part: &mut Report) -> Result<bool> {
+    testbed.receiver.default_script(Reply::ok());
+    publish_numbered(testbed, "missed", COUNT).await?;
+    testbed.add_destination(&testbed.destination_with_slots("late", 20), &[]).await?;
+    testbed.stop().await?;
+    testbed.abort_at(place, at_hit);
+    testbed.start().await?;
+    let asked = ReplayInput {
+        events: Some(BackfillEvents::default()),
+        matching: Some(BackfillMatch::Now),
+        rate: Some(COUNT as u32 / 2),
+        ..ReplayInput::default()
+    };
+    let replay = testbed.client.create_replay(&asked, None).await?;
+    let died = dies(testbed, place, part).await?;
+    let completed = async || Ok(testbed.client.replay(replay.id).await?.status == ReplayStatus::Completed);
+    wait_until("the backfill is not completed", PATIENCE, 50, completed).await?;
+    let replay = testbed.client.replay(replay.id).await?;
+    part.must_be("made", replay.created, COUNT);
+    part.must_be("skipped", replay.skipped, 0);
+    testbed.must_drain(PATIENCE, part).await?;
+    let of_it = "from attempts where ending = 'delivered'";
+    part.must_be("delivered", testbed.database.number(&format!("select count(*) {of_it}")).await?, COUNT);
+    let events = format!("select count(distinct event_id) {of_it}");
+    part.must_be("events", testbed.database.number(&events).await?, COUNT);
     part.must_be("counted", testbed.client.replay(replay.id).await?.delivered, COUNT);
     TableAudit::of(&testbed.database).await?.must_hold(part);
     Ok(died)

@@ -2,7 +2,7 @@
 //! once, and then only its version.
 
 use domain::{
-    destination::Ordering,
+    destination::Numbering,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
     route::Route,
@@ -12,39 +12,39 @@ use store::{Expansions, RoutePage, RouteWalk, StoreError};
 
 /// The one used last comes first.
 #[derive(Default)]
-pub(super) struct Pages(Vec<Page>);
+pub(in crate::chores) struct Pages(Vec<Page>);
 
 struct Page {
-    key: (AccountId, Option<SourceId>, Option<RouteId>),
+    key: (AccountId, Option<SourceId>, Option<(DestinationId, RouteId)>),
     version: i64,
     routes: Arc<[Route]>,
-    orderings: Arc<Orderings>,
+    numberings: Arc<Numberings>,
 }
 
-/// Of the ordered destinations among those that a page leads to.
-pub(super) type Orderings = HashMap<DestinationId, Ordering>;
+/// Of the destinations that number, among those that a page leads to.
+pub(in crate::chores) type Numberings = HashMap<DestinationId, Numbering>;
 
 impl Pages {
     /// The routes the walk comes to next, as they are now.
-    pub(super) async fn read<S: Expansions + ?Sized>(
+    pub(in crate::chores) async fn read<S: Expansions + ?Sized>(
         &mut self,
         store: &S,
         walk: RouteWalk,
-    ) -> Result<(Arc<[Route]>, Arc<Orderings>), StoreError> {
+    ) -> Result<(Arc<[Route]>, Arc<Numberings>), StoreError> {
         let key = (walk.account_id, walk.source_id, walk.after);
         let kept = self.0.iter().position(|page| page.key == key).map(|place| self.0.remove(place));
         let known = kept.as_ref().map(|page| page.version);
         let page = match (store.routes_after(&RouteWalk { known, ..walk }).await?, kept) {
             (RoutePage::Unchanged, Some(page)) => page,
-            (RoutePage::Read { version, routes, orderings }, _) => {
-                let orderings = Arc::new(orderings.into_iter().collect());
-                Page { key, version, routes: routes.into(), orderings }
+            (RoutePage::Read { version, routes, numberings }, _) => {
+                let numberings = Arc::new(numberings.into_iter().collect());
+                Page { key, version, routes: routes.into(), numberings }
             }
             (RoutePage::Unchanged, None) => {
                 return Err(StoreError::Unavailable("the store knows a page that is not there".into()));
             }
         };
-        let read = (Arc::clone(&page.routes), Arc::clone(&page.orderings));
+        let read = (Arc::clone(&page.routes), Arc::clone(&page.numberings));
         self.0.insert(0, page);
         self.forget_the_rest();
         Ok(read)

@@ -1,7 +1,11 @@
 //! Which expansion is next: accounts one after the other, so that one account's large events do not hold up another's, and
 //! within an account the event that came first.
 
-use domain::{event::Event, id::EventId, limits};
+use domain::{
+    event::Event,
+    id::{DestinationId, EventId},
+    limits,
+};
 use sharing::TurnQueue;
 use std::{collections::HashSet, sync::Arc};
 use store::Expansion;
@@ -16,6 +20,23 @@ pub(super) struct OpenExpansion {
 }
 
 impl OpenExpansion {
+    fn new(expansion: Expansion) -> Self {
+        let mut open = Self { expansion, event: None, unsure: false };
+        open.expansion.inline_destinations.sort_unstable();
+        open
+    }
+
+    /// As it is in the store now.
+    pub(super) fn renew(&mut self, expansion: Expansion) {
+        *self = Self { event: self.event.take(), ..Self::new(expansion) };
+    }
+
+    /// Its delivery was written with the event. Looked up in a sorted list: of an expansion that was taken over there may
+    /// be as many as destinations.
+    pub(super) fn has_inline(&self, destination: DestinationId) -> bool {
+        self.expansion.inline_destinations.binary_search(&destination).is_ok()
+    }
+
     pub(super) fn keep(&mut self, event: &Arc<Event>) {
         if self.event.is_none() && event.payload.len() <= limits::CARRIED_BYTES {
             self.event = Some(Arc::clone(event));
@@ -38,7 +59,7 @@ impl AccountRotation {
             let free = limits::EXPANSIONS_HELD.saturating_sub(self.held.len());
             let has_room = sharing::is_fair(self.waiting.len_of(account), free, 1);
             if has_room && self.held.insert(expansion.event_id) {
-                self.waiting.push(account, OpenExpansion { expansion, event: None, unsure: false });
+                self.waiting.push(account, OpenExpansion::new(expansion));
             }
         }
     }

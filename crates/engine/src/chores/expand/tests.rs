@@ -7,6 +7,7 @@ use domain::{
     filter::Filter,
     id::{AccountId, DestinationId},
     seal::Sealed,
+    testing::audit_entry,
     testing::{self, CountingDice, StandingClock},
     time::Timestamp,
 };
@@ -14,7 +15,7 @@ use serde_json::json;
 use std::{collections::BTreeSet, time::Duration};
 use store::{
     Catalog as _, Committed, DeliveryFilter, Expansions as _, History as _, Ingest as _, NewEvent, Page,
-    memory::MemoryStore,
+    PreparedEvent, memory::MemoryStore,
 };
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
@@ -38,7 +39,10 @@ impl World {
 
     async fn another_account(&self) -> AccountId {
         let id = AccountId::at(NOW, self.dice.bits());
-        self.store.create_account(&Account::new(id, "Acme", Sealed::default(), NOW)).await.unwrap();
+        self.store
+            .create_account(&Account::new(id, "Acme", Sealed::default(), NOW), &audit_entry())
+            .await
+            .unwrap();
         id
     }
 
@@ -46,11 +50,18 @@ impl World {
     async fn route(&self, account: AccountId, change: impl FnOnce(&mut Route)) -> DestinationId {
         let id = DestinationId::at(NOW, self.dice.bits());
         let destination = Destination::new(id, account, "there", "https://there.example", NOW);
-        self.store.create_destination(&destination).await.unwrap();
+        self.store.create_destination(&destination, &audit_entry()).await.unwrap();
         let mut route = Route::new(RouteId::at(NOW, self.dice.bits()), account, id, NOW);
         change(&mut route);
-        self.store.create_route(&route).await.unwrap();
+        self.store.create_route(&route, &audit_entry()).await.unwrap();
         id
+    }
+
+    /// One more to a destination of the first account.
+    async fn another_route(&self, to: DestinationId, change: impl FnOnce(&mut Route)) -> RouteId {
+        let mut route = Route::new(RouteId::at(NOW, self.dice.bits()), self.account, to, NOW);
+        change(&mut route);
+        self.store.create_route(&route, &audit_entry()).await.unwrap().id
     }
 
     async fn routes(&self, account: AccountId, count: usize) -> BTreeSet<DestinationId> {
@@ -68,8 +79,15 @@ impl World {
         };
         let id = event.id;
         let account_version = self.store.account(account_id).await.unwrap().version;
-        let (event, deliveries) = (Arc::new(event), Vec::new());
-        let new = NewEvent { event, account_version, deliveries, expands: true, key: None };
+        let (event, deliveries) = (PreparedEvent::new(event), Vec::new());
+        let new = NewEvent {
+            event,
+            account_version,
+            deliveries,
+            other_routes: Vec::new(),
+            expands: true,
+            key: None,
+        };
         assert_eq!(self.store.commit(&[new], NOW).await.unwrap(), [Committed::New]);
         self.store.expansion(id).await.unwrap().expect("it was just begun")
     }
@@ -149,6 +167,65 @@ async fn what_does_not_match_gets_nothing() {
 }
 
 #[tokio::test]
+async fn a_destination_gets_one_delivery_whichever_routes_lead_there() {
+    let world = World::new().await;
+    let destinations = world.routes(world.account, limits::EXPANSION_CHUNK + 7).await;
+    // Beside the first ones, and to one so many that they are read in several pages.
+    let ids: Vec<_> = destinations.iter().copied().collect();
+    let mut younger = Vec::new();
+    for at in [0, 1, 1, 2] {
+        younger.push(world.another_route(ids[at], |_| {}).await);
+    }
+    for _ in 0..2 * limits::EXPANSION_CHUNK {
+        world.another_route(ids[5], |_| {}).await;
+    }
+    let event_id = world.commit(world.account).await.event_id;
+    let mut expander = world.expander();
+    expander.look().await.unwrap();
+    expander.finish().await;
+    assert!(world.is_done().await);
+    assert_eq!(world.reached(world.account).await, destinations);
+    let record = world.store.event(world.account, event_id).await.unwrap();
+    assert_eq!(record.fanout.total as usize, destinations.len());
+    assert_eq!(record.other_routes[..4], younger);
+    assert_eq!(record.other_routes.len(), limits::OTHER_ROUTES, "and no more are named");
+}
+
+#[tokio::test]
+async fn a_destination_that_fills_a_page_with_routes_that_refuse_is_gone_on_with() {
+    let world = World::new().await;
+    let no = |it: &mut Route| it.enabled = false;
+    let large = world.route(world.account, no).await;
+    for _ in 0..2 * limits::EXPANSION_CHUNK + 3 {
+        world.another_route(large, no).await;
+    }
+    let last = world.another_route(large, |_| {}).await;
+    let next = world.route(world.account, |_| {}).await;
+    world.commit(world.account).await;
+    let mut expander = world.expander();
+    expander.look().await.unwrap();
+    expander.finish().await;
+    assert_eq!(world.reached(world.account).await, [large, next].into());
+    let page = Page { before: None, limit: 10 };
+    let made = world.store.deliveries(world.account, &DeliveryFilter::default(), page).await.unwrap().rows;
+    assert!(made.iter().any(|delivery| delivery.route_id == last));
+}
+
+#[tokio::test]
+async fn what_was_written_with_the_event_is_known_by_destination() {
+    let world = World::new().await;
+    let mut destinations = world.routes(world.account, 4).await;
+    let expansion = world.commit(world.account).await;
+    let inline = destinations.pop_first().expect("four");
+    // The route that delivered it is gone, and another has come.
+    world.another_route(inline, |_| {}).await;
+    let mut expander = world.expander();
+    expander.rotation.extend([Expansion { inline_destinations: vec![inline], ..expansion }]);
+    expander.finish().await;
+    assert_eq!(world.reached(world.account).await, destinations);
+}
+
+#[tokio::test]
 async fn a_route_that_came_after_the_event_is_not_matched() {
     let world = World::new().await;
     let wanted = world.routes(world.account, 3).await;
@@ -169,7 +246,7 @@ async fn the_routes_of_an_event_that_is_gone_on_with_are_those_of_now() {
     expander.rotation.extend([first]);
     expander.finish().await;
     let gone = wanted.pop_last().expect("many");
-    world.store.delete_destination(world.account, gone, NOW).await.unwrap();
+    world.store.delete_destination(world.account, gone, NOW, &audit_entry()).await.unwrap();
     expander.rotation.extend([second.clone()]);
     expander.finish().await;
     let fanout = world.store.event(world.account, second.event_id).await.unwrap().fanout;

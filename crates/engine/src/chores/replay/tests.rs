@@ -1,5 +1,7 @@
 //! Every original once, at the pace that was given, by one node at a time.
 
+mod backfill;
+
 use super::*;
 use crate::{
     chores::tests::RuntimeClock,
@@ -13,13 +15,15 @@ use domain::{
     member::Role,
     outcome::DeadReason,
     seal::Sealed,
+    testing::audit_entry,
     testing::{self, CountingDice},
     time::Timestamp,
 };
 use store::{
     BacklogCap, Catalog as _, Chore, Chores as _, CreatedReplay, DeliveryFilter, EventWalk, Fact,
-    Ingest as _, Membership as _, NewEvent, NewReplay, NodeRecord, Queue as _, Replay, ReplayStatus,
-    ReplaySwitch, Replays as _, Retention as _, Selection, Settlement, Window, memory::MemoryStore,
+    Ingest as _, Membership as _, NewEvent, NewReplay, NodeRecord, PreparedEvent, Queue as _, Replay,
+    ReplayStatus, ReplaySwitch, Replays as _, Retention as _, Selection, Settlement, Window,
+    memory::MemoryStore,
 };
 use tokio::task::JoinHandle;
 
@@ -41,10 +45,13 @@ impl World {
         let (clock, dice) = (Arc::new(RuntimeClock::from(START)), Arc::new(CountingDice::default()));
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let account = AccountId::at(START, dice.bits());
-        store.create_account(&Account::new(account, "Acme", Sealed::default(), START)).await.unwrap();
+        store
+            .create_account(&Account::new(account, "Acme", Sealed::default(), START), &audit_entry())
+            .await
+            .unwrap();
         let destination = DestinationId::at(START, dice.bits());
         let row = Destination::new(destination, account, "there", "https://there.example", START);
-        store.create_destination(&row).await.unwrap();
+        store.create_destination(&row, &audit_entry()).await.unwrap();
         let (lanes, looks) = mpsc::channel(1_024);
         let world = Self { store, clock, dice, account, destination, looks, lanes };
         world.die(dead).await;
@@ -62,9 +69,10 @@ impl World {
             let id = DeliveryId::at(now, self.dice.bits());
             let delivery = NewDelivery::unordered(id, RouteId::at(now, 1), self.destination, now);
             batch.push(NewEvent {
-                event: Arc::new(event),
+                event: PreparedEvent::new(event),
                 account_version: version,
                 deliveries: vec![delivery],
+                other_routes: Vec::new(),
                 expands: false,
                 key: None,
             });
@@ -117,6 +125,7 @@ impl World {
             ownership_view,
             dispatcher: self.lanes.clone(),
             backlog: FullBacklogs::new(cap),
+            backfiller: Backfiller::default(),
         };
         tokio::spawn(replayer.run())
     }
@@ -153,7 +162,7 @@ impl World {
             key: None,
             at_once: None,
         };
-        match self.store.create_replay(&new).await.unwrap() {
+        match self.store.create_replay(&new, &audit_entry()).await.unwrap() {
             CreatedReplay::New(replay) => replay,
             CreatedReplay::Known { .. } => unreachable!("it has no key"),
         }
@@ -163,7 +172,10 @@ impl World {
     async fn cancel_all(&self) {
         for delivery in self.lane().await {
             let fact = AttemptId::at(self.clock.now(), self.dice.bits());
-            self.store.cancel(self.account, delivery.id, fact, self.clock.now()).await.unwrap();
+            self.store
+                .cancel(self.account, delivery.id, fact, self.clock.now(), &audit_entry())
+                .await
+                .unwrap();
         }
     }
 
@@ -181,7 +193,10 @@ impl World {
     }
 
     async fn switch(&self, replay: &Replay, to: ReplaySwitch) {
-        self.store.switch_replay(self.account, replay.id, to, self.clock.now()).await.unwrap();
+        self.store
+            .switch_replay(self.account, replay.id, to, self.clock.now(), &audit_entry())
+            .await
+            .unwrap();
     }
 }
 
@@ -277,7 +292,11 @@ async fn a_paused_replay_makes_nothing_until_it_is_resumed() {
 #[tokio::test(start_paused = true)]
 async fn what_goes_to_a_destination_that_is_no_longer_there_is_skipped() {
     let world = World::new(5).await;
-    world.store.delete_destination(world.account, world.destination, world.clock.now()).await.unwrap();
+    world
+        .store
+        .delete_destination(world.account, world.destination, world.clock.now(), &audit_entry())
+        .await
+        .unwrap();
     let node = world.node("a").await;
     let replay = world.replay(100).await;
     sleep(Duration::from_secs(3)).await;

@@ -6,6 +6,7 @@
 use super::finding::{Finding, Level};
 use crate::progress::Progress;
 use domain::{
+    delivery_settings::DeliverySettings,
     id::{DestinationId, EventId},
     limits,
     time::Timestamp,
@@ -17,10 +18,11 @@ use store::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How this installation keeps time.
+/// How this installation keeps time, and how it delivers unless told otherwise.
 pub(super) struct Terms {
     pub(super) lease: Duration,
     pub(super) rescan: Duration,
+    pub(super) defaults: DeliverySettings,
 }
 
 pub(super) async fn audit(
@@ -51,7 +53,7 @@ pub(super) async fn audit(
     let mut findings = match roster.has_workers() {
         true => vec![
             shards_finding(&still_unowned(look, &free, terms).await?),
-            stuck_finding(&still_overdue(look, overdue).await?),
+            stuck_finding(&still_overdue(look, terms, overdue).await?),
         ],
         false => vec![no_worker_finding(&overdue.heads)],
     };
@@ -176,15 +178,16 @@ async fn overdue(look: &dyn Audit, terms: &Terms, progress: &mut Progress) -> Re
         walked.found.retain(|head| head.due_at < now.minus(2 * terms.rescan));
         let known = known(look, &walked.found, now).await?;
         let judged = |id: &DestinationId| {
-            known
-                .get(id)
-                .is_some_and(|lane| lane.is_free(now) && lane.a_turn_takes() <= limits::AUDIT_TURN_MAX)
+            known.get(id).is_some_and(|lane| {
+                lane.is_free(&terms.defaults, now)
+                    && lane.a_turn_takes(&terms.defaults) <= limits::AUDIT_TURN_MAX
+            })
         };
         walked.found.retain(|head| judged(&head.place.1));
         for (id, lane) in
             known.into_iter().filter(|(id, _)| walked.found.iter().any(|head| head.place.1 == *id))
         {
-            a_turn_takes = a_turn_takes.max(lane.a_turn_takes());
+            a_turn_takes = a_turn_takes.max(lane.a_turn_takes(&terms.defaults));
             if lanes.len() < limits::AUDIT_SUSPECTS {
                 lanes.insert(id, lane);
             }
@@ -211,7 +214,11 @@ async fn known(
 }
 
 /// Those that have not moved. Of a lane with more such rows than slots, some must have, and then it is only busy.
-async fn still_overdue(look: &dyn Audit, before: Overdue) -> Result<Suspects<WaitingHead>, StoreError> {
+async fn still_overdue(
+    look: &dyn Audit,
+    terms: &Terms,
+    before: Overdue,
+) -> Result<Suspects<WaitingHead>, StoreError> {
     let Overdue { mut heads, lanes, .. } = before;
     if heads.first.is_empty() {
         return Ok(heads);
@@ -228,12 +235,12 @@ async fn still_overdue(look: &dyn Audit, before: Overdue) -> Result<Suspects<Wai
         there + moved.iter().filter(|other| **other == id).count()
     };
     let busy = |id: DestinationId| {
-        let slots = lanes.get(&id).map_or(1, KnownLane::max_concurrency);
+        let slots = lanes.get(&id).map_or(1, |lane| lane.max_concurrency(&terms.defaults));
         moved.contains(&id) && seen(id) > slots
     };
     let stuck = |head: &&WaitingHead| {
         let id = head.place.1;
-        known.get(&id).is_some_and(|lane| lane.is_free(now)) && !busy(id)
+        known.get(&id).is_some_and(|lane| lane.is_free(&terms.defaults, now)) && !busy(id)
     };
     heads.first = same.iter().filter(stuck).copied().collect();
     Ok(heads)

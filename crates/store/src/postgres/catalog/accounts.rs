@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log,
         pool::{Connection, Transaction},
         rows::{Cells, Doc, Unreadable},
         statement::{Statement, params, sql},
@@ -11,7 +12,8 @@ use super::{
 use crate::{AccountChanges, Page, StoreError, damage};
 use domain::{
     account::Account,
-    destination::Ordering,
+    audit::AuditEntry,
+    destination::Numbering,
     id::{AccountId, DestinationId},
     limits,
 };
@@ -20,6 +22,8 @@ use uuid::Uuid;
 
 static INSERT_ACCOUNT: LazyLock<Statement> = sql!("insert_account");
 static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id");
+static ACCOUNT_BY_UID: LazyLock<Statement> =
+    sql!("account_by_uid": "select doc, version from accounts where uid = :uid");
 static ACCOUNTS: LazyLock<Statement> = sql!("accounts");
 static FIRST_ACCOUNT: LazyLock<Statement> =
     sql!("first_account": "select doc, version from accounts order by id limit 1");
@@ -29,22 +33,36 @@ static NEXT_VERSION: LazyLock<Statement> = sql!(
     "next_version": "update accounts set version = version + 1 where id = :account_id returning version"
 );
 static CHANGES: LazyLock<Statement> = sql!("changes");
-static ORDERINGS: LazyLock<Statement> = sql!("orderings");
+static NUMBERINGS: LazyLock<Statement> = sql!("numberings");
 static VERSIONS: LazyLock<Statement> = sql!("versions");
 static CHANGED_DESTINATIONS: LazyLock<Statement> = sql!("changed_destinations");
 
-pub(super) async fn create(connection: &Connection, new: &Account) -> Result<Account, StoreError> {
+pub(super) async fn create(
+    connection: &Connection,
+    new: &Account,
+    audit: &AuditEntry,
+) -> Result<Account, StoreError> {
     let params = params![
         id: new.id.uuid() => UUID, uid: new.uid => TEXT, created_at: new.created_at.micros() => INT8,
         doc: document(new)? => TEXT,
     ];
-    connection.write(&INSERT_ACCOUNT, params).await?;
-    Ok(Account { version: 1, ..new.clone() })
+    let transaction = connection.begin().await?;
+    let created = async {
+        transaction.run(&INSERT_ACCOUNT, params).await?;
+        audit_log::append(&transaction, Some(new.id), audit).await?;
+        Ok(Account { version: 1, ..new.clone() })
+    };
+    let created = created.await;
+    transaction.end(created).await
 }
 
 pub(super) async fn get(connection: &Connection, id: AccountId) -> Result<Account, StoreError> {
     let found = connection.read(&ACCOUNT, params![id: id.uuid() => UUID]).await?.first(account)?;
     found.ok_or(StoreError::NotFound { what: "account" })
+}
+
+pub(super) async fn by_uid(connection: &Connection, uid: &str) -> Result<Option<Account>, StoreError> {
+    Ok(connection.read(&ACCOUNT_BY_UID, params![uid: uid => TEXT]).await?.first(account)?)
 }
 
 pub(super) async fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, StoreError> {
@@ -65,7 +83,11 @@ pub(super) async fn first(connection: &Connection) -> Result<Option<Account>, St
     Ok(connection.read(&FIRST_ACCOUNT, params![]).await?.first(account)?)
 }
 
-pub(super) async fn update(connection: &Connection, changed: &Account) -> Result<Account, StoreError> {
+pub(super) async fn update(
+    connection: &Connection,
+    changed: &Account,
+    audit: &AuditEntry,
+) -> Result<Account, StoreError> {
     let transaction = connection.begin().await?;
     let updated = async {
         let version = next_version(&transaction, changed.id, "account").await?;
@@ -75,6 +97,7 @@ pub(super) async fn update(connection: &Connection, changed: &Account) -> Result
         let params =
             params![id: changed.id.uuid() => UUID, uid: changed.uid => TEXT, doc: document(changed)? => TEXT];
         transaction.run(&UPDATE_ACCOUNT, params).await?;
+        audit_log::append(&transaction, Some(changed.id), audit).await?;
         Ok(Account { version, ..changed.clone() })
     };
     let updated = updated.await;
@@ -109,7 +132,7 @@ pub(super) async fn changes(
         Ok(())
     })?;
     // Read later than the version: what has changed in between is read once more.
-    changes.orderings = connection.read(&ORDERINGS, params).await?.all(ordering)?;
+    changes.numberings = connection.read(&NUMBERINGS, params).await?.all(numbering)?;
     Ok(changes)
 }
 
@@ -140,6 +163,8 @@ fn account(cells: &mut Cells<'_, '_>) -> Result<Account, Unreadable> {
     Ok(Account { version: cells.get("version")?, ..account })
 }
 
-pub(in super::super) fn ordering(cells: &mut Cells<'_, '_>) -> Result<(DestinationId, Ordering), Unreadable> {
-    Ok((cells.get("id")?, cells.get("ordering")?))
+pub(in super::super) fn numbering(
+    cells: &mut Cells<'_, '_>,
+) -> Result<(DestinationId, Numbering), Unreadable> {
+    Ok((cells.get("id")?, cells.get("numbering")?))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log,
         pool::Connection,
         rows::{Cells, Doc, Unreadable},
         statement::{Statement, params, sql},
@@ -11,6 +12,7 @@ use super::{
 use crate::{Page, StoreError, damage};
 use domain::{
     account::ApiKey,
+    audit::AuditEntry,
     id::{AccountId, ApiKeyId},
     limits,
     time::Timestamp,
@@ -24,15 +26,24 @@ static REVOKE_API_KEY: LazyLock<Statement> = sql!("revoke_api_key");
 static TOUCH_API_KEY: LazyLock<Statement> =
     sql!("touch_api_key": "update api_keys set last_used_at = :now where id = :id");
 
-pub(super) async fn create(connection: &Connection, key: &ApiKey) -> Result<(), StoreError> {
+pub(super) async fn create(
+    connection: &Connection,
+    key: &ApiKey,
+    audit: &AuditEntry,
+) -> Result<(), StoreError> {
     let params = params![
         id: key.id.uuid() => UUID, account_id: key.account_id.map(|id| id.uuid()) => UUID,
         lookup: key.lookup => TEXT, created_at: key.created_at.micros() => INT8,
         last_used_at: micros(key.last_used_at) => INT8, revoked_at: micros(key.revoked_at) => INT8,
         doc: document(key)? => TEXT,
     ];
-    connection.write(&INSERT_API_KEY, params).await?;
-    Ok(())
+    let transaction = connection.begin().await?;
+    let created = async {
+        transaction.run(&INSERT_API_KEY, params).await?;
+        audit_log::append(&transaction, key.account_id, audit).await
+    };
+    let created = created.await;
+    transaction.end(created).await
 }
 
 pub(super) async fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
@@ -63,14 +74,20 @@ pub(super) async fn revoke(
     account: Option<AccountId>,
     id: ApiKeyId,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<(), StoreError> {
     let params = params![
         account_id: account.map(|id| id.uuid()) => UUID, id: id.uuid() => UUID, now: now.micros() => INT8,
     ];
-    match connection.write(&REVOKE_API_KEY, params).await?.is_empty() {
-        true => Err(StoreError::NotFound { what: "api key" }),
-        false => Ok(()),
-    }
+    let transaction = connection.begin().await?;
+    let revoked = async {
+        match transaction.run(&REVOKE_API_KEY, params).await?.is_empty() {
+            true => Err(StoreError::NotFound { what: "api key" }),
+            false => audit_log::append(&transaction, account, audit).await,
+        }
+    };
+    let revoked = revoked.await;
+    transaction.end(revoked).await
 }
 
 pub(super) async fn touch(connection: &Connection, id: ApiKeyId, now: Timestamp) -> Result<(), StoreError> {

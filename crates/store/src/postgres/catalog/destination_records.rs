@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{BoxError, DestinationRecord, KeptGate, StoreError};
 use domain::{
-    account::Account, destination::Destination, id::DestinationId, route::Route, seal::Sealed,
-    time::Timestamp,
+    account::Account, delivery_settings::DeliverySettings, destination::Destination, id::DestinationId,
+    route::Route, seal::Sealed, time::Timestamp,
 };
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -50,10 +50,10 @@ fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Destinati
     // What does not read back stops the deliveries of its own destination, and no other's.
     let unreadable = |error: BoxError| {
         tracing::error!(destination_id = %id, %error, "a destination does not read back");
-        (Err(error.to_string()), Sealed::default())
+        (Err(error.to_string()), DeliverySettings::default(), Sealed::default())
     };
-    let (destination, data_key) = match (Destination::read(cells), account) {
-        (Ok(destination), Ok(account)) => (Ok(destination), account.data_key),
+    let (destination, account_defaults, data_key) = match (Destination::read(cells), account) {
+        (Ok(destination), Ok(account)) => (Ok(destination), account.defaults, account.data_key),
         (Err(error), _) => unreadable(error.into()),
         (_, Err(error)) => unreadable(error.into()),
     };
@@ -69,6 +69,7 @@ fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Destinati
         account_version: cells.get::<Option<i64>>("account_version")?.unwrap_or_default(),
         shard: cells.get::<Option<u16>>("shard")?.unwrap_or_else(|| id.shard()),
         destination,
+        account_defaults,
         data_key,
         overrides: overrides.collect(),
         gate: gate(cells)?,

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log, operational_events,
         pool::{Connection, Transaction},
         rows::{Cells, Doc, FromColumn, Unreadable},
         statement::{Statement, params, sql},
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::{Listed, Page, StoreError, documents::Document, page_rows};
 use domain::{
+    audit::AuditEntry,
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::{AccountId, DestinationId},
     route::Route,
@@ -117,13 +119,18 @@ async fn version<D: StoredDocument>(
     found.ok_or(StoreError::NotFound { what: D::WHAT })
 }
 
-pub(super) async fn create<D: StoredDocument>(connection: &Connection, new: &D) -> Result<D, StoreError> {
+pub(super) async fn create<D: StoredDocument>(
+    connection: &Connection,
+    new: &D,
+    audit: &AuditEntry,
+) -> Result<D, StoreError> {
     let transaction = connection.begin().await?;
     let created = async {
         let version = next_version(&transaction, new.account_id(), "account").await?;
         new.has_ends(&transaction).await?;
         has_room::<D>(&transaction, new.account_id(), version).await?;
         new.write(&transaction, Write::Insert, version, &document(new)?).await?;
+        audit_log::append(&transaction, Some(new.account_id()), audit).await?;
         Ok(new.kept(version))
     };
     let created = created.await;
@@ -144,7 +151,11 @@ async fn has_room<D: StoredDocument>(
 }
 
 /// Writes only over the version it was read with. Under the account's lock nothing can come between.
-pub(super) async fn update<D: StoredDocument>(connection: &Connection, changed: &D) -> Result<D, StoreError> {
+pub(super) async fn update<D: StoredDocument>(
+    connection: &Connection,
+    changed: &D,
+    audit: &AuditEntry,
+) -> Result<D, StoreError> {
     let transaction = connection.begin().await?;
     let updated = async {
         let account = changed.account_id();
@@ -155,6 +166,7 @@ pub(super) async fn update<D: StoredDocument>(connection: &Connection, changed: 
             return Err(StoreError::Changed);
         }
         changed.write(&transaction, Write::Update, next, &document(changed)?).await?;
+        audit_log::append(&transaction, Some(account), audit).await?;
         Ok(changed.kept(next))
     };
     let updated = updated.await;
@@ -167,6 +179,7 @@ pub(super) async fn delete<D: StoredDocument>(
     account: AccountId,
     id: D::Id,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<(), StoreError> {
     let transaction = connection.begin().await?;
     let deleted = async {
@@ -182,7 +195,7 @@ pub(super) async fn delete<D: StoredDocument>(
         if let Some(delete_routes) = delete_routes {
             transaction.run(delete_routes, params).await?;
         }
-        Ok(())
+        audit_log::append(&transaction, Some(account), audit).await
     };
     let deleted = deleted.await;
     transaction.end(deleted).await
@@ -276,6 +289,7 @@ impl StoredDocument for Destination {
         match write {
             Write::Insert => transaction.run(&INSERT_DESTINATION, params).await?,
             Write::Update => {
+                operational_events::note_disabled(transaction, self).await?;
                 let params = params.without(&["account_id", "created_at", "shard"]);
                 transaction.run(&UPDATE_DESTINATION, params).await?
             }
@@ -289,6 +303,7 @@ pub(super) async fn probe(
     account: AccountId,
     id: DestinationId,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<Destination, StoreError> {
     let transaction = connection.begin().await?;
     let probed = async {
@@ -298,7 +313,9 @@ pub(super) async fn probe(
             version: version => INT8,
         ];
         let found = transaction.run(&PROBE, params).await?.first(Destination::read)?;
-        found.ok_or(StoreError::NotFound { what: "destination" })
+        let found = found.ok_or(StoreError::NotFound { what: "destination" })?;
+        audit_log::append(&transaction, Some(account), audit).await?;
+        Ok(found)
     };
     let probed = probed.await;
     transaction.end(probed).await
@@ -336,9 +353,12 @@ impl StoredDocument for Route {
         let params = params![
             id: self.id.uuid() => UUID, account_id: self.account_id.uuid() => UUID, uid: self.uid => TEXT,
             source_id: self.source_id.map(|id| id.uuid()) => UUID,
-            destination_id: self.destination_id.uuid() => UUID, overrides: has_overrides(self) => BOOL,
+            destination_id: self.destination_id.uuid() => UUID, overrides: self.has_overrides() => BOOL,
             version: version => INT8, created_at: self.created_at.micros() => INT8, doc: doc => TEXT,
         ];
+        if self.takes_operational() {
+            operational_events::is_told(transaction, self.account_id).await?;
+        }
         match write {
             Write::Insert => transaction.run(&INSERT_ROUTE, params).await?,
             Write::Update => {
@@ -348,8 +368,4 @@ impl StoredDocument for Route {
         };
         Ok(())
     }
-}
-
-fn has_overrides(route: &Route) -> bool {
-    route.retry_policy.is_some() || route.timeout_seconds.is_some() || route.signing.is_some()
 }

@@ -10,13 +10,13 @@ use super::{
     bounds, expressions, listed, page_ends, some, uuids,
 };
 use crate::{
-    EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError,
-    page_rows::PageRow,
+    EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError, other_routes,
+    page_rows::PageRow, tags,
 };
 use bytes::Bytes;
 use domain::{
     event::Event,
-    id::{AccountId, DeliveryId, EventId},
+    id::{AccountId, DeliveryId, EventId, RouteId},
     limits,
     time::Timestamp,
 };
@@ -62,36 +62,40 @@ pub(super) async fn list_by(
     filter: &EventFilter,
     page: Page<EventId>,
 ) -> Result<Listed<EventRecord, EventId>, StoreError> {
-    // An id is made when its event is received, give or take: this spares a list of yesterday all of today.
-    let until = filter.until.map(|until| EventId::at(until.plus(limits::ID_SLACK), 0));
-    let since = filter.since.map(|since| EventId::at(since.minus(limits::ID_SLACK), 0));
-    let below = page.before.unwrap_or(EventId::MAX).min(until.unwrap_or(EventId::MAX)).uuid();
+    let (from, below) = filter.ids(page.before);
     let filters = !filter.types.is_empty()
         || !filter.source_ids.is_empty()
         || !filter.idempotency_keys.is_empty()
         || filter.since.is_some()
         || filter.until.is_some()
-        || filter.fanout_complete.is_some();
+        || filter.fanout_complete.is_some()
+        || filter.unmatched
+        || !filter.metadata.is_empty();
     let (look_at, limit) = bounds(filters, page.limit);
     let params = params![
-        account_id: account.uuid() => UUID, below_event_id: below => UUID,
-        from_event_id: since.unwrap_or(EventId::MIN).uuid() => UUID, look_at: look_at => INT8,
+        account_id: account.uuid() => UUID, below_event_id: below.uuid() => UUID,
+        from_event_id: from.uuid() => UUID, look_at: look_at => INT8,
         limit: limit => INT8, types: expressions(&filter.types) => TEXT_ARRAY,
         source_ids: uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
         idempotency_keys: some(&filter.idempotency_keys) => TEXT_ARRAY,
         received_since: filter.since.map(Timestamp::micros) => INT8,
         received_before: filter.until.map(Timestamp::micros) => INT8,
         fanout_complete: filter.fanout_complete => BOOL,
+        unmatched: filter.unmatched.then_some(true) => BOOL,
+        metadata_parts: some(&filter.metadata_parts()) => TEXT_ARRAY, tags: filter.tags => TEXT_ARRAY,
     ];
-    // Of incomplete ones there is nothing left to ask.
-    let params = match filter.fanout_complete {
-        Some(false) => params.without(&["fanout_complete"]),
-        _ => params,
+    let params = match (filter.tags.is_empty(), filter.fanout_complete) {
+        (false, _) => params,
+        // Of incomplete ones there is nothing left to ask.
+        (true, Some(false)) => params.without(&["fanout_complete", "unmatched", "tags"]),
+        (true, _) => params.without(&["tags"]),
     };
     let read = connection.read(statement, params).await?;
     let found = read.joined_page::<EventId, _>("event", "id", page.limit, sized)?;
     let Listed { rows, next } = listed(found, read.one(page_ends)?);
-    Ok(Listed { rows: records(connection, rows, Some(limits::FANOUT_COUNTED)).await?, next })
+    let mut rows = records(connection, rows, Some(limits::FANOUT_COUNTED)).await?;
+    rows.retain(|record| filter.wants(record));
+    Ok(Listed { rows, next })
 }
 
 pub(super) async fn get(
@@ -161,6 +165,7 @@ struct SizedEvent {
     size_bytes: u32,
     /// None while an expansion makes them.
     deliveries: Option<u32>,
+    other_routes: Vec<RouteId>,
 }
 
 impl PageRow for SizedEvent {
@@ -171,7 +176,9 @@ impl PageRow for SizedEvent {
 
 fn sized(cells: &mut Cells<'_, '_>) -> Result<SizedEvent, Unreadable> {
     let (size_bytes, deliveries) = (cells.get("size_bytes")?, cells.get("deliveries")?);
-    Ok(SizedEvent { event: rows::event(cells)?, size_bytes, deliveries })
+    let other_routes = other_routes::unpacked(cells.get("other_routes")?);
+    let event = Event { tags: tags::read(cells.get("tags")?), ..rows::event(cells)? };
+    Ok(SizedEvent { event, size_bytes, deliveries, other_routes })
 }
 
 /// With how far their fan-outs are. In a statement of its own: the events tell in which days their deliveries can be,
@@ -187,6 +194,7 @@ async fn records(
         event: sized.event,
         size_bytes: sized.size_bytes.into(),
         fanout: counts.of(sized.deliveries, at_most),
+        other_routes: sized.other_routes,
     };
     Ok(found.into_iter().zip(counts).map(record).collect())
 }

@@ -41,6 +41,7 @@ pub(super) async fn survey(
             let unknown: Vec<Option<Vec<Uuid>>> = rows.column("unknown")?;
             (rows, true, unknown.into_iter().flatten().next().unwrap_or_default())
         }
+        Selection::Events(_) => return Ok(Survey { exact: true, ..Survey::default() }),
         Selection::Filter(filter) => {
             let scan = OriginalScan {
                 account,
@@ -166,6 +167,6 @@ fn original(cells: &mut Cells<'_, '_>) -> Result<Original, Unreadable> {
         route_id: cells.get("route_id")?,
         destination_id: cells.get("destination_id")?,
         ordering_key: cells.get("ordering_key")?,
-        ordering: cells.get("ordering")?,
+        numbering: cells.get("numbering")?,
     })
 }

@@ -12,7 +12,7 @@ step as materialized (
            row_number() over (order by promised.id) as place
     from (
         select next.id, next.account_id,
-               coalesce(next.deliveries, (select x.deliveries from expansions x where x.event_id = next.id)) as deliveries
+               coalesce(next.deliveries, (select x.deliveries from expanding_events x where x.event_id = next.id)) as deliveries
         from next
     ) promised
 )

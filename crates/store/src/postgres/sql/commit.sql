@@ -21,30 +21,35 @@ keys as (
 ),
 written as (
     insert into events (id, account_id, source_id, type, idempotency_key, content_type, headers, payload,
-                        ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc)
+                        ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc,
+                        other_routes, tags)
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.payload,
-           e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.payload_crc
+           e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.payload_crc,
+           e.other_routes, e.tags
     from unnest(:event_id, :event_account_id, :event_account_version, :event_keyed, :event_source_id, :event_type,
                 :event_idempotency_key, :event_content_type, :event_headers, :event_payload, :event_ordering_key,
                 :event_metadata, :event_received_at, :event_deliver_at, :event_deliveries, :event_size_bytes,
-                :event_payload_crc)
+                :event_payload_crc, :event_other_routes, :event_tags)
         as e (id, account_id, account_version, keyed, source_id, type, idempotency_key, content_type, headers,
-              payload, ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc)
+              payload, ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc,
+              other_routes, tags)
     join current on current.id = e.account_id and current.version = e.account_version
     where not e.keyed or e.id in (select event_id from keys)
     on conflict do nothing                                   -- the same batch again: its deliveries may have ended since
-    returning id, account_id, deliver_at, size_bytes, deliveries
+    returning id, account_id, deliver_at, size_bytes, deliveries, other_routes
 ),
 expanding as (
-    insert into expansions (event_id, account_id, account_version, deliveries, inline_routes, created_at)
-    select large.id, large.account_id, large.version, cardinality(large.routes), large.routes, :now
+    insert into expanding_events (event_id, account_id, account_version, deliveries, inline_destinations, other_routes,
+                                  created_at)
+    select large.id, large.account_id, large.version, cardinality(large.destinations), large.destinations,
+           large.other_routes, :now
     from (
-        select written.id, written.account_id, current.version,
+        select written.id, written.account_id, current.version, written.other_routes,
                array(
-                   select d.route_id
-                   from unnest(:delivery_event_id, :delivery_route_id) as d (event_id, route_id)
+                   select d.destination_id
+                   from unnest(:delivery_event_id, :delivery_destination_id) as d (event_id, destination_id)
                    where d.event_id = written.id
-               ) as routes
+               ) as destinations
         from written
         join current on current.id = written.account_id
         where written.deliveries is null
@@ -71,7 +76,9 @@ numbers as (
 promised as (
     insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
                        attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
-    select d.shard, d.destination_id, d.track, coalesce(o.sequence, d.rank), d.id, written.account_id, d.event_id,
+    select d.shard, d.destination_id, d.track,
+           case when d.track = 0 then d.rank else coalesce(o.sequence, d.rank) end,   -- 0: in no order
+           d.id, written.account_id, d.event_id,
            d.route_id, d.id, d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, written.deliver_at),
            written.size_bytes, o.sequence
     from unnest(:delivery_id, :delivery_event_id, :delivery_shard, :delivery_destination_id, :delivery_route_id,
@@ -84,5 +91,3 @@ promised as (
         join numbers on numbers.destination_id = ordered.destination_id
     ) o on o.id = d.id
 )
-select id
-from written

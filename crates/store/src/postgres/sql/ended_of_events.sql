@@ -4,7 +4,7 @@ with going as materialized (
     select g.id
     from unnest(:event_ids) g (id)
     left join lateral (select true as yes from queue q where q.event_id = g.id limit 1) waiting on true
-    left join lateral (select true as yes from expansions x where x.event_id = g.id limit 1) expanding on true
+    left join lateral (select true as yes from expanding_events x where x.event_id = g.id limit 1) expanding on true
     where waiting.yes is null
       and expanding.yes is null
 )

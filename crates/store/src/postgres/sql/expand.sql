@@ -3,13 +3,13 @@
 -- Guarded by the cursor, a column of the row that is written: a second writer waits for the row, looks at it again, and
 -- writes nothing. Nothing else tells a chunk that was written before: its deliveries may have ended since.
 with moved as (
-    update expansions x
-    set cursor = :to_cursor, deliveries = x.deliveries + cardinality(:delivery_id)
+    update expanding_events x
+    set cursor = :to_cursor, deliveries = x.deliveries + cardinality(:delivery_id), other_routes = :other_routes
     where x.event_id = :event_id and x.cursor is not distinct from :from_cursor and not :done
     returning x.deliveries
 ),
 ended as (
-    delete from expansions x
+    delete from expanding_events x
     where x.event_id = :event_id and x.cursor is not distinct from :from_cursor and :done
     returning x.deliveries + cardinality(:delivery_id) as deliveries
 ),
@@ -39,7 +39,9 @@ numbers as (
 promised as (
     insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, origin, due_at,
                        attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
-    select d.shard, d.destination_id, d.track, coalesce(o.sequence, d.rank), d.id, e.account_id, e.id, d.route_id, d.id,
+    select d.shard, d.destination_id, d.track,
+           case when d.track = 0 then d.rank else coalesce(o.sequence, d.rank) end,   -- 0: in no order
+           d.id, e.account_id, e.id, d.route_id, d.id,
            d.due_at, 0, 0, 0, d.created_at, greatest(d.created_at, e.deliver_at), e.size_bytes, o.sequence
     from turn
     join events e on e.id = :event_id
@@ -53,7 +55,7 @@ promised as (
 ),
 counted as (
     update events e
-    set deliveries = ended.deliveries
+    set deliveries = ended.deliveries, other_routes = :other_routes
     from ended
     where e.id = :event_id
 )

@@ -8,7 +8,7 @@ select e.*
 from (
     select events.id, events.account_id, events.source_id, events.type as event_type, events.idempotency_key,
            events.content_type, events.headers, events.ordering_key, events.metadata, events.received_at,
-           events.deliver_at, events.deliveries, events.size_bytes,
+           events.deliver_at, events.deliveries, events.size_bytes, events.other_routes, events.tags,
            moment.next - ((moment.next - events.xmin::text::bigint) & 4294967295) as written_by
     from moment, events
     where events.account_id = any(:account_ids)

@@ -2,7 +2,7 @@
 update replays
 set held_by = :node_id, held_until = :held_until
 where id = :replay_id
-  and status = 'running'
+  and status in ('running', 'backfilling')
   and held_by is not distinct from :seen_held_by
   and held_until is not distinct from :seen_held_until
 returning id

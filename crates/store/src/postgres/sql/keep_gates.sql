@@ -20,6 +20,16 @@ kept as (
     order by words.destination_id
     on conflict (destination_id) do update set doc = excluded.doc, updated_at = excluded.updated_at
     where gates.updated_at <= excluded.updated_at
+),
+told as (
+    insert into operational_notes (id, account_id, about_account_id, destination_id, kind, data)
+    select n.id, t.account_id, n.about_account_id, n.destination_id, n.kind, n.data
+    from unnest(:note_id, :note_account_id, :note_destination_id, :note_kind, :note_data)
+            as n (id, about_account_id, destination_id, kind, data)
+    join me on true
+    join told_accounts t on t.account_id = n.about_account_id or t.whole_installation
+    order by n.id, t.account_id
+    on conflict do nothing
 )
 insert into holds (destination_id, since, reason, until, detail, step, ended_at, changed_at)
 select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_at, :now

@@ -45,7 +45,9 @@ numbers as (
 promised as (
     insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, replay_id,
                        origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
-    select made.shard, made.destination_id, made.track, coalesce(o.sequence, made.rank), made.id, made.account_id,
+    select made.shard, made.destination_id, made.track,
+           case when made.track = 0 then made.rank else coalesce(o.sequence, made.rank) end,   -- 0: in no order
+           made.id, made.account_id,
            made.event_id, made.route_id, :replay_id, made.origin, made.due_at, 0, 0, 0, made.created_at, made.created_at,
            made.size_bytes, o.sequence
     from made

@@ -9,5 +9,5 @@ from (
     limit :limit
 ) s
 left join lateral (select true as yes from queue q where q.event_id = s.id limit 1) waiting on true
-left join lateral (select true as yes from expansions x where x.event_id = s.id limit 1) expanding on true
+left join lateral (select true as yes from expanding_events x where x.event_id = s.id limit 1) expanding on true
 order by s.id

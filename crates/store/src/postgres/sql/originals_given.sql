@@ -1,4 +1,4 @@
-select p.delivery_id, p.origin, p.event_id, p.route_id, p.destination_id, e.ordering_key, o.ordering
+select p.delivery_id, p.origin, p.event_id, p.route_id, p.destination_id, e.ordering_key, o.numbering
 from unnest(:delivery_ids) as given (id)
 cross join lateral (
     select a.delivery_id, a.origin, a.event_id, a.route_id, a.destination_id
@@ -14,7 +14,10 @@ left join lateral (
     limit 1
 ) e on true
 left join lateral (
-    select coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none') as ordering
+    select case when strpos(d.doc, '"ordering":"none"') = 0
+                    then coalesce(substring(d.doc from '"ordering":"(\w+)"'), 'none')
+                when strpos(d.doc, '"sequence":true') > 0 then 'unordered'
+                else 'none' end as numbering
     from destinations d
     where d.id = p.destination_id and d.deleted_at is null
 ) o on true

@@ -3,15 +3,15 @@
 select r.doc, r.version, a.version as account_version
 from accounts a
 left join lateral (
-    select routes.id, routes.doc, routes.version
+    select routes.destination_id, routes.id, routes.doc, routes.version
     from routes
     where routes.account_id = a.id
-      and routes.id > :after_route_id
+      and (routes.destination_id, routes.id) > (:after_destination_id, :after_route_id)
       and routes.deleted_at is null
       and routes.source_id is not distinct from :source_id
       and a.version is distinct from :known_version
-    order by routes.account_id, routes.id                   -- as the index has them, from here on
+    order by routes.account_id, routes.destination_id, routes.id   -- as the index has them, from here on
     limit :limit
 ) r on true
 where a.id = :account_id
-order by r.id
+order by r.destination_id, r.id

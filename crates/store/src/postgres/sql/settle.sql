@@ -37,6 +37,7 @@ moved as (
       and c.ending is null
     returning q.delivery_id
 )
+-- here: settle_dead_letters
 insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
                       number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
                       ending, reason, ended_at, late, sequence, detail_packed)

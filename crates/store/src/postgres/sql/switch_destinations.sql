@@ -8,3 +8,4 @@ from unnest(:account_id, :version) as a (id, version)
 where d.account_id = a.id
   and d.disabled_at is null
   and (d.id = any(:disable_ids) or d.id = any(:pause_ids) and d.paused_at is null and d.deleted_at is null)
+returning d.id, d.account_id

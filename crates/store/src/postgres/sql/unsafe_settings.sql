@@ -13,4 +13,5 @@ where n.nspname = current_schema()
   and c.relpersistence = 'u'
   and c.relkind = 'r'
   and coalesce(parent.relname, c.relname) in ('accounts', 'api_keys', 'attempts', 'destinations', 'events',
-      'expansions', 'gates', 'idempotency', 'queue', 'replays', 'routes', 'sequences', 'settings', 'sources')
+      'expanding_events', 'expansions', 'gates', 'idempotency', 'queue', 'replays', 'routes', 'sequences', 'settings',
+      'sources')

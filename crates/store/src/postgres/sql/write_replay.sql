@@ -8,3 +8,4 @@ set cursor = :cursor,
     status = case when :done then 'completed' else status end,
     finished_at = case when :done then :now else finished_at end
 where id = :replay_id
+returning account_id

@@ -3,10 +3,18 @@
 use super::{World, delivered, open};
 use crate::{
     Feed as _, FeedChange, Followed, Queue as _, Rollups as _,
-    postgres::{feed::FEED_FACTS, statement::params},
+    postgres::{feed::FEED_FACTS, rollup::SUM_FRESH, statement::params},
 };
 use domain::{id::AttemptId, limits, rollup::Span};
 use std::{collections::BTreeSet, time::Duration};
+
+/// Like an attempt that is there, of another delivery.
+const COPY_A_FACT: &str = "insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id,
+        origin, number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id, ending, reason,
+        ended_at, late)
+    select $1, $2, account_id, event_id, destination_id, route_id, $1, number, attempts, spent, started_at, duration_us,
+        outcome, http_status, detail, node_id, ending, reason, ended_at, late
+    from attempts limit 1";
 
 /// A transaction that began early, with the lower id, and ends after others have been told.
 #[tokio::test]
@@ -21,13 +29,7 @@ async fn what_commits_late_is_told_although_its_id_is_lower() {
     // The second is written by hand, as the first was, by somebody who is slow to commit.
     let earlier = AttemptId::at(world.now.minus(Duration::from_secs(30)), 1).uuid();
     world.client.batch_execute("begin").await.expect("a transaction");
-    let copy = "insert into attempts (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, origin,
-                    number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id, ending,
-                    reason, ended_at, late)
-                select $1, $2, account_id, event_id, destination_id, route_id, $1, number, attempts, spent, started_at,
-                    duration_us, outcome, http_status, detail, node_id, ending, reason, ended_at, late
-                from attempts limit 1";
-    world.client.execute(copy, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
+    world.client.execute(COPY_A_FACT, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
     let followed = Followed { accounts: &[ground.account_id], events: false };
     let page = world.store.feed(followed, &place, 10, world.now).await.expect("a page");
     assert_eq!((page.entries.len(), page.more), (1, false));
@@ -45,6 +47,34 @@ async fn what_commits_late_is_told_although_its_id_is_lower() {
         .collect();
     assert_eq!(told, BTreeSet::from([lane[1].id, lane[2].id]));
     assert_eq!(world.store.feed(followed, &page.next, 10, world.now).await.expect("a page").entries, []);
+    world.clean_up().await;
+}
+
+/// The same for sums: what was open when a minute was looked at is added to it once it is there, and nothing twice.
+#[tokio::test]
+async fn what_commits_late_is_added_to_its_minute() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    world.commit(&ground.events(world.now, 3)).await;
+    let lane = world.lane(&ground).await;
+    let minute = Span::Minute.start_of(world.now);
+    let end = minute.plus(Span::Minute.length());
+    let mut place = None;
+    let mut added = async || {
+        let fresh = world.store.sum_fresh(minute, end, place.take()).await.expect("sums");
+        assert!(!fresh.more);
+        place = Some(fresh.place);
+        fresh.sums.iter().map(|(_, sums)| sums.attempts()).sum::<u64>()
+    };
+    world.store.settle(world.node, &[delivered(&lane[0], world.node)], world.now).await.expect("settled");
+    world.client.batch_execute("begin").await.expect("a transaction");
+    let earlier = AttemptId::at(minute, 1).uuid();
+    world.client.execute(COPY_A_FACT, &[&lane[1].id.uuid(), &earlier]).await.expect("a fact");
+    assert_eq!(added().await, 1);
+    world.store.settle(world.node, &[delivered(&lane[2], world.node)], world.now).await.expect("settled");
+    assert_eq!(added().await, 1, "the other one is still being written");
+    world.client.batch_execute("commit").await.expect("at last");
+    assert_eq!((added().await, added().await), (1, 0));
     world.clean_up().await;
 }
 
@@ -121,6 +151,14 @@ async fn a_look_at_the_feed_goes_by_block_ranges() {
         until_open: None::<Vec<i64>> => INT8_ARRAY, limit: 500_i64 => INT8,
     ];
     let plan = world.explain(&FEED_FACTS, params).await;
+    assert!(plan.contains("Bitmap Index Scan on attempts_"), "{plan}");
+    let below = AttemptId::at(world.now.plus(minute), 0).uuid();
+    let params = params![
+        from_attempt_id: from => UUID, below_attempt_id: below => UUID, from_delivery_id: uuid::Uuid::nil() => UUID,
+        bucket_bounds: vec![1_i64] => INT8_ARRAY, seen_oldest: Some(1_i64) => INT8, seen_next: Some(2_i64) => INT8,
+        seen_open: Some(Vec::<i64>::new()) => INT8_ARRAY,
+    ];
+    let plan = world.explain(&SUM_FRESH, params).await;
     assert!(plan.contains("Bitmap Index Scan on attempts_"), "{plan}");
     world.clean_up().await;
 }

@@ -6,13 +6,13 @@ use crate::{
     postgres::{
         audit,
         catalog::DESTINATION_RECORDS,
-        expand::{ORDERINGS_OF, ROUTES_AFTER},
+        expand::{NUMBERINGS_OF, ROUTES_AFTER},
         history::FANOUT_COUNTS,
-        ingest::{COMMIT, COMMIT_PLAIN},
+        ingest::{COMMIT, COMMIT_PLAIN, COMMIT_TAGGED},
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
         queue::{BACKLOG, FETCH, FETCH_EVENTS, LANES},
-        settle::SETTLE,
+        settle::{SETTLE, SETTLE_TOLD},
         statement::{Params, Statement, params},
     },
     shard_scan::ShardScan,
@@ -62,6 +62,16 @@ async fn settle_looks_up_each_delivery() {
 }
 
 #[tokio::test]
+async fn counting_dead_letters_looks_up_each_delivery_too() {
+    for_all_ages(&SETTLE_TOLD, |age, plan| {
+        check(plan, age, &["Nested Loop"], &["Seq Scan", "Hash Join", "Merge Join"]);
+        assert_eq!(plan.matches(LOOKED_UP).count(), 2, "{age}: {plan}");
+        assert_eq!(plan.matches("(hashed SubPlan").count(), 3, "{age}: {plan}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn lanes_skip_from_one_to_the_next() {
     let world = World::new().await;
     let ground = world.ground().await;
@@ -92,7 +102,8 @@ async fn commit_looks_up_each_account_once() {
     for age in AGES {
         world.grow(&ground, age).await;
         let whole = world.explain_planned(&COMMIT).await;
-        for plan in [&whole, &world.explain_planned(&COMMIT_PLAIN).await] {
+        let tagged = world.explain_planned(&COMMIT_TAGGED).await;
+        for plan in [&whole, &tagged, &world.explain_planned(&COMMIT_PLAIN).await] {
             // Nested loops would look at each event for each delivery.
             check(plan, age, &["Index Scan using accounts_pkey", "Hash Join"], &["Seq Scan", "Nested Loop"]);
         }
@@ -105,7 +116,7 @@ async fn commit_looks_up_each_account_once() {
 async fn a_page_of_routes_is_read_in_their_order() {
     let world = World::new().await;
     let plan = world.explain_planned(&ROUTES_AFTER).await;
-    let by_key = "Index Scan Backward using routes_of_account";
+    let by_key = "Index Scan using routes_to_destinations";
     check(&plan, AGES[0], &["Limit", by_key], &["Seq Scan", "Bitmap"]);
     assert_eq!(plan.matches("Sort Key").count(), 1, "only the page itself is sorted: {plan}");
     world.clean_up().await;
@@ -114,7 +125,7 @@ async fn a_page_of_routes_is_read_in_their_order() {
 #[tokio::test]
 async fn what_a_lane_needs_is_looked_up() {
     let world = World::new().await;
-    for planned in [&*DESTINATION_RECORDS, &*ORDERINGS_OF] {
+    for planned in [&*DESTINATION_RECORDS, &*NUMBERINGS_OF] {
         let plan = world.explain_planned(planned).await;
         check(&plan, AGES[0], &["destinations_pkey"], &["Seq Scan", "Hash Join", "Merge Join"]);
     }

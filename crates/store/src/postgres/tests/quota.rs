@@ -7,6 +7,7 @@ use domain::{
     id::{DestinationId, RouteId},
     limits,
     route::Route,
+    testing::audit_entry,
 };
 
 /// Whatever is created takes a version.
@@ -25,12 +26,16 @@ async fn an_account_has_no_more_destinations_than_it_may() {
     world.run(CHANGES, params).await;
     let id = DestinationId::at(world.now, rand::random());
     let one_more = Destination::new(id, account, "More", "https://more.example", world.now);
-    let full = world.store.create_destination(&one_more).await;
+    let full = world.store.create_destination(&one_more, &audit_entry()).await;
     assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
     assert_eq!(world.store.account(account).await.expect("it").version, ground.version + most);
     world.ground().await;
-    world.store.delete_destination(account, ground.destination.id, world.now).await.expect("deleted");
-    world.store.create_destination(&one_more).await.expect("there is room again");
+    world
+        .store
+        .delete_destination(account, ground.destination.id, world.now, &audit_entry())
+        .await
+        .expect("deleted");
+    world.store.create_destination(&one_more, &audit_entry()).await.expect("there is room again");
     world.clean_up().await;
 }
 
@@ -47,9 +52,9 @@ async fn an_account_has_no_more_routes_than_it_may() {
     world.run(fill, params).await;
     world.run(CHANGES, params![account: account.uuid() => UUID, most: most => INT8]).await;
     let one_more = Route { id: RouteId::at(world.now, rand::random()), ..ground.route.clone() };
-    let full = world.store.create_route(&one_more).await;
+    let full = world.store.create_route(&one_more, &audit_entry()).await;
     assert!(matches!(full, Err(StoreError::Full { what: "routes" })), "{full:?}");
-    world.store.delete_route(account, ground.route.id, world.now).await.expect("deleted");
-    world.store.create_route(&one_more).await.expect("there is room again");
+    world.store.delete_route(account, ground.route.id, world.now, &audit_entry()).await.expect("deleted");
+    world.store.create_route(&one_more, &audit_entry()).await.expect("there is room again");
     world.clean_up().await;
 }

@@ -11,6 +11,7 @@ use domain::{
     destination::{Disabled, DisabledReason},
     id::{AttemptId, NodeId},
     limits,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -62,7 +63,8 @@ async fn a_delivery_ends_once_when_a_cancel_meets_its_settlement() {
         let mut cancelled = Vec::new();
         for delivery in lane.iter().rev() {
             let fact = AttemptId::at(world.now, rand::random());
-            let answer = world.store.cancel(ground.account_id, delivery.id, fact, world.now).await;
+            let answer =
+                world.store.cancel(ground.account_id, delivery.id, fact, world.now, &audit_entry()).await;
             cancelled.push(answer.expect("an answer").is_some());
         }
         cancelled.reverse();
@@ -91,7 +93,11 @@ async fn a_settlement_holds_although_the_row_moves_under_it() {
     // Each of these writes a new version of the row, at another place of the key.
     let hurry = async {
         for delivery in lane.iter().rev().chain(&lane) {
-            world.store.retry_now(ground.account_id, delivery.id, world.now).await.expect("an answer");
+            world
+                .store
+                .retry_now(ground.account_id, delivery.id, world.now, &audit_entry())
+                .await
+                .expect("an answer");
         }
     };
     let (moved, ()) = tokio::join!(settle, hurry);
@@ -108,9 +114,10 @@ async fn of_two_writers_with_the_same_version_one_is_told_to_read_again() {
     let mut destination = ground.destination;
     for _ in 0..20 {
         destination.switch.disabled = Some(Disabled { at: world.now, reason: DisabledReason::Requested });
+        let entry = audit_entry();
         let (one, two) = tokio::join!(
-            world.store.update_destination(&destination),
-            other.update_destination(&destination)
+            world.store.update_destination(&destination, &entry),
+            other.update_destination(&destination, &entry)
         );
         destination = match (one, two) {
             (Ok(written), Err(crate::StoreError::Changed))

@@ -2,7 +2,7 @@
 
 use super::{Ground, World, delivered};
 use crate::{
-    Chore, Chores as _, EventWalk, FactWalk, History as _, Retention as _, Term,
+    Chore, Chores as _, EventWalk, FactWalk, History as _, NewEvent, PreparedEvent, Retention as _, Term,
     postgres::{
         partitions::Day,
         retention::{
@@ -15,6 +15,7 @@ use crate::{
 };
 use crate::{Ingest as _, Queue as _};
 use domain::{
+    event::Event,
     id::{DeliveryId, EventId},
     limits,
     time::Timestamp,
@@ -60,6 +61,61 @@ async fn a_day_that_is_dropped_takes_its_counts_along() {
     assert_eq!(counted().await, [5]);
     world.prune_days(world.now.minus(8 * DAY)).await;
     assert_eq!(counted().await, [2]);
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_day_that_is_dropped_takes_its_tags_along() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let old = world.now.minus(10 * DAY);
+    world.days(old).await;
+    let tag = async |at: Timestamp| {
+        let new = ground.event(at, None);
+        let event = Event { tags: vec!["a".into(), "b".into()], ..Event::clone(new.event.event()) };
+        let new = NewEvent { event: PreparedEvent::new(event), deliveries: Vec::new(), ..new };
+        world.commit(std::slice::from_ref(&new)).await;
+    };
+    let counts = async || (world.count("events").await, world.count("event_tags").await);
+    tag(old).await;
+    tag(world.now).await;
+    assert_eq!(counts().await, (2, 4));
+    assert_eq!(world.count("event_tags_default").await, 0);
+    world.prune_days(world.now.minus(8 * DAY)).await;
+    assert_eq!(counts().await, (1, 2));
+
+    // A node of the version before makes no day for tags, and drops none.
+    let older = world.now.minus(20 * DAY);
+    world.days(older).await;
+    tag(older).await;
+    let day = older.to_string()[..10].replace('-', "");
+    let next = format!("insert into event_tags select account_id, 'left', id from events_p{day}");
+    world.client.batch_execute(&next).await.expect("written");
+    let dropped = format!("alter table events detach partition events_p{day}; drop table events_p{day}");
+    world.client.batch_execute(&dropped).await.expect("dropped");
+    assert_eq!(counts().await, (1, 5));
+    world.prune_days(world.now.minus(8 * DAY)).await;
+    assert_eq!(counts().await, (1, 2), "what was left of it goes too");
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn tags_that_have_no_day_go_with_their_events_day() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let old = world.now.minus(10 * DAY);
+    world.days(old).await;
+    let day = old.to_string()[..10].replace('-', "");
+    let without =
+        format!("alter table event_tags detach partition event_tags_p{day}; drop table event_tags_p{day}");
+    world.client.batch_execute(&without).await.expect("dropped");
+    let new = ground.event(old, None);
+    let event = Event { tags: vec!["a".into()], ..Event::clone(new.event.event()) };
+    let new = NewEvent { event: PreparedEvent::new(event), deliveries: Vec::new(), ..new };
+    world.commit(std::slice::from_ref(&new)).await;
+    assert_eq!(world.count("event_tags_default").await, 1);
+    world.prune_days(world.now.minus(8 * DAY)).await;
+    assert_eq!((world.count("events").await, world.count("event_tags").await), (0, 0));
     world.clean_up().await;
 }
 

@@ -2,7 +2,7 @@
 
 use super::{World, delivered};
 use crate::{
-    Committed, DeliveryState, Fact, History as _, Queue as _, StoreError,
+    Committed, DeliveryState, Fact, History as _, PreparedEvent, Queue as _, StoreError,
     postgres::{
         pool::Connection,
         statement::{Statement, params},
@@ -10,7 +10,8 @@ use crate::{
     },
 };
 use domain::{
-    delivery::Ending,
+    delivery::{Ending, Position},
+    event::Event,
     outcome::{DeadReason, Outcome},
 };
 use std::{
@@ -19,13 +20,17 @@ use std::{
 };
 use tokio::time::timeout;
 
+/// The event with a key that PostgreSQL's text cannot hold.
+fn unstorable(event: &Event) -> Arc<PreparedEvent> {
+    PreparedEvent::new(Event { ordering_key: Some("a\0b".into()), ..event.clone() })
+}
+
 #[tokio::test]
 async fn an_event_that_cannot_be_stored_is_refused_alone() {
     let world = World::new().await;
     let ground = world.ground().await;
     let mut batch = ground.events(world.now, 9);
-    // PostgreSQL's text cannot hold it.
-    Arc::get_mut(&mut batch[4].event).expect("not shared").ordering_key = Some("a\0b".into());
+    batch[4].event = unstorable(&batch[4].event);
     let answers = world.commit(&batch).await;
     for (place, answer) in answers.iter().enumerate() {
         match place {
@@ -42,8 +47,10 @@ async fn an_event_that_is_refused_takes_no_number() {
     let world = World::new().await;
     let ground = world.ground().await;
     let mut batch = ground.events(world.now, 9);
-    batch.iter_mut().for_each(|new| new.deliveries[0].sequenced = true);
-    Arc::get_mut(&mut batch[4].event).expect("not shared").ordering_key = Some("a\0b".into());
+    for delivery in batch.iter_mut().map(|new| &mut new.deliveries[0]) {
+        (delivery.sequenced, delivery.position.track) = (true, Position::STRICT);
+    }
+    batch[4].event = unstorable(&batch[4].event);
     for _ in 0..2 {
         world.commit(&batch).await;
         let lane = world.lane(&ground).await;

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log,
         rows::Columns,
         statement::{bound, sql},
         trouble::Trouble,
@@ -9,14 +10,18 @@ use super::{
     documents::{document, route, taken},
 };
 use crate::{AccountChanges, Page, StoreError, damage};
-use domain::{account::Account, destination::Ordering, id::AccountId};
+use domain::{account::Account, audit::AuditEntry, destination::Numbering, id::AccountId};
 use rusqlite::Connection;
 use std::ops::ControlFlow;
 
-const ORDERINGS: &str = sql!("orderings");
+const NUMBERINGS: &str = sql!("numberings");
 const CHANGED_ROUTES: &str = sql!("changed_routes");
 
-pub(super) fn create(connection: &Connection, account: &Account) -> Result<Account, Trouble> {
+pub(super) fn create(
+    connection: &Connection,
+    account: &Account,
+    audit: &AuditEntry,
+) -> Result<Account, Trouble> {
     let account = Account { version: 1, ..account.clone() };
     bound!(
         "insert into accounts (id, uid, version, created_at, doc) values (:id, :uid, :version, :created_at, :doc)",
@@ -28,6 +33,7 @@ pub(super) fn create(connection: &Connection, account: &Account) -> Result<Accou
     )
     .execute(connection)
     .map_err(taken)?;
+    audit_log::append(connection, Some(account.id), audit)?;
     Ok(account)
 }
 
@@ -35,6 +41,11 @@ pub(super) fn get(connection: &Connection, id: AccountId) -> Result<Account, Tro
     bound!("select version, doc from accounts where id = :id and deleted_at is null", id: id)
         .first(connection, read)?
         .ok_or(StoreError::NotFound { what: "account" }.into())
+}
+
+pub(super) fn by_uid(connection: &Connection, uid: &str) -> Result<Option<Account>, Trouble> {
+    bound!("select version, doc from accounts where uid = :uid and deleted_at is null", uid: uid)
+        .first(connection, read)
 }
 
 pub(super) fn list(connection: &Connection, page: Page<AccountId>) -> Result<Vec<Account>, Trouble> {
@@ -51,7 +62,11 @@ pub(super) fn first(connection: &Connection) -> Result<Option<Account>, Trouble>
         .first(connection, read)
 }
 
-pub(super) fn update(connection: &Connection, account: &Account) -> Result<Account, Trouble> {
+pub(super) fn update(
+    connection: &Connection,
+    account: &Account,
+    audit: &AuditEntry,
+) -> Result<Account, Trouble> {
     if known_version(connection, account.id)? != account.version {
         return Err(StoreError::Changed.into());
     }
@@ -65,6 +80,7 @@ pub(super) fn update(connection: &Connection, account: &Account) -> Result<Accou
     )
     .execute(connection)
     .map_err(taken)?;
+    audit_log::append(connection, Some(account.id), audit)?;
     Ok(account)
 }
 
@@ -104,8 +120,8 @@ pub(super) fn changes(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    changes.orderings = bound!(ORDERINGS, account_id: account, since: since)
-        .all(connection, |columns| Ok((columns.id()?, Ordering::read(columns.text()?))))?;
+    changes.numberings = bound!(NUMBERINGS, account_id: account, since: since)
+        .all(connection, |columns| Ok((columns.id()?, Numbering::read(columns.text()?))))?;
     Ok(changes)
 }
 

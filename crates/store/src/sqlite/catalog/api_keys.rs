@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log,
         rows::Columns,
         statement::{bound, sql},
         trouble::{Trouble, unreadable},
@@ -12,6 +13,7 @@ use super::{
 use crate::{Page, StoreError, damage};
 use domain::{
     account::{ApiKey, KeyKind},
+    audit::AuditEntry,
     id::{AccountId, ApiKeyId},
     time::Timestamp,
 };
@@ -22,7 +24,7 @@ const API_KEY_BY_LOOKUP: &str = sql!("api_key_by_lookup");
 const API_KEYS: &str = sql!("api_keys");
 const REVOKE_API_KEY: &str = sql!("revoke_api_key");
 
-pub(super) fn create(connection: &Connection, key: &ApiKey) -> Result<(), Trouble> {
+pub(super) fn create(connection: &Connection, key: &ApiKey, audit: &AuditEntry) -> Result<(), Trouble> {
     key.account_id.map(|id| accounts::known_version(connection, id)).transpose()?;
     bound!(
         INSERT_API_KEY,
@@ -42,7 +44,7 @@ pub(super) fn create(connection: &Connection, key: &ApiKey) -> Result<(), Troubl
     )
     .execute(connection)
     .map_err(taken)?;
-    Ok(())
+    audit_log::append(connection, key.account_id, audit)
 }
 
 pub(super) fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<ApiKey>, Trouble> {
@@ -66,10 +68,11 @@ pub(super) fn revoke(
     account: Option<AccountId>,
     id: ApiKeyId,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<(), Trouble> {
     match bound!(REVOKE_API_KEY, id: id, account_id: account, now: now).execute(connection)? {
         0 => Err(StoreError::NotFound { what: "api key" }.into()),
-        _ => Ok(()),
+        _ => audit_log::append(connection, account, audit),
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{DestinationRecord, StoreError};
 use domain::{
+    delivery_settings::DeliverySettings,
     destination::Destination,
     id::{AccountId, DestinationId},
     seal::Sealed,
@@ -41,6 +42,7 @@ pub(in crate::sqlite) fn get(
                 account_version: 0,
                 shard: id.shard(),
                 destination: Err(reason),
+                account_defaults: DeliverySettings::default(),
                 data_key: Sealed::default(),
                 overrides: Vec::new(),
                 gate: None,
@@ -63,6 +65,7 @@ fn whole(
         account_version: account.version,
         shard,
         destination: Ok(Destination::read(columns)?),
+        account_defaults: account.defaults,
         data_key: account.data_key,
         overrides: bound!(OVERRIDES, destination_id: id).all(connection, route)?,
         gate: gates::kept(connection, id)?,

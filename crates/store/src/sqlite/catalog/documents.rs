@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        audit_log, operational_events,
         rows::{Columns, Id, id_in},
         statement::{Value, bound, sql},
         trouble::Trouble,
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::{Listed, Page, StoreError, documents::Document, page_rows};
 use domain::{
+    audit::AuditEntry,
     destination::{Destination, Disabled, DisabledReason, Switch},
     id::AccountId,
     route::Route,
@@ -72,11 +74,16 @@ pub(super) fn version<D: StoredDocument>(
         .ok_or(StoreError::NotFound { what: D::WHAT }.into())
 }
 
-pub(super) fn create<D: StoredDocument>(connection: &Connection, new: &D) -> Result<D, Trouble> {
+pub(super) fn create<D: StoredDocument>(
+    connection: &Connection,
+    new: &D,
+    audit: &AuditEntry,
+) -> Result<D, Trouble> {
     let new = new.kept(accounts::next_version(connection, new.account_id())?);
     new.has_ends(connection)?;
     has_room::<D>(connection, new.account_id(), new.version())?;
     new.insert(connection, &document(&new)?).map_err(taken)?;
+    audit_log::append(connection, Some(new.account_id()), audit)?;
     Ok(new)
 }
 
@@ -94,7 +101,11 @@ fn has_room<D: StoredDocument>(
 }
 
 /// Writes only over the version it was read with.
-pub(super) fn update<D: StoredDocument>(connection: &Connection, changed: &D) -> Result<D, Trouble> {
+pub(super) fn update<D: StoredDocument>(
+    connection: &Connection,
+    changed: &D,
+    audit: &AuditEntry,
+) -> Result<D, Trouble> {
     let found = version::<D>(connection, changed.account_id(), changed.id())?;
     changed.has_ends(connection)?;
     if found != changed.version() {
@@ -102,6 +113,7 @@ pub(super) fn update<D: StoredDocument>(connection: &Connection, changed: &D) ->
     }
     let changed = changed.kept(accounts::next_version(connection, changed.account_id())?);
     changed.overwrite(connection, &document(&changed)?).map_err(taken)?;
+    audit_log::append(connection, Some(changed.account_id()), audit)?;
     Ok(changed)
 }
 
@@ -111,12 +123,13 @@ pub(super) fn delete<D: StoredDocument>(
     account: AccountId,
     id: D::Id,
     now: Timestamp,
+    audit: &AuditEntry,
 ) -> Result<(), Trouble> {
     version::<D>(connection, account, id)?;
     let version = accounts::next_version(connection, account)?;
     bound!(D::DELETE, id: id, account_id: account, now: now, version: version).execute(connection)?;
     D::delete_routes(connection, id, now, version)?;
-    Ok(())
+    audit_log::append(connection, Some(account), audit)
 }
 
 pub(super) fn source_by_token(connection: &Connection, token_hash: &[u8]) -> Result<Option<Source>, Trouble> {
@@ -212,6 +225,7 @@ impl StoredDocument for Destination {
 
     fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_destination");
+        operational_events::note_disabled(connection, self)?;
         let disabled = self.switch.disabled.as_ref();
         bound!(
             UPDATE,
@@ -251,6 +265,9 @@ impl StoredDocument for Route {
 
     fn insert(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const INSERT: &str = sql!("insert_route");
+        if self.takes_operational() {
+            operational_events::is_told(connection, self.account_id)?;
+        }
         bound!(
             INSERT,
             id: self.id,
@@ -267,6 +284,9 @@ impl StoredDocument for Route {
 
     fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_route");
+        if self.takes_operational() {
+            operational_events::is_told(connection, self.account_id)?;
+        }
         bound!(
             UPDATE,
             id: self.id,

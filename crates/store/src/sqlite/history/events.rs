@@ -9,7 +9,8 @@ use super::{
     filter, listed,
 };
 use crate::{
-    EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed, Page, PayloadSize, StoreError, payload,
+    BackfillEvent, BackfillEvents, BackfillWalk, EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed,
+    Page, PayloadSize, StoreError, other_routes, payload, tags,
 };
 use bytes::Bytes;
 use domain::{
@@ -23,7 +24,11 @@ use std::ops::ControlFlow;
 
 pub(in super::super) const EVENTS: &str = concat!(
     sql!("events"),
-    "where e.account_id = :account_id and e.id < :before order by e.id desc limit :limit"
+    "where e.account_id = :account_id and e.id < :before and e.id >= :from order by e.id desc limit :limit"
+);
+const BACKFILL_EVENTS: &str = concat!(
+    sql!("events"),
+    "where e.account_id = :account_id and e.id >= :from and e.id < :below order by e.id limit :limit"
 );
 const WANTED_EVENT: &str = concat!(sql!("events"), "where e.id = :id and e.account_id = :account_id");
 const EVENT: &str = sql!("event");
@@ -41,6 +46,8 @@ struct EventQuery {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     fanout_complete: Option<bool>,
+    unmatched: bool,
+    metadata_parts: Option<String>,
 }
 
 impl EventQuery {
@@ -52,6 +59,8 @@ impl EventQuery {
             since: filter.since,
             until: filter.until,
             fanout_complete: filter.fanout_complete,
+            unmatched: filter.unmatched,
+            metadata_parts: filter::list(&filter.metadata_parts(), String::clone),
         }
     }
 }
@@ -63,11 +72,13 @@ pub(super) fn list(
     page: Page<EventId>,
 ) -> Result<Listed<EventRecord, EventId>, Trouble> {
     let query = EventQuery::new(filter);
+    let (from, before) = filter.ids(page.before);
     let mut select = connection.prepare_cached(EVENTS)?;
     let mut rows = bound!(
         EVENTS,
         account_id: account,
-        before: page.before.unwrap_or(EventId::MAX),
+        before: before,
+        from: from,
         limit: limits::PAGE_SCAN + 1,
         types: query.types,
         source_ids: query.source_ids,
@@ -75,6 +86,8 @@ pub(super) fn list(
         since: query.since,
         until: query.until,
         fanout_complete: query.fanout_complete,
+        unmatched: query.unmatched,
+        metadata_parts: query.metadata_parts,
     )
     .rows(&mut select)?;
     listed(page.limit, || {
@@ -87,7 +100,8 @@ pub(super) fn list(
         }
         // The counts are looked up for those that are shown.
         let record = record(connection, &mut columns, Some(limits::FANOUT_COUNTED));
-        Ok(Some((id, Trouble::leave_out("event", id, record)?)))
+        let record = Trouble::leave_out("event", id, record)?;
+        Ok(Some((id, record.filter(|record| filter.wants(record)))))
     })
 }
 
@@ -101,6 +115,51 @@ pub(super) fn alone(connection: &Connection, account: AccountId, id: EventId) ->
     bound!(EVENT, id: id, account_id: account)
         .first(connection, |columns| columns.event())?
         .ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
+/// The next events that a backfill is about, oldest first.
+pub(in super::super) fn backfill(
+    connection: &Connection,
+    walk: &BackfillWalk,
+) -> Result<BackfillEvents, Trouble> {
+    let (query, (from, below)) = (EventQuery::new(&walk.selection.filter), walk.range());
+    let (mut found, mut last, mut looked_at) = (BackfillEvents::default(), None, 0);
+    bound!(
+        BACKFILL_EVENTS,
+        account_id: walk.account_id,
+        from: from,
+        below: below,
+        limit: limits::PAGE_SCAN + 1,
+        types: query.types,
+        source_ids: query.source_ids,
+        idempotency_keys: query.idempotency_keys,
+        since: query.since,
+        until: query.until,
+        fanout_complete: query.fanout_complete,
+        unmatched: query.unmatched,
+        metadata_parts: query.metadata_parts,
+    )
+    .each(connection, |columns| {
+        if found.events.len() == walk.limit || looked_at == limits::PAGE_SCAN {
+            found.next = last;
+            return Ok(ControlFlow::Break(()));
+        }
+        looked_at += 1;
+        let wanted: bool = columns.get()?;
+        let id: EventId = columns.clone().id()?;
+        last = Some(id);
+        if wanted {
+            let (event, _size_bytes) = (columns.event()?, columns.count()?);
+            let expanding = columns.get::<Option<u32>>()?.is_none();
+            let _other_routes = columns.optional_blob()?;
+            let event = Event { tags: tags::read(columns.optional_text()?), ..event };
+            if walk.selection.wants(&event) {
+                found.events.push(BackfillEvent { event, expanding });
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
 }
 
 /// None: the event is gone.
@@ -128,12 +187,14 @@ pub(super) fn wanted(
         since: query.since,
         until: query.until,
         fanout_complete: query.fanout_complete,
+        unmatched: query.unmatched,
+        metadata_parts: query.metadata_parts,
     )
     .first(connection, |columns| {
         let wanted: bool = columns.get()?;
         wanted.then(|| record(connection, columns, Some(limits::FANOUT_COUNTED))).transpose()
     })?;
-    Ok(found.flatten())
+    Ok(found.flatten().filter(|record| filter.wants(record)))
 }
 
 pub(super) fn payload_size(
@@ -184,8 +245,10 @@ fn record(
 ) -> Result<EventRecord, Trouble> {
     let event = columns.event()?;
     let (size_bytes, total) = (columns.count()?, columns.get()?);
+    let other_routes = other_routes::unpacked(columns.optional_blob()?);
+    let event = Event { tags: tags::read(columns.optional_text()?), ..event };
     let fanout = fanout(connection, event.id, total, at_most)?;
-    Ok(EventRecord { event, size_bytes, fanout })
+    Ok(EventRecord { event, size_bytes, fanout, other_routes })
 }
 
 /// `total` is null while an expansion makes them.

@@ -2,7 +2,7 @@
 
 use super::super::{
     Trouble,
-    catalog::ordering_of,
+    catalog::numbering_of,
     history::{self, EndedWalk},
     statement::{bound, sql},
 };
@@ -41,6 +41,7 @@ pub(super) fn survey(
                 }
             }
         }
+        Selection::Events(_) => {}
         Selection::Filter(filter) => {
             let mut walk = EndedWalk::new(connection, account, filter, (below, ended_by), None)?;
             let mut ended = walk.after(None, limit + 1)?;
@@ -119,7 +120,7 @@ fn covers(as_of: AsOf, record: &DeliveryRecord) -> bool {
 }
 
 fn original(connection: &Connection, record: DeliveryRecord) -> Result<Original, Trouble> {
-    let ordering = ordering_of(connection, record.destination_id)?;
+    let numbering = numbering_of(connection, record.destination_id)?;
     Ok(Original {
         id: record.id,
         origin: record.origin,
@@ -128,6 +129,6 @@ fn original(connection: &Connection, record: DeliveryRecord) -> Result<Original,
         destination_id: record.destination_id,
         ordering_key: record.ordering_key,
         // None once it is deleted.
-        ordering: ordering.and_then(|(ordering, deleted)| (!deleted).then_some(ordering)),
+        numbering: numbering.and_then(|(numbering, deleted)| (!deleted).then_some(numbering)),
     })
 }

@@ -3,7 +3,7 @@
 with next as (
   select e.id, e.account_id, coalesce(e.deliveries, x.deliveries) as promised
   from events e
-  left join expansions x on x.event_id = e.id
+  left join expanding_events x on x.event_id = e.id
   where e.id >= :from
   order by e.id
   limit :limit

@@ -16,12 +16,15 @@ select
         or t.value ->> 2 and stops >= t.value ->> 1
           and e.type glob (t.value ->> 0) || replace(hex(zeroblob(stops - (t.value ->> 1))), '00', '.*')
       ) then 0
+    when :metadata_parts is not null
+      and not exists (select 1 from json_each(:metadata_parts) where instr(e.metadata, value)) then 0
+    when :unmatched and e.deliveries is not 0 then 0
     -- Last: it is looked up in the queue.
     when :fanout_complete is not null and :fanout_complete <> (
       e.deliveries is not null
-        and not exists (select 1 from queue q where q.event_id = e.id and q.replay_id is null)) then 0
+        and not exists (select 1 from queue q where q.event_id = e.id and q.origin = q.delivery_id)) then 0
     else 1
   end,
   e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.ordering_key, e.received_at, e.deliver_at,
-  e.headers, e.metadata, e.size_bytes, e.deliveries
+  e.headers, e.metadata, e.size_bytes, e.deliveries, e.other_routes, e.tags
 from events e

@@ -1,3 +1,3 @@
-select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at
-from expansions
+select event_id, account_id, account_version, cursor, deliveries, inline_destinations, other_routes, created_at
+from expanding_events
 where event_id = :event_id

@@ -5,7 +5,7 @@ from (
     from attempts
     where event_id = :event_id
       and ending is not null                -- read from the index alone
-      and replay_id is null                 -- replays are not its fan-out
+      and (replay_id is null or origin = x'')   -- replays are not its fan-out, what a backfill made is
     limit :limit
 )
 group by ending

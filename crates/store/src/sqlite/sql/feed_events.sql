@@ -1,6 +1,6 @@
 -- Behind the row :after.
 select rowid, id, account_id, source_id, type, idempotency_key, content_type, ordering_key, received_at, deliver_at,
-  headers, metadata, size_bytes, deliveries
+  headers, metadata, size_bytes, deliveries, other_routes, tags
 from events
 where rowid > :after
 order by rowid

@@ -3,5 +3,5 @@ select max(id)
 from (
   select * from (select event_id as id from queue where event_id < :before order by event_id desc limit 1)
   union all
-  select * from (select event_id as id from expansions where event_id < :before order by event_id desc limit 1)
+  select * from (select event_id as id from expanding_events where event_id < :before order by event_id desc limit 1)
 )

@@ -1,2 +1,2 @@
-insert into expansions (event_id, account_id, account_version, deliveries, inline_routes, created_at)
-values (:event_id, :account_id, :account_version, :deliveries, :inline_routes, :now)
+insert into expanding_events (event_id, account_id, account_version, deliveries, inline_destinations, other_routes, created_at)
+values (:event_id, :account_id, :account_version, :deliveries, :inline_destinations, :other_routes, :now)

@@ -1,6 +1,6 @@
 -- :after an event
-select event_id, account_id, account_version, cursor, deliveries, inline_routes, created_at
-from expansions
+select event_id, account_id, account_version, cursor, deliveries, inline_destinations, other_routes, created_at
+from expanding_events
 where event_id > :after
 order by event_id
 limit :limit

@@ -2,15 +2,14 @@
 
 use super::{Fixture, NOW, open};
 use crate::{
-    Committed, EventFilter, History as _, Ingest as _, OpenOptions, Page,
+    Committed, EventFilter, History as _, Ingest as _, OpenOptions, Page, PreparedEvent,
     sqlite::{BackupError, Depth, backup, check_integrity, is_in_use},
 };
-use domain::limits;
+use domain::{event::Event, limits};
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -63,7 +62,7 @@ async fn a_snapshot_that_is_held_holds_up_no_event() {
     let mut slowest = Duration::ZERO;
     for _ in 0..pages * 4096 / LARGE {
         let mut new = fixture.event(&destination, 1).await;
-        Arc::make_mut(&mut new.event).payload = vec![7; LARGE].into();
+        new.event = PreparedEvent::new(Event { payload: vec![7; LARGE].into(), ..Event::clone(&new.event) });
         let began = Instant::now();
         assert_eq!(fixture.store.commit(&[new], NOW).await.expect("a commit"), [Committed::New]);
         slowest = slowest.max(began.elapsed());

@@ -2,14 +2,16 @@
 
 use super::{Fixture, NOW, all_shards, window};
 use crate::{
-    Catalog as _, DeliveryFilter, DeliveryState, EventFilter, Fact, History as _, Page, Queue as _,
-    Rollups as _, Settlement, StoreError,
+    AuditChains as _, AuditLog as _, Catalog as _, Checked, DeliveryFilter, DeliveryState, EventFilter, Fact,
+    History as _, Page, Queue as _, Rollups as _, Settlement, StoreError, check_chain,
 };
 use domain::{
     attempt::{Attempt, Detail},
+    audit::Broken,
     delivery::{Delivery, Ending, Position, Settled},
     id::{AttemptId, EventId, NodeId},
     outcome::{DeadReason, Outcome},
+    testing::audit_entry,
 };
 use rusqlite::{Connection, ToSql};
 use std::{cmp::Reverse, time::Duration};
@@ -183,7 +185,7 @@ async fn a_settlement_that_is_refused_ends_its_delivery() {
     assert_eq!(endings, [Ending::Delivered, dead, Ending::Delivered]);
 }
 
-fn delivered(delivery: &Delivery) -> Settlement {
+pub(super) fn delivered(delivery: &Delivery) -> Settlement {
     let attempt = Attempt {
         id: AttemptId::at(NOW, rand::random()),
         delivery_id: delivery.id,
@@ -263,5 +265,37 @@ async fn the_history_goes_on_without_what_does_not_read() {
         let mut wanted = vec![lane[0].id, lane[2].id];
         wanted.sort_by_key(|id| Reverse(*id));
         assert_eq!(deliveries, wanted, "{limit} at a time");
+    }
+}
+
+#[tokio::test]
+async fn an_audit_entry_that_does_not_read_back_is_the_one_that_does_not_hold() {
+    let broken = [
+        "id = x'00'",
+        "at = 'noon'",
+        "actor = x'ff'",
+        "key_id = 7",
+        "action = 7",
+        "object_id = x'ff'",
+        "client = 1.5",
+        "request_id = 'x'",
+        "difference = x'ff'",
+        "count = -1",
+        "hash = 'none'",
+    ];
+    for broken in broken {
+        let fixture = Fixture::new().await;
+        let account = fixture.account().await;
+        for _ in 0..3 {
+            fixture.store.write_audit(Some(account.id), &audit_entry()).await.expect("written");
+        }
+        let written = fixture.store.audit_records(Some(account.id), 0, 10).await.expect("entries");
+        let number = written[1].number;
+        let sql = format!("update audit_entries set {broken} where account_id = ? and number = ?");
+        damage(&fixture.outsider(), &sql, &[account.id.bytes(), &number]);
+        let checked = check_chain(&fixture.store, Some(account.id)).await.expect("checked to the end");
+        assert_eq!(checked, Checked::Breaks(Broken::Altered { number }), "{broken}");
+        // And it keeps no other chain from being looked at.
+        assert!(fixture.store.audit_chains(None, 10).await.expect("chains").contains(&Some(account.id)));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Fixture, NOW};
 use crate::{Committed, Ingest as _};
-use domain::id::SHARDS;
+use domain::{delivery::Position, id::SHARDS};
 
 #[tokio::test]
 async fn an_event_that_is_refused_takes_no_number() {
@@ -11,7 +11,9 @@ async fn an_event_that_is_refused_takes_no_number() {
     let mut batch = Vec::new();
     for _ in 0..5 {
         let mut new = fixture.event(&destination, 2).await;
-        new.deliveries.iter_mut().for_each(|delivery| delivery.sequenced = true);
+        for delivery in &mut new.deliveries {
+            (delivery.sequenced, delivery.position.track) = (true, Position::STRICT);
+        }
         batch.push(new);
     }
     // There is no such shard: the table checks it, after the first of the two has taken its number.

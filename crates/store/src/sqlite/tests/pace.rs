@@ -1,7 +1,7 @@
 //! How fast: `cargo test --release -p store pace -- --ignored --nocapture`.
 
 use super::Fixture;
-use crate::{Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent};
+use crate::{Catalog as _, Committed, Ingest as _, NewDelivery, NewEvent, PreparedEvent};
 use bytes::Bytes;
 use domain::{
     account::Account,
@@ -9,9 +9,10 @@ use domain::{
     id::{AccountId, DeliveryId, DestinationId, RouteId},
     seal::Sealed,
     testing,
+    testing::audit_entry,
     time::Timestamp,
 };
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 const GROUP: usize = 500;
 const GROUPS: usize = 200;
@@ -22,7 +23,7 @@ async fn pace_of_commits() {
     let fixture = Fixture::new().await;
     let start = Timestamp::from_seconds(1_790_000_000);
     let account = Account::new(AccountId::at(start, 1), "pace", Sealed::default(), start);
-    let version = fixture.store.create_account(&account).await.expect("an account").version;
+    let version = fixture.store.create_account(&account, &audit_entry()).await.expect("an account").version;
     let groups: Vec<Vec<NewEvent>> = (0..GROUPS)
         .map(|group| (0..GROUP).map(|n| new_event(account.id, version, (group * GROUP + n) as i64)).collect())
         .collect();
@@ -49,9 +50,10 @@ fn new_event(account_id: AccountId, account_version: i64, n: i64) -> NewEvent {
     };
     let delivery = NewDelivery::unordered(id, RouteId::MIN, destination_id, at);
     NewEvent {
-        event: Arc::new(event),
+        event: PreparedEvent::new(event),
         account_version,
         deliveries: vec![delivery],
+        other_routes: Vec::new(),
         expands: false,
         key: None,
     }

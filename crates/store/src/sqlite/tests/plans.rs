@@ -114,7 +114,8 @@ async fn lists_walk_their_index() {
         "SEARCH a USING INDEX attempts_ending_event (event_id=? AND delivery_id>?",
     )
     .await;
-    check(history::EVENTS, "SEARCH e USING INDEX events_account (account_id=? AND id<?)").await;
+    check(history::EVENTS, "SEARCH e USING INDEX events_account (account_id=? AND id>? AND id<?)").await;
+    check(history::TAGGED_EVENTS, "SEARCH t USING PRIMARY KEY (account_id=? AND tag=? AND event_id<?)").await;
     check(
         history::ATTEMPTS_OF_DESTINATION,
         "SEARCH attempts USING INDEX attempts_destination (destination_id=? AND delivery_id<?)\n\

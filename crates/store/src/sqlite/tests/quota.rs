@@ -8,6 +8,7 @@ use domain::{
     id::{DestinationId, RouteId},
     limits,
     route::Route,
+    testing::audit_entry,
 };
 use rusqlite::params;
 
@@ -32,12 +33,12 @@ async fn an_account_has_no_more_destinations_than_it_may() {
     let last = fixture.destination(&account).await;
     let id = DestinationId::at(NOW, rand::random());
     let one_more = Destination::new(id, account.id, "More", "https://more.example", NOW);
-    let full = fixture.store.create_destination(&one_more).await;
+    let full = fixture.store.create_destination(&one_more, &audit_entry()).await;
     assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
     assert_eq!(fixture.store.account(account.id).await.expect("it").version, last.version);
     fixture.destination(&other).await;
-    fixture.store.delete_destination(account.id, last.id, NOW).await.expect("deleted");
-    fixture.store.create_destination(&one_more).await.expect("there is room again");
+    fixture.store.delete_destination(account.id, last.id, NOW, &audit_entry()).await.expect("deleted");
+    fixture.store.create_destination(&one_more, &audit_entry()).await.expect("there is room again");
 }
 
 #[tokio::test]
@@ -49,10 +50,10 @@ async fn an_account_has_no_more_routes_than_it_may() {
                   select cast(printf('%016d', i) as blob), ?1, 1, 0, x'', '{}'";
     fill(&fixture, &account, limits::ROUTES_PER_ACCOUNT - 1, insert);
     let route = || Route::new(RouteId::at(NOW, rand::random()), account.id, destination.id, NOW);
-    let last = fixture.store.create_route(&route()).await.expect("the last");
+    let last = fixture.store.create_route(&route(), &audit_entry()).await.expect("the last");
     let one_more = route();
-    let full = fixture.store.create_route(&one_more).await;
+    let full = fixture.store.create_route(&one_more, &audit_entry()).await;
     assert!(matches!(full, Err(StoreError::Full { what: "routes" })), "{full:?}");
-    fixture.store.delete_route(account.id, last.id, NOW).await.expect("deleted");
-    fixture.store.create_route(&one_more).await.expect("there is room again");
+    fixture.store.delete_route(account.id, last.id, NOW, &audit_entry()).await.expect("deleted");
+    fixture.store.create_route(&one_more, &audit_entry()).await.expect("there is room again");
 }

@@ -2,17 +2,18 @@
 
 use super::{Fixture, NOW};
 use crate::{
-    Chore, Chores as _, EventWalk, Ingest as _, Retention as _, Term,
+    Chore, Chores as _, EventWalk, Ingest as _, PreparedEvent, Retention as _, Term,
     sqlite::{
         history::INCOMPLETE_EVENTS,
         retention::{ENDED_OF_EVENTS, IS_NEEDED, MADE, OLD_EVENTS, OLD_FACTS, OLD_REPLAYS},
     },
 };
 use domain::{
+    event::Event,
     id::{EventId, NodeId},
     limits,
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 #[tokio::test]
 async fn a_new_file_gives_its_room_back() {
@@ -26,7 +27,7 @@ async fn a_new_file_gives_its_room_back() {
             let mut new = fixture.event(&destination, 0).await;
             // Of noise nothing is saved by packing it.
             let noise: Vec<u8> = (0..500).flat_map(|_| rand::random::<u64>().to_le_bytes()).collect();
-            Arc::get_mut(&mut new.event).expect("nobody else has it").payload = noise.into();
+            new.event = PreparedEvent::new(Event { payload: noise.into(), ..Event::clone(&new.event) });
             batch.push(new);
         }
         fixture.store.commit(&batch, NOW).await.expect("committed");

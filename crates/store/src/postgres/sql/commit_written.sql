@@ -1,0 +1,3 @@
+-- Ends commit.sql.
+select id
+from written

@@ -1,0 +1,68 @@
+-- First deliveries to destinations that never had the event. One that is gone, or whose expansion is under way, has none.
+with d as materialized (
+    select d.*, e.account_id, e.size_bytes, e.deliver_at
+    from unnest(:event_id, :delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at,
+                :sequenced) with ordinality
+        as d (event_id, id, shard, destination_id, route_id, track, rank, due_at, created_at, sequenced, place)
+    cross join lateral (
+        select events.account_id, events.size_bytes, events.deliver_at
+        from events
+        where events.id = d.event_id and events.account_id = :account_id and events.deliveries is not null
+        limit 1
+    ) e
+),
+had as materialized (
+    select h.event_id, h.destination_id
+    from (select distinct d.event_id as id from d) e
+    cross join lateral (
+        select q.event_id, q.destination_id
+        from queue q
+        where q.event_id = e.id and q.destination_id = any(:destination_id)
+        union all
+        select a.event_id, a.destination_id
+        from attempts a
+        where a.event_id = e.id and a.ending is not null and a.destination_id = any(:destination_id)
+          and a.delivery_id >= :from_delivery_id
+    ) h
+),
+made as materialized (
+    select d.*
+    from d
+    where not exists (select from had where had.event_id = d.event_id and had.destination_id = d.destination_id)
+),
+noted as (
+    insert into replayed (replay_id, origin, delivery_id)
+    select :replay_id, made.id, made.id
+    from made
+),
+ordered as materialized (
+    select made.id, made.destination_id,
+           row_number() over (partition by made.destination_id order by made.place desc) - 1 as behind
+    from made
+    where made.sequenced
+),
+numbers as (
+    insert into sequences as s (destination_id, last)
+    select ordered.destination_id, count(*)
+    from ordered
+    group by ordered.destination_id
+    order by ordered.destination_id                         -- as a commit does
+    on conflict (destination_id) do update set last = s.last + excluded.last
+    returning s.destination_id, s.last
+),
+promised as (
+    insert into queue (shard, destination_id, track, rank, delivery_id, account_id, event_id, route_id, replay_id,
+                       origin, due_at, attempts, spent, tls_errors, created_at, available_at, payload_bytes, sequence)
+    select made.shard, made.destination_id, made.track,
+           case when made.track = 0 then made.rank else coalesce(o.sequence, made.rank) end,   -- 0: in no order
+           made.id, made.account_id, made.event_id, made.route_id, :replay_id, made.id, made.due_at, 0, 0, 0,
+           made.created_at, greatest(made.created_at, made.deliver_at), made.size_bytes, o.sequence
+    from made
+    left join (
+        select ordered.id, numbers.last - ordered.behind as sequence
+        from ordered
+        join numbers on numbers.destination_id = ordered.destination_id
+    ) o on o.id = made.id
+)
+select count(*) as made
+from made

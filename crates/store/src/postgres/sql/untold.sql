@@ -1,0 +1,6 @@
+-- The oldest first, of all accounts but those that have had their share.
+select id, account_id, about_account_id, destination_id, kind, data
+from operational_notes
+where not account_id = any(:passed_over)
+order by id, account_id
+limit :limit

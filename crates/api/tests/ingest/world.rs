@@ -230,7 +230,7 @@ impl Answer {
 
     #[track_caller]
     pub(crate) fn accepted(&self, status: &str, deliveries: u32) -> String {
-        let expected = if status == "queued" { StatusCode::ACCEPTED } else { StatusCode::OK };
+        let expected = if status == "duplicate" { StatusCode::OK } else { StatusCode::ACCEPTED };
         assert_eq!(self.status, expected, "{}", self.body);
         assert_eq!(self.body["status"], status);
         assert_eq!((&self.body["deliveries"], &self.body["expanding"]), (&deliveries.into(), &false.into()));

@@ -17,7 +17,6 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "update_account",
     "list_account_api_keys",
     "revoke_account_api_key",
-    "list_nodes",
 ];
 
 /// What is the operator's own, or everybody's, and needs no account.

@@ -6,7 +6,7 @@ use contract::{ListBody, NodeView};
 use domain::account::Scope;
 
 /// List the nodes that share the store, in the order in which they started. An operator, or scope `account:admin`, which
-/// does not see addresses.
+/// does not see addresses; platforms do not see them.
 #[utoipa::path(
     get, path = "/v1/nodes", operation_id = "list_nodes", tag = "operations",
     responses((status = 200, description = "All of them.", body = ListBody<NodeView>), problems::Asking),
@@ -15,8 +15,14 @@ pub(crate) async fn list(
     State(app): State<App>,
     caller: Caller,
 ) -> Result<Json<ListBody<NodeView>>, ApiError> {
-    if let Caller::Account(ctx) = &caller {
-        ctx.require(Scope::AccountAdmin)?;
+    match &caller {
+        Caller::Operator(_) => {}
+        Caller::Account(ctx) if !ctx.is_platform() => {
+            ctx.require(Scope::AccountAdmin)?;
+        }
+        Caller::Account(_) | Caller::Platform => {
+            return Err(ApiError::scope_missing("the nodes are the operator's: a platform does not see them"));
+        }
     }
     let mut data = read::nodes(&app).await?;
     if let Caller::Account(_) = &caller {

@@ -174,6 +174,11 @@ pub const BACKLOG_ACCOUNTS: usize = 1_000;
 /// one because they are not among the largest.
 pub const BACKLOG_QUOTAS: usize = 1_000;
 pub const BACKLOG_QUOTAS_COUNTED: usize = 100;
+/// The largest quota that is counted so.
+pub const BACKLOG_QUOTA_COUNTED_ROWS: u64 = 10_000;
+/// The largest quotas of an account for what waits.
+pub const BACKLOG_QUOTA_ROWS_MAX: u64 = 1_000_000_000_000;
+pub const BACKLOG_QUOTA_BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Pages of the queue that PostgreSQL looks at to estimate it: all of a small one, a sample of a large one. They hold some
 /// ten thousand rows, read in 16 to 37 ms on a busy machine; by the
 /// number of pages alone, two estimates in three are within six percent.

@@ -229,7 +229,7 @@ on_every_store! {
             as_operator(&world, Method::PATCH, &path, json!({ "uid": uid })).await.expect(200)
         };
         give(&first, json!("customer-7")).await;
-        let own = |uid: &str| world.act_for(uid, Method::GET, "/v1/account", None);
+        let own = async |uid: &str| world.act_for(uid, Method::GET, "/v1/account", None).await;
         assert_eq!(own("customer-7").await.expect(200)["id"], json!(first));
         give(&first, Value::Null).await;
         own("customer-7").await.expect_problem(404, "not_found");

@@ -222,7 +222,8 @@ pub(crate) async fn update_own(
             "name": account.name, "retention_days": account.retention_days, "defaults": account.defaults,
         });
         let OwnAccountInput { name, retention_days, defaults } = json::patched(form, patch.clone())?;
-        let input = NewAccount { uid: account.uid.clone(), retention_days, defaults, ..NewAccount::new(&name) };
+        let input =
+            NewAccount { uid: account.uid.clone(), retention_days, defaults, ..NewAccount::new(&name) };
         check(&input, Some(&account))?;
         let account = account.with_defaults(read_defaults(&input.defaults));
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })

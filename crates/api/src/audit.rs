@@ -7,8 +7,12 @@ pub(crate) mod refusals;
 
 use crate::{
     app::App,
-    auth::{Caller, no_account}, client_address::ClientAddress, error::ApiError, page::List,
-    page_params::PageParams, problems, read,
+    auth::{Caller, no_account},
+    client_address::ClientAddress,
+    error::ApiError,
+    page::List,
+    page_params::PageParams,
+    problems, read,
 };
 use axum::{
     extract::{MatchedPath, State},

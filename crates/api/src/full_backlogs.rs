@@ -138,7 +138,8 @@ async fn full_of_few(
     quotas: &HashMap<AccountId, Quotas>,
 ) -> Vec<AccountId> {
     let found: HashSet<AccountId> = found.iter().map(|backlog| backlog.account_id).collect();
-    let small = |quotas: &Quotas| quotas.backlog_rows.filter(|rows| *rows <= limits::BACKLOG_QUOTA_COUNTED_ROWS);
+    let small =
+        |quotas: &Quotas| quotas.backlog_rows.filter(|rows| *rows <= limits::BACKLOG_QUOTA_COUNTED_ROWS);
     let others = quotas.iter().filter(|(account, _)| !found.contains(account));
     let counted = others.filter_map(|(account, quotas)| Some((*account, small(quotas)?)));
     let mut full = Vec::new();

@@ -3,8 +3,16 @@
 //! The bytes of `data`, as they were written, are the payload: nothing is parsed and written again.
 
 use crate::{
-    accounts, app::App, auth::PublishCtx, body, error::ApiError, event_text, ingest_url::respond, json, problems,
-    rate::{RateMeters, RateStatus}, views,
+    accounts,
+    app::App,
+    auth::PublishCtx,
+    body,
+    error::ApiError,
+    event_text,
+    ingest_url::respond,
+    json, problems,
+    rate::{RateMeters, RateStatus},
+    views,
 };
 use axum::{
     Extension,

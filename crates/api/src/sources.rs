@@ -22,7 +22,8 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::{
-    IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, schema,
+    IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, VerificationInput,
+    VerificationKind, schema,
 };
 use domain::{
     account::Scope,

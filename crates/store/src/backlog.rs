@@ -37,7 +37,10 @@ impl Default for BacklogCap {
 impl BacklogCap {
     /// That of an account with these quotas.
     pub fn of(self, quotas: &Quotas) -> Self {
-        Self { rows: quotas.backlog_rows.unwrap_or(self.rows), bytes: quotas.backlog_bytes.unwrap_or(self.bytes) }
+        Self {
+            rows: quotas.backlog_rows.unwrap_or(self.rows),
+            bytes: quotas.backlog_bytes.unwrap_or(self.bytes),
+        }
     }
 
     pub fn is_reached(&self, backlog: &AccountBacklog) -> bool {

@@ -2,7 +2,13 @@
 
 use crate::world::{Answer, NOW, TOKEN, World};
 use axum::body::Body;
-use domain::{account::{Account, KeyKind, Quotas}, id::AttemptId, limits, source::Source, testing::audit_entry};
+use domain::{
+    account::{Account, KeyKind, Quotas},
+    id::AttemptId,
+    limits,
+    source::Source,
+    testing::audit_entry,
+};
 use futures_util::stream;
 use serde_json::json;
 use std::time::Duration;

@@ -105,7 +105,8 @@ async fn a_platforms_key_is_taken_where_an_operators_is_not() {
     let public = ApiService::new(ListenAddress::Public, world.app.clone());
     let ask = async |kind: KeyKind, path: &str| {
         let (key, _) = world.new_key(kind, None).await;
-        let headers = [&format!("posthaste-account: {}", world.account), &format!("authorization: Bearer {key}")];
+        let headers =
+            [&format!("posthaste-account: {}", world.account), &format!("authorization: Bearer {key}")];
         let headers = [headers[0].as_str(), headers[1].as_str(), "content-type: application/json"];
         let event = "{\"type\":\"order.paid\",\"data\":{}}";
         public.clone().answer(request("POST", path, &headers, event)).await.status().as_u16()
@@ -130,7 +131,8 @@ async fn a_bound_on_accounts_is_kept() {
     publish("one").await.accepted("unmatched", 0);
     publish("two").await.is(409, "quota_exceeded");
     publish("one").await.accepted("unmatched", 0);
-    let made = request("POST", "/v1/accounts", &["content-type: application/json", &key], "{\"name\":\"Two\"}");
+    let made =
+        request("POST", "/v1/accounts", &["content-type: application/json", &key], "{\"name\":\"Two\"}");
     world.ask(made).await.is(409, "quota_exceeded");
     assert_eq!(world.store.accounts(Page { before: None, limit: 9 }).await.unwrap().len(), 2);
 }

@@ -7,9 +7,11 @@ use crate::{
     world::{Reply, World, text},
 };
 use axum::body::Body;
+use bytes::Bytes;
 use domain::outcome::Outcome;
 use http::{Method, Request, header};
-use serde_json::{Value, json};
+use http_body_util::BodyExt as _;
+use serde_json::json;
 
 /// Who asks, and for whom.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +27,7 @@ enum Case {
     // it, and `check` says what it is answered with.
 }
 
-const CASES: [Case; 4] =
-    [Case::NoKey, Case::Foreign, Case::PlatformForNobody, Case::PlatformForForeign];
+const CASES: [Case; 4] = [Case::NoKey, Case::Foreign, Case::PlatformForNobody, Case::PlatformForForeign];
 
 /// Whose operation it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,10 +97,8 @@ impl Things {
 
 /// Only as much of an answer as comes by itself: a stream has no end.
 async fn ask(world: &World, case: Case, method: &Method, path: &str) -> Reply {
-    let mut request = Request::builder()
-        .uri(path)
-        .method(method.clone())
-        .header(header::CONTENT_TYPE, "application/json");
+    let mut request =
+        Request::builder().uri(path).method(method.clone()).header(header::CONTENT_TYPE, "application/json");
     let foreign = world.foreign_account.to_string();
     let (key, account) = match case {
         Case::NoKey => (None, None),
@@ -115,12 +114,12 @@ async fn ask(world: &World, case: Case, method: &Method, path: &str) -> Reply {
     }
     let body = if *method == Method::GET { String::new() } else { "{}".to_owned() };
     let request = request.body(Body::from(body)).expect("a request");
-    if path == "/v1/stream" {
-        let response = world.begin(request).await;
-        let (status, headers) = (response.status(), response.headers().clone());
-        return Reply { status, headers, bytes: Vec::new().into(), body: Value::Null };
-    }
-    world.ask(request).await
+    let response = world.begin(request).await;
+    let (parts, body) = response.into_parts();
+    let streams = parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    let bytes = if streams { Bytes::new() } else { body.collect().await.expect("a whole body").to_bytes() };
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
+    Reply { status: parts.status, headers: parts.headers, bytes, body }
 }
 
 fn check(case: Case, owner: Owner, names_something: bool, reply: &Reply) {

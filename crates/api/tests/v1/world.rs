@@ -265,7 +265,13 @@ impl World {
     }
 
     /// With the platform's key, for this account.
-    pub(crate) async fn act_for(&self, account: &str, method: Method, path: &str, body: Option<Value>) -> Reply {
+    pub(crate) async fn act_for(
+        &self,
+        account: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Reply {
         self.act_as(&self.platform_key, Some(account), method, path, body).await
     }
 

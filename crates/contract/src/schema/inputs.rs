@@ -3,10 +3,10 @@
 
 use super::DestinationRef;
 use super::{
-    AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64, BasicAuthType,
-    BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType, IdempotencyKey,
-    IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, PlatformKeyKind, PreviewHeaders,
-    Scope, SigningScheme, SigningSecret, SourceRef, Tag, Timestamp,
+    AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
+    BasicAuthType, BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType,
+    IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey,
+    PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag, Timestamp,
 };
 use crate::DeliveryQuery;
 use crate::{BackfillEvents, BackfillMatch};

@@ -92,7 +92,10 @@ pub(crate) async fn there_are_never_more_accounts_than_may_be(world: World) {
     assert_eq!(store.accounts(first(10)).await.unwrap().len(), 3);
     let full = store.create_account_within(3, &named("n-0"), &audit_entry()).await;
     assert!(matches!(full, Err(StoreError::Full { what: "accounts" })), "{full:?}");
-    store.create_account(&account(), &audit_entry()).await.expect("who does not count makes one all the same");
+    store
+        .create_account(&account(), &audit_entry())
+        .await
+        .expect("who does not count makes one all the same");
 }
 
 pub(crate) async fn of_those_who_make_an_account_of_one_uid_at_once_one_does(world: World) {

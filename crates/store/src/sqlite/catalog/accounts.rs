@@ -10,7 +10,12 @@ use super::{
     documents::{document, route, taken},
 };
 use crate::{AccountChanges, Page, StoreError, damage};
-use domain::{account::{Account, AccountLimits}, audit::AuditEntry, destination::Numbering, id::AccountId};
+use domain::{
+    account::{Account, AccountLimits},
+    audit::AuditEntry,
+    destination::Numbering,
+    id::AccountId,
+};
 use rusqlite::Connection;
 use std::ops::ControlFlow;
 
@@ -46,7 +51,8 @@ pub(super) fn create_within(
     account: &Account,
     audit: &AuditEntry,
 ) -> Result<Account, Trouble> {
-    let count = bound!(COUNT_ACCOUNTS, limit: most).one(connection, |columns| Ok(columns.count()? as usize))?;
+    let count =
+        bound!(COUNT_ACCOUNTS, limit: most).one(connection, |columns| Ok(columns.count()? as usize))?;
     if count >= most {
         return Err(StoreError::Full { what: "accounts" }.into());
     }
